@@ -1,0 +1,148 @@
+"""The errors of the library, sorted by who can act on them.
+
+* ``QueryError`` and its kinds: the author of the query or of the DDL. They show the place in the text.
+* ``ConnectorError`` and its kinds: whoever runs the external system. Connectors raise them.
+* ``InternalError``: us.
+
+Every error keeps what it says in ``args``, so it survives the trip from a Spark worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+class LookupHintsError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of the user's text: ``text[start:end]``."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        """Line of the first character, from 1."""
+        return self.text.count("\n", 0, self.start) + 1
+
+    @property
+    def column(self) -> int:
+        """Column of the first character, from 1."""
+        return self.start - (self.text.rfind("\n", 0, self.start) + 1) + 1
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+    def underlined(self) -> str:
+        """The line of the text that holds the span, with the span underlined.
+
+        A span of several lines is underlined to the end of its first line.
+        """
+        line_start = self.text.rfind("\n", 0, self.start) + 1
+        line_end = self.text.find("\n", line_start)
+        line = self.text[line_start:] if line_end < 0 else self.text[line_start:line_end]
+        before = line[: self.column - 1]
+        width = max(1, min(self.end, line_start + len(line)) - self.start)
+        # Tabs are kept in the indent, so that the marks stand below the text in any terminal.
+        indent = "".join("\t" if character == "\t" else " " for character in before)
+        return f"{line}\n{indent}{'^' * width}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake: what is wrong, where, and what to try."""
+
+    message: str
+    at: Span | None = None
+    tip: str = ""
+
+    def __str__(self) -> str:
+        sentence = f"{self.message} {self.tip}".rstrip()
+        return sentence if self.at is None else f"{self.at}: {sentence}\n{self.at.underlined()}"
+
+
+class QueryError(LookupHintsError):
+    """The text of a statement asks for something that cannot be done; lists every problem found."""
+
+    def __init__(self, problems: Sequence[Problem] | Problem) -> None:
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problems,)
+
+
+class HintError(QueryError):
+    """A LOOKUP hint is malformed, has a bad option or names no lookup join of its query block."""
+
+
+class DdlError(QueryError):
+    """A statement that creates, drops or describes a lookup table is wrong."""
+
+
+class OptionError(QueryError):
+    """An option is unknown, missing or has a value that it cannot have."""
+
+
+class UnsupportedLookup(QueryError):
+    """A join over a lookup table has a shape that is not supported; names the join and the reason."""
+
+
+class ConnectorError(LookupHintsError):
+    """A lookup in an external system failed. Raised by connectors; `retry-predicate=exception` covers it.
+
+    Args:
+        message: what failed and what to try; secrets in it are masked by the runtime.
+        permanent: asking again cannot help (a missing table, a refused password): never retried.
+        retry_after: seconds that the source asked us to wait, or None.
+    """
+
+    def __init__(self, message: str, *, permanent: bool = False, retry_after: float | None = None) -> None:
+        super().__init__(message, permanent, retry_after)
+        self.message, self.permanent, self.retry_after = message, permanent, retry_after
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.permanent, self.retry_after)
+
+
+class LookupTimeout(ConnectorError):
+    """A key had no final outcome within `timeout` seconds of its first request."""
+
+
+class AnswerError(ConnectorError):
+    """A connector's answer breaks its contract: a column is missing or has another type."""
+
+
+class InternalError(LookupHintsError):
+    """Something that cannot happen did: a defect of this library, please report it."""
+
+
+def _rebuild(
+    kind: type[ConnectorError], message: str, permanent: bool, retry_after: float | None
+) -> ConnectorError:
+    return kind(message, permanent=permanent, retry_after=retry_after)
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """A sentence that names the nearest of ``known``, or lists them; for the tip of an unknown name.
+
+    >>> nearest("capasity", ["capacity", "timeout"])
+    "Did you mean 'capacity'?"
+    """
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = get_close_matches(name.lower(), by_lower, n=1)
+    if close:
+        return f"Did you mean {by_lower[close[0]]!r}?"
+    return f"Known: {', '.join(known)}." if known else ""

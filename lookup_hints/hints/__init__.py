@@ -1,0 +1,1 @@
+"""Text of a LOOKUP hint -> validated options, with the place of each mistake."""

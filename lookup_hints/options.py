@@ -1,0 +1,348 @@
+"""Options as data: key, type, default, meaning, and where each may stand.
+
+Validation, nearest-name help, DESCRIBE and the reference in ``docs/options.md`` are all made from the
+tables of this module (and, for connectors, from their ``OPTIONS``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from lookup_hints.errors import OptionError, Problem, nearest
+
+
+class Place(Enum):
+    """Where an option may be given; a hint beats a table, a table beats the session."""
+
+    HINT = "hint"
+    TABLE = "table"
+    SESSION = "session"
+
+
+@dataclass(frozen=True)
+class OptionType:
+    """A named set of values and how one is read from text; ``parse`` raises ValueError."""
+
+    name: str
+    parse: Callable[[str], Any] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    Args:
+        key: its name in a hint or a ``WITH`` clause.
+        type: what values it takes.
+        meaning: one sentence for the reference.
+        default: the value in force when it is given nowhere; None when there is none.
+        places: where it may stand.
+        table_key: its name in ``WITH`` where that differs.
+        session_key: its name in ``SET`` (also accepted with the prefix ``spark.``).
+        required: whether it must be given.
+        secret: whether its value is never shown.
+    """
+
+    key: str
+    type: OptionType
+    meaning: str
+    default: Any = None
+    places: frozenset[Place] = frozenset({Place.TABLE})
+    table_key: str = ""
+    session_key: str = ""
+    required: bool = False
+    secret: bool = False
+
+    def key_in(self, place: Place) -> str:
+        """The name that the option has at ``place``."""
+        names = {Place.TABLE: self.table_key, Place.SESSION: self.session_key}
+        return names.get(place) or self.key
+
+
+# --- types -----------------------------------------------------------------------------------------
+
+_DURATION = re.compile(r"\s*(\d+)\s*([^\d\s]*)\s*", re.UNICODE)
+_UNITS: dict[str, float] = {
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600.0),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("µs", "micro", "micros", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1e-9),
+}
+
+
+def _duration(text: str) -> float:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError("write a whole number and a unit, as in '10s', '500 ms', '3 min' or '1 h'")
+    unit = match[2].lower()
+    if unit not in _UNITS:
+        tip = "; write 'min' for minutes" if unit == "m" else ""
+        raise ValueError(f"{match[2]!r} is not a unit; use d, h, min, s, ms, µs or ns{tip}")
+    seconds = int(match[1]) * _UNITS[unit]
+    if seconds < 1e-3:
+        raise ValueError("it must be at least 1 ms")
+    return seconds
+
+
+def _boolean(text: str) -> bool:
+    value = {"true": True, "false": False}.get(text.strip().lower())
+    if value is None:
+        raise ValueError("write true or false")
+    return value
+
+
+def integer(minimum: int, maximum: int = 2**31 - 1) -> OptionType:
+    """Whole numbers from ``minimum`` to ``maximum``."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text):
+            raise ValueError("write a whole number")
+        value = int(text)
+        if not minimum <= value <= maximum:
+            raise ValueError(f"it must be between {minimum} and {maximum}")
+        return value
+
+    return OptionType(f"integer >= {minimum}", parse)
+
+
+def number(minimum: float, maximum: float | None = None) -> OptionType:
+    """Numbers from ``minimum`` to ``maximum``."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError("write a number") from None
+        if not value >= minimum or (maximum is not None and value > maximum):
+            upper = "" if maximum is None else f" and at most {maximum:g}"
+            raise ValueError(f"it must be at least {minimum:g}{upper}")
+        return value
+
+    return OptionType(f"number >= {minimum:g}", parse)
+
+
+def choice(*values: str) -> OptionType:
+    """One of ``values``, ignoring case and taking ``-`` for ``_``."""
+
+    def parse(text: str) -> str:
+        value = normal_value(text)
+        if value not in values:
+            raise ValueError(f"it must be one of {', '.join(values)}. {nearest(text, values)}")
+        return value
+
+    return OptionType(" | ".join(values), parse)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(normal_value(name) for name in text.split(","))
+    if "" in names:
+        raise ValueError("write names separated by commas")
+    return names
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it must not be empty")
+    return text
+
+
+def normal_value(text: str) -> str:
+    """The normal form of an enumerated value: case is ignored, ``-`` and ``_`` are the same."""
+    return text.strip().lower().replace("-", "_")
+
+
+BOOLEAN = OptionType("boolean", _boolean)
+DURATION = OptionType("duration", _duration)
+TEXT = OptionType("text", _text)
+NAMES = OptionType("names, comma-separated", _names)
+
+# --- the lookup options ----------------------------------------------------------------------------
+
+_QUERY = frozenset({Place.HINT, Place.TABLE})
+_EVERYWHERE = frozenset(Place)
+_SESSION = frozenset({Place.SESSION})
+
+LOOKUP_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "table",
+        TEXT,
+        "Alias of the lookup table in this query block (its name where it has no alias).",
+        places=frozenset({Place.HINT}),
+        required=True,
+    ),
+    Option(
+        "async",
+        BOOLEAN,
+        "A wish for the async (true) or sync (false) runner; without it async, where the connector can.",
+        places=_QUERY,
+        table_key="lookup.async",
+    ),
+    Option(
+        "output-mode",
+        choice("ordered", "allow_unordered"),
+        "ordered: completed requests count against capacity until all before them are out;"
+        " allow_unordered: a slow request never stops new ones. Rows keep their order in both.",
+        default="ordered",
+        places=_EVERYWHERE,
+        session_key="table.exec.async-lookup.output-mode",
+    ),
+    Option(
+        "capacity",
+        integer(1),
+        "Requests in flight per task; a key that waits for its retry holds no slot.",
+        default=100,
+        places=_EVERYWHERE,
+        session_key="table.exec.async-lookup.buffer-capacity",
+    ),
+    Option(
+        "timeout",
+        DURATION,
+        "Time for one key from its first request to its final outcome, retries and waits included.",
+        default=300.0,
+        places=_EVERYWHERE,
+        session_key="table.exec.async-lookup.timeout",
+    ),
+    Option(
+        "shuffle",
+        BOOLEAN,
+        "Partition the left rows by lookup key first, so that each key is asked by one task.",
+        default=False,
+        places=_QUERY,
+    ),
+    Option(
+        "retry-predicate",
+        NAMES,
+        "What is asked again: lookup_miss, exception, both, or a registered predicate.",
+        places=_QUERY,
+    ),
+    Option(
+        "retry-strategy",
+        choice("fixed_delay", "exponential_delay"),
+        "How the wait before a retry is found.",
+        places=_QUERY,
+    ),
+    Option("fixed-delay", DURATION, "The wait of fixed_delay.", places=_QUERY),
+    Option(
+        "max-attempts",
+        integer(1),
+        "Retries after the first try: 3 means up to 4 lookups of a key.",
+        places=_QUERY,
+    ),
+    Option("initial-backoff", DURATION, "The first wait of exponential_delay.", places=_QUERY),
+    Option(
+        "max-backoff",
+        DURATION,
+        "The longest wait of exponential_delay.",
+        default=60.0,
+        places=_QUERY,
+    ),
+    Option(
+        "backoff-multiplier",
+        number(1),
+        "Growth of exponential_delay from one wait to the next.",
+        default=2.0,
+        places=_QUERY,
+    ),
+    Option(
+        "jitter-factor",
+        number(0, 1),
+        "Part of a wait of exponential_delay that is added or taken at random.",
+        default=0.1,
+        places=_QUERY,
+    ),
+    Option(
+        "on-error",
+        choice("fail", "null", "skip"),
+        "When a lookup fails for good: fail the task, take it for a miss (null), or drop the row (skip).",
+        default="fail",
+        places=_QUERY,
+    ),
+    Option(
+        "batch-size",
+        integer(1, 1_000_000),
+        "Keys in one request, at most.",
+        default=1000,
+        places=_QUERY,
+    ),
+)
+
+SESSION_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "on-invalid-hint",
+        choice("error", "warn"),
+        "error: a wrong LOOKUP hint fails the statement; warn: it is logged and has no effect.",
+        default="error",
+        places=_SESSION,
+        session_key="lookup.on-invalid-hint",
+    ),
+    Option(
+        "transport",
+        choice("auto", "arrow", "pandas"),
+        "How keys and rows travel between Spark and Python; auto takes Arrow where PySpark has it.",
+        default="auto",
+        places=_SESSION,
+        session_key="lookup.transport",
+    ),
+    Option(
+        "rebalance-order-by",
+        BOOLEAN,
+        "Add a REBALANCE hint below a global ORDER BY, whose sampling would ask for each key twice.",
+        default=True,
+        places=_SESSION,
+        session_key="lookup.rebalance-order-by",
+    ),
+)
+
+RETRY_KEYS: tuple[str, ...] = (
+    "retry-predicate",
+    "retry-strategy",
+    "fixed-delay",
+    "max-attempts",
+    "initial-backoff",
+    "max-backoff",
+    "backoff-multiplier",
+    "jitter-factor",
+)
+
+
+def options_at(place: Place, options: Sequence[Option] = LOOKUP_OPTIONS) -> dict[str, Option]:
+    """The options that may stand at ``place``, by the name they have there."""
+    return {option.key_in(place): option for option in options if place in option.places}
+
+
+def read_options(given: Mapping[str, str], options: Sequence[Option], *, owner: str) -> dict[str, Any]:
+    """The typed value of each option of ``options``, defaults included; keys of others are left out.
+
+    Raises:
+        OptionError: all bad values and missing required options at once; ``owner`` says whose they are.
+    """
+    problems: list[Problem] = []
+    values: dict[str, Any] = {}
+    for option in options:
+        key = option.key_in(Place.TABLE)
+        text = given.get(key)
+        if text is None:
+            if option.required:
+                problems.append(Problem(f"{owner}: the option {key!r} is missing.", tip=option.meaning))
+            values[option.key] = option.default
+            continue
+        try:
+            values[option.key] = option.type.parse(text)
+        except ValueError as error:
+            problems.append(bad_value(option, key, text, error, owner=f"{owner}: "))
+    if problems:
+        raise OptionError(problems)
+    return values
+
+
+def bad_value(option: Option, key: str, text: str, error: ValueError, *, owner: str = "") -> Problem:
+    """The problem of a value that ``option`` cannot have; the value is shown unless it is secret."""
+    shown = "the value given" if option.secret else repr(text)
+    return Problem(f"{owner}{key!r} cannot be {shown}: {error}.".replace("..", "."))

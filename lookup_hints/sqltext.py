@@ -1,0 +1,166 @@
+"""The text of SQL as Spark's lexer sees it: words, quoted names, strings, comments and hints, with places.
+
+Only what splicing and splitting need, and exact about it: nested comments, ``--`` lines, backslashes and
+doubled quotes in strings, raw strings. sqlglot's tokenizer folds comments into their neighbours and cuts
+``'it''s'`` in two, so places taken from it cannot be trusted for edits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What a piece of text is."""
+
+    WORD = "word"
+    QUOTED = "quoted name"
+    STRING = "string"
+    NUMBER = "number"
+    SYMBOL = "symbol"
+    HINT = "hint"
+    COMMENT = "comment"
+    UNCLOSED = "unclosed"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``text`` of one kind, at ``start`` (up to ``end``, exclusive) of what was read."""
+
+    kind: Kind
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        """Place after the last character."""
+        return self.start + len(self.text)
+
+    def is_word(self, *words: str) -> bool:
+        """Whether this is one of ``words`` (given in capitals), unquoted."""
+        return self.kind is Kind.WORD and self.text.upper() in words
+
+    def is_symbol(self, symbol: str) -> bool:
+        """Whether this is ``symbol``."""
+        return self.kind is Kind.SYMBOL and self.text == symbol
+
+    @property
+    def is_name(self) -> bool:
+        """Whether this can be an identifier."""
+        return self.kind in (Kind.WORD, Kind.QUOTED)
+
+    @property
+    def name(self) -> str:
+        """The identifier, without its backquotes."""
+        return self.text[1:-1].replace("``", "`") if self.kind is Kind.QUOTED else self.text
+
+    @property
+    def value(self) -> str:
+        """The value of a string literal."""
+        return _string_value(self.text)
+
+
+_PIECE = re.compile(
+    r"""
+      (?P<space>\s+)
+    | (?P<line>--(?:\\\r?\n|[^\r\n])*)
+    | (?P<block>/\*)
+    | (?P<quoted>`(?:[^`]|``)*`)
+    | (?P<raw>[rR](?:'[^']*'|"[^"]*"))
+    | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+    | (?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?(?:[lLsSyYfFdD]|[bB][dD])?(?![\w.]))
+    | (?P<word>\w+)
+    | (?P<open>[`'"])
+    | (?P<symbol><=>|<>|!=|>=|<=|==|\|\||\|>|->|::|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_KINDS = {
+    "line": Kind.COMMENT,
+    "quoted": Kind.QUOTED,
+    "raw": Kind.STRING,
+    "string": Kind.STRING,
+    "number": Kind.NUMBER,
+    "word": Kind.WORD,
+    "symbol": Kind.SYMBOL,
+}
+
+
+def pieces(text: str) -> list[Piece]:
+    """Every piece of ``text`` but white space, in order.
+
+    A quote or comment that is never closed gives one last piece of kind ``UNCLOSED``.
+    """
+    found: list[Piece] = []
+    at = 0
+    while at < len(text):
+        match = _PIECE.match(text, at)
+        assert match is not None, "the last alternative takes any character"
+        group = match.lastgroup
+        if group == "block":
+            end = _end_of_comment(text, at)
+            is_hint = text.startswith("/*+", at)
+            kind = Kind.UNCLOSED if end < 0 else Kind.HINT if is_hint else Kind.COMMENT
+            found.append(Piece(kind, text[at : end if end >= 0 else len(text)], at))
+        elif group == "open":
+            found.append(Piece(Kind.UNCLOSED, text[at:], at))
+        elif group != "space" and group is not None:
+            found.append(Piece(_KINDS[group], match[0], at))
+        at = found[-1].end if group in ("block", "open") else match.end()
+    return found
+
+
+def code(found: Sequence[Piece]) -> list[Piece]:
+    """The pieces that are neither comments nor hints."""
+    return [piece for piece in found if piece.kind not in (Kind.COMMENT, Kind.HINT)]
+
+
+def blanked(text: str, start: int, end: int) -> str:
+    """``text`` with ``text[start:end]`` turned into spaces, line ends kept, so that places stay true."""
+    return text[:start] + re.sub(r"[^\r\n]", " ", text[start:end]) + text[end:]
+
+
+def quoted(name: str) -> str:
+    """``name`` in backquotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def string_literal(value: str) -> str:
+    """``value`` as a string literal of Spark SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _end_of_comment(text: str, at: int) -> int:
+    """Place after the comment that opens at ``at``, or -1; comments nest, as in Spark."""
+    depth, place = 0, at
+    for mark in re.finditer(r"/\*|\*/", text[at:]):
+        if at + mark.start() < place:
+            continue
+        place = at + mark.end()
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return place
+    return -1
+
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([0-3][0-7]{2})|\\(.)", re.DOTALL)
+
+
+def _string_value(literal: str) -> str:
+    if literal[:1] in "rR":
+        return literal[2:-1]
+    quote = literal[0]
+
+    def unescaped(match: re.Match[str]) -> str:
+        if match[1] or match[2]:
+            return chr(int(match[1] or match[2], 16))
+        if match[3]:
+            return chr(int(match[3], 8))
+        # Spark keeps the backslash before % and _, for LIKE.
+        return "\\" + match[4] if match[4] in "%_" else _ESCAPES.get(match[4], match[4])
+
+    return _ESCAPE.sub(unescaped, literal[1:-1].replace(quote * 2, quote))
