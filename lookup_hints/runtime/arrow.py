@@ -1,0 +1,301 @@
+"""Keys and rows as Arrow columns. Pure functions; no Python code runs per row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lookup_hints.errors import AnswerError
+from lookup_hints.model import Answer, LookupRequest, PlacedRows
+
+OUTPUT_BYTES = 64 * 1024 * 1024
+"""An output array is cut where it would hold more: one hot key with long rows could fill the memory."""
+
+
+# --- keys ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The distinct keys of some rows.
+
+    Args:
+        table: the keys, in the order of their first row; none holds a NULL.
+        codes: for each row the position of its key in ``table``, NULL where a key column is NULL.
+    """
+
+    table: pa.Table
+    codes: pa.Array
+
+
+def distinct_keys(rows: pa.Table) -> Keys:
+    """The distinct keys among ``rows``, equal as SQL's join has it: -0.0 is 0.0 and NaN equals NaN."""
+    return reduce(_paired, (_column_keys(rows, name) for name in rows.column_names))
+
+
+def _column_keys(rows: pa.Table, name: str) -> Keys:
+    encoded = _normal(whole(rows.column(name))).dictionary_encode()
+    return Keys(pa.table([encoded.dictionary], schema=pa.schema([rows.schema.field(name)])), encoded.indices)
+
+
+def _normal(column: pa.Array) -> pa.Array:
+    """``column`` with one zero and one NaN: Arrow's hash tables tell their bits apart."""
+    if not types.is_floating(column.type):
+        return column
+    one_zero = pc.add(column, pa.scalar(0.0, column.type))
+    return pc.if_else(pc.is_nan(one_zero), pa.scalar(float("nan"), column.type), one_zero)
+
+
+def _paired(left: Keys, right: Keys) -> Keys:
+    """The distinct pairs of two columns' keys; encoding after each column keeps the numbers small."""
+    width = pa.scalar(max(right.table.num_rows, 1), pa.int64())
+    pairs = pc.add(pc.multiply(left.codes.cast(pa.int64()), width), right.codes)
+    encoded = pairs.dictionary_encode()
+    left_code = pc.divide(encoded.dictionary, width)
+    right_code = pc.subtract(encoded.dictionary, pc.multiply(left_code, width))
+    table = left.table.take(left_code)
+    for name in right.table.column_names:
+        table = table.append_column(right.table.schema.field(name), right.table.column(name).take(right_code))
+    return Keys(table, encoded.indices)
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """``column`` as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(_chunks(column))
+
+
+def _chunks(column: pa.ChunkedArray) -> list[pa.Array]:
+    return column.chunks or [pa.array([], column.type)]
+
+
+def count_up_to(length: int) -> pa.Array:
+    """0, 1, 2, ... ``length - 1``."""
+    ones = pa.repeat(pa.scalar(1, pa.int32()), length)
+    return pc.subtract(pc.cumulative_sum(ones), pa.scalar(1, pa.int32()))
+
+
+def absent(positions: pa.Array, length: int) -> pa.Array:
+    """The numbers below ``length`` that are not among ``positions``."""
+    if len(pc.unique(positions)) == length:
+        return pa.array([], pa.int32())
+    everything = count_up_to(length)
+    return everything.filter(pc.invert(pc.is_in(everything, value_set=positions)))
+
+
+# --- answers ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Rows of an answer, typed as asked, and for each the position of its key among those asked."""
+
+    rows: pa.Table
+    positions: pa.Array
+
+    def filter(self, mask: pa.Array) -> Placed:
+        """The rows where ``mask`` is true."""
+        return Placed(self.rows.filter(mask), self.positions.filter(mask))
+
+
+def place(answer: Answer, request: LookupRequest, connector: str) -> Placed:
+    """The rows of ``answer``, checked against ``request``; rows whose key was not asked are dropped.
+
+    Raises:
+        AnswerError: the answer breaks the contract; names ``connector`` and the column.
+    """
+    if isinstance(answer, PlacedRows):
+        rows = conform(answer.rows, request.schema, connector)
+        return Placed(rows, _checked_positions(answer, request.keys.num_rows, connector))
+    if not isinstance(answer, pa.Table):
+        raise AnswerError(f"{connector} answered a {type(answer).__name__}; expected a pyarrow.Table.")
+    rows = conform(answer, request.schema, connector)
+    return _without_strangers(Placed(rows, positions_of(rows, request.keys)))
+
+
+def positions_of(rows: pa.Table, keys: pa.Table) -> pa.Array:
+    """For each of ``rows`` the position of its key in ``keys``, NULL where it is not among them."""
+    # The keys are distinct and come first, so their codes are their positions; strangers get higher ones.
+    count = keys.num_rows
+    codes = distinct_keys(pa.concat_tables([keys, rows.select(keys.column_names)])).codes[count:]
+    return pc.if_else(pc.less(codes, count), codes, pa.scalar(None, codes.type))
+
+
+def _without_strangers(placed: Placed) -> Placed:
+    return placed if placed.positions.null_count == 0 else placed.filter(placed.positions.is_valid())
+
+
+def _checked_positions(answer: PlacedRows, count: int, connector: str) -> pa.Array:
+    positions = answer.positions
+    if isinstance(positions, pa.ChunkedArray):
+        positions = whole(positions)
+    if len(positions) != answer.rows.num_rows:
+        raise AnswerError(
+            f"{connector} answered {answer.rows.num_rows} rows with {len(positions)} positions;"
+            " there must be one for each row."
+        )
+    if not types.is_integer(positions.type) or positions.null_count:
+        raise AnswerError(
+            f"{connector} answered positions of type {positions.type}; expected integers, no NULL."
+        )
+    low, high = pc.min_max(positions).as_py().values()
+    if len(positions) and (low < 0 or high >= count):
+        raise AnswerError(
+            f"{connector} answered positions from {low} to {high}; it was asked {count} keys,"
+            f" so they must be from 0 to {count - 1}."
+        )
+    return positions.cast(pa.int32())
+
+
+def conform(rows: pa.Table, schema: pa.Schema, connector: str) -> pa.Table:
+    """``rows`` with exactly the columns of ``schema``; others are dropped.
+
+    A column of the same kind in another form (a large string, a wider integer whose values fit, another
+    zone label) is converted; one of another kind is an error, as its conversion would be a guess.
+
+    Raises:
+        AnswerError: a column is missing, there twice, or of another type.
+    """
+    if rows.schema.equals(schema):
+        return rows
+    columns = [_conformed(rows, column, connector) for column in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _conformed(rows: pa.Table, wanted: pa.Field, connector: str) -> pa.ChunkedArray:
+    found = rows.schema.get_all_field_indices(wanted.name)
+    if len(found) != 1:
+        how = "has no column" if not found else "has more than one column"
+        raise AnswerError(f"The answer of {connector} {how} {wanted.name!r}; it has {rows.column_names}.")
+    column = rows.column(found[0])
+    if column.type == wanted.type:
+        return column
+    problem = f"{connector} answered column {wanted.name!r} as {column.type}; expected {wanted.type}"
+    if not _same_kind(column.type, wanted.type):
+        raise AnswerError(f"{problem}.")
+    try:
+        return column.cast(wanted.type)
+    except pa.ArrowException as error:
+        raise AnswerError(f"{problem}, and not all values fit: {error}") from error
+
+
+# By name, as the oldest pyarrow that we support has no view types to ask for.
+_TEXTS = frozenset({"string", "large_string", "string_view"})
+_BYTES = frozenset({"binary", "large_binary", "binary_view"})
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return str(kind) in _TEXTS
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return str(kind) in _BYTES
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+_KINDS: tuple[Callable[[pa.DataType], bool], ...] = (
+    _is_text,
+    _is_bytes,
+    types.is_integer,
+    types.is_floating,
+    types.is_decimal,
+    types.is_date,
+    types.is_duration,
+)
+
+
+def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if found == wanted or types.is_null(found):
+        return True
+    if types.is_dictionary(found):
+        return _same_kind(found.value_type, wanted)
+    if types.is_timestamp(found) and types.is_timestamp(wanted):
+        return (found.tz is None) == (wanted.tz is None)
+    if _is_list(found) and _is_list(wanted):
+        return _same_kind(found.value_type, wanted.value_type)
+    if types.is_map(found) and types.is_map(wanted):
+        return _same_kind(found.key_type, wanted.key_type) and _same_kind(found.item_type, wanted.item_type)
+    if types.is_struct(found) and types.is_struct(wanted):
+        return [field.name for field in found] == [field.name for field in wanted] and all(
+            _same_kind(one.type, other.type) for one, other in zip(found, wanted, strict=True)
+        )
+    return any(is_kind(found) and is_kind(wanted) for is_kind in _KINDS)
+
+
+# --- results ---------------------------------------------------------------------------------------
+
+
+def lists_per_key(placed: Placed, count: int, row_type: pa.StructType) -> pa.ListArray:
+    """For each of ``count`` keys the list of its rows as structs, in the order of the answer."""
+    grouped = _grouped(placed)
+    structs = _structs(grouped.rows, row_type)
+    return pa.ListArray.from_arrays(_offsets(grouped.positions, count), structs, type=pa.list_(row_type))
+
+
+def _grouped(placed: Placed) -> Placed:
+    """The same rows by ascending position; the sort is stable."""
+    earlier, later = placed.positions[:-1], placed.positions[1:]
+    if pc.all(pc.less_equal(earlier, later)).as_py():
+        return placed
+    order = pc.array_sort_indices(placed.positions)
+    return Placed(placed.rows.take(order), placed.positions.take(order))
+
+
+def _offsets(positions: pa.Array, count: int) -> pa.Array:
+    # Arrow has no bincount. One more of each position gives them all, in order, to value_counts.
+    each_once_more = pa.concat_arrays([count_up_to(count), positions])
+    counts = pc.subtract(pc.value_counts(each_once_more).field("counts"), 1)
+    return pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(counts)]).cast(pa.int32())
+
+
+def _structs(rows: pa.Table, row_type: pa.StructType) -> pa.StructArray:
+    # From buffers, as StructArray.from_arrays loses the length when there is no column.
+    columns = [whole(rows.column(field.name)) for field in row_type]
+    return pa.Array.from_buffers(row_type, rows.num_rows, [None], children=columns)
+
+
+def with_nulls(lists: pa.ListArray, positions: pa.Array) -> pa.ListArray:
+    """``lists`` with NULL at ``positions``, which hold no rows so far."""
+    mask = pc.is_in(count_up_to(len(lists)), value_set=positions)
+    return pa.ListArray.from_arrays(lists.offsets, lists.values, type=lists.type, mask=mask)
+
+
+def with_empty_last(lists: pa.ListArray) -> pa.ListArray:
+    """``lists`` and one more, which is empty."""
+    return pa.concat_arrays([lists, pa.array([[]], lists.type)])
+
+
+def handed_out(lists: pa.ListArray, codes: pa.Array) -> Iterator[pa.ListArray]:
+    """``lists.take(codes)`` in arrays of at most ``OUTPUT_BYTES``, or of one row where that is more."""
+    bytes_before = pc.cumulative_sum(_list_bytes(lists).take(codes))
+    start = 0
+    while start < len(codes):
+        given = bytes_before[start - 1].as_py() if start else 0
+        fits = pc.sum(pc.less_equal(bytes_before, given + OUTPUT_BYTES)).as_py()
+        end = max(fits, start + 1)
+        yield lists.take(codes[start:end])
+        start = end
+
+
+def _list_bytes(lists: pa.ListArray) -> pa.Array:
+    """The bytes that each list takes, at least 1."""
+    before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_row_bytes(lists.values))])
+    edges = before.take(lists.offsets)
+    return pc.add(pc.subtract(edges[1:], edges[:-1]), 1)
+
+
+def _row_bytes(structs: pa.StructArray) -> pa.Array:
+    """The bytes of each row: of texts their own, of all other columns the average."""
+    columns = structs.flatten()
+    texts = [column for column in columns if _is_text(column.type) or _is_bytes(column.type)]
+    others = sum(column.nbytes for column in columns if not (_is_text(column.type) or _is_bytes(column.type)))
+    average = others // max(len(structs), 1) + 1
+    lengths = (pc.fill_null(pc.binary_length(text), 0).cast(pa.int64()) for text in texts)
+    return reduce(pc.add, lengths, pa.repeat(pa.scalar(average, pa.int64()), len(structs)))

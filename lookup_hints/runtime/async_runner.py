@@ -1,0 +1,166 @@
+"""Drives a flow on an event loop: many requests in flight, timers instead of sleeping.
+
+The flow lives on the loop. Spark's thread reads the input, hands windows over, and takes settled ones
+back; it meets the loop only through the ``call`` that it is given, so tests run both on one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.model import Answer, LookupRequest
+from lookup_hints.runtime.arrow import Keys
+from lookup_hints.runtime.flow import Ask, Idle, LookupFlow, WaitUntil, feed
+from lookup_hints.runtime.window import Window
+
+CLOSE_SECONDS = 5.0
+"""How long the end of a run waits for cancelled requests to hand back what they borrowed."""
+
+_TICK = 1e-3
+"""A loop's timer may fire this much early, for the resolution of its clock."""
+
+_T = TypeVar("_T")
+
+
+class Call(Protocol):
+    """Runs a coroutine on the loop and gives its result to another thread."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, _T], /) -> _T: ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What has come of a run since it was last asked.
+
+    Args:
+        finished: settled windows, in the order of the input.
+        wants_input: whether the next window should be given now.
+        is_done: whether everything is handed back.
+    """
+
+    finished: tuple[Window, ...]
+    wants_input: bool
+    is_done: bool
+
+
+def run_async(driver: AsyncDriver, inputs: Iterator[Keys], call: Call) -> Iterator[Window]:
+    """Settle the windows of ``inputs``, in their order; on any end every request in flight is cancelled."""
+    try:
+        progress = call(driver.progress())
+        while not progress.is_done:
+            yield from progress.finished
+            if progress.wants_input:
+                call(driver.feed(next(inputs, None)))
+            progress = call(driver.progress())
+    finally:
+        call(driver.close())
+
+
+class AsyncDriver:
+    """One run of a flow on the event loop. Its methods are called on the loop's thread only."""
+
+    def __init__(self, flow: LookupFlow, lookup: Callable[[LookupRequest], Awaitable[Answer]]) -> None:
+        self._flow = flow
+        self._lookup = lookup
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._failure: Exception | None = None
+        self._changed = asyncio.Event()
+        self._is_closing = False
+
+    async def feed(self, keys: Keys | None) -> None:
+        """Give the next window, or None at the end of the input; its requests start at once."""
+        feed(self._flow, keys)
+        self._go_on()
+
+    async def progress(self) -> Progress:
+        """Wait until windows are settled, input is wanted, or all is done.
+
+        Raises:
+            ConnectorError: the run failed.
+        """
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            finished = tuple(self._flow.finished())
+            if finished or self._flow.wants_input or self._flow.is_done:
+                is_done = self._flow.is_done and not finished
+                return Progress(finished, self._flow.wants_input, is_done)
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def close(self) -> None:
+        """Cancel every request in flight and wait, for some seconds at most, until they are gone."""
+        self._is_closing = True
+        self._set_timer(None)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+
+    def _go_on(self) -> None:
+        """Send all that may be sent now, and wake up when more falls due."""
+        if self._is_closing:  # a connector may answer its cancellation with rows, or an error of its own
+            return
+        try:
+            step = self._send_all()
+        except Exception as failure:
+            self._fail(failure)
+        else:
+            self._set_timer(step.time if isinstance(step, WaitUntil) else None)
+            self._changed.set()
+
+    def _send_all(self) -> WaitUntil | Idle:
+        while isinstance(step := self._flow.next(self._now()), Ask):
+            task = asyncio.get_running_loop().create_task(self._serve(step))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return step
+
+    def _set_timer(self, time: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if time is None else asyncio.get_running_loop().call_at(time, self._go_on)
+
+    def _fail(self, failure: Exception) -> None:
+        self._failure = failure if self._failure is None else self._failure
+        self._changed.set()
+
+    async def _serve(self, ask: Ask) -> None:
+        try:
+            await self._ask(ask)
+        except Exception as failure:
+            self._fail(failure)
+        else:
+            self._go_on()
+
+    async def _ask(self, ask: Ask) -> None:
+        try:
+            answer = await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
+        except asyncio.CancelledError as error:
+            if self._is_closing:
+                raise
+            cancelled = ConnectorError("the connector cancelled the lookup itself")
+            cancelled.__cause__ = error
+            self._flow.failed(ask, cancelled, self._now())
+        except asyncio.TimeoutError as error:
+            self._timed_out(ask, error)
+        except Exception as error:
+            self._flow.failed(ask, error, self._now())
+        else:
+            self._flow.answered(ask, answer, self._now())
+
+    def _timed_out(self, ask: Ask, error: Exception) -> None:
+        now = self._now()
+        if now + _TICK < ask.deadline:  # a time-out of the driver's own
+            self._flow.failed(ask, error, now)
+        else:
+            timeout = LookupTimeout(f"no answer within {ask.request.timeout:g} s")
+            self._flow.failed(ask, timeout, max(now, ask.deadline))
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,192 @@
+"""What one worker process keeps between tasks: an event loop, and the connectors that it has opened.
+
+Spark reuses a worker over tasks and queries, so pools of connections are worth keeping; and it drops
+workers without a word, so nothing here is needed to end well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock, Thread
+from typing import Any, Protocol, TypeVar
+
+from lookup_hints.errors import ConnectorError
+from lookup_hints.model import Answer, LookupRequest
+from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
+
+IDLE_CONNECTORS = 8
+"""How many opened connectors are kept that no task uses."""
+
+CLOSE_SECONDS = 5.0
+
+_T = TypeVar("_T")
+
+
+class LoopThread:
+    """An event loop on a daemon thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        Thread(target=self._loop.run_forever, name="lookup_hints", daemon=True).start()
+
+    def call(self, coroutine: Coroutine[Any, Any, _T], /) -> _T:
+        """Run ``coroutine`` on the loop and wait for its result; called on any other thread."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # an interrupt of this thread must not leave it running
+
+
+class Opened(Protocol):
+    """An opened connector, as far as it is shared and closed."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+class OpenedSync:
+    """A connector that is opened at its first lookup, and asked by one caller at a time."""
+
+    def __init__(self, connector: SyncLookup) -> None:
+        self.connector = connector
+        self._lock = Lock()
+        self._is_open = False
+
+    def lookup(self, request: LookupRequest) -> Answer:
+        """The connector's answer."""
+        with self._lock, needing_its_driver(self.connector):
+            if not self._is_open:
+                self.connector.open()
+                self._is_open = True
+            return self.connector.lookup(request)
+
+    def close(self) -> None:
+        """Close the connector, if it is open."""
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                self.connector.close()
+
+
+class OpenedAsync:
+    """A connector that is opened at its first lookup; the lookups that come meanwhile wait for it."""
+
+    def __init__(self, connector: AsyncLookup, loop: LoopThread) -> None:
+        self.connector = connector
+        self._loop = loop
+        self._opening: asyncio.Task[None] | None = None
+
+    async def lookup(self, request: LookupRequest) -> Answer:
+        """The connector's answer."""
+        with needing_its_driver(self.connector):
+            await asyncio.shield(self._open_task())  # a lookup out of time takes no other's connection away
+            return await self.connector.alookup(request)
+
+    def _open_task(self) -> asyncio.Task[None]:
+        if self._opening is None or _has_failed(self._opening):
+            self._opening = asyncio.get_running_loop().create_task(self.connector.aopen())
+        return self._opening
+
+    def close(self) -> None:
+        """Close the connector, if it is open, within some seconds."""
+        if self._opening is not None and not _has_failed(self._opening):
+            self._loop.call(asyncio.wait_for(self.connector.aclose(), CLOSE_SECONDS))
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+@contextmanager
+def needing_its_driver(connector: Connector) -> Iterator[None]:
+    """Let a module that is missing be an error that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConnectorError(
+            f"connector {type(connector).__name__} needs the Python module {error.name!r}, which this worker"
+            " does not have; install it on every worker",
+            permanent=True,
+        ) from error
+
+
+_O = TypeVar("_O", bound=Opened)
+
+
+class _Shared:
+    """An opened connector and how many tasks use it."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self.users = 0
+
+
+class Process:
+    """The loop and the opened connectors of this process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._loop: LoopThread | None = None
+        self._shared: OrderedDict[tuple[str, type], _Shared] = OrderedDict()
+
+    @property
+    def loop(self) -> LoopThread:
+        """The event loop, started when it is first wanted."""
+        with self._lock:
+            self._loop = self._loop or LoopThread()
+            return self._loop
+
+    @contextmanager
+    def sync(self, identity: str, connector: SyncLookup) -> Iterator[OpenedSync]:
+        """The connector of that ``identity`` for sync lookups: ``connector``, or its twin already here."""
+        with self._use(identity, OpenedSync(connector)) as opened:
+            yield opened
+
+    @contextmanager
+    def asynchronous(self, identity: str, connector: AsyncLookup) -> Iterator[OpenedAsync]:
+        """The connector of that ``identity`` for async lookups: ``connector``, or its twin already here."""
+        with self._use(identity, OpenedAsync(connector, self.loop)) as opened:
+            yield opened
+
+    @contextmanager
+    def _use(self, identity: str, new: _O) -> Iterator[_O]:
+        key = (identity, type(new))
+        with self._lock:
+            shared = self._shared.setdefault(key, _Shared(new))
+            self._shared.move_to_end(key)
+            shared.users += 1
+        try:
+            assert isinstance(shared.opened, type(new))
+            yield shared.opened
+        finally:
+            with self._lock:
+                shared.users -= 1
+                dropped = self._drop_idle()
+            for one in dropped:
+                with suppress(Exception):  # it must not fail the task that happens to be here
+                    one.close()
+
+    def _drop_idle(self) -> list[Opened]:
+        """Forget the idle connectors that were used longest ago, and return them."""
+        idle = [key for key, shared in self._shared.items() if shared.users == 0]
+        return [self._shared.pop(key).opened for key in idle[: max(0, len(idle) - IDLE_CONNECTORS)]]
+
+
+this_process = Process()
+_left_behind: list[Process] = []
+
+
+def _start_anew() -> None:
+    # A forked child has neither the parent's threads nor a right to its connections. They are kept, as
+    # a driver's finalizer might say goodbye on a socket that the parent still uses.
+    global this_process
+    _left_behind.append(this_process)
+    this_process = Process()
+
+
+os.register_at_fork(after_in_child=_start_anew)

@@ -1,0 +1,57 @@
+"""Drives a flow with direct calls, in the task's own thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from lookup_hints.model import Answer, LookupRequest
+from lookup_hints.runtime.arrow import Keys
+from lookup_hints.runtime.flow import Ask, LookupFlow, WaitUntil, feed
+from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.window import Window
+
+
+def run_sync(
+    flow: LookupFlow,
+    inputs: Iterator[Keys],
+    lookup: Callable[[LookupRequest], Answer],
+    *,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Iterator[Window]:
+    """Settle the windows of ``inputs``, in their order, asking ``lookup`` one request at a time.
+
+    While keys wait for a retry, others are asked, as long as there is input and room for it; it sleeps
+    when there is nothing else to do.
+    """
+    while not flow.is_done:
+        step = flow.next(clock())
+        if isinstance(step, Ask):
+            _ask(flow, step, lookup, clock)
+        elif flow.wants_input:
+            feed(flow, next(inputs, None))
+        elif isinstance(step, WaitUntil):
+            _wait(flow, step.time - clock(), sleep)
+        yield from flow.finished()
+
+
+def _ask(
+    flow: LookupFlow,
+    ask: Ask,
+    lookup: Callable[[LookupRequest], Answer],
+    clock: Callable[[], float],
+) -> None:
+    started = clock()
+    try:
+        answer = lookup(ask.request)
+    except Exception as error:
+        flow.failed(ask, error, clock())
+    else:
+        flow.answered(ask, answer, clock())
+    flow.metrics += LookupMetrics(seconds_waiting=clock() - started)
+
+
+def _wait(flow: LookupFlow, seconds: float, sleep: Callable[[float], None]) -> None:
+    if seconds > 0:
+        sleep(seconds)
+        flow.metrics += LookupMetrics(seconds_waiting=seconds)

@@ -1,0 +1,153 @@
+"""The functions that Spark calls on its Python workers: key columns in, lists of rows out."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from importlib import import_module
+from random import Random
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookup_hints.errors import InternalError
+from lookup_hints.model import LookupSpec
+from lookup_hints.runtime import process
+from lookup_hints.runtime.arrow import Keys, conform, distinct_keys
+from lookup_hints.runtime.async_runner import AsyncDriver, Call, run_async
+from lookup_hints.runtime.batching import key_batches, window_sizes, windows
+from lookup_hints.runtime.flow import LookupFlow
+from lookup_hints.runtime.masking import without_secrets
+from lookup_hints.runtime.metrics import LookupMetrics, Report
+from lookup_hints.runtime.process import needing_its_driver
+from lookup_hints.runtime.sync_runner import run_sync
+from lookup_hints.runtime.window import Window
+from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
+
+ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
+
+_T = TypeVar("_T")
+
+
+def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
+    """The lookup join ``spec`` as a function for ``arrow_udf``, of the iterator kind.
+
+    Spark hands an iterator of arrays to a function of one argument and one of tuples to others; the
+    annotations tell it so. The function returns ``ARRAY<STRUCT<...>>``: empty for a miss or a NULL in
+    the key, NULL for a key that `on-error=skip` drops. ``report`` is called at the end of each task.
+    """
+    identity = identity_of(spec.connector)
+
+    def one_key(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return look_up(spec, identity, ((column,) for column in columns), report)
+
+    def several_keys(columns: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        return look_up(spec, identity, columns, report)
+
+    return one_key if len(spec.key_columns) == 1 else several_keys
+
+
+def identity_of(connector: Connector) -> str:
+    """A text that is equal for connectors that may share their connections; called on the driver."""
+    # Spark's pickler, and imported late: it takes classes of notebooks with their code, and workers are
+    # spared it. (By import_module, as it has no types.)
+    pickler = import_module("pyspark.cloudpickle")
+    return hashlib.sha256(pickler.dumps(connector)).hexdigest()
+
+
+def scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """All rows of the table of ``connector``, with the columns of ``schema``; for ``mapInArrow``.
+
+    Raises:
+        ConnectorError: the scan failed; secrets are masked.
+    """
+    return without_secrets(_scanned(connector, schema), connector, kind=Exception)
+
+
+def _scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if not isinstance(connector, Scan):
+        raise InternalError(f"{type(connector).__name__} was planned to be scanned, which it cannot")
+    who = f"connector {type(connector).__name__} of table {connector.table.name}"
+    with needing_its_driver(connector):
+        for batch in connector.scan(schema):
+            yield from conform(pa.Table.from_batches([batch]), schema, who).to_batches()
+
+
+def look_up(
+    spec: LookupSpec,
+    identity: str,
+    batches: Iterator[Sequence[pa.Array]],
+    report: Report | None,
+) -> Iterator[pa.ListArray]:
+    """For each row of ``batches``, in order, the list of its rows; the arrays are cut anew.
+
+    Raises:
+        ConnectorError: the lookup failed; secrets are masked.
+    """
+    task = _Task(spec, identity, batches)
+    try:
+        yield from task.results()
+    finally:
+        if report is not None:
+            report(spec.name, task.metrics)
+
+
+class _Task:
+    """One lookup join over the rows of one task."""
+
+    def __init__(self, spec: LookupSpec, identity: str, batches: Iterator[Sequence[pa.Array]]) -> None:
+        self._spec = spec
+        self._identity = identity
+        self._batches = batches
+        self._flow = LookupFlow(spec, Random())  # noqa: S311 - jitter, not cryptography
+        self._rows_out = 0
+        self._waited = 0.0
+
+    @property
+    def metrics(self) -> LookupMetrics:
+        """What was counted so far; read when the task is over, as the flow may live on another thread."""
+        counted_here = LookupMetrics(rows_out=self._rows_out, seconds_waiting=self._waited)
+        return self._flow.metrics + counted_here
+
+    def results(self) -> Iterator[pa.ListArray]:
+        """The lists of all input rows, in order."""
+        for window in self._settled_windows():
+            for lists in window.results(self._spec.row_type):
+                self._rows_out += pc.sum(pc.list_value_length(lists)).as_py() or 0
+                yield lists
+
+    def _settled_windows(self) -> Iterator[Window]:
+        connector = self._spec.connector
+        if self._spec.settings.asynchronous and isinstance(connector, AsyncLookup):
+            return self._run_async(connector)
+        if not self._spec.settings.asynchronous and isinstance(connector, SyncLookup):
+            return self._run_sync(connector)
+        kind = "async" if self._spec.settings.asynchronous else "sync"
+        raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")
+
+    def _run_sync(self, connector: SyncLookup) -> Iterator[Window]:
+        with process.this_process.sync(self._identity, connector) as opened:
+            run = run_sync(self._flow, self._inputs(), opened.lookup, clock=time.monotonic, sleep=time.sleep)
+            yield from without_secrets(run, opened.connector)
+
+    def _run_async(self, connector: AsyncLookup) -> Iterator[Window]:
+        with process.this_process.asynchronous(self._identity, connector) as opened:
+            driver = AsyncDriver(self._flow, opened.lookup)
+            run = run_async(driver, self._inputs(), self._timed(process.this_process.loop.call))
+            yield from without_secrets(run, opened.connector)
+
+    def _inputs(self) -> Iterator[Keys]:
+        batches = key_batches(self._batches, self._spec.key_schema)
+        return map(distinct_keys, windows(batches, window_sizes()))
+
+    def _timed(self, call: Call) -> Call:
+        def timed(coroutine: Coroutine[Any, Any, _T], /) -> _T:
+            started = time.monotonic()
+            try:
+                return call(coroutine)
+            finally:
+                self._waited += time.monotonic() - started
+
+        return timed
