@@ -1,0 +1,161 @@
+"""Finding LOOKUP calls in hint comments, and taking them out again."""
+
+from __future__ import annotations
+
+import pytest
+
+from lookup_hints.hints.parse import ParsedHint, parse_hints, removals
+
+
+def only(text: str) -> ParsedHint:
+    (hint,) = parse_hints(text)
+    return hint
+
+
+def arguments(text: str) -> list[tuple[str, str]]:
+    return [(pair.key, pair.value) for pair in only(text).arguments]
+
+
+def messages(text: str) -> list[str]:
+    return [problem.message for problem in only(text).problems]
+
+
+def without_lookups(text: str) -> str:
+    for start, end, new in reversed(removals(text)):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def test_a_call_knows_its_select_its_place_and_its_arguments() -> None:
+    text = "SELECT 1 UNION ALL\nSELECT /*+ LOOKUP('table'='c', 'async' = true) */ 2"
+    hint = only(text)
+    assert text[hint.select :].startswith("SELECT /*+")
+    assert text[hint.at.start : hint.at.end] == "LOOKUP('table'='c', 'async' = true)"
+    assert (hint.at.line, hint.at.column) == (2, 12)
+    table, wish = hint.arguments
+    assert (table.key, table.value, wish.key, wish.value) == ("table", "c", "async", "true")
+    assert text[table.key_at.start : table.key_at.end] == "'table'"
+    assert text[wish.value_at.start : wish.value_at.end] == "true"
+    assert hint.problems == ()
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "/*+ LOOKUP('table'='c') */",
+        "/*+lookup('table'='c')*/",
+        "/*+ `Lookup` ( 'table' = 'c' ) */",
+        '/*+ LOOKUP("table"="c") */',
+        "/*+ LOOKUP( -- the customers\n 'table' /* by alias */ = 'c') */",
+        "/* why */ /*+ LOOKUP('table'='c') */",
+        "-- why\n/*+ BROADCAST(x) */ /*+ LOOKUP('table'='c') */",
+        "/*+ BROADCAST(x) LOOKUP('table'='c') COALESCE(3) */",
+        "/*+ BROADCAST(x), LOOKUP('table'='c'), COALESCE(3) */",
+        "/*+ BROADCAST(x),\n     LOOKUP('table'='c') */",
+    ],
+)
+def test_every_way_to_write_a_call_is_read(hint: str) -> None:
+    text = f"select {hint} 1"
+    assert arguments(text) == [("table", "c")]
+    assert only(text).select == 0
+    assert messages(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1",
+        "SELECT /* LOOKUP('table'='c') */ 1",
+        "SELECT -- /*+ LOOKUP('table'='c') */\n 1",
+        "SELECT '/*+ LOOKUP(''table''=''c'') */'",
+        "SELECT /*+ BROADCAST(lookup) */ 1",
+        "SELECT /*+ LOOKUPS('table'='c') */ 1",
+        "SELECT lookup('table'='c')",
+    ],
+)
+def test_a_lookup_outside_hints_is_nothing(text: str) -> None:
+    assert parse_hints(text) == ()
+    assert removals(text) == ()
+
+
+def test_several_calls_in_several_comments_and_blocks_keep_their_selects() -> None:
+    text = (
+        "SELECT /*+ LOOKUP('table'='a') LOOKUP('table'='b') */ /*+ LOOKUP('table'='c') */ 1"
+        " FROM (SELECT /*+ LOOKUP('table'='d') */ 2)"
+    )
+    hints = parse_hints(text)
+    assert [hint.arguments[0].value for hint in hints] == ["a", "b", "c", "d"]
+    assert [hint.select for hint in hints] == [0, 0, 0, text.index("SELECT", 1)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("LOOKUP('table'='c' 'async'='true')", "A comma is missing after the value of 'table'."),
+        ("LOOKUP(c)", "c is not an option."),
+        ("LOOKUP('c')", "'c' is not an option."),
+        ("LOOKUP(a.b)", "a.b is not an option."),
+        ("LOOKUP(table=c)", "The key table is not in quotes."),
+        ("LOOKUP('table' 'c')", "A '=' is missing after 'table'."),
+        ("LOOKUP('table' => 'c')", "The value of 'table' is not a literal."),
+        ("LOOKUP('table' =)", "The value of 'table' is missing."),
+        ("LOOKUP('table' = c)", "The value of 'table' is not a literal."),
+        ("LOOKUP('table' = lower('c'))", "The value of 'table' is not a literal."),
+        ("LOOKUP('table' = 'a' || 'b')", "|| 'b' is not an option."),
+        ("LOOKUP('table'='c)", "This quote is never closed."),
+        ("LOOKUP('table'='c'", "This LOOKUP has no closing parenthesis."),
+        ("LOOKUP('table'='c',)", "An option is missing beside this comma."),
+        ("LOOKUP(,'table'='c')", "An option is missing beside this comma."),
+        ("LOOKUP", "LOOKUP has no options."),
+    ],
+)
+def test_a_mistake_of_form_is_named(call: str, message: str) -> None:
+    assert messages(f"SELECT /*+ {call} */ 1") == [message]
+
+
+def test_the_arguments_around_a_mistake_are_read() -> None:
+    text = "SELECT /*+ LOOKUP('table'='c', oops, 'async'='true') */ 1"
+    assert arguments(text) == [("table", "c"), ("async", "true")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1 FROM /*+ LOOKUP('table'='c') */ o",
+        "/*+ LOOKUP('table'='c') */ SELECT 1",
+        "SELECT DISTINCT /*+ LOOKUP('table'='c') */ 1",
+        "SELECT `select` /*+ LOOKUP('table'='c') */ FROM o",
+    ],
+)
+def test_a_call_in_the_wrong_place_says_where_it_belongs(text: str) -> None:
+    assert only(text).select == -1
+    (problem,) = only(text).problems
+    assert problem.message == "A LOOKUP hint stands right after SELECT, not here."
+    assert str(problem.at) == f"line 1, column {text.index('LOOKUP') + 1}"
+
+
+def test_a_comment_that_never_ends_is_one_problem() -> None:
+    text = "SELECT /*+ LOOKUP('table'='c') 1 FROM o"
+    assert messages(text) == ["The comment of this hint is never closed."]
+    assert removals(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("SELECT /*+ BROADCAST(x), LOOKUP('a'='b') */ 1", "SELECT /*+ BROADCAST(x) */ 1"),
+        ("SELECT /*+ LOOKUP('a'='b'), BROADCAST( x ) */ 1", "SELECT /*+ BROADCAST( x ) */ 1"),
+        ("SELECT /*+ A , LOOKUP('a'='b'),  B(1,2) */ 1", "SELECT /*+ A,  B(1,2) */ 1"),
+        ("SELECT /*+ A LOOKUP('a'='b') B */ 1", "SELECT /*+ A B */ 1"),
+        ("SELECT /*+ LOOKUP('a'='b') LOOKUP(c), A, LOOKUP(d), LOOKUP(e) */ 1", "SELECT /*+ A */ 1"),
+        ("SELECT /*+ LOOKUP('a'='b') */ 1", "SELECT  1"),
+        ("SELECT/*+ LOOKUP('a'='b') */ 1", "SELECT 1"),
+        ("SELECT/*+ LOOKUP('a'='b') */x", "SELECT x"),
+        ("SELECT /*+ LOOKUP(a), LOOKUP(b) */ /*+ A */ 1", "SELECT  /*+ A */ 1"),
+        ("SELECT 1 FROM /*+ LOOKUP(a) */ o", "SELECT 1 FROM  o"),
+        ("SELECT 'LOOKUP(a)' /* LOOKUP(a) */", "SELECT 'LOOKUP(a)' /* LOOKUP(a) */"),
+    ],
+)
+def test_taking_lookups_out_leaves_the_rest_byte_for_byte(text: str, rest: str) -> None:
+    assert without_lookups(text) == rest
+    assert parse_hints(rest) == ()
