@@ -1,0 +1,242 @@
+"""Text of a statement -> the statement about lookup tables that it may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pyarrow as pa
+
+from lookup_hints.ddl.columns import COMMENT, read_columns
+from lookup_hints.ddl.reader import Reader, Unreadable
+from lookup_hints.ddl.statements import (
+    CreateLookupTable,
+    Ddl,
+    DescribeTable,
+    DropTable,
+    ShowColumns,
+    ShowCreateTable,
+    ShowLookupTables,
+    ShowTables,
+)
+from lookup_hints.errors import DdlError, Problem, nearest
+from lookup_hints.pairs import read_pairs
+from lookup_hints.sqltext import Kind, Piece, code, pieces
+
+_EXAMPLE = "Write WITH ('connector' = '<name>', ...)."
+
+
+def parse_ddl(text: str) -> Ddl | None:
+    """The statement that ``text`` is, or None: it does not concern lookup tables and is Spark's.
+
+    >>> parse_ddl("DROP TABLE IF EXISTS customers")
+    DropTable(name='customers', if_exists=True)
+
+    Raises:
+        DdlError: every mistake in a CREATE of a lookup table; values of options are masked.
+    """
+    found = code(pieces(text))
+    while found and found[-1].is_symbol(";"):
+        found.pop()
+    reader = Reader(_masked(text, found), found, [], found[-1].end if found else 0)
+    if reader.words("CREATE"):
+        return _create(reader)
+    if reader.words("DROP"):
+        return _drop(reader)
+    if reader.words("DESC") or reader.words("DESCRIBE"):
+        return _describe(reader)
+    if reader.words("SHOW"):
+        return _show(reader)
+    return None
+
+
+# --- DROP, DESCRIBE, SHOW: whatever is not exactly ours is Spark's -----------------------------------
+
+
+def _drop(reader: Reader) -> DropTable | None:
+    _is_temporary(reader)
+    if not reader.words("TABLE"):
+        return None
+    if_exists = reader.words("IF", "EXISTS")
+    name = reader.last_name()
+    return None if name is None else DropTable(name, if_exists)
+
+
+def _describe(reader: Reader) -> DescribeTable | None:
+    # A table may be called `table` or `extended`: the last word is always a name.
+    if len(reader.rest) > 1:
+        reader.words("TABLE")
+    extended = len(reader.rest) > 1 and (reader.words("EXTENDED") or reader.words("FORMATTED"))
+    name = reader.last_name()
+    return None if name is None else DescribeTable(name, extended)
+
+
+def _show(reader: Reader) -> ShowCreateTable | ShowColumns | ShowTables | ShowLookupTables | None:
+    if reader.words("CREATE", "TABLE"):
+        name = reader.last_name()
+        return None if name is None else ShowCreateTable(name)
+    if reader.words("COLUMNS"):
+        name = reader.last_name() if reader.words("IN") or reader.words("FROM") else None
+        return None if name is None else ShowColumns(name)
+    if reader.words("LOOKUP", "TABLES"):
+        return None if reader.rest else ShowLookupTables()
+    return _show_tables(reader) if reader.words("TABLES") else None
+
+
+def _show_tables(reader: Reader) -> ShowTables | None:
+    try:
+        has_namespace = reader.words("IN") or reader.words("FROM")
+        namespace = reader.name("the database").name if has_namespace else None
+        has_pattern = reader.words("LIKE") or bool(reader.rest)
+        like = reader.string("the pattern") if has_pattern else None
+    except Unreadable:
+        return None
+    return None if reader.rest else ShowTables(like, namespace)
+
+
+# --- CREATE ------------------------------------------------------------------------------------------
+
+
+def _create(reader: Reader) -> CreateLookupTable | None:
+    or_replace = reader.words("OR", "REPLACE")
+    is_temporary = _is_temporary(reader)
+    if not reader.words("TABLE"):
+        return None
+    names_connector = _names_connector(reader.rest)
+    top = {piece.text.upper() for piece in _outside_parentheses(reader.rest) if piece.kind is Kind.WORD}
+    if "USING" in top or not (names_connector or (is_temporary and "AS" not in top)):
+        return None
+    if not is_temporary:
+        tip = "Write CREATE TEMPORARY TABLE: a lookup table lives in the session."
+        reader.report("A table WITH ('connector' = ...) must be temporary.", reader.rest[:1], tip)
+    try:
+        statement = _read_create(reader, or_replace)
+    except Unreadable as unreadable:
+        raise DdlError([*reader.problems, unreadable.problem]) from None
+    if reader.problems:
+        raise DdlError(reader.problems)
+    return statement
+
+
+def _read_create(reader: Reader, or_replace: bool) -> CreateLookupTable:
+    """Read what follows CREATE TEMPORARY TABLE; mistakes that do not end the reading are noted."""
+    before = reader.rest
+    if_not_exists = reader.words("IF", "NOT", "EXISTS")
+    if or_replace and if_not_exists:
+        reader.report(
+            "OR REPLACE and IF NOT EXISTS exclude each other.", before[:3], tip="Write one of them."
+        )
+    name = _read_name(reader)
+    columns, primary_key = _read_columns(reader)
+    if reader.words("COMMENT"):
+        comment = reader.string("The text of the comment").encode()
+        # Without declared columns the source tells the schema, comments included.
+        columns = columns and columns.with_metadata({COMMENT: comment})
+    _refuse_partitions(reader)
+    options = _read_options(reader)
+    if reader.rest:
+        reader.report("Nothing can follow WITH (...) of a lookup table.", reader.rest)
+    return CreateLookupTable(name, columns, primary_key, options, or_replace, if_not_exists)
+
+
+def _read_name(reader: Reader) -> str:
+    first = reader.name("The name of the table")
+    parts = [first]
+    while reader.symbol("."):
+        parts.append(reader.name("The name of the table"))
+    if len(parts) > 1:
+        tip = f"Write {reader.shown_name(parts[-1])}."
+        reader.report("A lookup table is temporary and belongs to no database.", parts, tip)
+    return parts[-1].name
+
+
+def _read_columns(reader: Reader) -> tuple[pa.Schema | None, tuple[str, ...]]:
+    if not (reader.rest and reader.rest[0].is_symbol("(")):
+        return None, ()
+    opening = reader.rest[:2]
+    inside = reader.parenthesised()
+    if not inside.rest:
+        reader.report(
+            "The column list is empty.", opening, tip="Without it, the connector tells the columns."
+        )
+        return None, ()
+    return read_columns(inside)
+
+
+def _refuse_partitions(reader: Reader) -> None:
+    before = reader.rest
+    if reader.words("PARTITIONED", "BY"):
+        reader.report("PARTITIONED BY is not for lookup tables.", before[:2], tip="Leave it out.")
+        if reader.rest and reader.rest[0].is_symbol("("):
+            reader.parenthesised()
+
+
+def _read_options(reader: Reader) -> dict[str, str]:
+    before = reader.rest
+    if not reader.words("WITH"):
+        reader.fail_missing("WITH", tip=_EXAMPLE)
+    if not (reader.rest and reader.rest[0].is_symbol("(")):
+        reader.fail_missing("'(' after WITH", tip=_EXAMPLE)
+    inside = reader.parenthesised()
+    pairs, problems = read_pairs(reader.shown, inside.rest)
+    reader.problems += problems
+    options: dict[str, str] = {}
+    for pair in pairs:
+        if pair.key in options:
+            reader.problems.append(Problem(f"The option {pair.key!r} is given twice.", pair.key_at))
+        options[pair.key] = pair.value
+    if "connector" not in options and not problems:
+        near = [nearest(key, ["connector"]) for key in options]
+        tip = next((sentence for sentence in near if sentence.startswith("Did you")), _EXAMPLE)
+        reader.report("WITH names no 'connector'.", before[:1], tip)
+    return options
+
+
+def _is_temporary(reader: Reader) -> bool:
+    return reader.words("TEMPORARY") or reader.words("TEMP")
+
+
+def _names_connector(found: Sequence[Piece]) -> bool:
+    """Whether a ``WITH (`` follows in which ``'connector'`` is a key."""
+    for index, piece in enumerate(found[:-1]):
+        if piece.is_word("WITH") and found[index + 1].is_symbol("("):
+            keys = (key for key, sign in pairwise(found[index:]) if sign.is_symbol("="))
+            return any(key.kind is Kind.STRING and key.value == "connector" for key in keys)
+    return False
+
+
+def _outside_parentheses(found: Sequence[Piece]) -> list[Piece]:
+    depth, outside = 0, []
+    for piece in found:
+        depth += piece.is_symbol("(") - piece.is_symbol(")")
+        if depth == 0:
+            outside.append(piece)
+    return outside
+
+
+# --- what errors may show ----------------------------------------------------------------------------
+
+_OPTIONS_BEGIN = re.compile(r"(?<=\bwith)\s*\(|=", re.IGNORECASE)
+_KEY = re.compile(r"[\w.-]+|'[\w.-]+'|\"[\w.-]+\"")
+
+
+def _masked(text: str, found: Sequence[Piece]) -> str:
+    """``text`` with everything starred that may be the value of an option; places stay true.
+
+    Strings and comments are starred all over, but for keys. Where options stand, words and numbers are
+    too: behind a forgotten quote, strings and code change places. Where that is, the plain text tells.
+    """
+    keys = {
+        piece.start
+        for before, piece, after in zip(found, found[1:], found[2:], strict=False)
+        if before.text in ("(", ",") and after.is_symbol("=") and _KEY.fullmatch(piece.text)
+    }
+    options = _OPTIONS_BEGIN.search(text)
+    options_from = options.start() if options else len(text)
+    for piece in pieces(text):
+        is_plain = piece.kind in (Kind.WORD, Kind.NUMBER, Kind.QUOTED) and piece.end <= options_from
+        if not (is_plain or piece.kind is Kind.SYMBOL or piece.start in keys):
+            stars = re.sub(r"[^\r\n]", "*", piece.text)
+            text = text[: piece.start] + stars + text[piece.end :]
+    return text
