@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -112,7 +112,7 @@ class PlacedRows:
     positions: pa.Array
 
 
-Answer = pa.Table | PlacedRows
+Answer: TypeAlias = "pa.Table | PlacedRows"
 """Rows that contain their key columns (any number per key, none for a miss), or placed rows."""
 
 

@@ -97,7 +97,7 @@ class RetryPolicy:
             raise ValueError("a retry needs a backoff and at least one attempt")
 
     def delay_after_miss(self, attempt: int, spread: float) -> float | None:
-        """Seconds to wait after ``attempt`` missed (or found rows that a predicate refused), or None: final."""
+        """Seconds to wait after ``attempt`` missed (or a predicate refused its rows), or None: final."""
         return self._delay(attempt, spread) if self.on_miss or self.on_rows is not None else None
 
     def delay_after_error(self, attempt: int, error: BaseException, spread: float) -> float | None:

@@ -1,0 +1,246 @@
+"""How a lookup join runs: the runner, and each option from hint, table, session or default, in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
+from lookup_hints.hints.validate import LookupHint
+from lookup_hints.model import LookupSettings, LookupTable
+from lookup_hints.options import (
+    LOOKUP_OPTIONS,
+    RETRY_KEYS,
+    SESSION_OPTIONS,
+    Option,
+    Place,
+    bad_value,
+)
+from lookup_hints.retry import Backoff, ExponentialDelay, FixedDelay, RetryPolicy, RowPredicate
+from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
+
+Conf = Callable[[str], str | None]
+"""The value of a session configuration key, or None."""
+
+_MISS, _EXCEPTION = "lookup_miss", "exception"
+_STRATEGY_KEYS = {
+    "fixed_delay": ("fixed-delay",),
+    "exponential_delay": ("initial-backoff", "max-backoff", "backoff-multiplier", "jitter-factor"),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The settings of one lookup join, and what EXPLAIN says about them."""
+
+    settings: LookupSettings
+    shuffle: bool
+    runner_reason: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The options in force for one join: value, and place in the text where the hint gives it."""
+
+    values: Mapping[str, Any]
+    hint: LookupHint | None
+    explicit: frozenset[str] = field(default_factory=frozenset)
+
+    def at(self, *keys: str) -> Span | None:
+        """The place of the first of ``keys`` that the hint gives, else of the hint."""
+        if self.hint is None:
+            return None
+        places = [self.hint.places[key] for key in keys if key in self.hint.places]
+        return places[0] if places else self.hint.at
+
+
+def choose(
+    hint: LookupHint | None,
+    connector: Connector,
+    conf: Conf,
+    predicates: Mapping[str, RowPredicate],
+) -> Choice:
+    """The settings of a lookup join.
+
+    Raises:
+        QueryError: retry options that do not make a whole, or a bad value in the table or session.
+    """
+    given = _given(hint, connector.table, conf)
+    asynchronous, reason = _runner(given, connector)
+    retry = _retry(given, connector.table, predicates)
+    settings = LookupSettings(
+        asynchronous=asynchronous,
+        capacity=given.values["capacity"],
+        timeout=given.values["timeout"],
+        ordered=given.values["output-mode"] == "ordered",
+        batch_size=given.values["batch-size"],
+        on_error=given.values["on-error"],
+        retry=retry,
+    )
+    return Choice(settings, given.values["shuffle"], reason, tuple(_notes(settings)))
+
+
+def session_option(key: str, conf: Conf) -> Any:
+    """The value in force of one of ``SESSION_OPTIONS``."""
+    option = next(option for option in SESSION_OPTIONS if option.key == key)
+    value = _from_session(option, conf)
+    return option.default if value is None else value
+
+
+def _given(hint: LookupHint | None, table: LookupTable, conf: Conf) -> _Given:
+    values: dict[str, Any] = {}
+    explicit: set[str] = set()
+    for option in LOOKUP_OPTIONS:
+        if hint is not None and option.key in hint.options:
+            values[option.key] = hint.options[option.key]
+        elif (text := table.options.get(option.key_in(Place.TABLE))) and Place.TABLE in option.places:
+            values[option.key] = _parsed(option, option.key_in(Place.TABLE), text, f"table {table.name}: ")
+        else:
+            from_session = _from_session(option, conf)
+            values[option.key] = option.default if from_session is None else from_session
+            continue
+        explicit.add(option.key)
+    return _Given(values, hint, frozenset(explicit))
+
+
+def _from_session(option: Option, conf: Conf) -> Any:
+    if Place.SESSION not in option.places:
+        return None
+    for key in (option.session_key, f"spark.{option.session_key}"):
+        text = conf(key)
+        if text is not None:
+            return _parsed(option, key, text, "session: ")
+    return None
+
+
+def _parsed(option: Option, key: str, text: str, owner: str) -> Any:
+    try:
+        return option.type.parse(text)
+    except ValueError as error:
+        raise OptionError(bad_value(option, key, text, error, owner=owner)) from None
+
+
+def _runner(given: _Given, connector: Connector) -> tuple[bool, str]:
+    """Async or sync, and why: a wish is followed where the connector can (Flink's rule)."""
+    wish = given.values["async"]
+    can_sync, can_async = isinstance(connector, SyncLookup), isinstance(connector, AsyncLookup)
+    name = connector.table.connector
+    if can_sync and can_async:
+        if wish is None:
+            return True, f"connector {name!r} can do both, and async is preferred"
+        return wish, f"connector {name!r} can do both, and 'async'='{str(wish).lower()}' asks for it"
+    only = "async" if can_async else "sync"
+    if wish is not None and wish != can_async:
+        return can_async, (
+            f"connector {name!r} can do {only} only; 'async'='{str(wish).lower()}' has no effect"
+        )
+    return can_async, f"connector {name!r} can do {only} only"
+
+
+def _retry(given: _Given, table: LookupTable, predicates: Mapping[str, RowPredicate]) -> RetryPolicy:
+    explicit = [key for key in RETRY_KEYS if key in given.explicit]
+    if not explicit:
+        return RetryPolicy()
+    problems = [*_missing(given, table), *_misfits(given, table), *_unknown_predicates(given, predicates)]
+    if problems:
+        raise _error(given)(sorted(problems, key=lambda problem: problem.at.start if problem.at else 0))
+    names: tuple[str, ...] = given.values["retry-predicate"]
+    try:
+        return RetryPolicy(
+            on_miss=_MISS in names,
+            on_exception=_EXCEPTION in names,
+            on_rows=_any_of([predicates[name] for name in names if name in predicates]),
+            predicate_names=names,
+            backoff=_backoff(given.values),
+            max_attempts=given.values["max-attempts"],
+        )
+    except ValueError as error:
+        raise _error(given)(Problem(f"{_owner(given, table)}{error}.", given.at(*explicit))) from None
+
+
+def _error(given: _Given) -> type[QueryError]:
+    return OptionError if given.hint is None else HintError
+
+
+def _owner(given: _Given, table: LookupTable) -> str:
+    return f"table {table.name}: " if given.hint is None else ""
+
+
+def _missing(given: _Given, table: LookupTable) -> list[Problem]:
+    """Retry is all or nothing, as in FLIP-234: a predicate, a strategy, its wait, and the attempts."""
+    wait = {None: (), "fixed_delay": ("fixed-delay",), "exponential_delay": ("initial-backoff",)}
+    required = (
+        "retry-predicate",
+        "retry-strategy",
+        *wait[given.values["retry-strategy"]],
+        "max-attempts",
+    )
+    missing = [key for key in required if given.values[key] is None]
+    if not missing:
+        return []
+    listed = ", ".join(repr(key) for key in missing)
+    return [
+        Problem(
+            f"{_owner(given, table)}A retry also needs {listed}.",
+            given.at(*RETRY_KEYS),
+            "For example 'retry-predicate'='lookup_miss', 'retry-strategy'='fixed_delay',"
+            " 'fixed-delay'='10s', 'max-attempts'='3'.",
+        )
+    ]
+
+
+def _misfits(given: _Given, table: LookupTable) -> list[Problem]:
+    """Options of one strategy beside the other."""
+    strategy = given.values["retry-strategy"]
+    return [
+        Problem(
+            f"{_owner(given, table)}{key!r} belongs to the strategy {other!r}, not to {strategy!r}.",
+            given.at(key),
+        )
+        for other, keys in _STRATEGY_KEYS.items()
+        if strategy not in (None, other)
+        for key in keys
+        if key in given.explicit
+    ]
+
+
+def _unknown_predicates(given: _Given, predicates: Mapping[str, RowPredicate]) -> list[Problem]:
+    known = [_MISS, _EXCEPTION, *predicates]
+    return [
+        Problem(
+            f"No retry predicate is called {name!r}.",
+            given.at("retry-predicate"),
+            f"{nearest(name, known)} Your own: lookup_hints.register_retry_predicate(name, function).",
+        )
+        for name in given.values["retry-predicate"] or ()
+        if name not in known
+    ]
+
+
+def _any_of(chosen: list[RowPredicate]) -> RowPredicate | None:
+    if len(chosen) < 2:
+        return chosen[0] if chosen else None
+    return lambda rows: any(predicate(rows) for predicate in chosen)
+
+
+def _backoff(values: Mapping[str, Any]) -> Backoff:
+    if values["retry-strategy"] == "fixed_delay":
+        return FixedDelay(values["fixed-delay"])
+    return ExponentialDelay(
+        initial=values["initial-backoff"],
+        maximum=values["max-backoff"],
+        multiplier=values["backoff-multiplier"],
+        jitter=values["jitter-factor"],
+    )
+
+
+def _notes(settings: LookupSettings) -> list[str]:
+    waits = settings.retry.longest_wait()
+    if waits < settings.timeout:
+        return []
+    return [
+        f"the waits of all retries ({waits:g} s) do not fit into the timeout ({settings.timeout:g} s):"
+        " a key that stays away fails the lookup before its last attempt"
+    ]

@@ -1,0 +1,262 @@
+"""The ON condition of a lookup join, taken apart: keys, residual conditions, conditions on the left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.model import LookupTable
+from lookup_hints.plan.reading import Statement
+from lookup_hints.plan.splice import Cut, Fragment
+from lookup_hints.sqltext import quoted
+
+
+@dataclass(frozen=True)
+class Names:
+    """How names are compared, and what the dimension is called in its query block.
+
+    Args:
+        table: the lookup table.
+        alias: its name in the block.
+        columns: what its columns are called there, in the table's order.
+        others: names of the other relations of the block.
+        case_sensitive: whether names that differ in case differ.
+    """
+
+    table: LookupTable
+    alias: str
+    columns: tuple[str, ...]
+    others: frozenset[str]
+    case_sensitive: bool
+
+    def column(self, reference: exp.Column) -> str | None:
+        """The dimension column (by the table's own name) that ``reference`` means, or None.
+
+        An unqualified name is the dimension's when the dimension has it: where the left side has it
+        too, Spark has already refused the statement as ambiguous.
+        """
+        parts = [part.name for part in reference.parts]
+        if len(parts) > 1 and self._same(parts[0], self.alias):
+            return self._find(parts[1])
+        if len(parts) > 1 and any(self._same(parts[0], other) for other in self.others):
+            return None
+        return self._find(parts[0])
+
+    def qualifier_length(self, reference: exp.Column) -> int:
+        """How many parts of ``reference`` stand before the dimension column's own name."""
+        parts = [part.name for part in reference.parts]
+        return 1 if len(parts) > 1 and self._same(parts[0], self.alias) else 0
+
+    def _find(self, name: str) -> str | None:
+        """The column that the query calls ``name``: its own name, or the one an alias list gives it."""
+        called = zip(self.columns, self.table.schema.names, strict=False)
+        return next((own for visible, own in called if self._same(visible, name)), None)
+
+    def _same(self, one: str, other: str) -> bool:
+        return one == other if self.case_sensitive else one.lower() == other.lower()
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A dimension column (by the table's own name) where the query names it."""
+
+    column: str
+    at: Cut
+
+
+@dataclass(frozen=True)
+class KeyEquality:
+    """``left = dim column``.
+
+    Args:
+        column: the dimension column, by the table's own name.
+        left: the other side, in the user's text.
+        whole: the whole equality.
+        constant: whether the left side names no column.
+    """
+
+    column: str
+    left: Cut
+    whole: Cut
+    constant: bool
+
+
+@dataclass(frozen=True)
+class Conjunct:
+    """One of the conditions that AND joins, with its tree."""
+
+    at: Cut
+    tree: exp.Expr
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """An ON condition, sorted.
+
+    Args:
+        keys: equalities that the connector is asked by, at most one for each column.
+        residual: conditions over the dimension that are checked on the rows found.
+        left_only: conditions that do not touch the dimension.
+    """
+
+    keys: tuple[KeyEquality, ...]
+    residual: tuple[Conjunct, ...]
+    left_only: tuple[Conjunct, ...]
+
+
+def sorted_conditions(statement: Statement, on: Cut, names: Names, askable: frozenset[str]) -> Conditions:
+    """The conjuncts of ``on``, each where it belongs.
+
+    Equalities with columns that the connector can be asked by are keys. Where they cover the declared
+    primary key, the lookup is by primary key alone and the others are checked on the row found, so
+    that what counts as a miss does not depend on further conditions.
+    """
+    keys: dict[str, KeyEquality] = {}
+    residual: list[Conjunct] = []
+    left_only: list[Conjunct] = []
+    for conjunct in conjuncts(statement, on):
+        equality = _key_equality(statement, conjunct, names)
+        if equality is not None and equality.column in askable and _is_new(equality, keys):
+            previous = keys.get(equality.column)
+            if previous is not None:
+                residual.append(_whole(statement, previous))
+            keys[equality.column] = equality
+        elif any(True for _ in references(conjunct.tree, names)):
+            residual.append(conjunct)
+        else:
+            left_only.append(conjunct)
+    primary_key = names.table.primary_key
+    in_table_order = [keys[column] for column in names.table.schema.names if column in keys]
+    if primary_key and keys.keys() > set(primary_key):
+        residual += [_whole(statement, key) for key in in_table_order if key.column not in primary_key]
+        in_table_order = [key for key in in_table_order if key.column in primary_key]
+    return Conditions(tuple(in_table_order), tuple(residual), tuple(left_only))
+
+
+def _is_new(equality: KeyEquality, keys: dict[str, KeyEquality]) -> bool:
+    """Whether the equality becomes the key of its column: the first one, but any before a constant."""
+    previous = keys.get(equality.column)
+    return previous is None or (previous.constant and not equality.constant)
+
+
+def _whole(statement: Statement, key: KeyEquality) -> Conjunct:
+    return Conjunct(key.whole, statement.parsed(key.whole))
+
+
+def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
+    """What the top-level ANDs of ``part`` join, outer parentheses removed."""
+    tree = statement.parsed(part)
+    if isinstance(tree, exp.Paren):
+        first, last = statement.index_at(part.start), statement.index_at(part.end - 1)
+        yield from conjuncts(
+            statement, Cut(statement.pieces[first + 1].start, statement.pieces[last - 1].end)
+        )
+        return
+    if not isinstance(tree, exp.And):
+        yield Conjunct(part, tree)
+        return
+    parts = list(_cut_at_and(statement, part))
+    trees = [statement.expression(each) for each in parts]
+    if trees != list(tree.flatten(unnest=False)):
+        raise UnsupportedLookup(
+            Problem(
+                "The conditions of this join cannot be told apart.",
+                statement.span(part),
+                "Put parentheses around each of them.",
+            )
+        )
+    for each in parts:
+        yield from conjuncts(statement, each)
+
+
+def _cut_at_and(statement: Statement, part: Cut) -> Iterator[Cut]:
+    """The stretches between the top-level ANDs; the AND of BETWEEN and those within CASE are not cuts."""
+    first, last = statement.index_at(part.start), statement.index_at(part.end - 1)
+    depth = statement.depth(first)
+    begin, cases, betweens = first, 0, 0
+    for index in range(first, last + 1):
+        piece = statement.pieces[index]
+        if statement.depth(index) != depth or (index and statement.pieces[index - 1].is_symbol(".")):
+            continue
+        cases += piece.is_word("CASE") - piece.is_word("END")
+        if cases:
+            continue
+        betweens += piece.is_word("BETWEEN")
+        if piece.is_word("AND") and betweens:
+            betweens -= 1
+        elif piece.is_word("AND"):
+            yield Cut(statement.pieces[begin].start, statement.pieces[index - 1].end)
+            begin = index + 1
+    yield Cut(statement.pieces[begin].start, statement.pieces[last].end)
+
+
+def _key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> KeyEquality | None:
+    """The conjunct as ``left = dim column``, or None when it is not of that form."""
+    if not isinstance(conjunct.tree, exp.EQ):
+        return None
+    sides = _sides(statement, conjunct)
+    if sides is None:
+        return None
+    for dim, left in (sides, sides[::-1]):
+        column = _bare_column(dim.tree, names)
+        if column is not None and not any(True for _ in references(left.tree, names)):
+            constant = next(left.tree.find_all(exp.Column), None) is None
+            return KeyEquality(column, left.at, conjunct.at, constant)
+    return None
+
+
+def _sides(statement: Statement, conjunct: Conjunct) -> tuple[Conjunct, Conjunct] | None:
+    """Both sides of an equality, where its one ``=`` stands in plain sight."""
+    first, last = statement.index_at(conjunct.at.start), statement.index_at(conjunct.at.end - 1)
+    depth = statement.depth(first)
+    signs = [
+        index
+        for index in range(first + 1, last)
+        if statement.depth(index) == depth and statement.pieces[index].text in ("=", "==")
+    ]
+    if len(signs) != 1:
+        return None
+    left = Cut(conjunct.at.start, statement.pieces[signs[0] - 1].end)
+    right = Cut(statement.pieces[signs[0] + 1].start, conjunct.at.end)
+    trees = statement.expression(left), statement.expression(right)
+    if trees[0] is None or trees[1] is None or trees != (conjunct.tree.this, conjunct.tree.expression):
+        return None
+    return Conjunct(left, trees[0]), Conjunct(right, trees[1])
+
+
+def _bare_column(tree: exp.Expr, names: Names) -> str | None:
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if not isinstance(tree, exp.Column) or isinstance(tree.this, exp.Star):
+        return None
+    is_top_level = len(tree.parts) == names.qualifier_length(tree) + 1
+    return names.column(tree) if is_top_level else None
+
+
+def references(tree: exp.Expr, names: Names) -> Iterator[Reference]:
+    """Each dimension column that ``tree`` names, with the place of its qualified name.
+
+    Of ``c.addr.city`` the place of ``c.addr`` is given: the rest stays as it is.
+    """
+    for reference in tree.find_all(exp.Column):
+        column = names.column(reference)
+        if column is None:
+            continue
+        length = names.qualifier_length(reference) + 1
+        first, last = reference.parts[0], reference.parts[length - 1]
+        if "start" not in first.meta or "end" not in last.meta:
+            raise UnsupportedLookup(Problem(f"The column {reference.sql()} cannot be placed in the text."))
+        yield Reference(column, Cut(first.meta["start"], last.meta["end"] + 1))
+
+
+def over_variable(conjunct: Conjunct, names: Names, variable: str) -> tuple[Fragment, ...]:
+    """The conjunct in parentheses, each dimension column taken from ``variable`` instead."""
+    out: list[Fragment] = ["("]
+    at = conjunct.at.start
+    for reference in sorted(references(conjunct.tree, names), key=lambda found: found.at):
+        out += [Cut(at, reference.at.start), f"{variable}.{quoted(reference.column)}"]
+        at = reference.at.end
+    return (*out, Cut(at, conjunct.at.end), ")")

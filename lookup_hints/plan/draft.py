@@ -1,0 +1,174 @@
+"""What the planner works on and what it hands over: a draft that grows rule by rule, and the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lookup_hints.hints.validate import LookupHint
+from lookup_hints.model import LookupSpec, LookupTable
+from lookup_hints.plan.choose import Choice, Conf
+from lookup_hints.plan.conditions import Conditions, Names
+from lookup_hints.plan.keys import KeyCast
+from lookup_hints.plan.reading import FindTable, LookupUse, Statement
+from lookup_hints.plan.splice import Cut, Edit, Fragment
+from lookup_hints.retry import RowPredicate
+from lookup_hints.spi import Connector
+
+Columns = tuple[tuple[str, str], ...]
+"""Name and Spark type name of each output column."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the planner asks the session for; every answer is a value, so plans can be tested without Spark.
+
+    Args:
+        find_table: the lookup table of a name, or None.
+        connector: the connector of a lookup table, built and checked.
+        conf: session configuration.
+        analyse: names and types of what a query gives, by Spark's analysis; raises Spark's own errors.
+            None plans without Spark: keys are then taken to have their column's type.
+        name_function: a name for a lookup function, from all that decides what it does.
+        name_scan: a name for the relation that reads the given columns of a whole lookup table.
+        predicates: registered retry predicates.
+    """
+
+    find_table: FindTable
+    connector: Callable[[LookupTable], Connector]
+    conf: Conf
+    analyse: Callable[[str], Columns] | None
+    name_function: Callable[[LookupSpec, bool], str]
+    name_scan: Callable[[LookupTable, tuple[str, ...]], str]
+    predicates: Mapping[str, RowPredicate]
+
+    @property
+    def case_sensitive(self) -> bool:
+        """Whether Spark tells names apart by case."""
+        return (self.conf("spark.sql.caseSensitive") or "false").lower() == "true"
+
+
+@dataclass(frozen=True)
+class LookupJoin:
+    """One lookup join; fields after ``names`` are filled in by later rules.
+
+    Args:
+        use: where its table is named.
+        connector: what is asked.
+        kind: ``INNER`` or ``LEFT``.
+        at: the whole join in the text, from its first word to the end of its condition.
+        on: the condition.
+        select: offset of the SELECT of its query block.
+        names: what its columns are called.
+        hint: the merged LOOKUP hint, if any.
+        conditions: the condition, sorted.
+        choice: how it runs.
+        casts: for each key how it becomes a value of the column's type.
+        columns: dimension columns handed back, in the table's order.
+        repeated: whether Spark would run it more than once, were its function deterministic.
+        spec: what the worker is told.
+        shuffled: whether the left rows are partitioned by key first.
+        notes: what the user should know.
+    """
+
+    use: LookupUse
+    connector: Connector
+    kind: str
+    at: Cut
+    on: Cut
+    select: int
+    names: Names
+    hint: LookupHint | None = None
+    conditions: Conditions | None = None
+    choice: Choice | None = None
+    casts: tuple[KeyCast, ...] = ()
+    columns: tuple[str, ...] = ()
+    repeated: bool = False
+    spec: LookupSpec | None = None
+    shuffled: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sorted(self) -> Conditions:
+        """The conditions, once they are sorted."""
+        assert self.conditions is not None
+        return self.conditions
+
+    @property
+    def chosen(self) -> Choice:
+        """The choice, once it is made."""
+        assert self.choice is not None
+        return self.choice
+
+    @property
+    def function(self) -> LookupSpec:
+        """The spec, once it is named."""
+        assert self.spec is not None
+        return self.spec
+
+    def with_(self, **changes: Any) -> LookupJoin:
+        """This join with some fields changed."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class TableScan:
+    """One place where a lookup table is read whole."""
+
+    use: LookupUse
+    connector: Connector
+    columns: tuple[str, ...]
+    relation: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A statement on its way to a plan."""
+
+    statement: Statement
+    context: Context
+    hints: tuple[LookupHint, ...]
+    query: Cut
+    joins: tuple[LookupJoin, ...] = ()
+    scans: tuple[TableScan, ...] = ()
+    output: Columns | None = None
+    edits: tuple[Edit, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def with_(self, **changes: Any) -> Draft:
+        """This draft with some fields changed."""
+        return replace(self, **changes)
+
+    def each_join(self, change: Callable[[LookupJoin], LookupJoin]) -> Draft:
+        """This draft with ``change`` made to every join."""
+        return replace(self, joins=tuple(change(join) for join in self.joins))
+
+
+@dataclass(frozen=True)
+class LookupPlan:
+    """A planned statement.
+
+    Args:
+        text: the user's text.
+        sql: what Spark runs.
+        joins: the lookup joins, in the order of the text.
+        scans: lookup tables read whole.
+        output: the columns that the user's text has by Spark's own analysis; None for statements
+            that give no rows, and when planned without Spark.
+        notes: what the user should know about the whole statement.
+    """
+
+    text: str
+    sql: str
+    joins: tuple[LookupJoin, ...]
+    scans: tuple[TableScan, ...]
+    output: Columns | None
+    notes: tuple[str, ...]
+
+    def text_of(self, part: Cut) -> str:
+        """What the user wrote at ``part``, on one line."""
+        return " ".join(part.of(self.text).split())
+
+
+__all__ = ["Columns", "Context", "Draft", "Fragment", "LookupJoin", "LookupPlan", "TableScan"]

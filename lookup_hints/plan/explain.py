@@ -1,0 +1,64 @@
+"""A plan as text, for EXPLAIN and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lookup_hints.errors import Span
+from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
+
+
+def explain(plan: LookupPlan) -> str:
+    """The lookup joins and scans of ``plan``, and the Spark SQL that runs."""
+    return "\n\n".join(["== Lookup joins ==", joins_text(plan), f"== Spark SQL ==\n{plan.sql.strip()}"])
+
+
+def joins_text(plan: LookupPlan, first_line: int = 1) -> str:
+    """The lookup joins and scans of ``plan`` alone; ``first_line`` is that of the statement in its file."""
+    parts = [_join(plan, number, join, first_line) for number, join in enumerate(plan.joins, 1)]
+    return "\n\n".join([*parts, *map(_scan, plan.scans), *(f"Note: {note}." for note in plan.notes)])
+
+
+def _join(plan: LookupPlan, number: int, join: LookupJoin, first_line: int) -> str:
+    line = Span(plan.text, join.at.start, join.at.end).line + first_line - 1
+    alias = "" if join.use.alias == join.use.table.name else f" AS {join.use.alias}"
+    head = f"({number}) {join.kind} lookup join with {join.use.table.name}{alias}, line {line}"
+    return "\n".join([head, *_lines(_facts(plan, join))])
+
+
+def _scan(scan: TableScan) -> str:
+    table = scan.use.table
+    facts = [("columns", ", ".join(scan.columns)), ("connector", table.connector)]
+    return "\n".join([f"Whole table {table.name} is read", *_lines(facts)])
+
+
+def _lines(facts: Iterable[tuple[str, str]]) -> list[str]:
+    facts = list(facts)
+    width = max(len(name) for name, _ in facts)
+    return [f"    {name:<{width}}  {value}" for name, value in facts]
+
+
+def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
+    conditions, settings = join.sorted, join.chosen.settings
+    yield "connector", join.use.table.connector
+    yield "runner", f"{'async' if settings.asynchronous else 'sync'}: {join.chosen.runner_reason}"
+    yield "keys", ", ".join(f"{key.column} = {plan.text_of(key.left)}" for key in conditions.keys)
+    yield "columns", ", ".join(join.columns)
+    if conditions.residual:
+        yield "residual", " AND ".join(plan.text_of(each.at) for each in conditions.residual)
+    if conditions.left_only:
+        yield "asked only if", " AND ".join(plan.text_of(each.at) for each in conditions.left_only)
+    if settings.asynchronous:
+        yield "capacity", f"{settings.capacity} requests in flight per task"
+        yield "output mode", "ordered" if settings.ordered else "allow_unordered"
+    yield "timeout", f"{settings.timeout:g} s"
+    yield "retry", str(settings.retry)
+    yield "on error", settings.on_error
+    yield "batch size", f"{settings.batch_size} keys in one request"
+    yield "function", join.function.name
+    if join.shuffled:
+        yield "shuffle", "left rows are partitioned by key"
+    if join.repeated:
+        yield "note", "the CTE around it is read more than once; it is computed once"
+    for note in join.notes:
+        yield "note", note

@@ -1,0 +1,336 @@
+"""The planner: a statement and the lookup tables it names -> a plan, as a list of rules."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from sqlglot import exp
+
+from lookup_hints.errors import HintError, Problem, UnsupportedLookup, nearest
+from lookup_hints.hints.validate import LookupHint, merged
+from lookup_hints.model import LookupSpec
+from lookup_hints.plan.analysis import key_types_sql, plain_sql
+from lookup_hints.plan.choose import choose, session_option
+from lookup_hints.plan.columns import used_columns
+from lookup_hints.plan.conditions import Conjunct, KeyEquality, sorted_conditions
+from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan, TableScan
+from lookup_hints.plan.keys import KeyCast, is_key_type, key_cast
+from lookup_hints.plan.reading import FindTable, LookupUse, Statement
+from lookup_hints.plan.rewrite import cte_named_by, edits_of, rebalanced, single_relation
+from lookup_hints.plan.shapes import is_scan, lookup_join, names_of, query_part
+from lookup_hints.plan.splice import Cut, spliced
+from lookup_hints.spi import Connector, Scan
+from lookup_hints.sqltext import code, pieces
+from lookup_hints.types import sql_type
+
+
+def mentions_lookup(text: str, find_table: FindTable) -> bool:
+    """Whether ``text`` names a lookup table anywhere; if not, it is Spark's business alone."""
+    return any(piece.is_name and find_table(piece.name) is not None for piece in code(pieces(text)))
+
+
+def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPlan:
+    """The plan of a statement that mentions a lookup table or has a LOOKUP hint.
+
+    Raises:
+        HintError: a hint names no lookup join of its query block.
+        UnsupportedLookup: a lookup table stands where it cannot; names the join and the reason.
+        OptionError: a bad value in a table's or the session's lookup options.
+        Exception: what Spark's analysis says about the user's statement.
+    """
+    statement = Statement(text, context.find_table)
+    draft = Draft(statement, context, hints, query_part(statement))
+    for rule in RULES:
+        draft = rule(draft)
+    return LookupPlan(
+        text=text,
+        sql=spliced(text, draft.edits),
+        joins=draft.joins,
+        scans=draft.scans,
+        output=draft.output if isinstance(statement.tree, exp.Query) else None,
+        notes=draft.notes,
+    )
+
+
+def find_joins(draft: Draft) -> Draft:
+    """Every lookup table that is the right side of a join becomes a lookup join."""
+    statement = draft.statement
+    asked = [use for use in statement.uses if not is_scan(statement, use)]
+    return draft.with_(joins=tuple(lookup_join(statement, use, draft.context) for use in asked))
+
+
+def match_hints(draft: Draft) -> Draft:
+    """Each hint goes to the lookup join of its query block that it names; one that names none is an error."""
+    by_block: dict[int, list[LookupHint]] = defaultdict(list)
+    for hint in draft.hints:
+        by_block[hint.select].append(hint)
+    problems = [
+        _unmatched(hint, draft) for hint in draft.hints if not any(_names(hint, join) for join in draft.joins)
+    ]
+    if problems:
+        raise HintError(problems)
+
+    def with_hint(join: LookupJoin) -> LookupJoin:
+        own = [hint for hint in merged(tuple(by_block[join.select])) if _names(hint, join)]
+        return join.with_(hint=own[0] if own else None)
+
+    return draft.each_join(with_hint)
+
+
+def _names(hint: LookupHint, join: LookupJoin) -> bool:
+    return hint.select == join.select and hint.table.lower() == join.use.alias.lower()
+
+
+def _unmatched(hint: LookupHint, draft: Draft) -> Problem:
+    here = [join.use.alias for join in draft.joins if join.select == hint.select]
+    message = f"LOOKUP names {hint.table!r}, but no lookup join of this query block is called so."
+    by_name = [
+        join.use.alias
+        for join in draft.joins
+        if join.select == hint.select and join.use.table.name.lower() == hint.table.lower()
+    ]
+    if by_name:
+        tip = f"Where a table has an alias, the hint uses it: {by_name[0]!r}."
+    elif here:
+        tip = nearest(hint.table, here)
+    else:
+        tip = (
+            "The block has no lookup join: a lookup table is the right side of a JOIN, created WITH"
+            " ('connector' = ...)."
+        )
+    return Problem(message, hint.places.get("table", hint.at), tip)
+
+
+def find_scans(draft: Draft) -> Draft:
+    """Every lookup table that is the first relation of a FROM is read whole, where its connector can."""
+    statement = draft.statement
+    scanned = [use for use in statement.uses if is_scan(statement, use)]
+    return draft.with_(scans=tuple(_scan(draft, use) for use in scanned))
+
+
+def _scan(draft: Draft, use: LookupUse) -> TableScan:
+    connector = draft.context.connector(use.table)
+    name = draft.statement.pieces[use.index]
+    if not isinstance(connector, Scan):
+        raise UnsupportedLookup(
+            Problem(
+                f"{use.table.name} cannot be read whole: connector"
+                f" {use.table.connector!r} answers keys only.",
+                draft.statement.span(Cut(name.start, name.end)),
+                "Put it on the right side of a JOIN with an equality.",
+            )
+        )
+    columns = used_columns(use, names_of(use, draft.context.case_sensitive))
+    if use.node.args.get("alias") is not None and use.node.args["alias"].args.get("columns"):
+        columns = tuple(use.table.schema.names)
+    return TableScan(use, connector, columns, draft.context.name_scan(use.table, columns))
+
+
+def analyse_as_plain_join(draft: Draft) -> Draft:
+    """Spark analyses the statement over stubs: its errors come first, and it says what must come out."""
+    if draft.context.analyse is None:
+        return draft
+    return draft.with_(output=draft.context.analyse(plain_sql(draft)))
+
+
+def sort_conditions(draft: Draft) -> Draft:
+    """ON falls into keys, residual conditions and conditions on the left alone."""
+
+    def with_conditions(join: LookupJoin) -> LookupJoin:
+        askable = join.connector.key_columns() & _key_typed(join.connector)
+        conditions = sorted_conditions(draft.statement, join.on, join.names, askable)
+        if not conditions.keys:
+            raise _no_key(draft.statement, join, askable)
+        for conjunct in conditions.residual:
+            _refuse_subquery(draft.statement, join, conjunct, (exp.Query,))
+        for conjunct in conditions.left_only:
+            # An uncorrelated scalar subquery can stand in the key; IN and EXISTS cannot.
+            _refuse_subquery(draft.statement, join, conjunct, (exp.Exists, exp.In))
+        return join.with_(conditions=conditions)
+
+    return draft.each_join(with_conditions)
+
+
+def _key_typed(connector: Connector) -> frozenset[str]:
+    schema = connector.table.schema
+    return frozenset(column.name for column in schema if is_key_type(sql_type(column.type).lower()))
+
+
+def _no_key(statement: Statement, join: LookupJoin, askable: frozenset[str]) -> UnsupportedLookup:
+    can = ", ".join(name for name in join.use.table.schema.names if name in askable)
+    return UnsupportedLookup(
+        Problem(
+            f"The lookup join with {join.use.alias} has no key: no equality between an expression of the left"
+            " side and a column that can be asked by.",
+            statement.span(join.on),
+            f"Columns that can be asked by: {can}.",
+        )
+    )
+
+
+def _refuse_subquery(
+    statement: Statement, join: LookupJoin, conjunct: Conjunct, kinds: tuple[type[exp.Expr], ...]
+) -> None:
+    found = conjunct.tree.find(*kinds)
+    if found is None or (isinstance(found, exp.In) and not found.args.get("query")):
+        return
+    tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
+    raise UnsupportedLookup(
+        Problem(
+            f"The lookup join with {join.use.alias} cannot run: a subquery stands in its ON condition.",
+            statement.span(conjunct.at),
+            tip,
+        )
+    )
+
+
+def choose_settings(draft: Draft) -> Draft:
+    """Each join gets its runner and its options."""
+
+    def with_choice(join: LookupJoin) -> LookupJoin:
+        choice = choose(join.hint, join.connector, draft.context.conf, draft.context.predicates)
+        return join.with_(choice=choice, notes=(*join.notes, *choice.notes))
+
+    return draft.each_join(with_choice)
+
+
+def type_keys(draft: Draft) -> Draft:
+    """Each key is cast to its column's type, where one value can stand for it."""
+    if draft.context.analyse is None:
+        return draft.each_join(lambda join: join.with_(casts=tuple(KeyCast() for _ in join.sorted.keys)))
+    blocks: dict[int, list[LookupJoin]] = defaultdict(list)
+    for join in draft.joins:
+        blocks[join.select].append(join)
+    casts: dict[int, tuple[KeyCast, ...]] = {}
+    for joins in blocks.values():
+        casts.update(_casts_of_block(draft, joins))
+    return draft.each_join(lambda join: join.with_(casts=casts[join.at.start]))
+
+
+def _casts_of_block(draft: Draft, joins: list[LookupJoin]) -> dict[int, tuple[KeyCast, ...]]:
+    assert draft.context.analyse is not None
+    types = iter(draft.context.analyse(key_types_sql(draft, joins)))
+    return {
+        join.at.start: tuple(_cast(draft, join, key, next(types)[1]) for key in join.sorted.keys)
+        for join in joins
+    }
+
+
+def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCast:
+    column = sql_type(join.use.table.schema.field(key.column).type).lower().replace(", ", ",")
+    cast = key_cast(left, column)
+    if cast is None:
+        raise UnsupportedLookup(
+            Problem(
+                f"The lookup join with {join.use.alias} cannot run: {key.left.of(draft.statement.text)} is"
+                f" {left.upper()} and {join.use.alias}.{key.column} is {column.upper()}, so one key may equal"
+                " several values of the column.",
+                draft.statement.span(key.whole),
+                f"Write CAST({key.left.of(draft.statement.text)} AS {column.upper()}).",
+            )
+        )
+    return cast
+
+
+def choose_columns(draft: Draft) -> Draft:
+    """Only the columns that the query block names are asked for."""
+
+    def with_columns(join: LookupJoin) -> LookupJoin:
+        keys = join.sorted.keys
+        used = set(used_columns(join.use, join.names, keys))
+        rechecked = {key.column for key, cast in zip(keys, join.casts, strict=True) if cast.recheck}
+        in_order = (name for name in join.use.table.schema.names if name in used | rechecked)
+        return join.with_(columns=tuple(in_order))
+
+    return draft.each_join(with_columns)
+
+
+def find_repeated(draft: Draft) -> Draft:
+    """A lookup inside a CTE that is read more than once must not be inlined: its function says so."""
+    readers = _readers(draft.statement.tree)
+    return draft.each_join(lambda join: join.with_(repeated=_times_read(join.use.node, readers) > 1))
+
+
+def _readers(tree: exp.Expr) -> dict[int, list[exp.Table]]:
+    readers: dict[int, list[exp.Table]] = defaultdict(list)
+    for table in tree.find_all(exp.Table):
+        cte = cte_named_by(table)
+        if cte is not None:
+            readers[id(cte)].append(table)
+    return readers
+
+
+def _times_read(node: exp.Expr, readers: dict[int, list[exp.Table]]) -> int:
+    """How often the rows of ``node`` are read, through all CTEs around it."""
+    cte = node.find_ancestor(exp.CTE)
+    if cte is None:
+        return 1
+    outside = [table for table in readers[id(cte)] if table.find_ancestor(exp.CTE) is not cte]
+    return sum(_times_read(table, readers) for table in outside)
+
+
+def shuffle_left_rows(draft: Draft) -> Draft:
+    """`shuffle` partitions the left table by key, where the left is one table; else says that it cannot."""
+
+    def with_shuffle(join: LookupJoin) -> LookupJoin:
+        if not join.chosen.shuffle:
+            return join
+        if single_relation(draft.statement, join) is not None:
+            return join.with_(shuffled=True)
+        note = "'shuffle'='true' has no effect: the left side of this join is not one table"
+        return join.with_(notes=(*join.notes, note))
+
+    return draft.each_join(with_shuffle)
+
+
+def name_functions(draft: Draft) -> Draft:
+    """Each join gets its function, named by all that decides what it does."""
+
+    def with_spec(join: LookupJoin) -> LookupJoin:
+        spec = LookupSpec(
+            connector=join.connector,
+            key_columns=tuple(key.column for key in join.sorted.keys),
+            columns=join.columns,
+            settings=join.chosen.settings,
+        )
+        name = draft.context.name_function(spec, join.repeated)
+        return join.with_(
+            spec=LookupSpec(spec.connector, spec.key_columns, spec.columns, spec.settings, name)
+        )
+
+    return draft.each_join(with_spec)
+
+
+def rewrite_joins(draft: Draft) -> Draft:
+    """The edits of every join and scan."""
+    return draft.with_(edits=edits_of(draft))
+
+
+def guard_global_sort(draft: Draft) -> Draft:
+    """A shuffle goes between a lookup and a global ORDER BY, whose sampling would ask twice."""
+    edits = rebalanced(draft)
+    if not edits:
+        return draft
+    if not session_option("rebalance-order-by", draft.context.conf):
+        note = "a global ORDER BY over a lookup samples its rows first: each key is asked for twice"
+        return draft.with_(notes=(*draft.notes, note))
+    note = "a shuffle was added below the global ORDER BY, so that its sampling does not ask again"
+    return draft.with_(edits=(*draft.edits, *edits), notes=(*draft.notes, note))
+
+
+RULES: Iterable[Callable[[Draft], Draft]] = (
+    find_joins,
+    match_hints,
+    find_scans,
+    analyse_as_plain_join,
+    sort_conditions,
+    choose_settings,
+    type_keys,
+    choose_columns,
+    find_repeated,
+    shuffle_left_rows,
+    name_functions,
+    rewrite_joins,
+    guard_global_sort,
+)

@@ -1,0 +1,107 @@
+-- case: in a subquery
+SELECT * FROM (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) s WHERE s.name > 'a'
+-- becomes:
+SELECT * FROM (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) s WHERE s.name > 'a'
+
+-- case: in a CTE
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT name FROM q
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) SELECT name FROM q
+
+-- case: in a CTE that is read twice it is computed once
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT * FROM q a JOIN q b ON a.id = b.id
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers_once(o.k)) c) SELECT * FROM q a JOIN q b ON a.id = b.id
+
+-- case: a CTE read once by a CTE read twice
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id), p AS (SELECT * FROM q) SELECT * FROM p a JOIN p b ON a.id = b.id
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers_once(o.k)) c), p AS (SELECT * FROM q) SELECT * FROM p a JOIN p b ON a.id = b.id
+
+-- case: a CTE hides a lookup table of its name
+WITH customers AS (SELECT 1 AS id) SELECT * FROM orders o JOIN customers c ON o.k = c.id JOIN rates r ON r.kind = o.kind
+-- becomes:
+WITH customers AS (SELECT 1 AS id) SELECT * FROM orders o JOIN customers c ON o.k = c.id LATERAL VIEW inline(ask_rates(o.kind)) r
+
+-- case: a CTE does not see itself, so its body reads the lookup table
+WITH customers AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT * FROM customers
+-- becomes:
+WITH customers AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) SELECT * FROM customers
+
+-- case: insert
+INSERT INTO TABLE t PARTITION (d = 1) (a, b) SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id
+-- becomes:
+INSERT INTO TABLE t PARTITION (d = 1) (a, b) SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: insert overwrite of a parenthesised query
+INSERT OVERWRITE t (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id)
+-- becomes:
+INSERT OVERWRITE t (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c)
+
+-- case: create table as select
+CREATE TABLE t USING parquet AS SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id
+-- becomes:
+CREATE TABLE t USING parquet AS SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: temporary view
+CREATE OR REPLACE TEMPORARY VIEW v AS SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id
+-- becomes:
+CREATE OR REPLACE TEMPORARY VIEW v AS SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: each branch of a union
+SELECT c.name FROM orders o JOIN customers c ON o.k = c.id UNION ALL SELECT c.zip FROM orders o LEFT JOIN customers c ON o.j = c.id
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c UNION ALL SELECT c.zip FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.j)) c
+
+-- case: a subquery in WHERE with a lookup of its own
+SELECT * FROM orders o WHERE o.k IN (SELECT i.k FROM items i JOIN customers c ON i.k = c.id WHERE c.zip > 'a')
+-- becomes:
+SELECT * FROM orders o WHERE o.k IN (SELECT i.k FROM items i LATERAL VIEW inline(ask_customers(i.k)) c WHERE c.zip > 'a')
+
+-- case: a lookup inside the key of a lookup
+SELECT c.name FROM orders o JOIN customers c ON c.id = (SELECT max(d.id) FROM items i JOIN customers d ON i.k = d.id)
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW inline(ask_customers((SELECT max(d.id) FROM items i LATERAL VIEW inline(ask_customers(i.k)) d))) c
+
+-- case: a stream on the left
+SELECT o.id, c.name FROM STREAM orders o JOIN customers c ON o.k = c.id
+-- becomes:
+SELECT o.id, c.name FROM STREAM orders o LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: read outside a join
+SELECT name, zip FROM customers WHERE country = 'US'
+-- becomes:
+SELECT name, zip FROM scan_customers__name_country_zip AS customers WHERE country = 'US'
+
+-- case: read outside a join with an alias and a star
+SELECT * FROM customers AS c
+-- becomes:
+SELECT * FROM scan_customers__id_name_country_zip_address AS c
+
+-- case: a view that stays
+CREATE VIEW v AS SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id
+-- refused:
+line 1, column 1: A view that outlives the session cannot hold a lookup join: the lookup does not outlive it. Write CREATE TEMPORARY VIEW.
+CREATE VIEW v AS SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id
+^^^^^^
+
+-- case: a table that cannot be read whole
+SELECT * FROM rates
+-- refused:
+line 1, column 15: rates cannot be read whole: connector 'async' answers keys only. Put it on the right side of a JOIN with an equality.
+SELECT * FROM rates
+              ^^^^^
+
+-- case: pipe syntax
+FROM orders o |> JOIN customers c ON o.k = c.id |> SELECT c.name
+-- refused:
+line 1, column 15: A lookup table cannot be used in pipe syntax yet. Write SELECT ... FROM ... JOIN.
+FROM orders o |> JOIN customers c ON o.k = c.id |> SELECT c.name
+              ^^
+
+-- case: merge
+MERGE INTO t USING (SELECT o.id FROM orders o JOIN customers c ON o.k = c.id) s ON t.id = s.id WHEN MATCHED THEN DELETE
+-- refused:
+line 1, column 1: A lookup table cannot be used in this kind of statement (MERGE) yet. Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.
+MERGE INTO t USING (SELECT o.id FROM orders o JOIN customers c ON o.k = c.id) s ON t.id = s.id WHEN MATCHED THEN DELETE
+^^^^^

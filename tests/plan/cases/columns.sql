@@ -1,0 +1,19 @@
+-- case: a star asks for all columns
+SELECT * FROM orders o JOIN weather w ON o.origin = w.origin AND o.hour = w.hour
+-- becomes:
+SELECT * FROM orders o LATERAL VIEW inline(ask_weather(o.origin, o.hour)) w
+
+-- case: a qualified star too
+SELECT o.id, w.* FROM orders o JOIN weather w ON o.origin = w.origin AND o.hour = w.hour
+-- becomes:
+SELECT o.id, w.* FROM orders o LATERAL VIEW inline(ask_weather(o.origin, o.hour)) w
+
+-- case: nothing named: the key comes back
+SELECT count(*) FROM orders o JOIN customers c ON o.k = c.id
+-- becomes:
+SELECT count(*) FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: columns named in other clauses and in subqueries
+SELECT o.id FROM orders o JOIN customers c ON o.k = c.id WHERE EXISTS (SELECT 1 FROM zips z WHERE z.zip = c.zip) GROUP BY o.id, c.country ORDER BY max(name)
+-- becomes:
+SELECT o.id FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c WHERE EXISTS (SELECT 1 FROM zips z WHERE z.zip = c.zip) GROUP BY o.id, c.country ORDER BY max(name)

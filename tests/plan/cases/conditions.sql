@@ -1,0 +1,134 @@
+-- case: a condition over the dimension is checked on the rows found
+SELECT c.name FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.country <> 'DE'
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW OUTER inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`country` <> 'DE'))) c
+
+-- case: the key may be written on either side
+SELECT c.name FROM orders o LEFT JOIN customers c ON c.id = o.k
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) c
+
+-- case: a condition on the left alone goes into the key
+SELECT c.name FROM orders o LEFT JOIN customers c ON o.k = c.id AND o.total > 3 AND o.open
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW OUTER inline(ask_customers(if((o.total > 3) AND (o.open), o.k, NULL))) c
+
+-- case: parentheses around the whole condition and around parts
+SELECT c.name FROM orders o JOIN customers c ON ((o.k = c.id) AND (c.zip > 'a' OR c.zip IS NULL))
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` > 'a' OR `__lookup_row`.`zip` IS NULL))) c
+
+-- case: the AND of BETWEEN and CASE does not cut
+SELECT c.name FROM orders o JOIN customers c ON c.zip BETWEEN 'a' AND 'b' AND CASE WHEN o.a AND c.zip = 'x' THEN true ELSE false END AND o.k = c.id
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` BETWEEN 'a' AND 'b') AND (CASE WHEN o.a AND `__lookup_row`.`zip` = 'x' THEN true ELSE false END))) c
+
+-- case: composite keys come in the order of the table's columns
+SELECT r.rate FROM orders o JOIN rates r ON o.kind = r.kind AND o.cur = r.currency
+-- becomes:
+SELECT r.rate FROM orders o LATERAL VIEW inline(ask_rates(o.cur, o.kind)) r
+
+-- case: a constant is a key too
+SELECT r.rate FROM orders o JOIN rates r ON r.currency = o.cur AND r.kind = 'spot'
+-- becomes:
+SELECT r.rate FROM orders o LATERAL VIEW inline(ask_rates(o.cur, 'spot')) r
+
+-- case: constants alone
+SELECT r.rate FROM orders o LEFT JOIN rates r ON r.kind = 'spot'
+-- becomes:
+SELECT r.rate FROM orders o LATERAL VIEW OUTER inline(ask_rates('spot')) r
+
+-- case: beside the whole primary key other equalities are checked on the row
+SELECT c.name FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.country = 'US' AND c.zip = o.zip
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW OUTER inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`country` = 'US') AND (`__lookup_row`.`zip` = o.zip))) c
+
+-- case: of two equalities for one column the first is the key
+SELECT c.name FROM orders o JOIN customers c ON c.id = o.k AND c.id = o.j
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`id` = o.j))) c
+
+-- case: an equality with a column goes before one with a constant
+SELECT r.rate FROM orders o JOIN rates r ON r.currency = 'EUR' AND r.currency = o.cur
+-- becomes:
+SELECT r.rate FROM orders o LATERAL VIEW inline(filter(ask_rates(o.cur), `__lookup_row` -> (`__lookup_row`.`currency` = 'EUR'))) r
+
+-- case: expressions and functions are keys
+SELECT r.rate FROM orders o JOIN rates r ON upper(trim(o.cur)) || 'X' = r.currency
+-- becomes:
+SELECT r.rate FROM orders o LATERAL VIEW inline(ask_rates(upper(trim(o.cur)) || 'X')) r
+
+-- case: LEFT and RIGHT are functions here
+SELECT r.rate FROM orders o JOIN rates r ON left(o.cur, 3) = r.currency AND right(r.kind, 1) = 't'
+-- becomes:
+SELECT r.rate FROM orders o LATERAL VIEW inline(filter(ask_rates(left(o.cur, 3)), `__lookup_row` -> (right(`__lookup_row`.`kind`, 1) = 't'))) r
+
+-- case: unqualified columns of the dimension are found
+SELECT name FROM orders o JOIN customers c ON k = id AND country = upper(land)
+-- becomes:
+SELECT name FROM orders o LATERAL VIEW inline(filter(ask_customers(k), `__lookup_row` -> (`__lookup_row`.`country` = upper(land)))) c
+
+-- case: a field of a struct column
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.address.city = o.town AND address.city <> 'X'
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`address`.city = o.town) AND (`__lookup_row`.`address`.city <> 'X'))) c
+
+-- case: a null-safe equality is no key
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip <=> o.zip
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` <=> o.zip))) c
+
+-- case: a lambda in a condition
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND exists(o.arr, z -> z = c.zip)
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (exists(o.arr, z -> z = `__lookup_row`.`zip`)))) c
+
+-- case: a scalar subquery as key
+SELECT c.name FROM orders o JOIN customers c ON c.id = (SELECT max(k) FROM items)
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW inline(ask_customers((SELECT max(k) FROM items))) c
+
+-- case: an equality of two dimension columns is no key
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip = c.country
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` = `__lookup_row`.`country`))) c
+
+-- case: a left table that has a column called like the alias
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND o.c = c.zip
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (o.c = `__lookup_row`.`zip`))) c
+
+-- case: no key at all
+SELECT 1 FROM orders o JOIN customers c ON c.id > o.k
+-- refused:
+line 1, column 44: The lookup join with c has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: id, name, country, zip.
+SELECT 1 FROM orders o JOIN customers c ON c.id > o.k
+                                           ^^^^^^^^^^
+
+-- case: no key because the dimension column is inside an expression
+SELECT 1 FROM orders o JOIN customers c ON c.id + 1 = o.k
+-- refused:
+line 1, column 44: The lookup join with c has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: id, name, country, zip.
+SELECT 1 FROM orders o JOIN customers c ON c.id + 1 = o.k
+                                           ^^^^^^^^^^^^^^
+
+-- case: a struct column cannot be asked by
+SELECT 1 FROM orders o JOIN customers c ON c.address = o.address
+-- refused:
+line 1, column 44: The lookup join with c has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: id, name, country, zip.
+SELECT 1 FROM orders o JOIN customers c ON c.address = o.address
+                                           ^^^^^^^^^^^^^^^^^^^^^
+
+-- case: a subquery over the dimension in a left join
+SELECT 1 FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.zip IN (SELECT zip FROM zips)
+-- refused:
+line 1, column 64: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+SELECT 1 FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.zip IN (SELECT zip FROM zips)
+                                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: a subquery over the dimension in an inner join
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip > (SELECT min(zip) FROM zips)
+-- refused:
+line 1, column 59: The lookup join with c cannot run: a subquery stands in its ON condition. Move it to WHERE.
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip > (SELECT min(zip) FROM zips)
+                                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

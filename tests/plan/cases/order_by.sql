@@ -1,0 +1,39 @@
+-- case: a global sort over a lookup gets a shuffle below it
+SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id ORDER BY c.name
+-- becomes:
+SELECT /*+ REBALANCE */ o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c ORDER BY c.name
+
+-- case: with LIMIT it needs none
+SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id ORDER BY c.name LIMIT 5
+-- becomes:
+SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c ORDER BY c.name LIMIT 5
+
+-- case: with an aggregate it needs none
+SELECT c.country, count(*) FROM orders o JOIN customers c ON o.k = c.id GROUP BY c.country ORDER BY c.country
+-- becomes:
+SELECT c.country, count(*) FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c GROUP BY c.country ORDER BY c.country
+
+-- case: over a subquery
+SELECT * FROM (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) ORDER BY name
+-- becomes:
+SELECT /*+ REBALANCE */ * FROM (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) ORDER BY name
+
+-- case: over a CTE
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT * FROM q ORDER BY name
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) SELECT /*+ REBALANCE */ * FROM q ORDER BY name
+
+-- case: over a union only the branch with the lookup gets it
+SELECT c.name FROM orders o JOIN customers c ON o.k = c.id UNION ALL SELECT zip FROM zips ORDER BY 1
+-- becomes:
+SELECT /*+ REBALANCE */ c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c UNION ALL SELECT zip FROM zips ORDER BY 1
+
+-- case: a sort of partitions needs none
+SELECT c.name FROM orders o JOIN customers c ON o.k = c.id SORT BY name
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c SORT BY name
+
+-- case: an insert that sorts
+INSERT INTO t SELECT /*+ LOOKUP('table'='c') */ c.name FROM orders o JOIN customers c ON o.k = c.id ORDER BY name
+-- becomes:
+INSERT INTO t SELECT /*+ REBALANCE */  c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c ORDER BY name

@@ -1,0 +1,90 @@
+-- case: a relation follows
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id JOIN zips z ON z.zip = c.zip
+-- refused:
+line 1, column 24: The lookup join with c cannot run: a relation follows it that is not looked up; put lookup joins last in the FROM.
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id JOIN zips z ON z.zip = c.zip
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: a comma follows
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id, zips z
+-- refused:
+line 1, column 24: The lookup join with c cannot run: a relation follows it that is not looked up; put lookup joins last in the FROM.
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id, zips z
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: comma join
+SELECT 1 FROM orders o, customers c WHERE o.k = c.id
+-- refused:
+line 1, column 25: The lookup join with c cannot run: comma joins with a lookup table are not supported yet; write JOIN ... ON.
+SELECT 1 FROM orders o, customers c WHERE o.k = c.id
+                        ^^^^^^^^^^^
+
+-- case: right join
+SELECT 1 FROM orders o RIGHT JOIN customers c ON o.k = c.id
+-- refused:
+line 1, column 24: The lookup join with c cannot run: a RIGHT JOIN needs every row of the lookup table; write LEFT JOIN with the sides swapped.
+SELECT 1 FROM orders o RIGHT JOIN customers c ON o.k = c.id
+                       ^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: full join
+SELECT 1 FROM orders o FULL OUTER JOIN customers c ON o.k = c.id
+-- refused:
+line 1, column 24: The lookup join with c cannot run: a FULL JOIN needs every row of the lookup table; write LEFT JOIN.
+SELECT 1 FROM orders o FULL OUTER JOIN customers c ON o.k = c.id
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: cross join
+SELECT 1 FROM orders o CROSS JOIN customers c
+-- refused:
+line 1, column 24: The lookup join with c cannot run: a CROSS JOIN gives no key to ask for; write JOIN ... ON with an equality.
+SELECT 1 FROM orders o CROSS JOIN customers c
+                       ^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: no condition
+SELECT 1 FROM orders o JOIN customers c
+-- refused:
+line 1, column 24: The lookup join with c cannot run: it has no ON condition, so nothing says which rows to ask for.
+SELECT 1 FROM orders o JOIN customers c
+                       ^^^^^^^^^^^^^^^^
+
+-- case: natural join
+SELECT 1 FROM orders o NATURAL JOIN customers c
+-- refused:
+line 1, column 24: The lookup join with c cannot run: NATURAL JOIN is not supported yet; write JOIN ... ON with the equality.
+SELECT 1 FROM orders o NATURAL JOIN customers c
+                       ^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: using
+SELECT 1 FROM orders o JOIN customers c USING (id)
+-- refused:
+line 1, column 24: The lookup join with c cannot run: USING is not supported yet; write ON with the equality.
+SELECT 1 FROM orders o JOIN customers c USING (id)
+                       ^^^^^^^^^^^^^^^^
+
+-- case: left semi
+SELECT 1 FROM orders o LEFT SEMI JOIN customers c ON o.k = c.id
+-- refused:
+line 1, column 24: The lookup join with c cannot run: LEFT SEMI lookup joins are not supported yet; write JOIN ... ON and select the left columns.
+SELECT 1 FROM orders o LEFT SEMI JOIN customers c ON o.k = c.id
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: left anti
+SELECT 1 FROM orders o LEFT ANTI JOIN customers c ON o.k = c.id
+-- refused:
+line 1, column 24: The lookup join with c cannot run: LEFT ANTI lookup joins are not supported yet; write LEFT JOIN ... ON and WHERE ... IS NULL.
+SELECT 1 FROM orders o LEFT ANTI JOIN customers c ON o.k = c.id
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in parentheses
+SELECT 1 FROM (orders o JOIN customers c ON o.k = c.id) JOIN zips z ON z.zip = c.zip
+-- refused:
+line 1, column 25: The lookup join with c cannot run: it stands in parentheses; take them away.
+SELECT 1 FROM (orders o JOIN customers c ON o.k = c.id) JOIN zips z ON z.zip = c.zip
+                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: in parentheses by itself
+SELECT 1 FROM orders o JOIN (customers c) ON o.k = c.id
+-- refused:
+line 1, column 30: The lookup join with c cannot run: a lookup table must be the right side of a JOIN ... ON, by its bare name.
+SELECT 1 FROM orders o JOIN (customers c) ON o.k = c.id
+                             ^^^^^^^^^^^

@@ -1,0 +1,26 @@
+-- case: the time of a left column
+SELECT c.name FROM orders o JOIN customers FOR SYSTEM_TIME AS OF o.proc_time AS c ON o.k = c.id
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: PROCTIME and no AS
+SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF PROCTIME() c ON o.k = c.id
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) c
+
+-- case: current_timestamp and no alias
+SELECT customers.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF current_timestamp ON o.k = customers.id
+-- becomes:
+SELECT customers.name FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) customers
+
+-- case: Spark's spelling
+SELECT c.name FROM orders o LEFT JOIN customers TIMESTAMP AS OF now() c ON o.k = c.id
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) c
+
+-- case: a fixed time
+SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c ON o.k = c.id
+-- refused:
+line 1, column 71: c is asked for a fixed time, but connector 'both' knows only the present. Use a time column of the left side, PROCTIME() or current_timestamp().
+SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c ON o.k = c.id
+                                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

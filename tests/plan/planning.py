@@ -1,0 +1,96 @@
+"""Planning without Spark: a catalog of small tables and function names that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from lookup_hints.hints.validate import lookup_hints
+from lookup_hints.model import Answer, LookupRequest, LookupSpec, LookupTable
+from lookup_hints.plan.draft import Columns, Context, LookupPlan
+from lookup_hints.plan.planner import plan
+from lookup_hints.retry import RowPredicate
+from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
+from lookup_hints.types import TIMESTAMP
+
+
+class SyncOnly(SyncLookup):
+    """A connector that is never asked."""
+
+    def lookup(self, request: LookupRequest) -> Answer:
+        raise AssertionError("planning asks nothing")
+
+
+class AsyncOnly(AsyncLookup):
+    """A connector that is never asked."""
+
+    async def alookup(self, request: LookupRequest) -> Answer:
+        raise AssertionError("planning asks nothing")
+
+
+class Both(SyncOnly, AsyncOnly, Scan):
+    """A connector with every ability, never asked."""
+
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        raise AssertionError("planning asks nothing")
+
+
+KINDS = {"sync": SyncOnly, "async": AsyncOnly, "both": Both}
+
+
+def table(
+    name: str, connector: str, columns: dict[str, pa.DataType], key: tuple[str, ...] = (), **options: str
+) -> LookupTable:
+    given = {option.replace("_", "-"): value for option, value in options.items()}
+    return LookupTable(name, pa.schema(list(columns.items())), key, {"connector": connector, **given})
+
+
+CUSTOMERS = table(
+    "customers",
+    "both",
+    {
+        "id": pa.int64(),
+        "name": pa.string(),
+        "country": pa.string(),
+        "zip": pa.string(),
+        "address": pa.struct([("city", pa.string())]),
+    },
+    key=("id",),
+)
+WEATHER = table("weather", "sync", {"origin": pa.string(), "hour": TIMESTAMP, "wind": pa.float64()})
+RATES = table("rates", "async", {"currency": pa.string(), "kind": pa.string(), "rate": pa.float64()})
+TABLES = {each.name: each for each in (CUSTOMERS, WEATHER, RATES)}
+
+
+def connector(of: LookupTable) -> Connector:
+    return KINDS[of.connector](of)
+
+
+def context(
+    *,
+    conf: dict[str, str] | None = None,
+    analyse: Columns | None = None,
+    predicates: dict[str, RowPredicate] | None = None,
+    tables: dict[str, LookupTable] | None = None,
+) -> Context:
+    """A planner's context; ``analyse`` is what every analysis answers."""
+    known = TABLES if tables is None else tables
+
+    def name_function(spec: LookupSpec, repeated: bool) -> str:
+        once = "_once" if repeated else ""
+        return f"ask_{spec.table.name}{once}"
+
+    return Context(
+        find_table=lambda name: known.get(name.lower()),
+        connector=connector,
+        conf=(conf or {}).get,
+        analyse=None if analyse is None else (lambda sql: analyse),
+        name_function=name_function,
+        name_scan=lambda of, columns: f"scan_{of.name}__{'_'.join(columns)}",
+        predicates=predicates or {},
+    )
+
+
+def planned(text: str, using: Context | None = None) -> LookupPlan:
+    return plan(text, lookup_hints(text), using or context())
