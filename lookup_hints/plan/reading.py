@@ -252,9 +252,13 @@ class Statement:
         is_call = following is not None and following.is_symbol("(")
         return not (is_call and piece.is_word("LEFT", "RIGHT"))
 
+    def is_lookup_table(self, name: str) -> bool:
+        """Whether a lookup table is called ``name``."""
+        return self._find(name) is not None
+
     def _names_lookup_table(self, index: int) -> bool:
         piece = self.pieces[index]
-        return piece.is_name and self._find(piece.name) is not None
+        return piece.is_name and self.is_lookup_table(piece.name)
 
     def _is_stream(self, index: int) -> bool:
         """``STREAM`` before a relation: sqlglot would take it for the relation itself."""

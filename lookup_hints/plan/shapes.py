@@ -43,6 +43,8 @@ def query_part(statement: Statement) -> Cut:
         return Cut(statement.pieces[0].start, end)
     if not isinstance(tree, exp.Insert | exp.Create | exp.Cache) or tree.args.get("with_"):
         raise _wrong_kind(statement)
+    if isinstance(tree, exp.Insert):
+        _refuse_writing(statement, tree)
     if isinstance(tree, exp.Create) and tree.args.get("kind") == "VIEW" and not _is_temporary(statement):
         raise UnsupportedLookup(
             Problem(
@@ -64,6 +66,17 @@ def _wrong_kind(statement: Statement) -> UnsupportedLookup:
             "Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.",
         )
     )
+
+
+def _refuse_writing(statement: Statement, insert: exp.Insert) -> None:
+    target = insert.find(exp.Table)
+    if target is not None and not target.args.get("db") and statement.is_lookup_table(target.name):
+        raise UnsupportedLookup(
+            Problem(
+                f"{target.name} is a lookup table: it is asked, never written to.",
+                statement.span(statement.place_of(target) or Cut(0, 0)),
+            )
+        )
 
 
 def _refuse_pipes_and_blocks(statement: Statement) -> None:

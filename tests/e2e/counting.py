@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from lookup_connectors.memory import MemoryConnector
 
 from lookup_hints.model import LookupRequest
-from lookup_hints.spi import TEXT, Option
+from lookup_hints.spi import DURATION, TEXT, Option
 
 
 class CountingConnector(MemoryConnector):
     """Memory, with a log."""
 
-    OPTIONS = (*MemoryConnector.OPTIONS, Option("log", TEXT, "File that takes a line for each request."))
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
+        *MemoryConnector.OPTIONS,
+        Option("log", TEXT, "File that takes a line for each request."),
+        Option("latency", DURATION, "Time that an async answer takes.", default=0.0),
+    )
 
     def lookup(self, request: LookupRequest) -> pa.Table:
         line = json.dumps(
@@ -34,6 +39,12 @@ class CountingConnector(MemoryConnector):
         ) as log:
             log.write(line + "\n")
         return super().lookup(request)
+
+    async def alookup(self, request: LookupRequest) -> pa.Table:
+        latency = self.table.read(self.OPTIONS)[0]["latency"]
+        if latency:
+            await asyncio.sleep(latency)
+        return await super().alookup(request)
 
 
 @dataclass(frozen=True)

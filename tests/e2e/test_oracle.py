@@ -164,11 +164,12 @@ def test_only_the_named_columns_are_asked_for(twins: Twins) -> None:
 
 def test_limit_asks_for_little(spark: SparkSession, tmp_path: Path) -> None:
     twins = Twins(spark, tmp_path)
-    twins.table("numbers", "k BIGINT", [(number,) for number in range(60_000)])
-    twins.dimension("names", "id BIGINT, name STRING", [(1, "one")])
-    twins.session.sql("SELECT k, n.name FROM numbers LEFT JOIN names n ON k = n.id LIMIT 5").collect()
+    twins.session.spark.range(0, 1_000_000, 1, 2).createOrReplaceTempView("numbers")
+    twins.dimension("names", "key BIGINT, name STRING", [(1, "one")], latency="100 ms")
+    rows = twins.session.sql("SELECT id, n.name FROM numbers LEFT JOIN names n ON id = n.key LIMIT 5").collect()
+    assert len(rows) == 5
     asked = sum(twins.calls("names").keys.values())
-    assert 0 < asked < 20_000
+    assert 0 < asked < 50_000
 
 
 def test_ambiguous_names_are_refused_by_spark_itself(twins: Twins) -> None:

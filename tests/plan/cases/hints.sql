@@ -47,12 +47,12 @@ SELECT /*+ LOOKUP('table'='c', 'retry-predicate'='lookup_miss', 'fixed-delay'='1
 -- case: options of the other strategy, and an unknown predicate
 SELECT /*+ LOOKUP('table'='c', 'retry-predicate'='lookup_mis', 'retry-strategy'='exponential_delay', 'fixed-delay'='1s', 'initial-backoff'='1s', 'max-attempts'='2') */ c.name FROM orders o JOIN customers c ON o.k = c.id
 -- refused:
-line 1, column 116: 'fixed-delay' belongs to the strategy 'fixed_delay', not to 'exponential_delay'.
-SELECT /*+ LOOKUP('table'='c', 'retry-predicate'='lookup_mis', 'retry-strategy'='exponential_delay', 'fixed-delay'='1s', 'initial-backoff'='1s', 'max-attempts'='2') */ c.name FROM orders o JOIN customers c ON o.k = c.id
-                                                                                                                   ^^^^
 line 1, column 50: No retry predicate is called 'lookup_mis'. Did you mean 'lookup_miss'? Your own: lookup_hints.register_retry_predicate(name, function).
 SELECT /*+ LOOKUP('table'='c', 'retry-predicate'='lookup_mis', 'retry-strategy'='exponential_delay', 'fixed-delay'='1s', 'initial-backoff'='1s', 'max-attempts'='2') */ c.name FROM orders o JOIN customers c ON o.k = c.id
                                                  ^^^^^^^^^^^^
+line 1, column 116: 'fixed-delay' belongs to the strategy 'fixed_delay', not to 'exponential_delay'.
+SELECT /*+ LOOKUP('table'='c', 'retry-predicate'='lookup_mis', 'retry-strategy'='exponential_delay', 'fixed-delay'='1s', 'initial-backoff'='1s', 'max-attempts'='2') */ c.name FROM orders o JOIN customers c ON o.k = c.id
+                                                                                                                   ^^^^
 
 -- case: a maximum backoff below the initial one
 SELECT /*+ LOOKUP('table'='c', 'retry-predicate'='exception', 'retry-strategy'='exponential_delay', 'max-backoff'='1s', 'initial-backoff'='2s', 'max-attempts'='2') */ c.name FROM orders o JOIN customers c ON o.k = c.id

@@ -1,0 +1,80 @@
+# make demo     a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
+# make test     what CI runs: format, lint, types, tests
+# make check    format, lint and types only
+# make bench    the benchmarks
+# make clean    remove what these made
+# make help     show this
+#
+# PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
+
+.POSIX:
+.SUFFIXES:
+.PHONY: demo test check bench clean help java
+
+VENV = .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check -q
+# Spark's workers must run the Python that has the library.
+SPARK_ENV = PYSPARK_PYTHON="$$(cd $(BIN) && pwd)/python"
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
+
+demo: java $(VENV)/.demo
+	@$(BIN)/python sql_examples/prepare_data.py --dir data
+	@$(SPARK_ENV) $(BIN)/lookup-hints run sql_examples/flights.sql
+
+test: java check
+	@$(SPARK_ENV) $(BIN)/python -m pytest -q
+
+check: $(VENV)/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: java $(VENV)/.dev
+	@for file in benchmarks/bench_*.py; do \
+	  echo "== $$file"; $(SPARK_ENV) $(BIN)/python "$$file" || exit 1; \
+	done
+
+clean:
+	@rm -rf $(VENV) data build dist spark-warehouse metastore_db derby.log artifacts
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- what they need -------------------------------------------------------------------------------
+
+# A stamp is made once per set of dependencies, and again when pyproject.toml changes.
+$(VENV)/.demo: pyproject.toml $(BIN)/python
+	@echo "Installing lookup-hints, PySpark and the demo's data into $(VENV) (once) ..."
+	@$(PIP) install -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(BIN)/python
+	@echo "Installing lookup-hints and its tools into $(VENV) (once) ..."
+	@$(PIP) install -e '.[dev]'
+	@touch $@
+
+$(BIN)/python:
+	@candidates="$${PYTHON:-python3.13 python3.12 python3.11 python3.10 python3}"; \
+	for python in $$candidates; do \
+	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue; \
+	  "$$python" -m venv $(VENV) && exit 0; \
+	  rm -f $(BIN)/python; \
+	  echo "$$python cannot make a virtual environment: install its venv module" >&2; \
+	  echo "  Debian, Ubuntu: apt install python3-venv" >&2; \
+	  exit 1; \
+	done; \
+	echo "No Python 3.10 or newer was found; tried: $$candidates." >&2; \
+	echo "  Debian, Ubuntu: apt install python3 python3-venv    macOS: brew install python" >&2; \
+	echo "  Elsewhere: make PYTHON=/path/to/python3.12" >&2; \
+	exit 1
+
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); \
+	test "$${version:-0}" -ge 17 && exit 0; \
+	echo "Spark needs Java 17 or newer; $$java is $${version:+version }$${version:-missing}." >&2; \
+	echo "  Debian, Ubuntu: apt install openjdk-17-jre-headless    macOS: brew install openjdk@17" >&2; \
+	echo "  If you have it elsewhere, set JAVA_HOME to its folder." >&2; \
+	exit 1

@@ -1,0 +1,281 @@
+"""The session's own statements: DDL, SHOW, SET, EXPLAIN, scripts, enable and disable; and its errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lookup_hints import LookupSession, disable, enable, register_retry_predicate
+from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PEOPLE = """CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
+WITH ('connector' = 'memory', 'rows' = '[[1, "Ann"], [2, "Bob"]]')"""
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[LookupSession]:
+    """A session of its own, with one lookup table and one view."""
+    own = LookupSession(spark.newSession())
+    own.sql(PEOPLE)
+    own.sql("CREATE OR REPLACE TEMPORARY VIEW visits AS SELECT id, id % 3 AS person FROM range(6)")
+    yield own
+    disable(own.spark)
+
+
+JOIN = "SELECT v.id, p.name FROM visits v LEFT JOIN people p ON v.person = p.id"
+
+
+def texts(session: LookupSession, sql: str) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in session.sql(sql).collect()]
+
+
+# --- tables ----------------------------------------------------------------------------------------
+
+
+def test_two_sessions_of_one_spark_session_see_the_same_tables(session: LookupSession) -> None:
+    assert len(LookupSession(session.spark).sql(JOIN).collect()) == 6
+
+
+def test_another_spark_session_does_not_see_them(session: LookupSession) -> None:
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
+        LookupSession(session.spark.newSession()).sql("SELECT * FROM people")
+
+
+def test_describe(session: LookupSession) -> None:
+    assert texts(session, "DESCRIBE people") == [("id", "bigint", "key"), ("name", "string", None)]
+    extended = dict((name, kind) for name, kind, _ in texts(session, "DESC EXTENDED people"))
+    assert extended["connector"] == "memory"
+
+
+def test_show(session: LookupSession) -> None:
+    session.sql("CREATE OR REPLACE TEMPORARY VIEW plain AS SELECT 1 AS one")
+    shown = {(name, temporary) for _, name, temporary in texts(session, "SHOW TABLES")}
+    assert {("people", True), ("plain", True)} <= shown
+    assert ("", "people", True) in texts(session, "SHOW TABLES LIKE 'peo*'")
+    assert texts(session, "SHOW LOOKUP TABLES") == [("people", "memory")]
+    assert texts(session, "SHOW COLUMNS IN people") == [("id",), ("name",)]
+    ((statement,),) = texts(session, "SHOW CREATE TABLE people")
+    session.sql("DROP TABLE people")
+    session.sql(str(statement))
+    assert len(session.sql(JOIN).collect()) == 6
+
+
+def test_drop(session: LookupSession) -> None:
+    session.sql("DROP TABLE people")
+    assert texts(session, "SHOW LOOKUP TABLES") == []
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
+        session.sql(JOIN)
+
+
+def test_a_name_that_is_taken(session: LookupSession) -> None:
+    with pytest.raises(DdlError, match="The lookup table 'people' exists already. Write CREATE OR REPLACE"):
+        session.sql(PEOPLE)
+    session.sql(PEOPLE.replace("TABLE people", "TABLE IF NOT EXISTS people").replace("Ann", "Zoe"))
+    assert ("Ann",) in texts(session, "SELECT name FROM people")
+    session.sql(PEOPLE.replace("CREATE", "CREATE OR REPLACE").replace("Ann", "Zoe"))
+    assert ("Zoe",) in texts(session, "SELECT name FROM people")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ("'connector' = 'memry'", "No connector is called 'memry'. Did you mean 'memory'?"),
+        (
+            "'connector' = 'sqlite', 'pth' = 'x'",
+            "table t: connector 'sqlite' has no option 'pth'. Did you mean 'path'?",
+        ),
+        ("'connector' = 'sqlite'", "table t: the option 'path' is missing."),
+        (
+            "'connector' = 'memory', 'rows' = '[]', 'capacity' = 'many'",
+            "table t: 'capacity' cannot be 'many': write a whole number.",
+        ),
+        (
+            "'connector' = 'sqlite', 'path' = '${conf:no.such.key}'",
+            "option 'path': Spark's configuration has no key 'no.such.key'.",
+        ),
+        ("'connector' = 'no_such_module:Thing'", "Connector 'no_such_module:Thing' cannot be imported"),
+    ],
+)
+def test_bad_options(session: LookupSession, options: str, error: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        session.sql(f"CREATE TEMPORARY TABLE t (id INT) WITH ({options})")
+    assert error in str(caught.value)
+
+
+def test_columns_from_the_source(session: LookupSession, tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "source.sqlite"
+    with sqlite3.connect(path) as source:
+        source.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, score REAL)")
+        source.execute("INSERT INTO t VALUES (1, 'one', 1.5)")
+    source.close()
+    session.sql(f"CREATE TEMPORARY TABLE t WITH ('connector' = 'sqlite', 'path' = '{path}')")
+    assert texts(session, "DESCRIBE t") == [
+        ("id", "bigint", "key"),
+        ("name", "string", None),
+        ("score", "double", None),
+    ]
+    rows = texts(session, "SELECT v.id, t.score FROM visits v JOIN t ON v.id = t.id")
+    assert rows == [(1, 1.5)]
+
+
+def test_a_connector_that_cannot_tell_its_columns(session: LookupSession) -> None:
+    with pytest.raises(Exception, match="Give a column list"):
+        session.sql("CREATE TEMPORARY TABLE t WITH ('connector' = 'memory', 'rows' = '[]')")
+
+
+# --- settings --------------------------------------------------------------------------------------
+
+
+def test_session_options_and_precedence(session: LookupSession) -> None:
+    session.sql("SET table.exec.async-lookup.buffer-capacity = 7")
+    session.sql("SET 'table.exec.async-lookup.timeout' = '2 min'")
+    explained = session.explain(JOIN)
+    assert "7 requests in flight" in explained
+    assert "120 s" in explained
+    hinted = JOIN.replace("SELECT", "SELECT /*+ LOOKUP('table'='p', 'capacity'='3') */", 1)
+    assert "3 requests in flight" in session.explain(hinted)
+    session.sql(PEOPLE.replace("CREATE", "CREATE OR REPLACE").replace("WITH (", "WITH ('capacity' = '5', "))
+    assert "5 requests in flight" in session.explain(JOIN)
+    assert "3 requests in flight" in session.explain(hinted)
+
+
+def test_a_bad_session_option(session: LookupSession) -> None:
+    session.sql("SET table.exec.async-lookup.timeout = 3m")
+    with pytest.raises(
+        OptionError, match=r"session: 'table.exec.async-lookup.timeout' cannot be '3m': 'm' is not a unit"
+    ):
+        session.sql(JOIN)
+
+
+def test_a_wish_that_the_connector_cannot_fulfil_is_explained(session: LookupSession, tmp_path: Path) -> None:
+    session.sql(
+        f"CREATE TEMPORARY TABLE t (id BIGINT) WITH ('connector' = 'sqlite', 'path' = '{tmp_path}/x',"
+        " 'lookup.async' = 'true')"
+    )
+    explained = session.explain("SELECT 1 FROM visits v JOIN t ON v.id = t.id")
+    assert "sync: connector 'sqlite' can do sync only; 'async'='true' has no effect" in explained
+
+
+# --- hints -----------------------------------------------------------------------------------------
+
+
+def test_all_mistakes_of_a_hint_at_once(session: LookupSession) -> None:
+    wrong = JOIN.replace(
+        "SELECT", "SELECT /*+ LOOKUP('table'='p', 'capasity'='1', 'timeout'='1.5s', 'async'='yes') */", 1
+    )
+    with pytest.raises(HintError) as caught:
+        session.sql(wrong)
+    text = str(caught.value)
+    assert "Did you mean 'capacity'?" in text
+    assert "'timeout' cannot be '1.5s'" in text
+    assert "'async' cannot be 'yes': write true or false" in text
+    assert sum(set(line.strip()) == {"^"} for line in text.splitlines()) == 3
+
+
+def test_a_wrong_hint_can_be_a_warning(session: LookupSession, caplog: pytest.LogCaptureFixture) -> None:
+    session.sql("SET lookup.on-invalid-hint = warn")
+    wrong = JOIN.replace("SELECT", "SELECT /*+ LOOKUP('table'='nobody') */", 1)
+    with caplog.at_level(logging.WARNING, "lookup_hints"):
+        assert len(session.sql(wrong).collect()) == 6
+    assert "LOOKUP names 'nobody'" in caplog.text
+
+
+def test_a_hint_in_a_statement_without_lookup_tables(session: LookupSession) -> None:
+    with pytest.raises(HintError, match="no lookup join of this query block is called so"):
+        session.sql("SELECT /*+ LOOKUP('table'='v') */ v.id FROM visits v JOIN visits w ON v.id = w.id")
+
+
+def test_a_registered_retry_predicate(session: LookupSession) -> None:
+    register_retry_predicate("always-more", lambda rows: True)
+    hinted = JOIN.replace(
+        "SELECT",
+        "SELECT /*+ LOOKUP('table'='p', 'retry-predicate'='always_more', 'retry-strategy'='fixed-delay',"
+        " 'fixed-delay'='1 ms', 'max-attempts'='2') */",
+        1,
+    )
+    before = session.metrics()
+    assert len(session.sql(hinted).collect()) == 6
+    new = [counts for name, counts in session.metrics().items() if name not in before]
+    assert sum(counts.retried_keys for counts in new) == 2 * sum(counts.keys for counts in new) > 0
+
+
+# --- other statements ------------------------------------------------------------------------------
+
+
+def test_a_statement_without_a_lookup_goes_to_spark_untouched(session: LookupSession) -> None:
+    odd = "SELECT 'it''s' AS `a``b`, /* people's */ 1"
+    assert session.prepare(odd).plan is None
+    assert texts(session, odd) == [tuple(row) for row in session.spark.sql(odd).collect()]
+
+
+def test_explain_runs_nothing_and_shows_all(session: LookupSession) -> None:
+    hinted = JOIN.replace(
+        "SELECT",
+        "SELECT /*+ LOOKUP('table'='p', 'retry-predicate'='lookup_miss', 'retry-strategy'='fixed_delay',"
+        " 'fixed-delay'='10s', 'max-attempts'='3', 'output-mode'='allow_unordered') */",
+        1,
+    )
+    for explained in (session.explain(hinted), texts(session, f"EXPLAIN EXTENDED {hinted}")[0][0]):
+        for part in (
+            "LEFT lookup join with people AS p",
+            "runner       async",
+            "keys         id = v.person",
+            "columns      name",
+            "capacity     100 requests",
+            "output mode  allow_unordered",
+            "timeout      300 s",
+            "retry        lookup_miss, fixed_delay 10 s, max-attempts 3",
+            "batch size   1000 keys",
+            "LATERAL VIEW OUTER inline(lookup_",
+            "Physical Plan ==",
+        ):
+            assert part in str(explained)
+
+
+def test_explain_of_an_insert_writes_nothing(session: LookupSession, tmp_path: Path) -> None:
+    session.sql(f"CREATE TABLE explained (id BIGINT, name STRING) USING parquet LOCATION '{tmp_path}/explained'")
+    assert "lookup_" in session.explain(f"INSERT INTO explained {JOIN}")
+    assert session.sql("SELECT * FROM explained").count() == 0
+    session.sql("DROP TABLE explained")
+
+
+def test_enable_and_disable(session: LookupSession) -> None:
+    spark = session.spark
+    enable(spark)
+    assert spark.sql(JOIN).count() == 6
+    assert spark.sql("SELECT {x} AS x", x=1).collect()[0].x == 1
+    with pytest.raises(QueryError, match=r"Variables in braces \(x\) cannot stand in a statement with a lookup"):
+        spark.sql(JOIN + " WHERE v.id = {x}", x=1)
+    disable(spark)
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql(JOIN)
+    disable(spark)
+
+
+def test_a_script(session: LookupSession, tmp_path: Path) -> None:
+    script = tmp_path / "job.sql"
+    script.write_text(
+        f"-- a job; with a comment\n{PEOPLE.replace('people', 'folk')};\n"
+        "CREATE OR REPLACE TEMPORARY VIEW joined AS SELECT v.id, f.name FROM visits v JOIN folk f ON v.person = f.id;\n"
+        "SELECT count(*) AS n FROM joined WHERE id < :most;",
+        encoding="utf-8",
+    )
+    frames = session.run_script(script, {"most": 4})
+    assert len(frames) == 3
+    assert frames[-1].collect()[0].n == 2
+
+
+def test_a_lookup_table_is_not_written_to(session: LookupSession) -> None:
+    with pytest.raises(UnsupportedLookup, match=r"this kind of statement \(DELETE\) yet"):
+        session.sql("DELETE FROM people WHERE id = 1")
+    with pytest.raises(UnsupportedLookup, match="people is a lookup table: it is asked, never written to"):
+        session.sql("INSERT INTO people SELECT 1, 'x'")
