@@ -1,0 +1,170 @@
+"""Values of a source to Arrow columns, strictly: a value that does not fit is an error that names it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from decimal import Decimal
+from itertools import accumulate, chain
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from lookup_hints.errors import ConnectorError
+from lookup_hints.types import sql_type
+
+ToArrow = Callable[[Sequence[Any]], pa.Array]
+_REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+def convert(
+    values: Sequence[Any], to_arrow: ToArrow, field: pa.Field, *, table: str, where: Callable[[int], str]
+) -> pa.Array:
+    """``to_arrow(values)``, the values of column ``field``; ``where`` says which row a position is.
+
+    Raises:
+        ConnectorError: it refuses a value; table, column, row and the first such value are named.
+    """
+    try:
+        return to_arrow(values)
+    except _REFUSALS:
+        row = next(row for row, value in enumerate(values) if not _accepts(to_arrow, value))
+        raise ConnectorError(
+            f"table {table}: column {field.name!r} of the row {where(row)}: {_shown(values[row])}"
+            f" does not fit {sql_type(field.type)}."
+            " Correct the value in the source, or declare the column with a type that holds it.",
+            permanent=True,
+        ) from None
+
+
+def _accepts(to_arrow: ToArrow, value: object) -> bool:
+    try:
+        to_arrow([value])
+    except _REFUSALS:
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+
+
+def row_with(schema: pa.Schema, row: Sequence[object], key: Sequence[str]) -> str:
+    """A row, said by the values of its key columns; for an error message."""
+    values = dict(zip(schema.names, row, strict=True))
+    return " and ".join(f"{name} = {values[name]!r}" for name in key if name in values) or "(without a key)"
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def from_texts(texts: Sequence[str | None], target: pa.DataType) -> pa.Array:
+    """The values that ``texts`` spell: ISO dates and timestamps, whole and decimal numbers.
+
+    Arrow's own parsers are strict: no rounding, no spaces, no infinity, and only four-digit years.
+    """
+    column = pa.array(texts, pa.string())
+    return (column.cast(pa.int64()) if types.is_duration(target) else column).cast(target)
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def is_nested(kind: pa.DataType) -> bool:
+    """Whether ``kind`` is ARRAY, MAP or STRUCT."""
+    return bool(types.is_nested(kind))
+
+
+def readable_as_json(kind: pa.DataType) -> bool:
+    """Whether JSON can spell values of ``kind``: binaries and intervals have no spelling there."""
+    if is_nested(kind):
+        return all(readable_as_json(inner) for inner in _inner_types(kind))
+    return not (types.is_binary(kind) or types.is_duration(kind))
+
+
+def _inner_types(kind: pa.DataType) -> list[pa.DataType]:
+    return [kind.field(position).type for position in range(kind.num_fields)]
+
+
+def from_json(texts: Sequence[str | None], target: pa.DataType) -> pa.Array:
+    """The values that ``texts`` spell as JSON."""
+    return from_json_values([None if text is None else parse_json(text) for text in texts], target)
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text, with fractions as exact decimals."""
+    return json.loads(text, parse_float=Decimal)
+
+
+def from_json_values(values: Sequence[Any], target: pa.DataType) -> pa.Array:
+    """Parsed JSON values as a column; what JSON writes as text (dates, exact numbers) is read from it.
+
+    Built from the leaves up. (Arrow would cast a whole column of structs of texts, but it gives a NULL struct
+    empty texts for members, which are no dates.)
+    """
+    if types.is_struct(target):
+        return _structs(values, target)
+    if types.is_map(target):
+        return _maps(values, target)
+    if types.is_list(target):
+        return _lists(values, target)
+    leaves = [None if value is None else _leaf(value, target) for value in values]
+    return from_texts(leaves, target) if _spelled_as_text(target) else pa.array(leaves, target)
+
+
+def _structs(values: Sequence[Any], target: pa.DataType) -> pa.Array:
+    members = [{} if value is None else _of(value, dict) for value in values]
+    columns = [from_json_values([row.get(field.name) for row in members], field.type) for field in target]
+    missing = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(columns, fields=list(target), mask=missing)
+
+
+def _lists(values: Sequence[Any], target: pa.DataType) -> pa.Array:
+    lists = [None if value is None else _of(value, list) for value in values]
+    items = from_json_values(list(_flat(lists)), target.value_type)
+    return pa.ListArray.from_arrays(_offsets(lists), items).cast(target)
+
+
+def _maps(values: Sequence[Any], target: pa.DataType) -> pa.Array:
+    maps = [None if value is None else _of(value, dict) for value in values]
+    keys = from_texts(list(_flat(maps)), target.key_type)  # JSON writes every key as text
+    items = from_json_values([item for row in maps if row for item in row.values()], target.item_type)
+    return pa.MapArray.from_arrays(_offsets(maps), keys, items).cast(target)
+
+
+def _flat(rows: Iterable[Any]) -> Iterator[Any]:
+    return chain.from_iterable(row for row in rows if row)
+
+
+def _offsets(rows: Sequence[Sized | None]) -> pa.Array:
+    """Where each row begins among the items of all, NULL for a NULL row, and where the last one ends."""
+    ends = list(accumulate(0 if row is None else len(row) for row in rows))
+    begins = [0, *ends][: len(rows)]
+    marked = [None if row is None else begin for row, begin in zip(rows, begins, strict=True)]
+    return pa.array([*marked, ends[-1] if ends else 0], pa.int32())
+
+
+def _spelled_as_text(kind: pa.DataType) -> bool:
+    return bool(types.is_decimal(kind) or types.is_temporal(kind))
+
+
+def _leaf(value: Any, kind: pa.DataType) -> Any:
+    if types.is_decimal(kind):
+        return str(_of(value, int, Decimal, str))
+    if types.is_floating(kind):
+        # str: "NaN" and "Infinity", which JSON has no number for.
+        return float(_of(value, int, float, Decimal, str))
+    if types.is_integer(kind):
+        return _of(value, int)
+    if types.is_boolean(kind):
+        return _of(value, bool)
+    return _of(value, str)
+
+
+def _of(value: Any, *expected: type) -> Any:
+    # type(), not isinstance: True is no number here.
+    if type(value) not in expected:
+        raise TypeError(f"{type(value).__name__} is not {' or '.join(kind.__name__ for kind in expected)}")
+    return value

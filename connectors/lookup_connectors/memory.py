@@ -1,0 +1,383 @@
+"""The ``memory`` connector: rows given in Python or written into the table's options.
+
+For demonstrations, tests and small constant tables. The rows travel to the workers inside the pickled
+connector, so a table of many megabytes belongs elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lookup_connectors.conversion import (
+    ToArrow,
+    convert,
+    from_json_values,
+    is_nested,
+    parse_json,
+)
+from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
+from lookup_hints.spi import (
+    TEXT,
+    AsyncLookup,
+    LookupRequest,
+    LookupTable,
+    Option,
+    Scan,
+    SyncLookup,
+    TellsSchema,
+)
+from lookup_hints.types import sql_type
+
+_given: dict[str, pa.Table | list[dict[str, Any]]] = {}
+
+
+def put_rows(name: str, rows: Any) -> None:
+    """Let tables with ``'connector' = 'memory'`` and ``'data' = '<name>'`` hold ``rows``.
+
+    Call it on the driver. A later call replaces the rows for the statements that follow.
+
+    Args:
+        name: what the option ``data`` says; a table without it takes the rows put under its own name.
+        rows: a list of dictionaries, a pandas DataFrame or a pyarrow Table.
+
+    Example:
+        >>> put_rows("countries", [{"code": "DE", "name": "Germany"}, {"code": "FR", "name": "France"}])
+    """
+    _given[name] = rows if isinstance(rows, pa.Table) else _copied(rows)
+
+
+def _copied(rows: Any) -> pa.Table | list[dict[str, Any]]:
+    # A DataFrame is known by what it offers: importing pandas for the test would make it a dependency.
+    if hasattr(rows, "iloc"):
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    copied = list(rows)
+    strangers = [row for row in copied if not isinstance(row, Mapping)]
+    if strangers:
+        raise TypeError(f"rows are dictionaries, a DataFrame or a pyarrow Table, not {strangers[0]!r}")
+    return [dict(row) for row in copied]
+
+
+class MemoryConnector(SyncLookup, AsyncLookup, Scan, TellsSchema):
+    """Rows that are already here."""
+
+    OPTIONS = (
+        Option("data", TEXT, "Name under which `put_rows` was given the rows; the table's own by default."),
+        Option("rows", TEXT, "The rows as JSON: an array of objects, or of arrays in column order."),
+    )
+
+    def __init__(self, table: LookupTable) -> None:
+        super().__init__(table)
+        self._data = table.options.get("data", table.name)
+        # Python's rows are on the driver only: they are taken along now. See `_converted` for the rest.
+        self._source = _given.get(self._data)
+        self._rows: pa.Table | None = None
+        self._indexes: dict[tuple[str, ...], _Index] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        source = self._source if self._rows is None else None
+        return {**self.__dict__, "_source": source, "_indexes": {}}
+
+    def check(self) -> None:
+        """Read the rows, so that a mistake in them shows before a query runs."""
+        if {"data", "rows"} <= self.table.options.keys():
+            raise OptionError(
+                Problem(f"table {self.table.name}: 'data' and 'rows' both say where rows come from.")
+            )
+        try:
+            self._converted()
+        except ConnectorError as error:
+            raise OptionError(Problem(str(error))) from error
+
+    def key_columns(self) -> frozenset[str]:
+        """All columns but ARRAY, MAP and STRUCT ones."""
+        return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
+
+    def open(self) -> None:
+        """Have the rows ready."""
+        self._converted()
+
+    async def aopen(self) -> None:
+        """Have the rows ready."""
+        self._converted()
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """The rows of each key."""
+        rows = self._converted()
+        index = self._index(rows, request.key_columns)
+        return rows.select(request.columns).take(index.positions(request.keys))
+
+    async def alookup(self, request: LookupRequest) -> pa.Table:
+        """The rows of each key; never waits."""
+        return self.lookup(request)
+
+    def close(self) -> None:
+        """Let go of the indexes."""
+        self._indexes.clear()
+
+    async def aclose(self) -> None:
+        """Let go of the indexes."""
+        self._indexes.clear()
+
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows."""
+        yield from self._converted().select(schema.names).to_batches()
+
+    def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The columns of rows that Python gave; JSON does not say what its texts are."""
+        if "rows" in self.table.options:
+            raise ConnectorError(
+                f"table {self.table.name}: JSON rows do not tell their types. Give a column list.",
+                permanent=True,
+            )
+        source = self._found()
+        table = source if isinstance(source, pa.Table) else _inferred(source, self.table.name)
+        return pa.schema([(field.name, _carried(field, self.table.name)) for field in table.schema]), ()
+
+    def _index(self, rows: pa.Table, columns: tuple[str, ...]) -> _Index:
+        if columns not in self._indexes:
+            self._indexes[columns] = _Index(rows.select(columns))
+        return self._indexes[columns]
+
+    def _converted(self) -> pa.Table:
+        """The rows in the table's schema; converted once, mostly on the driver by ``check``."""
+        if self._rows is None:
+            self._rows = self._from_json() if "rows" in self.table.options else self._from_python()
+        return self._rows
+
+    def _found(self) -> pa.Table | list[dict[str, Any]]:
+        if self._source is None:
+            tip = nearest(self._data, sorted(_given))
+            raise ConnectorError(
+                f"table {self.table.name}: no rows were given under the name {self._data!r}. "
+                f"Call lookup_connectors.memory.put_rows({self._data!r}, rows) first. {tip}".rstrip(),
+                permanent=True,
+            )
+        return self._source
+
+    def _from_python(self) -> pa.Table:
+        source = self._found()
+        names = source.column_names if isinstance(source, pa.Table) else _names(source)
+        self._require_columns(names)
+        return self._table([self._python_column(source, field) for field in self.table.schema])
+
+    def _from_json(self) -> pa.Table:
+        rows = _json_rows(self.table.read(self.OPTIONS)[0]["rows"], self.table)
+        self._require_columns(_names(rows) if rows else self.table.schema.names)
+        return self._table([self._json_column(rows, field) for field in self.table.schema])
+
+    def _table(self, columns: list[pa.Array | pa.ChunkedArray]) -> pa.Table:
+        return pa.table(columns, schema=self.table.schema)
+
+    def _python_column(
+        self, source: pa.Table | list[dict[str, Any]], field: pa.Field
+    ) -> pa.Array | pa.ChunkedArray:
+        if not isinstance(source, pa.Table):
+            values = [row.get(field.name) for row in source]
+            return self._convert(values, _from_python(field.type), field)
+        column = source.column(field.name)
+        if not _same_family(column.type, field.type):
+            return self._convert(column.to_pylist(), _from_python(field.type), field)
+        try:
+            return column.cast(field.type)
+        except pa.ArrowException:  # again, value by value, to name the one that does not fit
+            return self._convert(
+                column.to_pylist(), lambda values: pa.array(values, column.type).cast(field.type), field
+            )
+
+    def _json_column(self, rows: list[dict[str, Any]], field: pa.Field) -> pa.Array:
+        values = [row.get(field.name) for row in rows]
+        return self._convert(values, partial(from_json_values, target=field.type), field)
+
+    def _convert(self, values: Sequence[Any], to_arrow: ToArrow, field: pa.Field) -> pa.Array:
+        return convert(values, to_arrow, field, table=self.table.name, where=_numbered)
+
+    def _require_columns(self, names: Sequence[str]) -> None:
+        for column in self.table.schema.names:
+            if column not in names:
+                raise ConnectorError(
+                    f"table {self.table.name}: the rows have no column {column!r}. {nearest(column, names)}",
+                    permanent=True,
+                )
+
+
+def _numbered(row: int) -> str:
+    return f"number {row + 1}"
+
+
+class _Index:
+    """Where the rows of each key are; rows with a NULL in the key are nowhere."""
+
+    def __init__(self, keys: pa.Table) -> None:
+        complete = pc.invert(_any_null(keys))
+        where = pc.indices_nonzero(complete).to_pylist()
+        self._positions: defaultdict[Any, list[int]] = defaultdict(list)
+        for key, position in zip(_hashable(keys.filter(complete)), where, strict=True):
+            self._positions[key].append(position)
+
+    def positions(self, keys: pa.Table) -> pa.Array:
+        """Row numbers of the rows of ``keys``."""
+        # 0.0 and -0.0 are one key here, and so are two NaNs.
+        found = filter(None, map(self._positions.get, dict.fromkeys(_hashable(keys))))
+        return pa.array(chain.from_iterable(found), pa.int64())
+
+
+def _any_null(keys: pa.Table) -> pa.ChunkedArray:
+    nulls = [pc.is_null(column) for column in keys.columns]
+    some = nulls[0]
+    for null in nulls[1:]:
+        some = pc.or_(some, null)
+    return some
+
+
+def _hashable(keys: pa.Table) -> Sequence[Any]:
+    """One dictionary key per row: the value of a single column, the tuple of several."""
+    columns = [_hashable_column(column) for column in keys.columns]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def _hashable_column(column: pa.ChunkedArray) -> list[Any]:
+    if types.is_floating(column.type):
+        # A NaN equals no NaN in Python and any in Spark; NULL has no other use here.
+        column = pc.if_else(pc.is_nan(column), None, column)
+    elif types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    elif types.is_timestamp(column.type) or types.is_duration(column.type):
+        column = column.cast(pa.int64())  # much faster to hash than datetime objects
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+# --- rows given in Python -------------------------------------------------------------------------
+
+_PYTHON_TYPES: tuple[tuple[Any, frozenset[type]], ...] = (
+    (types.is_boolean, frozenset({bool})),
+    (types.is_integer, frozenset({int})),
+    (types.is_floating, frozenset({int, float})),
+    (types.is_decimal, frozenset({int, Decimal})),
+    (types.is_string, frozenset({str})),
+    (types.is_binary, frozenset({bytes})),
+    (types.is_date, frozenset({date})),
+    (types.is_timestamp, frozenset({datetime})),
+    (types.is_duration, frozenset({timedelta})),
+    (types.is_struct, frozenset({dict})),
+    (types.is_map, frozenset({dict, list})),
+    (types.is_list, frozenset({list, tuple})),
+)
+
+
+def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(chain.from_iterable(rows)))
+
+
+def _from_python(kind: pa.DataType) -> ToArrow:
+    allowed = next(allowed for is_kind, allowed in _PYTHON_TYPES if is_kind(kind)) | {type(None)}
+
+    def to_arrow(values: Sequence[Any]) -> pa.Array:
+        # pa.array alone takes True for 1.0, bytes for text and a datetime for its date.
+        if not set(map(type, values)) <= allowed:
+            raise TypeError
+        if types.is_timestamp(kind) and not _zoned_alike(values, kind.tz is not None):
+            raise TypeError
+        return pa.array(values, kind)
+
+    return to_arrow
+
+
+def _zoned_alike(moments: Sequence[datetime | None], zoned: bool) -> bool:
+    return all((moment.tzinfo is not None) == zoned for moment in moments if moment is not None)
+
+
+def _same_family(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether Arrow's checked cast from ``source`` changes the width of a type and never its meaning."""
+    if types.is_dictionary(source):
+        return _same_family(source.value_type, target)
+    if types.is_timestamp(source) and types.is_timestamp(target):
+        return (source.tz is None) == (target.tz is None)
+    families = (types.is_integer, types.is_floating, types.is_decimal, types.is_date, types.is_duration)
+    texts = (types.is_string(source) or types.is_large_string(source)) and types.is_string(target)
+    return bool(source == target or texts or any(family(source) and family(target) for family in families))
+
+
+def _inferred(rows: list[dict[str, Any]], table: str) -> pa.Table:
+    return pa.table({name: _inferred_column(rows, name, table) for name in _names(rows)})
+
+
+def _inferred_column(rows: list[dict[str, Any]], name: str, table: str) -> pa.Array:
+    try:
+        return pa.array([row.get(name) for row in rows])
+    except pa.ArrowException as error:
+        raise ConnectorError(
+            f"table {table}: the values of column {name!r} have no common type ({error})."
+            " Give a column list.",
+            permanent=True,
+        ) from error
+
+
+def _carried(field: pa.Field, table: str) -> pa.DataType:
+    kind = _spark_kind(field.type)
+    try:
+        sql_type(kind)
+    except ValueError as error:
+        raise ConnectorError(
+            f"table {table}: the type of column {field.name!r} cannot be told from its values ({error}). "
+            "Give a column list.",
+            permanent=True,
+        ) from error
+    return kind
+
+
+def _spark_kind(kind: pa.DataType) -> pa.DataType:
+    """The type in which Spark's data crosses Arrow that is nearest to ``kind``."""
+    if types.is_dictionary(kind):
+        return _spark_kind(kind.value_type)
+    if types.is_large_string(kind):
+        return pa.string()
+    if types.is_large_binary(kind):
+        return pa.binary()
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", tz=None if kind.tz is None else "UTC")
+    if types.is_duration(kind):
+        return pa.duration("us")
+    if types.is_date(kind):
+        return pa.date32()
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pa.list_(_spark_kind(kind.value_type))
+    if types.is_struct(kind):
+        return pa.struct([(field.name, _spark_kind(field.type)) for field in kind])
+    return kind
+
+
+# --- rows given as JSON ---------------------------------------------------------------------------
+
+
+def _json_rows(text: str, table: LookupTable) -> list[dict[str, Any]]:
+    try:
+        rows = parse_json(text)
+    except ValueError as error:
+        raise ConnectorError(f"table {table.name}: 'rows' is not JSON: {error}.", permanent=True) from error
+    if not isinstance(rows, list):
+        raise ConnectorError(f"table {table.name}: 'rows' must be a JSON array of rows.", permanent=True)
+    return [_json_row(number, row, table) for number, row in enumerate(rows, start=1)]
+
+
+def _json_row(number: int, row: Any, table: LookupTable) -> dict[str, Any]:
+    names = table.schema.names
+    if isinstance(row, dict):
+        return row
+    if isinstance(row, list) and len(row) == len(names):
+        return dict(zip(names, row, strict=True))
+    raise ConnectorError(
+        f"table {table.name}: row number {number} of 'rows' must be an object, "
+        f"or an array of {len(names)} values ({', '.join(names)}).",
+        permanent=True,
+    )

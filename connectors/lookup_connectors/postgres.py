@@ -1,0 +1,540 @@
+"""The ``postgres`` connector: a table or view of PostgreSQL, asked in batches over a small pool.
+
+An answer comes as one row of arrays, one array per column: half the client's work of as many records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import asyncpg
+import pyarrow as pa
+from asyncpg.transaction import Transaction
+
+from lookup_connectors.conversion import convert, is_nested, row_with
+from lookup_connectors.postgres_types import (
+    ColumnPlan,
+    SourceColumn,
+    missing_column,
+    plan_column,
+    quoted,
+    told_type,
+)
+from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem, nearest
+from lookup_hints.secrets import masker
+from lookup_hints.spi import (
+    DURATION,
+    TEXT,
+    AsyncLookup,
+    LookupRequest,
+    LookupTable,
+    Option,
+    Scan,
+    TellsSchema,
+    choice,
+    integer,
+)
+
+_PLACE = ("host", "port", "database", "user", "password")
+_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+_HAND_BACK_SECONDS = 2.0
+_SCAN_ROWS = 5000
+# asyncio's TimeoutError is a class of its own before Python 3.11.
+_DRIVER_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncio.TimeoutError,
+    OSError,
+)
+_READ_ONLY = "default_transaction_read_only"
+# Texts of dates and moments are read here, so their form is ours to choose. Poolers know these two.
+_SESSION = {"application_name": "lookup_hints", "datestyle": "ISO", "timezone": "UTC"}
+
+
+class PostgresConnector(AsyncLookup, Scan, TellsSchema):
+    """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
+
+    OPTIONS = (
+        Option("url", TEXT, "Connection URL: postgresql://user:password@host:5432/database.", secret=True),
+        Option("host", TEXT, "Server, in place of `url`."),
+        Option("port", integer(1, 65535), "Port of the server.", default=5432),
+        Option("database", TEXT, "Database; the user's name by default."),
+        Option("user", TEXT, "Role; the system user's name by default."),
+        Option("password", TEXT, "Password of the role.", secret=True),
+        Option("table-name", TEXT, "`table` or `schema.table`, as in SQL; the table's own name by default."),
+        Option(
+            "sslmode",
+            choice("disable", "prefer", "require", "verify_ca", "verify_full"),
+            "TLS, as in libpq: verify-full checks the server's certificate and name. Default: prefer.",
+        ),
+        Option("sslrootcert", TEXT, "File of the authorities to trust."),
+        Option("sslcert", TEXT, "File of the client's certificate."),
+        Option("sslkey", TEXT, "File of the client's private key."),
+        Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4),
+        Option("idle-timeout", DURATION, "Unused connections are closed after this.", default=60.0),
+        Option("connect-timeout", DURATION, "Time to establish one connection.", default=10.0),
+        Option(
+            "statement-cache-size",
+            integer(0, 10_000),
+            "Prepared statements kept per connection; 0 behind a pooler in transaction mode.",
+            default=100,
+        ),
+    )
+
+    def __init__(self, table: LookupTable) -> None:
+        super().__init__(table)
+        self._live: _Live | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_live": None}
+
+    def check(self) -> None:
+        """Refuse a server that is said twice, or not at all, and a URL of JDBC."""
+        given = self.table.options
+        twice = [key for key in _PLACE if "url" in given and key in given]
+        if twice:
+            raise OptionError(Problem(f"table {self.table.name}: {twice[0]!r} is a part of 'url' already."))
+        if "url" not in given and "host" not in given:
+            raise OptionError(Problem(f"table {self.table.name}: give the server as 'url' or 'host'."))
+        if given.get("url", "").startswith("jdbc:"):
+            tip = "Write postgresql://user:password@host:5432/database."
+            raise OptionError(Problem(f"table {self.table.name}: 'url' is a URL of JDBC.", tip=tip))
+
+    def key_columns(self) -> frozenset[str]:
+        """All columns but ARRAY, MAP and STRUCT ones."""
+        return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
+
+    def secrets(self) -> set[str]:
+        """The URL, the password, and what references in the options stand for."""
+        return self.table.read(self.OPTIONS)[1]
+
+    async def aopen(self) -> None:
+        """Connect once, so that a bad setting shows early, and find the columns in the catalog."""
+        await self.aclose()
+        server = _Server(self.table, self.OPTIONS)
+        pool = await server.pool()
+        try:
+            async with pool.borrowed() as connection:
+                relation = await _find_relation(connection, self._source, self.table.name)
+                plans = _plans(relation, self.table)
+        except BaseException:
+            await pool.close()
+            raise
+        self._live = _Live(pool, relation.sql, plans)
+
+    async def alookup(self, request: LookupRequest) -> pa.Table:
+        """The rows of each key, in one statement."""
+        assert self._live is not None, "aopen() comes before alookup()"
+        try:
+            return await asyncio.wait_for(self._answer(self._live, request), request.timeout)
+        except asyncio.TimeoutError:
+            raise LookupTimeout(
+                f"table {self.table.name}: PostgreSQL had no answer within {request.timeout:g} s."
+            ) from None
+
+    async def aclose(self) -> None:
+        """Disconnect."""
+        live, self._live = self._live, None
+        if live is not None:
+            await live.pool.close()
+
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows, through a cursor on the server."""
+        loop = asyncio.new_event_loop()
+        batches = self._scanned(schema)
+        try:
+            while (batch := loop.run_until_complete(anext(batches, None))) is not None:
+                yield batch
+        finally:
+            loop.run_until_complete(batches.aclose())
+            loop.close()
+
+    def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The columns and the primary key, from the catalog."""
+        return asyncio.run(self._discovered())
+
+    @property
+    def _source(self) -> str:
+        name = self.table.name
+        return self.table.options.get("table-name") or (name if name.isidentifier() else quoted(name))
+
+    async def _answer(self, live: _Live, request: LookupRequest) -> pa.Table:
+        query, bound = live.statement(request)
+        if not bound[0]:
+            return request.schema.empty_table()
+        async with live.pool.borrowed() as connection:
+            arrays = await connection.fetchrow(query, *bound)
+        return self._table(live.plans, [array or () for array in arrays], request.schema, request.key_columns)
+
+    def _table(
+        self,
+        plans: dict[str, ColumnPlan],
+        columns: Sequence[Sequence[Any]],
+        schema: pa.Schema,
+        key: Sequence[str],
+    ) -> pa.Table:
+        def where(row: int) -> str:
+            return row_with(schema, [column[row] for column in columns], key)
+
+        arrays = [
+            convert(values, plans[field.name].to_arrow, field, table=self.table.name, where=where)
+            for field, values in zip(schema, columns, strict=True)
+        ]
+        return pa.table(arrays, schema=schema)
+
+    async def _scanned(self, schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
+        async with self._one_connection(in_transaction=True) as connection:  # a cursor lives in one
+            relation = await _find_relation(connection, self._source, self.table.name)
+            plans = _plans(relation, self.table)
+            selected = ", ".join(plans[name].selected for name in schema.names)
+            cursor = await connection.cursor(f"SELECT {selected} FROM {relation.sql}")  # noqa: S608  quoted
+            while records := await cursor.fetch(_SCAN_ROWS):
+                columns = list(zip(*records, strict=True))
+                for batch in self._table(plans, columns, schema, self.table.primary_key).to_batches():
+                    yield batch
+
+    async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        async with self._one_connection() as connection:
+            relation = await _find_relation(connection, self._source, self.table.name)
+            key = await connection.fetch(_PRIMARY_KEY, relation.oid)
+        schema = pa.schema([(source.name, told_type(source)) for source in relation.columns])
+        return schema, tuple(record["name"] for record in key)
+
+    @asynccontextmanager
+    async def _one_connection(self, *, in_transaction: bool = False) -> AsyncIterator[asyncpg.Connection]:
+        pool = await _Server(self.table, self.OPTIONS).pool()
+        try:
+            async with pool.borrowed(in_transaction=in_transaction) as connection:
+                yield connection
+        finally:
+            await pool.close()
+
+
+@dataclass(frozen=True)
+class _Live:
+    """What an open connector has."""
+
+    pool: _Pool
+    relation: str
+    plans: dict[str, ColumnPlan]
+
+    def statement(self, request: LookupRequest) -> tuple[str, list[list[Any]]]:
+        """The statement for ``request``, and for each key column the values of the keys to bind.
+
+        Keys that the source's types cannot hold are left out: they are misses, and would fail the batch.
+        """
+        plans = [self.plans[name] for name in request.key_columns]
+        keys = request.keys
+        for plan in plans:
+            keys = keys.filter(plan.possible(keys.column(plan.field.name)))
+        bound = [plan.bind(keys.column(plan.field.name)) for plan in plans]
+        return _lookup_query(self, request.columns, plans), bound
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+def _lookup_query(live: _Live, columns: Sequence[str], plans: Sequence[ColumnPlan]) -> str:
+    """The query for the columns, as arrays, of all rows whose key columns equal a bound key.
+
+    Several columns are compared with ``IN (SELECT ...)``: each row comes once, even where the source's own
+    equality (a case-insensitive collation, char(n)) finds it by two keys. A join would give it twice.
+    """
+    arrays = ", ".join(f"array_agg({live.plans[name].selected})" for name in columns)
+    condition = _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans)
+    return f"SELECT {arrays} FROM {live.relation} WHERE {condition}"  # noqa: S608  quoted names
+
+
+def _one_column(plan: ColumnPlan) -> str:
+    bound = f"$1::{plan.bound}[]"
+    if plan.key != "{k}":
+        bound = f"ARRAY(SELECT {plan.key.replace('{k}', 'k1')} FROM unnest({bound}) AS asked(k1))"  # noqa: S608
+    return f"{plan.compared} = ANY({bound})"
+
+
+def _several_columns(plans: Sequence[ColumnPlan]) -> str:
+    numbered = list(enumerate(plans, start=1))
+    compared = ", ".join(plan.compared for plan in plans)
+    keys = ", ".join(plan.key.replace("{k}", f"k{number}") for number, plan in numbered)
+    bound = ", ".join(f"${number}::{plan.bound}[]" for number, plan in numbered)
+    names = ", ".join(f"k{number}" for number, _ in numbered)
+    return f"({compared}) IN (SELECT {keys} FROM unnest({bound}) AS asked({names}))"  # noqa: S608
+
+
+# --- the catalog ----------------------------------------------------------------------------------
+
+_RELATION = """
+SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS sql
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+_RELATIONS = """
+SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname ELSE n.nspname || '.' || c.relname END AS name
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^(pg_|information_schema$)'
+ORDER BY 1 LIMIT 1000
+"""
+_COLUMNS = """
+WITH RECURSIVE attributes AS (
+  SELECT attnum, attname, atttypid AS type, atttypmod AS modifier
+  FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
+  UNION ALL
+  SELECT attnum, attname, typbasetype, typtypmod
+  FROM attributes JOIN pg_catalog.pg_type ON oid = type WHERE typtype = 'd'
+)
+SELECT attname AS name,
+       CASE WHEN typtype = 'e' THEN 'enum'
+            WHEN typnamespace = 'pg_catalog'::regnamespace THEN typname::text
+            WHEN typcategory = 'A' THEN '_' ELSE '' END AS type,
+       format_type(oid, modifier) AS sql,
+       modifier,
+       typcategory = 'A' OR typtype = 'c' OR typname = 'hstore' AS structured
+FROM attributes JOIN pg_catalog.pg_type ON oid = type
+WHERE typtype <> 'd' ORDER BY attnum
+"""
+_PRIMARY_KEY = """
+SELECT a.attname AS name
+FROM pg_catalog.pg_constraint AS k
+CROSS JOIN unnest(k.conkey) WITH ORDINALITY AS part(attnum, place)
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = part.attnum
+WHERE k.conrelid = $1 AND k.contype = 'p' ORDER BY part.place
+"""
+
+
+@dataclass(frozen=True)
+class _Relation:
+    """A table or view found in the catalog."""
+
+    oid: int
+    sql: str
+    columns: tuple[SourceColumn, ...]
+
+
+async def _find_relation(connection: asyncpg.Connection, source: str, table: str) -> _Relation:
+    found = await connection.fetchrow(_RELATION, source)
+    if found is None:
+        known = [record["name"] for record in await connection.fetch(_RELATIONS)]
+        raise ConnectorError(
+            f"table {table}: PostgreSQL has no table or view {source}. {nearest(source, known)}".rstrip(),
+            permanent=True,
+        )
+    columns = await connection.fetch(_COLUMNS, found["oid"])
+    return _Relation(found["oid"], found["sql"], tuple(SourceColumn(**dict(column)) for column in columns))
+
+
+def _plans(relation: _Relation, table: LookupTable) -> dict[str, ColumnPlan]:
+    """How each declared column is read."""
+    try:
+        return {field.name: plan_column(_source_of(field.name, relation), field) for field in table.schema}
+    except ValueError as error:
+        raise ConnectorError(f"table {table.name}: {error}", permanent=True) from None
+
+
+def _source_of(name: str, relation: _Relation) -> SourceColumn:
+    by_name = {source.name: source for source in relation.columns}
+    # SQL folds a name without quotes to lower case: customerId was created as customerid.
+    source = by_name.get(name) or by_name.get(name.lower())
+    if source is None:
+        raise ValueError(f"{relation.sql}: {missing_column(name, relation.columns)}")
+    return source
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]  # the driver has no types
+    """A connection that is given back as it is.
+
+    The driver's own reset is a round trip after each statement. Ours leave nothing to reset.
+    """
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
+class _Server:
+    """Where to connect and how, from the table's options."""
+
+    def __init__(self, table: LookupTable, declared: tuple[Option, ...]) -> None:
+        options, secrets = table.read(declared)
+        self._options = options
+        self._failures = _Failures(table.name, options, masker(secrets))
+
+    async def pool(self) -> _Pool:
+        """A pool that has made its first connection.
+
+        Sessions are read-only. A pooler that refuses to set that at the start of a session, as pgbouncer
+        does, gets a read-only transaction around each statement instead: two more round trips.
+        """
+        try:
+            return await self._connected({**_SESSION, _READ_ONLY: "on"}, read_only_session=True)
+        except _StartupParameterRefused:
+            return await self._connected(_SESSION, read_only_session=False)
+
+    async def _connected(self, session: dict[str, str], *, read_only_session: bool) -> _Pool:
+        options = self._options
+        driver_pool = await asyncpg.create_pool(
+            _url(options),
+            **{key: options[key] for key in _PLACE if options["url"] is None},
+            min_size=0,
+            max_size=options["pool-size"],
+            max_inactive_connection_lifetime=options["idle-timeout"],
+            timeout=options["connect-timeout"],
+            statement_cache_size=options["statement-cache-size"],
+            server_settings=session,
+            connection_class=_Connection,
+        )
+        pool = _Pool(driver_pool, self._failures, read_only_session=read_only_session)
+        try:
+            async with pool.borrowed():
+                return pool
+        except BaseException:
+            await pool.close()
+            raise
+
+
+def _url(options: dict[str, Any]) -> str:
+    """The URL with the TLS options in its query, where the driver reads them as libpq does."""
+    url: str = options["url"] or "postgresql://"
+    tls = {key: options[key] for key in _TLS if options[key] is not None}
+    if "sslmode" in tls:
+        tls["sslmode"] = tls["sslmode"].replace("_", "-")
+    separator = "&" if "?" in url else "?"
+    return f"{url}{separator}{urlencode(tls)}" if tls else url
+
+
+class _Pool:
+    """Connections, lent one at a time; one whose state is in doubt is thrown away."""
+
+    def __init__(self, pool: asyncpg.Pool, failures: _Failures, *, read_only_session: bool) -> None:
+        self._pool = pool
+        self._failures = failures
+        self._read_only_session = read_only_session
+        self._coming_back: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def borrowed(self, *, in_transaction: bool = False) -> AsyncIterator[asyncpg.Connection]:
+        """A connection for a block, in which only reading is possible; failures come out explained."""
+        try:
+            connection = await self._pool.acquire()
+        except Exception as error:
+            # Without its cause: what the driver says of a URL may be a piece of it.
+            raise self._failures.explained(error, connecting=True) from None
+        transaction = None
+        if in_transaction or not self._read_only_session:
+            transaction = connection.transaction(readonly=True)
+        try:
+            if transaction:
+                await transaction.start()
+            yield connection
+            if transaction:
+                await transaction.commit()
+        except asyncio.CancelledError:
+            # The server must be told, and may not be listening: the one who cancelled need not wait.
+            self._hand_back_later(connection, transaction)
+            raise
+        except _DRIVER_ERRORS as error:
+            await self._hand_back(connection, transaction)
+            raise self._failures.explained(error) from error
+        except BaseException:
+            await self._hand_back(connection, transaction)
+            raise
+        await self._pool.release(connection)
+
+    async def close(self) -> None:
+        """Disconnect, after what is borrowed has come back or was thrown away."""
+        await asyncio.gather(*self._coming_back)
+        try:
+            await asyncio.wait_for(self._pool.close(), _HAND_BACK_SECONDS)
+        except asyncio.TimeoutError:
+            self._pool.terminate()
+
+    def _hand_back_later(self, connection: asyncpg.Connection, transaction: Transaction | None) -> None:
+        task = asyncio.get_running_loop().create_task(self._hand_back(connection, transaction))
+        self._coming_back.add(task)
+        task.add_done_callback(self._coming_back.discard)
+
+    async def _hand_back(self, connection: asyncpg.Connection, transaction: Transaction | None) -> None:
+        """Give back a connection on which something went wrong; the driver cancels what still runs on it."""
+        try:
+            if transaction:
+                await asyncio.wait_for(transaction.rollback(), _HAND_BACK_SECONDS)
+        except _DRIVER_ERRORS:
+            connection.terminate()
+        # A connection that does not come to rest in time is ended by the pool itself, which then raises.
+        with suppress(*_DRIVER_ERRORS):
+            await self._pool.release(connection, timeout=_HAND_BACK_SECONDS)
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+# Classes and codes of SQLSTATE for which asking again cannot help. All others may pass: a lost or refused
+# connection (08, 53, 57), a deadlock or serialization failure (40), a lock (55), an I/O error (58).
+_PERMANENT = re.compile("0A|22|25006|26|28|2F|3D|3F|42|54")
+_TIPS = {
+    "26000": "Behind a pooler in transaction mode set 'statement-cache-size' = '0'.",
+    "28": "Check user and password.",
+    "42501": "Grant the role SELECT on the table, and USAGE on its schema.",
+    "42602": "Write names as in SQL: special characters need double quotes.",
+    "42P05": "Behind a pooler in transaction mode set 'statement-cache-size' = '0'.",
+    "53300": "Lower 'pool-size' (it counts per worker process), or put a pooler in front.",
+    "54": "Lower 'batch-size'.",
+}
+
+
+class _StartupParameterRefused(ConnectorError):
+    """A pooler does not let a session begin with our settings."""
+
+
+class _Failures:
+    """Turns what the driver raises into what the caller is told."""
+
+    def __init__(self, table: str, options: dict[str, Any], mask: Callable[[str], str]) -> None:
+        self._table, self._options, self._mask = table, options, mask
+
+    def explained(self, error: Exception, *, connecting: bool = False) -> ConnectorError:
+        """The error to raise: what failed, and whether asking again can help."""
+        if isinstance(error, asyncpg.PostgresError):
+            return self._from_server(error)
+        if isinstance(error, asyncio.TimeoutError) and connecting:
+            limit = self._options["connect-timeout"]
+            return self._error(f"PostgreSQL took no connection within {limit:g} s ('connect-timeout')")
+        if isinstance(error, ssl.SSLCertVerificationError):
+            tip = "Check 'sslrootcert' and the host's name."
+            return self._error(f"the server's certificate is not trusted: {error.verify_message}", tip, True)
+        if isinstance(error, FileNotFoundError | PermissionError):
+            files = ", ".join(self._options[key] for key in _TLS[1:] if self._options[key])
+            return self._error(
+                f"a file cannot be read: {error.strerror}", f"One of: {files}.", permanent=True
+            )
+        if isinstance(error, asyncpg.ClientConfigurationError):
+            return self._error(f"the connection options cannot be used: {error}", permanent=True)
+        if isinstance(error, ValueError) and not isinstance(error, asyncpg.InterfaceError):
+            # The text may be a piece of the URL, and with it of the password.
+            tip = "Special characters in a user or password are percent-encoded."
+            return self._error("the connection URL cannot be read", tip, permanent=True)
+        if "rejected SSL upgrade" in str(error):
+            return self._error("the server has no TLS, and 'sslmode' asks for it", permanent=True)
+        return self._error(f"the connection to PostgreSQL failed: {error or type(error).__name__}")
+
+    def _from_server(self, error: asyncpg.PostgresError) -> ConnectorError:
+        state = error.sqlstate or ""
+        # The driver's own hints are about its own parameters, and long.
+        said = str(error).partition("\nHINT:")[0]
+        text = f"PostgreSQL says: {said} (SQLSTATE {state})"
+        if "startup parameter" in str(error) and _READ_ONLY in str(error):
+            return _StartupParameterRefused(text)
+        tip = _TIPS.get(state) or _TIPS.get(state[:2], "")
+        return self._error(text, tip, permanent=_PERMANENT.match(state) is not None)
+
+    def _error(self, what: str, tip: str = "", permanent: bool = False) -> ConnectorError:
+        message = f"table {self._table}: {what}. {tip}".replace("..", ".").rstrip()
+        return ConnectorError(self._mask(message), permanent=permanent)

@@ -1,0 +1,279 @@
+"""PostgreSQL's types: how a column is read into an Arrow type, and asked for by values of that type.
+
+Few types cross the wire: bigint, double precision, boolean, bytea and text. Numbers with a scale, dates
+and times cross as text: Arrow parses them faster than the driver makes Python objects, exactly, and
+refuses what Spark cannot hold ('NaN', 'infinity', years before 1 and after 9999) instead of bending it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lookup_connectors.conversion import ToArrow, from_json, from_texts, is_nested, readable_as_json
+from lookup_hints.errors import nearest
+from lookup_hints.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column of the source as the catalog tells it, seen through domains.
+
+    Args:
+        name: its name.
+        type: name of the built-in type, ``enum``, ``_`` for an array of others, or empty.
+        sql: the type as SQL writes it.
+        modifier: the type's modifier (precision and scale of a numeric), -1 for none.
+        structured: an array, a composite or an hstore: what JSON can show the parts of.
+    """
+
+    name: str
+    type: str
+    sql: str
+    modifier: int
+    structured: bool
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """How one column is selected, and compared with keys.
+
+    Args:
+        field: what it is declared as.
+        selected: SQL that gives its value in a type of the wire.
+        to_arrow: makes a column of the values that arrive.
+        compared: SQL that a key is compared with: the bare column where an index can be used.
+        key: SQL that makes the comparable value of a bound key ``{k}``.
+        bound: the type that keys are bound as.
+        possible: which keys the source's type can hold; others are misses.
+    """
+
+    field: pa.Field
+    selected: str
+    to_arrow: ToArrow
+    compared: str
+    key: str
+    bound: str
+    possible: Callable[[pa.ChunkedArray], pa.ChunkedArray]
+
+    def bind(self, keys: pa.ChunkedArray) -> list[Any]:
+        """Values of ``keys`` as the driver takes them."""
+        if self.bound != "text":
+            return _list(keys)
+        if types.is_duration(keys.type):
+            keys = keys.cast(pa.int64())
+        return _list(keys.cast(pa.string()))
+
+
+def plan_column(source: SourceColumn, field: pa.Field) -> ColumnPlan:
+    """How ``source`` is read as ``field``.
+
+    Raises:
+        ValueError: a value of the one type cannot stand for a value of the other; says what can.
+    """
+    rule = next((rule for rule in _RULES if rule.applies(source, field.type)), None)
+    if rule is None or not (readable_as_json(field.type) or not is_nested(field.type)):
+        told = sql_type(told_type(source))
+        raise ValueError(
+            f"PostgreSQL's {source.sql} cannot be read as {sql_type(field.type)}. Declare it {told}."
+        )
+    column = quoted(source.name)
+    return ColumnPlan(
+        field,
+        selected=rule.selected.format(c=column),
+        to_arrow=_reader(rule.wire, field.type),
+        compared=rule.compared.format(c=column),
+        key=rule.key.replace("{type}", source.sql),
+        bound=_bound_type(field.type),
+        possible=rule.possible,
+    )
+
+
+def quoted(name: str) -> str:
+    """``name`` as an identifier of PostgreSQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+_WHOLE = frozenset({"int2", "int4", "int8"})
+_JSON = frozenset({"json", "jsonb"})
+_NO_MONTHS = "extract(year FROM {c}) = 0 AND extract(month FROM {c}) = 0"
+_MICROSECONDS = "(extract(epoch FROM {c}) * 1000000)::bigint::text"
+_ENUM_LABEL = "(SELECT label FROM unnest(enum_range(NULL::{type})) AS label WHERE label::text = {k})"
+
+
+def _without_nul(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.invert(pc.match_substring(keys, "\0"))
+
+
+def _canonical_uuids(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    # Another spelling of a uuid cannot equal the canonical text that is read.
+    return pc.match_substring_regex(keys, "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+def _common_years(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    # Years that neither Spark nor Python's calendar has; their texts are no dates to PostgreSQL.
+    texts = keys.cast(pa.string())
+    return pc.and_not(pc.match_substring_regex(texts, r"^\d{4}-"), pc.starts_with(texts, pattern="0000"))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Source types that are read as one Arrow type; None stands for every type."""
+
+    declared: Callable[[pa.DataType], bool]
+    sources: frozenset[str] | None
+    wire: str
+    selected: str
+    compared: str = "{c}"
+    key: str = "{k}"
+    possible: Callable[[pa.ChunkedArray], pa.ChunkedArray] = pc.is_valid
+    structured: bool = False
+
+    def applies(self, source: SourceColumn, kind: pa.DataType) -> bool:
+        """Whether this is the rule for ``source`` declared as ``kind``."""
+        known = self.sources is None or source.type in self.sources
+        return self.declared(kind) and known and (source.structured or not self.structured)
+
+
+def _is(expected: pa.DataType) -> Callable[[pa.DataType], bool]:
+    return lambda kind: bool(kind == expected)
+
+
+_RULES = (
+    _Rule(types.is_boolean, frozenset({"bool"}), "boolean", "{c}"),
+    # Integers of all widths compare with a bigint by index; numeric needs a numeric.
+    _Rule(types.is_integer, _WHOLE, "bigint", "{c}::bigint"),
+    _Rule(types.is_integer, frozenset({"numeric"}), "text", "trim_scale({c})::text", key="{k}::numeric"),
+    _Rule(types.is_float32, frozenset({"float4"}), "float8", "{c}::float8"),
+    _Rule(types.is_float64, frozenset({"float4", "float8"}), "float8", "{c}::float8"),
+    _Rule(
+        types.is_float64,
+        frozenset({"numeric", "int2", "int4"}),
+        "float8",
+        "{c}::float8",
+        compared="{c}::float8",
+    ),
+    _Rule(types.is_decimal, frozenset({"numeric"}), "text", "{c}::text", key="{k}::numeric"),
+    _Rule(types.is_decimal, _WHOLE, "text", "{c}::text", compared="{c}::numeric", key="{k}::numeric"),
+    _Rule(types.is_binary, frozenset({"bytea"}), "bytea", "{c}"),
+    _Rule(types.is_date, frozenset({"date"}), "text", "{c}::text", key="{k}::date", possible=_common_years),
+    _Rule(
+        _is(TIMESTAMP_NTZ),
+        frozenset({"timestamp"}),
+        "text",
+        "{c}::text",
+        key="{k}::timestamp",
+        possible=_common_years,
+    ),
+    _Rule(
+        _is(TIMESTAMP),
+        frozenset({"timestamptz"}),
+        "text",
+        "{c}::text",
+        key="{k}::timestamptz",
+        possible=_common_years,
+    ),
+    # A month has no fixed length: an interval that has months arrives as its text, and is refused.
+    _Rule(
+        types.is_duration,
+        frozenset({"interval"}),
+        "text",
+        f"CASE WHEN {_NO_MONTHS} THEN {_MICROSECONDS} ELSE {{c}}::text END",
+        key="({k} || ' microseconds')::interval",
+    ),
+    _Rule(types.is_string, frozenset({"text", "varchar"}), "text", "{c}::text", possible=_without_nul),
+    _Rule(
+        types.is_string, frozenset({"bpchar"}), "text", "{c}::text", key="{k}::bpchar", possible=_without_nul
+    ),
+    _Rule(
+        types.is_string, frozenset({"uuid"}), "text", "{c}::text", key="{k}::uuid", possible=_canonical_uuids
+    ),
+    # A text that is no label must not be cast: that would be an error for the whole batch.
+    _Rule(types.is_string, frozenset({"enum"}), "text", "{c}::text", key=_ENUM_LABEL, possible=_without_nul),
+    _Rule(types.is_string, None, "text", "{c}::text", compared="{c}::text", possible=_without_nul),
+    _Rule(is_nested, _JSON, "json", "{c}::text"),
+    _Rule(is_nested, None, "json", "to_json({c})::text", structured=True),
+)
+
+
+def _reader(wire: str, kind: pa.DataType) -> ToArrow:
+    if wire == "json":
+        return partial(from_json, target=kind)
+    if wire == "text" and not types.is_string(kind):
+        return partial(from_texts, target=kind)
+    if wire == "bigint":
+        return partial(pa.array, type=kind)
+    return partial(_cast_to, kind)
+
+
+def _cast_to(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    return pa.array(values, kind)
+
+
+def _bound_type(kind: pa.DataType) -> str:
+    plain = (
+        (types.is_boolean, "boolean"),
+        (types.is_integer, "bigint"),
+        (types.is_floating, "float8"),
+        (types.is_binary, "bytea"),
+    )
+    return next((name for is_kind, name in plain if is_kind(kind)), "text")
+
+
+def _list(column: pa.ChunkedArray) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+# --- telling the schema ---------------------------------------------------------------------------
+
+_TOLD: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "bytea": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP_NTZ,
+    "timestamptz": TIMESTAMP,
+    "interval": pa.duration("us"),
+}
+_LARGEST = 38
+
+
+def told_type(source: SourceColumn) -> pa.DataType:
+    """The type that a column without a declaration gets: the nearest one, or STRING."""
+    if source.type.startswith("_"):  # as PostgreSQL calls the array types of its own types
+        element = _simple_type(source.type[1:], source.modifier)
+        return pa.list_(element if readable_as_json(element) else pa.string())
+    return _simple_type(source.type, source.modifier)
+
+
+def _simple_type(name: str, modifier: int) -> pa.DataType:
+    return _numeric_type(modifier) if name == "numeric" else _TOLD.get(name, pa.string())
+
+
+def _numeric_type(modifier: int) -> pa.DataType:
+    if modifier < 0:
+        return pa.decimal128(_LARGEST, 18)
+    precision = (modifier - 4) >> 16
+    scale = (((modifier - 4) & 0x7FF) ^ 0x400) - 0x400  # eleven bits with a sign
+    # A negative scale means trailing zeros before the point, a scale above the precision zeros after it.
+    return pa.decimal128(
+        min(max(precision, scale, precision - scale), _LARGEST), min(max(scale, 0), _LARGEST)
+    )
+
+
+def missing_column(name: str, sources: Sequence[SourceColumn]) -> str:
+    """What is wrong when no column is called ``name``, with the nearest one that there is."""
+    return f"there is no column {name!r}. {nearest(name, [source.name for source in sources])}"

@@ -1,0 +1,403 @@
+"""The ``sqlite`` connector: a table or view of an SQLite file that every worker can read.
+
+The file is opened read-only. SQLite stores whatever it is given in any column, so values are checked
+against the declared types as they come: one that does not fit is an error that names it.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lookup_connectors.conversion import (
+    ToArrow,
+    convert,
+    from_json,
+    from_texts,
+    is_nested,
+    readable_as_json,
+    row_with,
+)
+from lookup_hints.errors import ConnectorError, LookupTimeout, nearest
+from lookup_hints.spi import DURATION, TEXT, LookupRequest, LookupTable, Option, Scan, SyncLookup, TellsSchema
+from lookup_hints.types import TIMESTAMP_NTZ, sql_type
+
+_MAX_VARIABLES = 999  # what every build of SQLite takes
+_BATCH_ROWS = 10_000
+_STEPS_BETWEEN_LOOKS = 1000  # virtual machine steps between two looks at the clock
+
+
+class SqliteConnector(SyncLookup, Scan, TellsSchema):
+    """A table of an SQLite file."""
+
+    OPTIONS = (
+        Option("path", TEXT, "The database file, as each worker sees it.", required=True),
+        Option("table-name", TEXT, "The table or view in the file; the table's own name by default."),
+        Option("busy-timeout", DURATION, "How long to wait for a lock that a writer holds.", default=5.0),
+    )
+
+    def __init__(self, table: LookupTable) -> None:
+        super().__init__(table)
+        self._connection: sqlite3.Connection | None = None
+        self._busy_timeout = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None}
+
+    def key_columns(self) -> frozenset[str]:
+        """Columns whose equal values have one spelling in SQLite.
+
+        A moment or a decimal number has several ('2024-01-01', '2024-01-01 00:00:00', 1704067200), of
+        which an equality in SQLite finds one; FLOAT is rounded on the way.
+        """
+        return frozenset(column.name for column in self.table.schema if _has_one_spelling(column.type))
+
+    def open(self) -> None:
+        """Open the file and check that the table has the declared columns."""
+        self.close()
+        options = self.table.read(self.OPTIONS)[0]
+        self._busy_timeout = options["busy-timeout"]
+        connection = self._connected(options)
+        try:
+            self._check_columns(self._stored_columns(connection))
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """The rows of each key."""
+        assert self._connection is not None, "open() comes before lookup()"
+        rows: list[tuple[Any, ...]] = []
+        with self._failures_explained(), _deadline(self._connection, request.timeout, self._busy_timeout):
+            for part in _parts(request.keys):
+                query = _lookup_query(self._source, request.columns, part)
+                rows += self._connection.execute(query, _bound(part)).fetchall()
+        return self._table(rows, request.schema, request.key_columns)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows."""
+        query = f"SELECT {_list(schema.names)} FROM {_quoted(self._source)}"  # noqa: S608  quoted names
+        with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
+            self._check_columns(self._stored_columns(connection))
+            with self._failures_explained():
+                cursor = connection.execute(query)
+                while rows := cursor.fetchmany(_BATCH_ROWS):
+                    yield from self._table(rows, schema, self.table.primary_key).to_batches()
+
+    def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The columns, from their declared types, and the primary key."""
+        with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
+            stored = self._stored_columns(connection)
+        schema = pa.schema([(name, self._told_type(name, declared)) for name, declared, _ in stored])
+        key = sorted((place, name) for name, _, place in stored if place)
+        return schema, tuple(name for _, name in key)
+
+    @property
+    def _source(self) -> str:
+        return self.table.options.get("table-name", self.table.name)
+
+    def _connected(self, options: dict[str, Any]) -> sqlite3.Connection:
+        path = Path(options["path"]).absolute()
+        if not path.is_file():
+            raise self._error(
+                f"there is no file {path} on this machine. Each worker opens it: put it on a shared volume "
+                "or ship it with the job.",
+                permanent=True,
+            )
+        with self._failures_explained():
+            return sqlite3.connect(
+                f"{path.as_uri()}?mode=ro",
+                uri=True,
+                timeout=options["busy-timeout"],
+                check_same_thread=False,  # one call at a time is promised, one thread is not
+            )
+
+    def _stored_columns(self, connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
+        """Name, declared type and place in the primary key (or 0) of each column of the source."""
+        with self._failures_explained():
+            columns = connection.execute(
+                "SELECT name, type, pk FROM pragma_table_xinfo(?)", [self._source]
+            ).fetchall()
+            if not columns:
+                known = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+                tip = nearest(self._source, [name for (name,) in known])
+                raise self._error(f"the file has no table or view {self._source!r}. {tip}", permanent=True)
+        return columns
+
+    def _check_columns(self, stored: list[tuple[str, str, int]]) -> None:
+        declared = {name.lower(): kind for name, kind, _ in stored}
+        for column in self.table.schema:
+            if column.name.lower() not in declared:
+                tip = nearest(column.name, [name for name, _, _ in stored])
+                raise self._error(f"{self._source!r} has no column {column.name!r}. {tip}", permanent=True)
+            problem = _never_fits(declared[column.name.lower()], column.type)
+            if problem:
+                raise self._error(f"column {column.name!r}: {problem}", permanent=True)
+
+    def _told_type(self, column: str, declared: str) -> pa.DataType:
+        kind = _arrow_type(declared)
+        if kind is None:
+            raise self._error(
+                f"the declared type {declared!r} of column {column!r} does not say what it holds. "
+                "Give a column list.",
+                permanent=True,
+            )
+        return kind
+
+    def _table(self, rows: list[tuple[Any, ...]], schema: pa.Schema, key: Sequence[str]) -> pa.Table:
+        values = zip(*rows, strict=True) if rows else [()] * len(schema)
+        columns = [
+            convert(
+                column_values,
+                _reader(field.type),
+                field,
+                table=self.table.name,
+                where=lambda row: row_with(schema, rows[row], key),
+            )
+            for field, column_values in zip(schema, values, strict=True)
+        ]
+        return pa.table(columns, schema=schema)
+
+    @contextmanager
+    def _failures_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: sqlite3.Error) -> ConnectorError:
+        text = str(error)
+        if text == "interrupted":
+            return LookupTimeout(f"table {self.table.name}: SQLite had no answer in the time given.")
+        if "locked" in text or "busy" in text:
+            return self._error(f"{text}. A writer holds the file; 'busy-timeout' says how long to wait.")
+        # All else is a file that is damaged, no database, unreadable, or of another shape by now.
+        return self._error(f"SQLite says: {text}.", permanent=True)
+
+    def _error(self, message: str, *, permanent: bool = False) -> ConnectorError:
+        return ConnectorError(f"table {self.table.name}: {message}", permanent=permanent)
+
+
+@contextmanager
+def _deadline(connection: sqlite3.Connection, seconds: float | None, busy_timeout: float) -> Iterator[None]:
+    """Interrupt what runs on ``connection`` after ``seconds``; waiting for a lock counts."""
+    if seconds is None:
+        yield
+        return
+    end = time.monotonic() + seconds
+    # The progress handler does not run while SQLite waits for a lock, so that wait is cut itself.
+    _set_busy_timeout(connection, min(seconds, busy_timeout))
+    connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_BETWEEN_LOOKS)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None, 0)
+        _set_busy_timeout(connection, busy_timeout)
+
+
+def _set_busy_timeout(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}").close()
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+def _has_one_spelling(kind: pa.DataType) -> bool:
+    return bool(
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_float64(kind)
+        or types.is_string(kind)
+        or types.is_binary(kind)
+        or types.is_date(kind)
+    )
+
+
+def _parts(keys: pa.Table) -> Iterator[pa.Table]:
+    size = _MAX_VARIABLES // keys.num_columns
+    return (keys.slice(start, size) for start in range(0, keys.num_rows, size))
+
+
+def _lookup_query(source: str, columns: Sequence[str], keys: pa.Table) -> str:
+    """The query for ``columns`` of all rows whose key columns equal one of the bound ``keys``.
+
+    ``CROSS JOIN`` makes SQLite go through the keys and search the table for each: with ``IN`` it may choose
+    to read the whole table, index or not. Without an index it builds one for the statement. The bound
+    values have no affinity, so the column's own is applied to them, as in a comparison with a literal.
+    """
+    one_key = f"({', '.join('?' * keys.num_columns)})"
+    values = ", ".join([one_key] * keys.num_rows)
+    names = ", ".join(f"k{number}" for number in range(keys.num_columns))
+    wanted = ", ".join(f"found.{_quoted(name)}" for name in columns)
+    conditions = " AND ".join(_equality(number, field) for number, field in enumerate(keys.schema))
+    # DISTINCT: 0.0 and -0.0 are one value to SQLite, and a row must come once.
+    return (
+        f"WITH asked({names}) AS (SELECT DISTINCT * FROM (VALUES {values})) "  # noqa: S608  quoted names
+        f"SELECT {wanted} FROM asked CROSS JOIN {_quoted(source)} AS found WHERE {conditions}"
+    )
+
+
+def _equality(number: int, field: pa.Field) -> str:
+    equality = f"found.{_quoted(field.name)} = asked.k{number}"
+    if types.is_string(field.type):
+        # The column's collation may find a row by two keys ('a' and 'A'): the row belongs to its own alone.
+        # The first condition is there for the index, which has the column's collation.
+        return f"{equality} AND {equality} COLLATE BINARY"
+    return equality
+
+
+def _bound(keys: pa.Table) -> list[Any]:
+    columns = [_bindable(column).to_pylist() for column in keys.columns]
+    return list(chain.from_iterable(zip(*columns, strict=True)))
+
+
+def _bindable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string()) if types.is_date(column.type) else column
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(_quoted(name) for name in names)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _reader(kind: pa.DataType) -> ToArrow:
+    """How values of SQLite's storage classes become a column of ``kind``."""
+    if types.is_boolean(kind):
+        return _strictly(_booleans, int)
+    if types.is_integer(kind):
+        return _strictly(partial(pa.array, type=kind), int)
+    if types.is_floating(kind):
+        return _strictly(partial(pa.array, type=kind), int, float)
+    if types.is_decimal(kind):
+        return _strictly(partial(_decimals, kind=kind), int, float, str)
+    if types.is_timestamp(kind):
+        return _strictly(partial(_timestamps, kind=kind), int, str)
+    if types.is_date(kind):
+        return _strictly(partial(from_texts, target=kind), str)
+    if is_nested(kind):
+        return _strictly(partial(from_json, target=kind), str)
+    return _strictly(partial(pa.array, type=kind), bytes if types.is_binary(kind) else str)
+
+
+def _strictly(to_arrow: ToArrow, *storage: type) -> ToArrow:
+    """``to_arrow``, for values of the ``storage`` types alone: pyarrow also takes bytes for text."""
+    allowed = {*storage, type(None)}
+
+    def checked(values: Sequence[Any]) -> pa.Array:
+        if not set(map(type, values)) <= allowed:
+            raise TypeError
+        return to_arrow(values)
+
+    return checked
+
+
+def _booleans(values: Sequence[int | None]) -> pa.Array:
+    if not set(values) <= {0, 1, None}:
+        raise ValueError
+    return pa.array(values, pa.int8()).cast(pa.bool_())
+
+
+def _decimals(values: Sequence[int | float | str | None], kind: pa.DataType) -> pa.Array:
+    # The shortest text that stands for a float is the number that was written into the REAL column.
+    return from_texts([None if value is None else str(value) for value in values], kind)
+
+
+def _timestamps(values: Sequence[int | str | None], kind: pa.DataType) -> pa.Array:
+    seconds = pa.array([value if isinstance(value, int) else None for value in values], pa.timestamp("s"))
+    texts = pa.array([value if isinstance(value, str) else None for value in values], pa.string())
+    return pc.coalesce(seconds.cast(TIMESTAMP_NTZ).cast(kind), _moments(texts, kind))
+
+
+_ZONE = r"([Zz]|[+-]\d{2}(:?\d{2})?)$"
+
+
+def _moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    if kind.tz is None:
+        return texts.cast(kind)
+    # SQLite's own functions write UTC without saying so: a text without a zone is UTC here too. A zone
+    # follows a time of day: the end of '2024-01-01' only looks like one.
+    zoned = pc.match_substring_regex(texts, r":\d{2}(\.\d+)?" + _ZONE)
+    in_utc = pc.if_else(zoned, None, texts).cast(TIMESTAMP_NTZ).cast(kind)
+    return pc.coalesce(in_utc, pc.if_else(zoned, texts, None).cast(kind))
+
+
+# --- declared types -------------------------------------------------------------------------------
+
+
+def _affinity(declared: str) -> str:
+    """What SQLite makes of values stored in a column declared so: https://sqlite.org/datatype3.html, 3.1."""
+    upper = declared.upper()
+    rules = (
+        ("INTEGER", ("INT",)),
+        ("TEXT", ("CHAR", "CLOB", "TEXT")),
+        ("BLOB", ("BLOB",)),
+        ("REAL", ("REAL", "FLOA", "DOUB")),
+    )
+    found = next((name for name, parts in rules if any(part in upper for part in parts)), "NUMERIC")
+    return found if upper else "BLOB"
+
+
+def _never_fits(declared: str, kind: pa.DataType) -> str:
+    """Why values of a column that SQLite declares so can never be read as ``kind``; empty when they can."""
+    affinity = _affinity(declared)
+    if not readable_as_json(kind) and not types.is_binary(kind):
+        return f"SQLite has no value that can be read as {sql_type(kind)}."
+    numeric = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
+    whole = types.is_boolean(kind) or types.is_integer(kind)
+    if affinity == "TEXT" and numeric:
+        return _kept_as("text", "STRING", declared, kind)
+    if affinity == "REAL" and whole:
+        return _kept_as("floats", "DOUBLE", declared, kind)
+    if affinity in ("INTEGER", "REAL") and types.is_string(kind):
+        return _kept_as("numbers", "BIGINT" if affinity == "INTEGER" else "DOUBLE", declared, kind)
+    return ""
+
+
+def _kept_as(what: str, told: str, declared: str, kind: pa.DataType) -> str:
+    return f"SQLite keeps numbers of a {declared} column as {what}. Declare it {told}, not {sql_type(kind)}."
+
+
+_WORDS: tuple[tuple[str, Callable[[], pa.DataType]], ...] = (
+    (r"BOOL(EAN)?", pa.bool_),
+    (r"DATE", pa.date32),
+    (r"(DATETIME|TIMESTAMP)", lambda: TIMESTAMP_NTZ),
+    (r"(DECIMAL|NUMERIC)", lambda: pa.decimal128(38, 18)),
+    (r"JSON", pa.string),
+)
+_EXACT_NUMBER = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+
+def _arrow_type(declared: str) -> pa.DataType | None:
+    """The type of a column declared so; None when it does not say."""
+    upper = declared.strip().upper()
+    sized = _EXACT_NUMBER.fullmatch(upper)
+    if sized and int(sized[2] or 0) <= int(sized[1]) <= 38:
+        return pa.decimal128(int(sized[1]), int(sized[2] or 0))
+    named = next((kind() for words, kind in _WORDS if re.fullmatch(words, upper)), None)
+    by_affinity = {"INTEGER": pa.int64(), "TEXT": pa.string(), "REAL": pa.float64()}
+    blob = pa.binary() if upper == "BLOB" else None
+    return named or by_affinity.get(_affinity(upper)) or blob

@@ -1,0 +1,70 @@
+"""Short ways to ask a connector something in a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from lookup_connectors.postgres import PostgresConnector
+
+from lookup_hints.errors import ConnectorError
+from lookup_hints.model import LookupRequest, LookupTable
+
+Result = TypeVar("Result")
+
+
+def request_for(
+    schema: pa.Schema,
+    keys: dict[str, list[Any]],
+    *,
+    columns: list[str] | None = None,
+    timeout: float | None = 30,
+) -> LookupRequest:
+    """A request by ``keys`` for ``columns`` (all by default)."""
+    wanted = {*keys, *(schema.names if columns is None else columns)}
+    key_schema = pa.schema([schema.field(name) for name in keys])
+    asked = pa.schema([field for field in schema if field.name in wanted])
+    return LookupRequest(pa.table(keys, schema=key_schema), asked, timeout)
+
+
+def during(connector: PostgresConnector, action: Callable[[PostgresConnector], Awaitable[Result]]) -> Result:
+    """What ``action`` gives on the opened connector, which is closed afterwards."""
+
+    async def run() -> Result:
+        await connector.aopen()
+        try:
+            return await action(connector)
+        finally:
+            await connector.aclose()
+
+    return asyncio.run(run())
+
+
+def ask(
+    table: LookupTable, keys: dict[str, list[Any]], columns: list[str] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of ``keys`` from PostgreSQL."""
+    request = request_for(table.schema, keys, columns=columns)
+    answer = during(PostgresConnector(table), lambda connector: connector.alookup(request))
+    rows: list[dict[str, Any]] = answer.to_pylist()
+    return rows
+
+
+def failure_of(action: Callable[[], object]) -> ConnectorError:
+    """The ConnectorError that ``action`` raises."""
+    try:
+        action()
+    except ConnectorError as error:
+        return error
+    raise AssertionError("no ConnectorError was raised")
+
+
+async def awaited_failure(awaitable: Awaitable[object]) -> ConnectorError:
+    """The ConnectorError that ``awaitable`` raises."""
+    try:
+        await awaitable
+    except ConnectorError as error:
+        return error
+    raise AssertionError("no ConnectorError was raised")

@@ -1,0 +1,114 @@
+"""Our connectors keep the contract that every connector keeps."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+from lookup_connectors.memory import MemoryConnector, put_rows
+from lookup_connectors.postgres import PostgresConnector
+from lookup_connectors.sqlite import SqliteConnector
+
+from lookup_hints.model import LookupTable
+from lookup_hints.testing import CONTRACT_SCHEMA, ConnectorContract, ContractSource
+from tests.servers.postgres import PASSWORD, PostgresServer
+
+_numbers = itertools.count(1)
+
+
+class MemorySource:
+    """Rows put from Python."""
+
+    def filled(self, rows: pa.Table) -> LookupTable:
+        name = f"contract_{next(_numbers)}"
+        put_rows(name, rows.to_pylist())
+        return LookupTable(name, CONTRACT_SCHEMA, options={"connector": "memory"})
+
+    def missing(self) -> LookupTable:
+        return LookupTable("nowhere", CONTRACT_SCHEMA, options={"connector": "memory"})
+
+
+class TestMemory(ConnectorContract):
+    connector_type = MemoryConnector
+
+    @pytest.fixture
+    def source(self) -> ContractSource:
+        return MemorySource()
+
+
+class SqliteSource:
+    """A table of an SQLite file, with an index or without."""
+
+    def __init__(self, path: Path, *, indexed: bool) -> None:
+        self.path, self.indexed = path, indexed
+
+    def filled(self, rows: pa.Table) -> LookupTable:
+        name = f"contract {next(_numbers)}"
+        with sqlite3.connect(self.path) as connection:
+            connection.execute(
+                f'CREATE TABLE "{name}" (id BIGINT, region TEXT, name TEXT, amount REAL, active BOOL)'
+            )
+            values = [tuple(row.values()) for row in rows.to_pylist()]
+            connection.executemany(f'INSERT INTO "{name}" VALUES (?, ?, ?, ?, ?)', values)
+            if self.indexed:
+                connection.execute(f'CREATE INDEX "by {name}" ON "{name}" (region, id)')
+                connection.execute(f'CREATE INDEX "by id of {name}" ON "{name}" (id)')
+        connection.close()
+        return self.table(name)
+
+    def missing(self) -> LookupTable:
+        sqlite3.connect(self.path).close()
+        return self.table("nowhere")
+
+    def table(self, name: str) -> LookupTable:
+        options = {"connector": "sqlite", "path": str(self.path), "table-name": name}
+        return LookupTable(name, CONTRACT_SCHEMA, options=options)
+
+
+class TestSqlite(ConnectorContract):
+    connector_type = SqliteConnector
+
+    @pytest.fixture(params=["indexed", "unindexed"])
+    def source(self, tmp_path: Path, request: pytest.FixtureRequest) -> ContractSource:
+        return SqliteSource(tmp_path / "contract #1?.db", indexed=request.param == "indexed")
+
+
+class PostgresSource:
+    """A table of a PostgreSQL server."""
+
+    def __init__(self, server: PostgresServer, **options: str) -> None:
+        self.server, self.options = server, options
+
+    def filled(self, rows: pa.Table) -> LookupTable:
+        name = f"contract {next(_numbers)}"
+        self.server.execute(
+            f'CREATE TABLE "{name}" (id bigint, region text, name varchar(40), amount float8, active bool);'
+            f'CREATE INDEX ON "{name}" (region, id);'
+        )
+        self.server.copy(name, [tuple(row.values()) for row in rows.to_pylist()], rows.column_names)
+        return self.table(name)
+
+    def missing(self) -> LookupTable:
+        return self.table("nowhere")
+
+    def table(self, name: str) -> LookupTable:
+        options: dict[str, Any] = {"connector": "postgres", "url": self.server.url(), **self.options}
+        return LookupTable(name, CONTRACT_SCHEMA, options=options)
+
+
+class TestPostgres(ConnectorContract):
+    connector_type = PostgresConnector
+    secrets = (PASSWORD, quote(PASSWORD, safe=""))
+
+    @pytest.fixture(params=[{}, {"statement-cache-size": "0"}], ids=["direct", "no prepared statements"])
+    def source(self, postgres_server: PostgresServer, request: pytest.FixtureRequest) -> ContractSource:
+        return PostgresSource(postgres_server, **request.param)
+
+    def test_it_knows_its_secrets(self, source: ContractSource) -> None:
+        connector = self.connector(source.missing())
+        assert any(quote(PASSWORD, safe="") in secret for secret in connector.secrets())
