@@ -74,7 +74,8 @@ def _report(server: PostgresServer, session: LookupSession, keys: Sequence[int],
 
 def _written(keys: Sequence[int], folder: Path) -> Path:
     """The orders as Parquet, in four row groups of two files."""
-    table = pa.table({"order_id": pa.array(range(len(keys)), pa.int64()), "customer_id": pa.array(keys, pa.int64())})
+    ids = pa.array(range(len(keys)), pa.int64())
+    table = pa.table({"order_id": ids, "customer_id": pa.array(keys, pa.int64())})
     half = len(keys) // 2
     for number, part in enumerate((table.slice(0, half), table.slice(half))):
         pq.write_table(part, folder / f"orders_{number}.parquet", row_group_size=half // 2 + 1)

@@ -153,10 +153,23 @@ def summary(
     for join in prepared.plan.joins:
         aliases.setdefault(join.function.name, []).append(join.use.alias)
     lines = [["lookup", *(title for title, _ in _COLUMNS), "waited"]]
+    uncounted = []
     for function, names in aliases.items():
         done = after.get(function, LookupMetrics()) - before.get(function, LookupMetrics())
+        if done == LookupMetrics():
+            uncounted += names
+            continue
         counts = [f"{getattr(done, counter):,}" for _, counter in _COLUMNS]
         lines.append([", ".join(names), *counts, f"{done.seconds_waiting:.1f} s"])
+    told = [_aligned(lines)] if len(lines) > 1 else []
+    if uncounted:
+        told.append(
+            f"no counts of {', '.join(uncounted)}: none of its tasks ran to its end (LIMIT), or had a row"
+        )
+    return "\n".join(told)
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join(
         "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines

@@ -51,7 +51,8 @@ class Functions:
         """A name for ``content``, the same for the same content in this session."""
         from pyspark.cloudpickle import dumps
 
-        digest = blake2b(dumps(content), key=self._salt, digest_size=8)
+        pickled = dumps(content)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
+        digest = blake2b(pickled, key=self._salt, digest_size=8)
         return f"{prefix}_{digest.hexdigest()}"
 
     def register(self, spark: SparkSession, spec: LookupSpec, repeated: bool, transport: Transport) -> None:

@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -70,7 +70,7 @@ def _copied(rows: Any) -> pa.Table | list[dict[str, Any]]:
 class MemoryConnector(SyncLookup, AsyncLookup, Scan, TellsSchema):
     """Rows that are already here."""
 
-    OPTIONS = (
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option("data", TEXT, "Name under which `put_rows` was given the rows; the table's own by default."),
         Option("rows", TEXT, "The rows as JSON: an array of objects, or of arrays in column order."),
     )

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 import asyncpg
@@ -62,7 +62,7 @@ _SESSION = {"application_name": "lookup_hints", "datestyle": "ISO", "timezone": 
 class PostgresConnector(AsyncLookup, Scan, TellsSchema):
     """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
 
-    OPTIONS = (
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option("url", TEXT, "Connection URL: postgresql://user:password@host:5432/database.", secret=True),
         Option("host", TEXT, "Server, in place of `url`."),
         Option("port", integer(1, 65535), "Port of the server.", default=5432),

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,7 +41,7 @@ _STEPS_BETWEEN_LOOKS = 1000  # virtual machine steps between two looks at the cl
 class SqliteConnector(SyncLookup, Scan, TellsSchema):
     """A table of an SQLite file."""
 
-    OPTIONS = (
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option("path", TEXT, "The database file, as each worker sees it.", required=True),
         Option("table-name", TEXT, "The table or view in the file; the table's own name by default."),
         Option("busy-timeout", DURATION, "How long to wait for a lock that a writer holds.", default=5.0),

@@ -166,7 +166,9 @@ def test_limit_asks_for_little(spark: SparkSession, tmp_path: Path) -> None:
     twins = Twins(spark, tmp_path)
     twins.session.spark.range(0, 1_000_000, 1, 2).createOrReplaceTempView("numbers")
     twins.dimension("names", "key BIGINT, name STRING", [(1, "one")], latency="100 ms")
-    rows = twins.session.sql("SELECT id, n.name FROM numbers LEFT JOIN names n ON id = n.key LIMIT 5").collect()
+    rows = twins.session.sql(
+        "SELECT id, n.name FROM numbers LEFT JOIN names n ON id = n.key LIMIT 5"
+    ).collect()
     assert len(rows) == 5
     asked = sum(twins.calls("names").keys.values())
     assert 0 < asked < 50_000

@@ -50,7 +50,7 @@ def test_another_spark_session_does_not_see_them(session: LookupSession) -> None
 
 def test_describe(session: LookupSession) -> None:
     assert texts(session, "DESCRIBE people") == [("id", "bigint", "key"), ("name", "string", None)]
-    extended = dict((name, kind) for name, kind, _ in texts(session, "DESC EXTENDED people"))
+    extended = {name: kind for name, kind, _ in texts(session, "DESC EXTENDED people")}
     assert extended["connector"] == "memory"
 
 
@@ -75,7 +75,7 @@ def test_drop(session: LookupSession) -> None:
 
 
 def test_a_name_that_is_taken(session: LookupSession) -> None:
-    with pytest.raises(DdlError, match="The lookup table 'people' exists already. Write CREATE OR REPLACE"):
+    with pytest.raises(DdlError, match=r"The lookup table 'people' exists already\. Write CREATE OR REPLACE"):
         session.sql(PEOPLE)
     session.sql(PEOPLE.replace("TABLE people", "TABLE IF NOT EXISTS people").replace("Ann", "Zoe"))
     assert ("Ann",) in texts(session, "SELECT name FROM people")
@@ -242,7 +242,9 @@ def test_explain_runs_nothing_and_shows_all(session: LookupSession) -> None:
 
 
 def test_explain_of_an_insert_writes_nothing(session: LookupSession, tmp_path: Path) -> None:
-    session.sql(f"CREATE TABLE explained (id BIGINT, name STRING) USING parquet LOCATION '{tmp_path}/explained'")
+    session.sql(
+        f"CREATE TABLE explained (id BIGINT, name STRING) USING parquet LOCATION '{tmp_path}/explained'"
+    )
     assert "lookup_" in session.explain(f"INSERT INTO explained {JOIN}")
     assert session.sql("SELECT * FROM explained").count() == 0
     session.sql("DROP TABLE explained")
@@ -253,7 +255,9 @@ def test_enable_and_disable(session: LookupSession) -> None:
     enable(spark)
     assert spark.sql(JOIN).count() == 6
     assert spark.sql("SELECT {x} AS x", x=1).collect()[0].x == 1
-    with pytest.raises(QueryError, match=r"Variables in braces \(x\) cannot stand in a statement with a lookup"):
+    with pytest.raises(
+        QueryError, match=r"Variables in braces \(x\) cannot stand in a statement with a lookup"
+    ):
         spark.sql(JOIN + " WHERE v.id = {x}", x=1)
     disable(spark)
     with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):

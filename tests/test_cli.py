@@ -1,0 +1,144 @@
+"""The command line: what it prints, what it refuses, and its exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lookup_hints.cli import main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JOB = """-- a job
+CREATE OR REPLACE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
+WITH ('connector' = 'memory', 'rows' = '[[1, "Ann"], [2, "Bob"]]');
+CREATE OR REPLACE TEMPORARY VIEW visits AS SELECT id, id % 3 AS person FROM range(6);
+SELECT /*+ LOOKUP('table'='p', 'capacity'='9') */ p.name, count(*) AS n
+FROM visits v LEFT JOIN people p ON v.person = p.id WHERE v.id < :most GROUP BY p.name ORDER BY n DESC, p.name;
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.sql"
+    path.write_text(JOB, encoding="utf-8")
+    return path
+
+
+def test_run_prints_plan_rows_and_summary(
+    spark: SparkSession, job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(job), "--param", "most=5", "--conf", "spark.sql.shuffle.partitions=2"]) == 0
+    out = capsys.readouterr().out
+    for part in (
+        "[1/3] line 2: CREATE OR REPLACE TEMPORARY TABLE people",
+        "(1) LEFT lookup join with people AS p, line 6",
+        "9 requests in flight",
+        "| Ann|  2|",
+        "lookup  rows in  rows out  keys  requests  hits  misses",
+    ):
+        assert part in out
+    (summary,) = [line for line in out.splitlines() if line.startswith("p  ")]
+    assert summary.split()[1:3] == ["5", "3"]
+
+
+def test_run_stops_at_the_first_failure(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.sql"
+    path.write_text("SELECT 1 AS one;\n\nSELECT nope FROM range(1);\nSELECT 3 AS three", encoding="utf-8")
+    assert main(["run", str(path)]) == 1
+    printed = capsys.readouterr()
+    assert "error in the statement at line 3" in printed.err
+    assert "UNRESOLVED_COLUMN" in printed.err
+    assert "\tat org.apache" not in printed.err
+    assert "three" not in printed.out
+
+
+def test_explain_runs_only_what_sets_the_scene(
+    spark: SparkSession, job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(job), "--param", "most=5"]) == 0
+    out = capsys.readouterr().out
+    assert "== Lookup joins ==" in out
+    assert "LATERAL VIEW OUTER inline(lookup_" in out
+    assert "Ann" not in out
+
+
+def test_check_finds_nothing_in_a_good_file(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(job)]) == 0
+    assert capsys.readouterr().out == f"{job}: 0 errors\n"
+
+
+def test_check_finds_every_mistake_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.sql"
+    path.write_text(
+        JOB.replace("'capacity'='9'", "'capasity'='9'")
+        + "\nCREATE TEMPORARY TABLE t (id INT) WITH ('connector' = 'sqlite', 'paht' = 'x');\n"
+        "SELECT 1 FROM visits v RIGHT JOIN people p ON v.person = p.id;\n"
+        "EXPLAIN SELECT 1 FROM visits v JOIN people p ON v.person > p.id;\n",
+        encoding="utf-8",
+    )
+    assert main(["check", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert f"{path}:5:32: error: No LOOKUP option is called 'capasity'. Did you mean 'capacity'?" in out
+    assert f"{path}:8:1: error: table t: connector 'sqlite' has no option 'paht'. Did you mean 'path'?" in out
+    assert f"{path}:9:24: error: The lookup join with p cannot run: a RIGHT JOIN" in out
+    assert f"{path}:10:49: error: The lookup join with p has no key" in out
+    assert out.endswith("4 errors\n")
+
+
+def test_check_touches_no_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "postgres.sql"
+    path.write_text(
+        "CREATE TEMPORARY TABLE a (id INT) WITH ('connector'='postgres', 'url'='${env:NO_SUCH_DSN}');\n"
+        "CREATE TEMPORARY TABLE b WITH ('connector'='sqlite', 'path'='${conf:my.path}');\n"
+        "SET table.exec.async-lookup.buffer-capacity = 3;\n"
+        "SELECT 1 FROM visits v JOIN a ON v.id = a.id JOIN b ON v.id = b.id;\n",
+        encoding="utf-8",
+    )
+    assert main(["check", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert f"{path}:4:1: note: not checked: b takes its columns from its source" in out
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "nowhere.sql"]) == 1
+    assert "nowhere.sql" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [[], ["fly"], ["run"], ["check"]])
+def test_wrong_use(wrong: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(wrong)
+    assert caught.value.code == 2
+
+
+def test_the_installed_command(job: Path) -> None:
+    command = Path(sys.executable).with_name("lookup-hints")
+    done = subprocess.run(
+        [
+            command,
+            "run",
+            job,
+            "--param",
+            "most=2",
+            "--master",
+            "local[1]",
+            "--conf",
+            "spark.ui.enabled=false",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=job.parent,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "| Ann|  1|" in done.stdout
