@@ -6,8 +6,7 @@ on Spark Connect a DataFrame is analysed again at each action, and must find the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -23,19 +22,6 @@ from lookup_hints.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True)
-class Transport:
-    """How keys and rows travel between Spark and Python.
-
-    Args:
-        kind: ``auto``, ``arrow`` or ``pandas``.
-        zone: the session's time zone, in which Spark gives timestamps to pandas.
-    """
-
-    kind: str
-    zone: str
 
 
 class Functions:
@@ -55,21 +41,19 @@ class Functions:
         digest = blake2b(pickled, key=self._salt, digest_size=8)
         return f"{prefix}_{digest.hexdigest()}"
 
-    def register(self, spark: SparkSession, spec: LookupSpec, repeated: bool, transport: Transport) -> None:
+    def register(self, spark: SparkSession, spec: LookupSpec, repeated: bool, transport: str) -> None:
         """Make ``spec`` callable in SQL under its name.
 
         Args:
             spark: the session.
             spec: what the function does.
             repeated: whether Spark must not compute it twice where its rows are read twice.
-            transport: how keys and rows travel.
+            transport: how keys and rows travel: ``arrow`` or ``pandas``.
         """
         if spec.name in self._registered:
             return
-        if _uses_arrow(transport):
-            function = _arrow_function(spec, self._report())
-        else:
-            function = _pandas_function(spec, self._report(), transport.zone)
+        make = _arrow_function if transport == "arrow" else _pandas_function
+        function = make(spec, self._report())
         spark.udf.register(spec.name, function.asNondeterministic() if repeated else function)
         self._registered.add(spec.name)
 
@@ -135,15 +119,29 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def _uses_arrow(transport: Transport) -> bool:
+def transport_for(wish: str) -> str:
+    """How keys and rows travel between Spark and Python: ``arrow`` or ``pandas``, where one wished ``wish``.
+
+    Raises:
+        OptionError: the wish is ``arrow``, and this PySpark has no Arrow functions.
+    """
     from pyspark.sql import functions
 
     available = hasattr(functions, "arrow_udf")
-    if transport.kind == "arrow" and not available:
+    if wish == "arrow" and not available:
         raise OptionError(
             Problem("'lookup.transport' cannot be 'arrow': PySpark has Arrow functions from 4.1 on.")
         )
-    return available and transport.kind != "pandas"
+    return "arrow" if available and wish != "pandas" else "pandas"
+
+
+def wrapping_for(transport: str) -> Callable[[pa.DataType], tuple[str, str]]:
+    """What is written before and after a key of a type, so that ``transport`` carries all of its values."""
+    if transport == "arrow":
+        return lambda _: ("", "")
+    from lookup_hints.runtime.pandas_worker import wrapping
+
+    return wrapping
 
 
 def _return_type(spec: LookupSpec) -> str:
@@ -160,10 +158,10 @@ def _arrow_function(spec: LookupSpec, report: Report | None) -> Any:
     return make(arrow_lookup(spec, report), _return_type(spec))
 
 
-def _pandas_function(spec: LookupSpec, report: Report | None, zone: str) -> Any:
+def _pandas_function(spec: LookupSpec, report: Report | None) -> Any:
     from pyspark.sql.pandas.functions import pandas_udf
 
     from lookup_hints.runtime.pandas_worker import pandas_lookup
 
     make: Any = pandas_udf  # as above
-    return make(pandas_lookup(spec, report, zone=zone), _return_type(spec))
+    return make(pandas_lookup(spec, report), _return_type(spec))

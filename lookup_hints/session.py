@@ -24,7 +24,7 @@ from lookup_hints.ddl import (
     parse_ddl,
 )
 from lookup_hints.errors import HintError, InternalError, Problem, QueryError
-from lookup_hints.functions import Functions, Transport
+from lookup_hints.functions import Functions, transport_for, wrapping_for
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.model import LookupSpec, LookupTable
 from lookup_hints.plan.choose import session_option
@@ -220,6 +220,7 @@ class LookupSession:
             name_function=name_function,
             name_scan=name_scan,
             predicates=_predicates,
+            wrapping=wrapping_for(self._transport()),
         )
 
     def _register(self, planned: LookupPlan) -> None:
@@ -228,9 +229,8 @@ class LookupSession:
         for scan in planned.scans:
             self._state.functions.create_scan(self.spark, scan)
 
-    def _transport(self) -> Transport:
-        zone = self._conf("spark.sql.session.timeZone") or "UTC"
-        return Transport(session_option("transport", self._conf), zone)
+    def _transport(self) -> str:
+        return transport_for(session_option("transport", self._conf))
 
     def _conf(self, key: str) -> str | None:
         return self.spark.conf.get(key, None)

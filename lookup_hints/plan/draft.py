@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.model import LookupSpec, LookupTable
 from lookup_hints.plan.choose import Choice, Conf
@@ -33,6 +35,7 @@ class Context:
         name_function: a name for a lookup function, from all that decides what it does.
         name_scan: a name for the relation that reads the given columns of a whole lookup table.
         predicates: registered retry predicates.
+        wrapping: what to write before and after a key of a type, so that it reaches Python as it is.
     """
 
     find_table: FindTable
@@ -42,6 +45,7 @@ class Context:
     name_function: Callable[[LookupSpec, bool], str]
     name_scan: Callable[[LookupTable, tuple[str, ...]], str]
     predicates: Mapping[str, RowPredicate]
+    wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
 
     @property
     def case_sensitive(self) -> bool:

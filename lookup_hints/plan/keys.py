@@ -26,10 +26,12 @@ class KeyCast:
     Args:
         steps: types to cast to, in order; the last one is cast to with ``try_cast`` when ``recheck``.
         recheck: whether the original equality must be checked on the rows found.
+        wrapping: what to write around the cast value, so that it reaches Python as it is.
     """
 
     steps: tuple[str, ...] = ()
     recheck: bool = False
+    wrapping: tuple[str, str] = ("", "")
 
     def prefix_and_suffix(self) -> tuple[str, str]:
         """What to write before and after the key expression."""
@@ -38,7 +40,7 @@ class KeyCast:
             is_last = number == len(self.steps) - 1
             function = "try_cast" if self.recheck and is_last else "CAST"
             before, after = f"{function}({before}", f"{after} AS {step.upper()})"
-        return before, after
+        return self.wrapping[0] + before, after + self.wrapping[1]
 
 
 def is_key_type(kind: str) -> bool:

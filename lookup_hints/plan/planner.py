@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -218,7 +219,8 @@ def _casts_of_block(draft: Draft, joins: list[LookupJoin]) -> dict[int, tuple[Ke
 
 
 def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCast:
-    column = sql_type(join.use.table.schema.field(key.column).type).lower().replace(", ", ",")
+    kind = join.use.table.schema.field(key.column).type
+    column = sql_type(kind).lower().replace(", ", ",")
     cast = key_cast(left, column)
     if cast is None:
         raise UnsupportedLookup(
@@ -230,7 +232,7 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
                 f"Write CAST({key.left.of(draft.statement.text)} AS {column.upper()}).",
             )
         )
-    return cast
+    return replace(cast, wrapping=draft.context.wrapping(kind))
 
 
 def choose_columns(draft: Draft) -> Draft:

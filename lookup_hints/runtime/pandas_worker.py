@@ -1,14 +1,17 @@
 """The same lookup for ``pandas_udf``: PySpark before 4.1 has no ``arrow_udf``.
 
-A thin adapter around ``worker.look_up``. What pandas cannot carry is lost on the way in: a NaN key is a
-NULL key here.
+A thin adapter around ``worker.look_up``. pandas has no place for all that a column can hold: an integer
+beside a NULL becomes a float, NaN and NULL are one, a timestamp loses its zone. So such keys travel as
+text, and a NaN that is handed back travels in a form that nobody takes for NULL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyarrow import types
@@ -19,12 +22,18 @@ from lookup_hints.runtime.worker import identity_of, look_up
 
 PandasLookup = Callable[[Iterator[Any]], Iterator[pd.Series]]
 
+_AS_TEXT = ("CAST(", " AS STRING)")
+_MICROSECONDS_AS_TEXT = ("CAST(unix_micros(", ") AS STRING)")
 
-def pandas_lookup(spec: LookupSpec, report: Report | None = None, *, zone: str = "UTC") -> PandasLookup:
+# pyarrow reads a float that is NaN as NULL, and this one as NaN.
+_NAN = np.float32("nan")
+
+
+def pandas_lookup(spec: LookupSpec, report: Report | None = None) -> PandasLookup:
     """The lookup join ``spec`` as a function for ``pandas_udf``, of the iterator kind.
 
-    Answers as ``arrow_lookup`` does, as lists of tuples. ``zone`` is the session's time zone, in which
-    Spark gives TIMESTAMP columns to pandas, without saying so.
+    Takes keys in the form that ``wrapping`` gives them, and answers as ``arrow_lookup`` does, as lists
+    of tuples.
     """
     identity = identity_of(spec.connector)
 
@@ -32,32 +41,71 @@ def pandas_lookup(spec: LookupSpec, report: Report | None = None, *, zone: str =
         yield from several_keys((one,) for one in series)
 
     def several_keys(series: Iterator[tuple[pd.Series, ...]]) -> Iterator[pd.Series]:
-        batches = (_columns(batch, spec.key_schema, zone) for batch in series)
+        batches = (_columns(batch, spec.key_schema) for batch in series)
         for lists in look_up(spec, identity, batches, report):
-            yield pd.Series(as_tuples(lists), dtype=object)
+            yield pd.Series(python_values(lists), dtype=object)
 
     return one_key if len(spec.key_columns) == 1 else several_keys
 
 
-def _columns(batch: Sequence[pd.Series], schema: pa.Schema, zone: str) -> list[pa.Array]:
-    return [_column(series, field.type, zone) for series, field in zip(batch, schema, strict=True)]
+# --- keys ------------------------------------------------------------------------------------------
 
 
-def _column(series: pd.Series, kind: pa.DataType, zone: str) -> pa.Array:
-    if types.is_timestamp(kind) and kind.tz is not None and series.dt.tz is None:
-        # The second pass of an hour that a zone has twice is lost: Spark's series does not tell it.
-        series = series.dt.tz_localize(zone, ambiguous=[True] * len(series), nonexistent="shift_forward")
-    return pa.Array.from_pandas(series, type=kind)
+def wrapping(kind: pa.DataType) -> tuple[str, str]:
+    """SQL to write before and after a key of that type, so that pandas carries all of its values.
+
+    >>> wrapping(pa.int64())
+    ('CAST(', ' AS STRING)')
+    >>> wrapping(pa.string())
+    ('', '')
+    """
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return _MICROSECONDS_AS_TEXT
+    return _AS_TEXT if _travels_as_text(kind) else ("", "")
 
 
-def as_tuples(lists: pa.ListArray) -> list[list[tuple[Any, ...]] | None]:
-    """Each list of structs as a list of tuples: Spark reads them faster than dictionaries."""
-    structs = lists.values
-    columns = [column.to_pylist() for column in structs.flatten()]
-    rows = list(zip(*columns, strict=True)) if columns else [()] * len(structs)
-    offsets = lists.offsets.to_pylist()
-    valid = lists.is_valid().to_pylist()
+def _travels_as_text(kind: pa.DataType) -> bool:
+    return bool(types.is_int64(kind) or types.is_floating(kind) or types.is_timestamp(kind))
+
+
+def _columns(batch: Sequence[pd.Series], schema: pa.Schema) -> list[pa.Array]:
+    return [_column(series, field.type) for series, field in zip(batch, schema, strict=True)]
+
+
+def _column(series: pd.Series, kind: pa.DataType) -> pa.Array:
+    if not _travels_as_text(kind):
+        return pa.Array.from_pandas(series, type=kind)
+    texts = pa.Array.from_pandas(series, type=pa.string())
+    return texts.cast(pa.int64()).cast(kind) if wrapping(kind) == _MICROSECONDS_AS_TEXT else texts.cast(kind)
+
+
+# --- rows ------------------------------------------------------------------------------------------
+
+
+def python_values(column: pa.Array) -> list[Any]:
+    """The values of ``column`` as PySpark converts them fastest: structs as tuples, maps as dictionaries."""
+    if types.is_list(column.type):
+        return _cut(python_values(column.values), column, list)
+    if types.is_map(column.type):
+        entries = zip(python_values(column.keys), python_values(column.items), strict=True)
+        return _cut(list(entries), column, dict)
+    if types.is_struct(column.type):
+        fields = [python_values(field) for field in column.flatten()]
+        rows = list(zip(*fields, strict=True)) if fields else [()] * len(column)
+        return [
+            row if valid else None for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True)
+        ]
+    values: list[Any] = column.to_pylist()
+    if types.is_floating(column.type):
+        return [_NAN if value != value else value for value in values]
+    return values
+
+
+def _cut(values: list[Any], column: pa.Array, collection: Callable[[list[Any]], Any]) -> list[Any]:
+    """For each place of ``column``, a list or a map, its part of ``values``."""
+    valid = column.is_valid().to_pylist()
+    places = pairwise(column.offsets.to_pylist())
     return [
-        rows[start:end] if is_valid else None
-        for start, end, is_valid in zip(offsets[:-1], offsets[1:], valid, strict=True)
+        collection(values[start:end]) if is_valid else None
+        for (start, end), is_valid in zip(places, valid, strict=True)
     ]

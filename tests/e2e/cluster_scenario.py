@@ -1,0 +1,121 @@
+"""What runs on a cluster of processes; prints what came of it. See ``test_cluster``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from lookup_hints import register_connector
+from lookup_hints.model import LookupRequest
+from lookup_hints.spi import SyncLookup
+from tests.e2e.counting import Calls
+from tests.e2e.elsewhere import FailingConnector, OpeningConnector, Steps
+from tests.e2e.oracle import Twins
+from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
+
+CHECKED = (
+    *("inner", "left", "residual", "composite key", "two lookups", "aggregate", "order by"),
+    *("cte twice", "scan", "shuffle", "skip"),
+)
+
+
+class Whereabouts(SyncLookup):
+    """Belongs to ``__main__``, as a class of a notebook does, so that workers cannot import it."""
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """Each key with the daemon that forked this worker; each executor has one."""
+        numbers = request.keys.column("n").to_pylist()
+        return pa.table({"n": numbers, "daemon": [os.getppid()] * len(numbers)}, request.schema)
+
+
+def scenario(spark: SparkSession, folder: Path) -> Steps:
+    """All steps."""
+    step = Steps()
+    twins = Twins(spark, folder)
+    twins.table("orders", "id INT, k BIGINT, kind STRING, total DOUBLE", ORDERS)
+    twins.table("zips", "zip STRING, town STRING", [("10115", "Berlin"), ("75001", "Paris")])
+    twins.dimension("customers", "id BIGINT, name STRING, country STRING, zip STRING", CUSTOMERS, key="id")
+    twins.dimension("prices", "k BIGINT, kind STRING, price DOUBLE", PRICES)
+    session = twins.session
+    register_connector("opening", OpeningConnector)
+    register_connector("failing", FailingConnector)
+
+    for name in CHECKED:
+        step.run(f"oracle: {name}", lambda name=name: len(twins.check(STATEMENTS[name])))  # type: ignore[misc]
+
+    @step
+    def times_each_key_is_asked() -> Any:
+        asked = {}
+        for name in ("inner", "aggregate", "order by", "cte twice"):
+            twins.forget()
+            session.sql(STATEMENTS[name]).collect()
+            asked[name] = max(twins.calls("customers").keys.values())
+        return asked
+
+    @step
+    def class_of_main() -> Any:
+        register_connector("whereabouts", Whereabouts)
+        session.sql(
+            "CREATE TEMPORARY TABLE whereabouts (n BIGINT, daemon BIGINT) WITH ('connector' = 'whereabouts')"
+        )
+        joined = session.sql("SELECT w.daemon FROM range(0, 40, 1, 8) r JOIN whereabouts w ON r.id = w.n")
+        return joined.count(), joined.distinct().count()
+
+    @step
+    def openings() -> Any:
+        opened, log = folder / "opened", folder / "opened.log"
+        session.sql(
+            "CREATE TEMPORARY TABLE opening (id BIGINT, name STRING) WITH ('connector' = 'opening',"
+            f""" 'opened' = '{opened}', 'log' = '{log}', 'rows' = '[[1, "one"]]')"""
+        )
+        for _ in range(3):
+            session.sql("SELECT o.name FROM range(0, 40, 1, 8) r JOIN opening o ON r.id = o.id").collect()
+        times = Counter(opened.read_text(encoding="utf-8").split())
+        return {
+            "processes": len(times),
+            "most": max(times.values()),
+            "requests": len(Calls.read(log).requests),
+        }
+
+    @step
+    def metrics() -> Any:
+        before = session.metrics()
+        session.sql("SELECT o.id, c.zip FROM orders o LEFT JOIN customers c ON o.k = c.id").collect()
+        (new,) = (counts for name, counts in session.metrics().items() if name not in before)
+        return asdict(new)
+
+    options = f"'connector' = 'failing', 'password' = 'hunter2', 'log' = '{folder}/failing', 'rows' = '[]'"
+    session.sql(f"CREATE TEMPORARY TABLE failing (id BIGINT, name STRING) WITH ({options})")
+
+    @step
+    def failing() -> Any:
+        session.sql("SELECT f.name FROM orders o JOIN failing f ON o.k = f.id").collect()
+
+    @step
+    def the_cluster_goes_on() -> Any:
+        return len(twins.check(STATEMENTS["inner"]))
+
+    return step
+
+
+if __name__ == "__main__":
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("lookup-hints-cluster")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.executor.memory": "512m",
+        "spark.task.maxFailures": "2",
+        "spark.locality.wait": "0",
+    }.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    scenario(spark, Path(sys.argv[1])).tell()
+    spark.stop()

@@ -1,0 +1,193 @@
+"""What a client of Spark Connect does; prints what came of it. See ``test_connect``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from lookup_hints import disable, enable, register_connector, register_retry_predicate
+from lookup_hints.model import LookupRequest
+from lookup_hints.spi import SyncLookup
+from tests.e2e.elsewhere import FailingConnector, Steps
+from tests.e2e.oracle import Twins
+from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
+
+JOIN = "SELECT o.id, c.name FROM orders o LEFT JOIN customers c ON o.k = c.id"
+PEOPLE = """CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
+WITH ('connector' = 'memory', 'rows' = '[[1, "Ann"], [2, "Bob"]]')"""
+
+
+class Squares(SyncLookup):
+    """Belongs to ``__main__``, as a class of a notebook does, so that workers cannot import it."""
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """Each key with its square."""
+        numbers = request.keys.column("n").to_pylist()
+        return pa.table({"n": numbers, "square": [number * number for number in numbers]}, request.schema)
+
+
+def rows(frame: Any) -> list[list[Any]]:
+    """What a frame holds, as JSON can say it."""
+    return [list(row) for row in frame.collect()]
+
+
+def scenario(spark: SparkSession, folder: Path) -> Steps:
+    """All steps."""
+    step = Steps()
+    twins = Twins(spark, folder)
+    twins.table("orders", "id INT, k BIGINT, kind STRING, total DOUBLE", ORDERS)
+    twins.table("zips", "zip STRING, town STRING", [("10115", "Berlin"), ("75001", "Paris")])
+    twins.dimension("customers", "id BIGINT, name STRING, country STRING, zip STRING", CUSTOMERS, key="id")
+    twins.dimension("prices", "k BIGINT, kind STRING, price DOUBLE", PRICES)
+    session = twins.session
+
+    for name, sql in STATEMENTS.items():
+        step.run(f"oracle: {name}", lambda sql=sql: len(twins.check(sql)))  # type: ignore[misc]
+
+    @step
+    def connect_is_what_runs() -> Any:
+        return type(session.spark).__module__
+
+    @step
+    def times_each_key_is_asked() -> Any:
+        asked = {}
+        for name in ("inner", "aggregate", "order by", "cte twice"):
+            twins.forget()
+            session.sql(STATEMENTS[name]).collect()
+            asked[name] = max(twins.calls("customers").keys.values())
+        return asked
+
+    @step
+    def tables() -> Any:
+        session.sql(PEOPLE)
+        shown = [rows(session.sql(f"SHOW {what}")) for what in ("LOOKUP TABLES", "COLUMNS IN people")]
+        described = rows(session.sql("DESCRIBE people"))
+        ((created,),) = rows(session.sql("SHOW CREATE TABLE people"))
+        session.sql("DROP TABLE people")
+        session.sql(created)
+        return [*shown, described, rows(session.sql("SHOW TABLES LIKE 'peo*'"))]
+
+    @step
+    def parameters() -> Any:
+        by_name = twins.check(f"{JOIN} AND c.country = :land WHERE o.id < :n", {"land": "US", "n": 9})
+        by_position = twins.check(
+            "SELECT c.name, ? FROM orders o LEFT JOIN customers c ON c.country = ? AND o.k = c.id AND o.id < ?",
+            ["x", "US", 9],
+        )
+        return len(by_name), len(by_position)
+
+    @step
+    def explain() -> Any:
+        return session.explain(JOIN), rows(session.sql(f"EXPLAIN {JOIN}"))[0][0]
+
+    @step
+    def enabled() -> Any:
+        enable(session.spark)
+        return session.spark.sql(JOIN).count(), rows(session.spark.sql("SELECT {x} AS x", x=1))
+
+    @step
+    def disabled() -> Any:
+        disable(session.spark)
+        return rows(session.spark.sql(JOIN))
+
+    @step
+    def temporary_view() -> Any:
+        session.sql(f"CREATE OR REPLACE TEMPORARY VIEW joined AS {JOIN}")
+        session.sql(JOIN).createOrReplaceTempView("joined_too")
+        both = "SELECT * FROM joined EXCEPT ALL SELECT * FROM joined_too"
+        return session.spark.table("joined").count(), session.sql(both).count()
+
+    @step
+    def writing() -> Any:
+        session.sql(f"CREATE TABLE written USING parquet AS {JOIN}")
+        session.sql(f"INSERT INTO written {JOIN} WHERE o.id < 4")
+        written = session.sql("SELECT * FROM written").count()
+        session.sql("DROP TABLE written")
+        return written
+
+    @step
+    def frame_functions() -> Any:
+        frame = session.sql(JOIN)
+        return frame.filter("name IS NULL").count(), frame.groupBy("name").count().count()
+
+    register_connector("failing", FailingConnector)
+    options = f"'connector' = 'failing', 'password' = 'hunter2', 'log' = '{folder}/failing', 'rows' = '[]'"
+    session.sql(f"CREATE TEMPORARY TABLE failing (id BIGINT, name STRING) WITH ({options})")
+
+    @step
+    def failing() -> Any:
+        return rows(session.sql("SELECT f.name FROM orders o JOIN failing f ON o.k = f.id"))
+
+    @step
+    def failing_is_null() -> Any:
+        hint = "/*+ LOOKUP('table'='f', 'on-error'='null') */"
+        return rows(
+            session.sql(
+                f"SELECT {hint} count(*), count(f.name) FROM orders o LEFT JOIN failing f ON o.k = f.id"
+            )
+        )
+
+    @step
+    def failing_is_skipped() -> Any:
+        hint = "/*+ LOOKUP('table'='f', 'on-error'='skip') */"
+        return rows(session.sql(f"SELECT {hint} o.id FROM orders o LEFT JOIN failing f ON o.k = f.id"))
+
+    @step
+    def wrong_hint() -> Any:
+        return rows(
+            session.sql(JOIN.replace("SELECT", "SELECT /*+ LOOKUP('table'='c', 'capasity'='1') */", 1))
+        )
+
+    @step
+    def unknown_column() -> Any:
+        return rows(session.sql("SELECT c.nope FROM orders o JOIN customers c ON o.k = c.id"))
+
+    @step
+    def retry_predicate() -> Any:
+        register_retry_predicate("nameless", lambda found: any(row["name"] is None for row in found))
+        hint = "LOOKUP('table'='c', 'retry-predicate'='nameless', 'retry-strategy'='fixed_delay', 'fixed-delay'='1ms', 'max-attempts'='2')"
+        return session.sql(JOIN.replace("SELECT", f"SELECT /*+ {hint} */", 1)).count()
+
+    @step
+    def class_of_main() -> Any:
+        register_connector("squares", Squares)
+        session.sql("CREATE TEMPORARY TABLE squares (n BIGINT, square BIGINT) WITH ('connector' = 'squares')")
+        return rows(session.sql("SELECT r.id, s.square FROM range(3) r JOIN squares s ON r.id = s.n"))
+
+    @step
+    def evaluated_again() -> Any:
+        frame = session.sql(JOIN)
+        before = sorted(map(str, rows(frame)))
+        session.sql(
+            "CREATE OR REPLACE TEMPORARY TABLE customers (id BIGINT, name STRING)"
+            """ WITH ('connector' = 'memory', 'rows' = '[[1, "someone else"]]')"""
+        )
+        after = sorted(map(str, rows(session.sql(JOIN))))
+        again = sorted(map(str, rows(frame)))
+        return {"the new frame has other rows": after != before, "the old one has its own": again == before}
+
+    @step
+    def pandas_transport() -> Any:
+        session.sql("SET lookup.transport = pandas")
+        return len(
+            twins.check(
+                "SELECT o.id, p.price FROM orders o LEFT JOIN prices p ON o.k = p.k AND o.kind = p.kind"
+            )
+        )
+
+    @step
+    def metrics() -> Any:
+        return dict(session.metrics())
+
+    return step
+
+
+if __name__ == "__main__":
+    builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "3")
+    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+    scenario(spark, Path(sys.argv[1])).tell()
+    spark.stop()

@@ -1,0 +1,125 @@
+"""Scenarios in a process of their own, as one process holds one Spark; and connectors for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from lookup_hints.model import LookupRequest
+from lookup_hints.spi import TEXT, ConnectorError, Option
+from tests.e2e.counting import CountingConnector
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_MARK = "outcomes: "
+
+
+class Steps:
+    """The steps of a scenario, run as they are defined; each leaves what it returns, or its error."""
+
+    def __init__(self) -> None:
+        self._outcomes: dict[str, dict[str, Any]] = {}
+
+    def __call__(self, step: Callable[[], Any]) -> Callable[[], Any]:
+        """Run ``step``; a decorator."""
+        self.run(step.__name__, step)
+        return step
+
+    def run(self, name: str, step: Callable[[], Any]) -> None:
+        """Run ``step`` under ``name``."""
+        try:
+            self._outcomes[name] = {"gave": step()}
+        except Exception as error:  # each step is a test of its own, and the next ones still count
+            self._outcomes[name] = {"failed": f"{type(error).__name__}: {error}"}
+
+    def tell(self) -> None:
+        """Hand the outcomes to ``outcomes_of``."""
+        print(f"\n{_MARK}{json.dumps(self._outcomes)}", flush=True)
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What the steps of a scenario left."""
+
+    steps: dict[str, dict[str, Any]]
+
+    def gave(self, step: str) -> Any:
+        """What ``step`` returned."""
+        assert "gave" in self.steps[step], self.steps[step]["failed"]
+        return self.steps[step]["gave"]
+
+    def failed(self, step: str) -> str:
+        """The kind and text of the error that ``step`` raised."""
+        assert "failed" in self.steps[step], f"{step} gave {self.steps[step]['gave']}"
+        return str(self.steps[step]["failed"])
+
+
+def outcomes_of(module: str, folder: Path, seconds: float, **environment: str) -> Outcomes:
+    """Run ``module`` as ``__main__`` with ``folder`` as its argument, and wait for its outcomes."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path, **environment},
+        start_new_session=True,  # so that Spark's own processes can be ended with it
+    )
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        raise AssertionError(f"{module} took more than {seconds} seconds:\n{output[-5000:]}") from None
+    told = [line for line in output.splitlines() if line.startswith(_MARK)]
+    assert told, f"{module} ended with {process.returncode}:\n{output[-5000:]}"
+    return Outcomes(json.loads(told[-1].removeprefix(_MARK)))
+
+
+class OpeningConnector(CountingConnector):
+    """Writes down the process in which it is opened."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
+        *CountingConnector.OPTIONS,
+        Option("opened", TEXT, "File that takes a line for each opening."),
+    )
+
+    def open(self) -> None:
+        """Log, then open."""
+        self._log_opening()
+        super().open()
+
+    async def aopen(self) -> None:
+        """Log, then open."""
+        self._log_opening()
+        await super().aopen()
+
+    def _log_opening(self) -> None:
+        with Path(self.table.options["opened"]).open("a", encoding="utf-8") as log:
+            log.write(f"{os.getpid()}\n")
+
+
+class FailingConnector(CountingConnector):
+    """Fails at each lookup, and would tell its password."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
+        *CountingConnector.OPTIONS,
+        Option("password", TEXT, "Never shown.", secret=True),
+    )
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """Fail."""
+        raise ConnectorError(f"no answer from app:{self.table.options['password']}@source", permanent=True)
+
+    async def alookup(self, request: LookupRequest) -> pa.Table:
+        """Fail."""
+        return self.lookup(request)

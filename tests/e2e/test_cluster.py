@@ -1,0 +1,53 @@
+"""A cluster of real processes: executors that share nothing with the driver but the network and the files."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.cluster_scenario import CHECKED
+from tests.e2e.elsewhere import Outcomes, outcomes_of
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return outcomes_of("tests.e2e.cluster_scenario", tmp_path_factory.mktemp("cluster"), seconds=540)
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_the_rows_are_those_of_sparks_own_join(outcomes: Outcomes, name: str) -> None:
+    assert outcomes.gave(f"oracle: {name}") > 0
+
+
+def test_each_key_is_asked_for_once_in_each_task(outcomes: Outcomes) -> None:
+    asked = outcomes.gave("times_each_key_is_asked")
+    assert max(asked.values()) <= 2, f"two files make two tasks: {asked}"
+
+
+def test_a_class_of_a_notebook_works_on_all_executors(outcomes: Outcomes) -> None:
+    rows, executors = outcomes.gave("class_of_main")
+    assert rows == 40
+    assert executors == 2
+
+
+def test_a_connector_is_opened_once_in_each_worker_process(outcomes: Outcomes) -> None:
+    openings = outcomes.gave("openings")
+    assert openings["requests"] == 3 * 8, "three queries of eight tasks"
+    assert openings["most"] == 1
+    assert openings["processes"] < 8
+
+
+def test_counts_arrive_from_the_executors(outcomes: Outcomes) -> None:
+    metrics = outcomes.gave("metrics")
+    assert (metrics["rows_in"], metrics["rows_out"], metrics["null_key_rows"]) == (40, 20, 4)
+    assert metrics["requests"] == 2, "one for each task"
+    assert metrics["hits"] + metrics["misses"] == metrics["keys"]
+
+
+def test_a_failing_lookup_fails_the_query_and_says_why(outcomes: Outcomes) -> None:
+    error = outcomes.failed("failing")
+    assert "in table failing" in error
+    assert "no answer from app:***@source" in error
+    assert "hunter2" not in error
+    assert outcomes.gave("the_cluster_goes_on") == 20

@@ -1,0 +1,109 @@
+"""Spark Connect: the client has no JVM, no accumulators, and analyses a frame anew at each action."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.elsewhere import Outcomes, outcomes_of
+from tests.e2e.test_oracle import STATEMENTS
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    # SPARK_TESTING lets the server choose a free port.
+    folder = tmp_path_factory.mktemp("connect")
+    outcomes = outcomes_of("tests.e2e.connect_scenario", folder, seconds=540, SPARK_TESTING="1")
+    assert outcomes.gave("connect_is_what_runs") == "pyspark.sql.connect.session"
+    return outcomes
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_the_rows_are_those_of_sparks_own_join(outcomes: Outcomes, name: str) -> None:
+    assert outcomes.gave(f"oracle: {name}") > 0
+
+
+def test_each_key_is_asked_for_once_in_each_task(outcomes: Outcomes) -> None:
+    asked = outcomes.gave("times_each_key_is_asked")
+    assert max(asked.values()) <= 2, f"two files make two tasks: {asked}"
+
+
+def test_tables_are_created_shown_and_described(outcomes: Outcomes) -> None:
+    assert outcomes.gave("tables") == [
+        [["customers", "counting"], ["people", "memory"], ["prices", "counting"]],
+        [["id"], ["name"]],
+        [["id", "bigint", "key"], ["name", "string", None]],
+        [["", "people", True]],
+    ]
+
+
+def test_parameters_by_name_and_by_position(outcomes: Outcomes) -> None:
+    assert outcomes.gave("parameters") == [8, 40]
+
+
+def test_explain(outcomes: Outcomes) -> None:
+    for explained in outcomes.gave("explain"):
+        for part in (
+            "LEFT lookup join with customers AS c",
+            "LATERAL VIEW OUTER inline(lookup_",
+            "== Spark plan",
+        ):
+            assert part in explained
+
+
+def test_enable_and_disable(outcomes: Outcomes) -> None:
+    assert outcomes.gave("enabled") == [40, [[1]]]
+    assert "TABLE_OR_VIEW_NOT_FOUND" in outcomes.failed("disabled")
+
+
+def test_temporary_views_over_a_lookup(outcomes: Outcomes) -> None:
+    assert outcomes.gave("temporary_view") == [40, 0]
+
+
+def test_create_table_as_and_insert(outcomes: Outcomes) -> None:
+    assert outcomes.gave("writing") == 43
+
+
+def test_functions_of_frames(outcomes: Outcomes) -> None:
+    assert outcomes.gave("frame_functions") == [20, 6]
+
+
+def test_a_failing_lookup_fails_the_query_and_says_why(outcomes: Outcomes) -> None:
+    error = outcomes.failed("failing")
+    assert "no answer from app:***@source" in error
+    assert "hunter2" not in error
+
+
+def test_on_error(outcomes: Outcomes) -> None:
+    assert outcomes.gave("failing_is_null") == [[40, 0]]
+    asked_nothing = sorted(row for (row,) in outcomes.gave("failing_is_skipped"))
+    assert asked_nothing == [10, 20, 30, 40], "rows with a NULL key, which cannot fail"
+
+
+def test_mistakes_are_shown(outcomes: Outcomes) -> None:
+    assert "No LOOKUP option is called 'capasity'. Did you mean 'capacity'?" in outcomes.failed("wrong_hint")
+    assert "`c`.`nope` cannot be resolved" in outcomes.failed("unknown_column")
+
+
+def test_a_retry_predicate_of_the_users_own(outcomes: Outcomes) -> None:
+    assert outcomes.gave("retry_predicate") == 40
+
+
+def test_a_connector_class_of_a_notebook(outcomes: Outcomes) -> None:
+    assert sorted(outcomes.gave("class_of_main")) == [[0, 0], [1, 1], [2, 4]]
+
+
+def test_a_frame_keeps_its_rows_when_other_functions_are_registered(outcomes: Outcomes) -> None:
+    assert outcomes.gave("evaluated_again") == {
+        "the new frame has other rows": True,
+        "the old one has its own": True,
+    }
+
+
+def test_by_way_of_pandas(outcomes: Outcomes) -> None:
+    assert outcomes.gave("pandas_transport") == 42
+
+
+def test_there_are_no_counts(outcomes: Outcomes) -> None:
+    assert outcomes.gave("metrics") == {}
