@@ -9,11 +9,12 @@ from lookup_hints.commands import explained, own_setting
 from lookup_hints.ddl import CreateLookupTable, DropTable, parse_ddl
 from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.hints.validate import lookup_hints
-from lookup_hints.model import LookupSpec, LookupTable
+from lookup_hints.model import LookupTable
 from lookup_hints.plan.draft import Context
 from lookup_hints.plan.planner import mentions_lookup, plan
 from lookup_hints.retry import RowPredicate
 from lookup_hints.script import Statement, split_statements
+from lookup_hints.spec import LookupSpec
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lookup_hints.errors import OptionError, Problem
-from lookup_hints.model import LookupSpec
 from lookup_hints.plan.draft import TableScan
 from lookup_hints.runtime.metrics import LookupMetrics, Report
+from lookup_hints.spec import LookupSpec
 from lookup_hints.sqltext import quoted
 from lookup_hints.types import sql_type
 

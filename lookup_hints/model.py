@@ -1,19 +1,15 @@
-"""The values that travel between the rooms: tables, requests, answers, settings. All are frozen."""
+"""What a connector is made of and asked with: tables, requests, answers. All are frozen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from lookup_hints.options import Option, Place, read_options
-from lookup_hints.retry import RetryPolicy
 from lookup_hints.secrets import Secret, has_reference, resolve
-
-if TYPE_CHECKING:
-    from lookup_hints.spi import Connector
 
 
 @dataclass(frozen=True)
@@ -114,56 +110,3 @@ class PlacedRows:
 
 Answer: TypeAlias = "pa.Table | PlacedRows"
 """Rows that contain their key columns (any number per key, none for a miss), or placed rows."""
-
-
-@dataclass(frozen=True)
-class LookupSettings:
-    """How one lookup join runs; made by the planner from hint, table, session and defaults."""
-
-    asynchronous: bool
-    capacity: int = 100
-    timeout: float = 300.0
-    ordered: bool = True
-    batch_size: int = 1000
-    on_error: str = "fail"
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-
-
-@dataclass(frozen=True)
-class LookupSpec:
-    """Everything that a worker needs to run one lookup join; pickled into the UDF.
-
-    Args:
-        connector: built and checked on the driver, opened on the worker.
-        key_columns: dimension columns asked by, in the order of the UDF's arguments.
-        columns: dimension columns handed back, in the order of the UDF's struct.
-        settings: how to run.
-        name: the function's name, under which metrics are counted.
-    """
-
-    connector: Connector
-    key_columns: tuple[str, ...]
-    columns: tuple[str, ...]
-    settings: LookupSettings
-    name: str = ""
-
-    @property
-    def table(self) -> LookupTable:
-        """The table asked."""
-        return self.connector.table
-
-    @property
-    def key_schema(self) -> pa.Schema:
-        """Schema of the keys of a request."""
-        return pa.schema([self.table.schema.field(name) for name in self.key_columns])
-
-    @property
-    def answer_schema(self) -> pa.Schema:
-        """Schema of an answer: key and handed-back columns, in the table's order."""
-        wanted = {*self.key_columns, *self.columns}
-        return pa.schema([column for column in self.table.schema if column.name in wanted])
-
-    @property
-    def row_type(self) -> pa.StructType:
-        """Arrow type of one row that is handed back."""
-        return pa.struct([self.table.schema.field(name) for name in self.columns])

@@ -26,7 +26,7 @@ from lookup_hints.ddl import (
 from lookup_hints.errors import HintError, InternalError, Problem, QueryError
 from lookup_hints.functions import Functions, transport_for, wrapping_for
 from lookup_hints.hints.validate import LookupHint, read_hints
-from lookup_hints.model import LookupSpec, LookupTable
+from lookup_hints.model import LookupTable
 from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.draft import Columns, Context, LookupPlan
 from lookup_hints.plan.explain import explain
@@ -35,6 +35,7 @@ from lookup_hints.retry import RowPredicate
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.script import read_script, split_statements
 from lookup_hints.secrets import shown
+from lookup_hints.spec import LookupSpec
 from lookup_hints.sqltext import code, pieces, string_literal
 from lookup_hints.types import sql_type
 

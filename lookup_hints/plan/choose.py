@@ -8,7 +8,7 @@ from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.validate import LookupHint
-from lookup_hints.model import LookupSettings, LookupTable
+from lookup_hints.model import LookupTable
 from lookup_hints.options import (
     LOOKUP_OPTIONS,
     RETRY_KEYS,
@@ -18,6 +18,7 @@ from lookup_hints.options import (
     bad_value,
 )
 from lookup_hints.retry import Backoff, ExponentialDelay, FixedDelay, RetryPolicy, RowPredicate
+from lookup_hints.spec import LookupSettings
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 
 Conf = Callable[[str], str | None]

@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from lookup_hints.hints.validate import LookupHint
-from lookup_hints.model import LookupSpec, LookupTable
+from lookup_hints.model import LookupTable
 from lookup_hints.plan.choose import Choice, Conf
 from lookup_hints.plan.conditions import Conditions, Names
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.reading import FindTable, LookupUse, Statement
 from lookup_hints.plan.splice import Cut, Edit, Fragment
 from lookup_hints.retry import RowPredicate
+from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
 
 Columns = tuple[tuple[str, str], ...]

@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from lookup_hints.errors import HintError, Problem, UnsupportedLookup, nearest
 from lookup_hints.hints.validate import LookupHint, merged
-from lookup_hints.model import LookupSpec
 from lookup_hints.plan.analysis import key_types_sql, plain_sql
 from lookup_hints.plan.choose import choose, session_option
 from lookup_hints.plan.columns import used_columns
@@ -21,6 +20,7 @@ from lookup_hints.plan.reading import FindTable, LookupUse, Statement
 from lookup_hints.plan.rewrite import cte_named_by, edits_of, rebalanced, single_relation
 from lookup_hints.plan.shapes import is_scan, lookup_join, names_of, query_part
 from lookup_hints.plan.splice import Cut, spliced
+from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.sqltext import code, pieces
 from lookup_hints.types import sql_type

@@ -23,10 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import AnswerError, ConnectorError, LookupHintsError, LookupTimeout
-from lookup_hints.model import Answer, LookupRequest, LookupSpec
+from lookup_hints.model import Answer, LookupRequest
 from lookup_hints.runtime.arrow import Keys, Placed, absent, count_up_to, distinct_keys, lists_per_key, place
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.window import Window
+from lookup_hints.spec import LookupSpec
 
 BUFFER_BYTES = 64 * 1024 * 1024
 """Reading of input stops while windows that are not handed out hold this much."""

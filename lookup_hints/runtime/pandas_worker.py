@@ -16,9 +16,9 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_hints.model import LookupSpec
 from lookup_hints.runtime.metrics import Report
 from lookup_hints.runtime.worker import identity_of, look_up
+from lookup_hints.spec import LookupSpec
 
 PandasLookup = Callable[[Iterator[Any]], Iterator[pd.Series]]
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import InternalError
-from lookup_hints.model import LookupSpec
 from lookup_hints.runtime import process
 from lookup_hints.runtime.arrow import Keys, conform, distinct_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, Call, run_async
@@ -24,6 +23,7 @@ from lookup_hints.runtime.metrics import LookupMetrics, Report
 from lookup_hints.runtime.process import needing_its_driver
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.window import Window
+from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]

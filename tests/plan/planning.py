@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from lookup_hints.hints.validate import lookup_hints
-from lookup_hints.model import Answer, LookupRequest, LookupSpec, LookupTable
+from lookup_hints.model import Answer, LookupRequest, LookupTable
 from lookup_hints.plan.draft import Columns, Context, LookupPlan
 from lookup_hints.plan.planner import plan
 from lookup_hints.retry import RowPredicate
+from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
 from lookup_hints.types import TIMESTAMP
 

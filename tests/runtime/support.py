@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from lookup_hints.model import Answer, LookupRequest, LookupSettings, LookupSpec, LookupTable
+from lookup_hints.model import Answer, LookupRequest, LookupTable
 from lookup_hints.retry import FixedDelay, RetryPolicy
 from lookup_hints.runtime.arrow import Keys, distinct_keys
 from lookup_hints.runtime.flow import Ask, LookupFlow
 from lookup_hints.runtime.window import Window
+from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, SyncLookup
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

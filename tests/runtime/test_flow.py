@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
-from lookup_hints.model import LookupSettings, LookupSpec
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
 from lookup_hints.runtime import flow as flow_module
 from lookup_hints.runtime.arrow import distinct_keys
 from lookup_hints.runtime.flow import Ask, Idle, LookupFlow, WaitUntil
+from lookup_hints.spec import LookupSettings, LookupSpec
 from tests.runtime.support import (
     ON_ERROR,
     ON_MISS,

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import AnswerError, ConnectorError, InternalError, LookupTimeout, OptionError
-from lookup_hints.model import LookupRequest, LookupSettings, LookupSpec, LookupTable
+from lookup_hints.model import LookupRequest, LookupTable
 from lookup_hints.retry import FixedDelay, RetryPolicy
 from lookup_hints.runtime import process
 from lookup_hints.runtime.masking import known_secrets, masked
@@ -29,6 +29,7 @@ from lookup_hints.runtime.pandas_worker import pandas_lookup, python_values, wra
 from lookup_hints.runtime.process import OpenedAsync, Process
 from lookup_hints.runtime.worker import arrow_lookup, identity_of, look_up, scanned
 from lookup_hints.secrets import Secret
+from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import TEXT, AsyncLookup, Option, Scan, SyncLookup
 from tests.runtime.support import Asked, VirtualLoop, plain, rows
 
