@@ -218,7 +218,8 @@ class _Index:
     """Where the rows of each key are; rows with a NULL in the key are nowhere."""
 
     def __init__(self, keys: pa.Table) -> None:
-        complete = pc.invert(_any_null(keys))
+        # One array: pyarrow 25 dies of `indices_nonzero` over a chunked array without chunks.
+        complete = pc.invert(_any_null(keys)).combine_chunks()
         where = pc.indices_nonzero(complete).to_pylist()
         self._positions: defaultdict[Any, list[int]] = defaultdict(list)
         for key, position in zip(_hashable(keys.filter(complete)), where, strict=True):

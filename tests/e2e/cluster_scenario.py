@@ -38,7 +38,7 @@ class Whereabouts(SyncLookup):
 def scenario(spark: SparkSession, folder: Path) -> Steps:
     """All steps."""
     step = Steps()
-    twins = Twins(spark, folder)
+    twins = Twins(spark.newSession, folder)
     twins.table("orders", "id INT, k BIGINT, kind STRING, total DOUBLE", ORDERS)
     twins.table("zips", "zip STRING, town STRING", [("10115", "Berlin"), ("75001", "Paris")])
     twins.dimension("customers", "id BIGINT, name STRING, country STRING, zip STRING", CUSTOMERS, key="id")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,10 @@ def rows(frame: Any) -> list[list[Any]]:
     return [list(row) for row in frame.collect()]
 
 
-def scenario(spark: SparkSession, folder: Path) -> Steps:
+def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
     """All steps."""
     step = Steps()
-    twins = Twins(spark, folder)
+    twins = Twins(new_session, folder)
     twins.table("orders", "id INT, k BIGINT, kind STRING, total DOUBLE", ORDERS)
     twins.table("zips", "zip STRING, town STRING", [("10115", "Berlin"), ("75001", "Paris")])
     twins.dimension("customers", "id BIGINT, name STRING, country STRING, zip STRING", CUSTOMERS, key="id")
@@ -189,5 +190,7 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
 if __name__ == "__main__":
     builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "3")
     spark = builder.config("spark.ui.enabled", "false").getOrCreate()
-    scenario(spark, Path(sys.argv[1])).tell()
+    # ``spark.newSession`` is there since PySpark 4.3 only.
+    another = SparkSession.builder.remote("sc://localhost").create
+    scenario(another, Path(sys.argv[1])).tell()
     spark.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,9 @@ _OUR_WORDS = re.compile(r"/\*\+\s*LOOKUP\(.*?\)\s*\*/|FOR SYSTEM_TIME AS OF [\w.
 class Twins:
     """Two Spark sessions with the same tables; in one of them some are lookup tables."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.plain = spark.newSession()
-        self.session = LookupSession(spark.newSession())
+    def __init__(self, new_session: Callable[[], SparkSession], folder: Path) -> None:
+        self.plain = new_session()
+        self.session = LookupSession(new_session())
         self._folder = folder
         self._logs: dict[str, Path] = {}
 

@@ -37,7 +37,7 @@ PRICES = [
 
 @pytest.fixture(scope="module")
 def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twins:
-    made = Twins(spark, tmp_path_factory.mktemp("twins"))
+    made = Twins(spark.newSession, tmp_path_factory.mktemp("twins"))
     made.table("orders", "id INT, k BIGINT, kind STRING, total DOUBLE", ORDERS)
     made.table("zips", "zip STRING, town STRING", [("10115", "Berlin"), ("75001", "Paris")])
     made.dimension("customers", "id BIGINT, name STRING, country STRING, zip STRING", CUSTOMERS, key="id")
@@ -163,7 +163,7 @@ def test_only_the_named_columns_are_asked_for(twins: Twins) -> None:
 
 
 def test_limit_asks_for_little(spark: SparkSession, tmp_path: Path) -> None:
-    twins = Twins(spark, tmp_path)
+    twins = Twins(spark.newSession, tmp_path)
     twins.session.spark.range(0, 1_000_000, 1, 2).createOrReplaceTempView("numbers")
     twins.dimension("names", "key BIGINT, name STRING", [(1, "one")], latency="100 ms")
     rows = twins.session.sql(

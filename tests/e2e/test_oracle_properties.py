@@ -109,7 +109,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_query_over_any_rows(spark: SparkSession, folder: Path, seed: int) -> None:
     random = Random(seed)
     ids = range(100)
-    twins = Twins(spark, folder)
+    twins = Twins(spark.newSession, folder)
     left = rows(random, 40, ids, SMALL, SMALL, TEXTS, DOUBLES, FINE_DECIMALS, DATES)
     twins.table("lefts", LEFT_COLUMNS, left, partitions=1)
     twins.dimension(

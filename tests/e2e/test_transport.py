@@ -61,7 +61,7 @@ NESTED_ROWS = [
 def twins(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Twins:
-    made = Twins(spark, tmp_path_factory.mktemp("twins"))
+    made = Twins(spark.newSession, tmp_path_factory.mktemp("twins"))
     made.session.sql(f"SET lookup.transport = {request.param}")
     made.table("orders", "id INT, k BIGINT, kind STRING, total DOUBLE", ORDERS)
     made.table("zips", "zip STRING, town STRING", [("10115", "Berlin"), ("75001", "Paris")])
