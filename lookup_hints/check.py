@@ -11,7 +11,8 @@ from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.hints.validate import lookup_hints
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.draft import Context
-from lookup_hints.plan.planner import mentions_lookup, plan
+from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
+from lookup_hints.plan.reading import UnreadableStatement
 from lookup_hints.retry import RowPredicate
 from lookup_hints.script import Statement, split_statements
 from lookup_hints.spec import LookupSpec
@@ -70,7 +71,11 @@ class _Checker:
         hints = lookup_hints(text)
         if self.not_checked(text) or not (hints or mentions_lookup(text, self.catalog.find)):
             return
-        plan(text, hints, self._context())
+        try:
+            plan(text, hints, self._context())
+        except UnreadableStatement:
+            if hints or surely_uses_lookup(text, self.catalog.find):
+                raise
 
     def _context(self) -> Context:
         return Context(

@@ -30,7 +30,8 @@ from lookup_hints.model import LookupTable
 from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.draft import Columns, Context, LookupPlan
 from lookup_hints.plan.explain import explain
-from lookup_hints.plan.planner import mentions_lookup, plan
+from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
+from lookup_hints.plan.reading import UnreadableStatement
 from lookup_hints.retry import RowPredicate
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.script import read_script, split_statements
@@ -164,7 +165,9 @@ class LookupSession:
         if args and not isinstance(args, Mapping):
             text, args = _named_parameters(text, args)
             hints, problems = read_hints(text)
-        return Prepared(text, args, plan=self._plan(text, args, hints, problems))
+        planned = self._plan(text, args, hints, problems)
+        uses_lookup = planned is not None and (planned.joins or planned.scans)
+        return Prepared(text, args, plan=planned) if uses_lookup else Prepared(text, args)
 
     def run(self, prepared: Prepared) -> DataFrame:
         """Run a prepared statement."""
@@ -188,18 +191,32 @@ class LookupSession:
 
     def _plan(
         self, text: str, args: Args, hints: tuple[LookupHint, ...], problems: tuple[Problem, ...]
-    ) -> LookupPlan:
+    ) -> LookupPlan | None:
+        """The plan of a statement; None when a lookup table's name in it means something else."""
         context = self._context(args)
         tolerant = session_option("on-invalid-hint", self._conf) == "warn"
         try:
             if problems:
                 raise HintError(problems)
             return plan(text, hints, context)
+        except UnreadableStatement:
+            if not (hints or surely_uses_lookup(text, self._state.catalog.find)):
+                return None
+            self._let_spark_refuse(text, args)
+            raise
         except HintError as error:
             if not tolerant:
                 raise
             _log.warning("LOOKUP hints without effect:\n%s", error)
             return plan(text, (), context)
+
+    def _let_spark_refuse(self, text: str, args: Args) -> None:
+        """Raise Spark's own error where Spark cannot parse ``text`` either: it knows best what is wrong."""
+        try:
+            self._spark_sql(f"EXPLAIN {text}", args)
+        except Exception as error:
+            if type(error).__name__ == "ParseException":
+                raise
 
     def _context(self, args: Args) -> Context:
         functions = self._state.functions

@@ -6,7 +6,7 @@ statement must give.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from sqlglot import exp
 
@@ -14,7 +14,8 @@ from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.hints.parse import removals
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.draft import Draft, LookupJoin
-from lookup_hints.plan.reading import LookupUse, Statement, visible_ctes
+from lookup_hints.plan.reading import LookupUse, Statement, visible_withs
+from lookup_hints.plan.shapes import is_time_column
 from lookup_hints.plan.splice import Cut, Edit, Fragment, spliced
 from lookup_hints.sqltext import quoted
 from lookup_hints.types import sql_type
@@ -22,19 +23,52 @@ from lookup_hints.types import sql_type
 
 def plain_sql(draft: Draft) -> str:
     """The statement's query over stubs."""
-    return spliced(draft.statement.text, stub_edits(draft), draft.query)
+    return spliced(draft.statement.text, stub_edits(draft), draft.statement.query)
 
 
-def key_types_sql(draft: Draft, joins: Sequence[LookupJoin]) -> str:
-    """A query over stubs whose columns are the left sides of the keys of ``joins``, all of one block."""
+def key_types_sql(draft: Draft, join: LookupJoin) -> str:
+    """A query over stubs whose first columns are the left sides of the keys of ``join``.
+
+    It ends before the join itself, and knows nothing of the conditions of lookup joins before it: those
+    may refer to an outer query. The time of ``FOR SYSTEM_TIME AS OF`` is one more column, so that Spark
+    finds a wrong name in it.
+    """
     statement = draft.statement
-    keys = [key.left for join in joins for key in join.sorted.keys]
-    out: list[Fragment] = [*_visible_with(statement, joins[0].use), "SELECT "]
-    for number, key in enumerate(keys):
-        out += [", " if number else "", key, f" AS k{number}"]
-    out += [" ", Cut(_from(statement, joins[0]), joins[-1].at.end)]
-    edits = stub_edits(draft)
-    return "".join(spliced(statement.text, edits, part) if isinstance(part, Cut) else part for part in out)
+    keys = [key.left for key in join.sorted.keys]
+    select: list[Fragment] = ["SELECT "]
+    for number, key in enumerate([*keys, *_time_column(statement, join)]):
+        select += [", " if number else "", key, f" AS k{number}"]
+    source = Cut(_from(statement, join), join.at.start)
+    before = [other for other in draft.joins if source.holds(other.at)]
+    edits = [*stub_edits(draft), *(_without_condition(statement, other) for other in before)]
+    body = "".join(_rendered(statement, edits, [*select, " ", source]))
+    for level in visible_withs(join.use.node):
+        body = _within(statement, edits, level, body)
+    return body
+
+
+def _time_column(statement: Statement, join: LookupJoin) -> list[Cut]:
+    time = join.use.time
+    return [time] if time is not None and is_time_column(statement, join.use) else []
+
+
+def _rendered(statement: Statement, edits: list[Edit], parts: list[Fragment]) -> Iterator[str]:
+    for part in parts:
+        yield spliced(statement.text, edits, part) if isinstance(part, Cut) else part
+
+
+def _without_condition(statement: Statement, join: LookupJoin) -> Edit:
+    relation = _stub(statement, join.use).new
+    return Edit(join.at, ("LEFT JOIN ", *relation, " ON true"))
+
+
+def _within(statement: Statement, edits: list[Edit], level: list[exp.CTE], body: str) -> str:
+    """``body`` as a subquery below one WITH: inner ones may hide outer ones of the same name."""
+    if not level:
+        return body
+    recursive = level[0].parent is not None and level[0].parent.args.get("recursive")
+    ctes = ", ".join(spliced(statement.text, edits, _cte_cut(statement, cte)) for cte in level)
+    return f"WITH {'RECURSIVE ' if recursive else ''}{ctes} SELECT * FROM ({body})"  # noqa: S608 (the user's own text)
 
 
 def stub_edits(draft: Draft) -> list[Edit]:
@@ -71,30 +105,22 @@ def _from(statement: Statement, join: LookupJoin) -> int:
     index = statement.index_at(join.at.start)
     depth = statement.depth(index)
     for earlier in range(index, -1, -1):
-        if statement.depth(earlier) == depth and statement.pieces[earlier].is_word("FROM"):
+        is_comparison = earlier > 0 and statement.pieces[earlier - 1].is_word("DISTINCT")
+        if (
+            statement.depth(earlier) == depth
+            and statement.pieces[earlier].is_word("FROM")
+            and not is_comparison
+        ):
             return statement.pieces[earlier].start
     raise UnsupportedLookup(Problem("This join has no FROM.", statement.span(join.at)))
 
 
-def _visible_with(statement: Statement, use: LookupUse) -> list[Fragment]:
-    """A WITH clause of all CTEs that the use's query block can name."""
-    innermost: dict[str, Cut] = {}
-    recursive = False
-    for cte in visible_ctes(use.node):
-        innermost.setdefault(cte.alias.lower(), _cte_cut(statement, cte))
-        recursive = recursive or bool(cte.parent is not None and cte.parent.args.get("recursive"))
-    out: list[Fragment] = []
-    for cut in reversed(innermost.values()):
-        out += [", " if out else f"WITH {'RECURSIVE ' if recursive else ''}", cut]
-    return [*out, " "] if out else []
-
-
 def _cte_cut(statement: Statement, cte: exp.CTE) -> Cut:
-    """``name [(columns)] AS (query)``."""
+    """``name [(columns)] [AS] (query)``."""
     start = cte.args["alias"].this.meta["start"]
-    index = statement.index_at(start)
-    while not statement.pieces[index].is_word("AS"):
-        index += 1
+    index = statement.index_at(start) + 1
+    if cte.args["alias"].args.get("columns"):
+        index = statement.closing(index) + 1
     while not statement.pieces[index].is_symbol("("):
         index += 1
     return Cut(start, statement.pieces[statement.closing(index)].end)

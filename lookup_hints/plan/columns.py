@@ -23,16 +23,24 @@ def used_columns(use: LookupUse, names: Names, keys: Sequence[KeyEquality] = ())
         return every
     consumed = [(key.whole, key.left) for key in keys]
     used = {
-        names.column(column) for column in block.find_all(exp.Column) if not _is_consumed(column, consumed)
+        name
+        for column in block.find_all(exp.Column)
+        if not _is_consumed(column, consumed)
+        for name in names.possible_columns(column)
     }
     least = keys[0].column if keys else every[0]
     return tuple(column for column in every if column in used) or (least,)
 
 
 def _needs_all(block: exp.Select, names: Names) -> bool:
-    if block.find(exp.Pivot) is not None:
+    if block.find(exp.Pivot) is not None or _has_identifier_clause(block):
         return True
     return any(_takes_all(star, block, names) for star in block.find_all(exp.Star))
+
+
+def _has_identifier_clause(block: exp.Select) -> bool:
+    """Whether ``IDENTIFIER('c.zip')`` may name a column that the text does not show."""
+    return any(call.name.upper() == "IDENTIFIER" for call in block.find_all(exp.Anonymous))
 
 
 def _takes_all(star: exp.Star, block: exp.Select, names: Names) -> bool:

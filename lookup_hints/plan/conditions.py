@@ -13,6 +13,8 @@ from lookup_hints.plan.reading import Statement
 from lookup_hints.plan.splice import Cut, Fragment
 from lookup_hints.sqltext import quoted
 
+_COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>")
+
 
 @dataclass(frozen=True)
 class Names:
@@ -49,6 +51,13 @@ class Names:
         """How many parts of ``reference`` stand before the dimension column's own name."""
         parts = [part.name for part in reference.parts]
         return 1 if len(parts) > 1 and self._same(parts[0], self.alias) else 0
+
+    def possible_columns(self, reference: exp.Column) -> list[str]:
+        """Every dimension column that ``reference`` may mean somewhere in the block: rather one too many."""
+        parts = [part.name for part in reference.parts]
+        qualified = len(parts) > 1 and self._same(parts[0], self.alias)
+        found = [self._find(name) for name in (parts[:2] if qualified else parts[:1])]
+        return [column for column in found if column is not None]
 
     def _find(self, name: str) -> str | None:
         """The column that the query calls ``name``: its own name, or the one an alias list gives it."""
@@ -143,12 +152,21 @@ def _is_new(equality: KeyEquality, keys: dict[str, KeyEquality]) -> bool:
 
 
 def _whole(statement: Statement, key: KeyEquality) -> Conjunct:
-    return Conjunct(key.whole, statement.parsed(key.whole))
+    return Conjunct(key.whole, _tree(statement, key.whole))
+
+
+def _tree(statement: Statement, part: Cut) -> exp.Expr:
+    tree = statement.expression(part)
+    if tree is None:
+        raise UnsupportedLookup(
+            Problem("This condition of a lookup join cannot be parsed.", statement.span(part))
+        )
+    return tree
 
 
 def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
     """What the top-level ANDs of ``part`` join, outer parentheses removed."""
-    tree = statement.parsed(part)
+    tree = _tree(statement, part)
     if isinstance(tree, exp.Paren):
         first, last = statement.index_at(part.start), statement.index_at(part.end - 1)
         yield from conjuncts(
@@ -181,7 +199,7 @@ def _cut_at_and(statement: Statement, part: Cut) -> Iterator[Cut]:
         piece = statement.pieces[index]
         if statement.depth(index) != depth or (index and statement.pieces[index - 1].is_symbol(".")):
             continue
-        cases += piece.is_word("CASE") - piece.is_word("END")
+        cases += statement.case_step(index)
         if cases:
             continue
         betweens += piece.is_word("BETWEEN")
@@ -209,15 +227,19 @@ def _key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> Key
 
 
 def _sides(statement: Statement, conjunct: Conjunct) -> tuple[Conjunct, Conjunct] | None:
-    """Both sides of an equality, where its one ``=`` stands in plain sight."""
+    """Both sides of an equality, where its ``=`` is the only comparison in plain sight.
+
+    In Spark all comparisons have one level: ``a = b < c`` is ``(a = b) < c``. sqlglot reads it otherwise.
+    """
     first, last = statement.index_at(conjunct.at.start), statement.index_at(conjunct.at.end - 1)
     depth = statement.depth(first)
-    signs = [
-        index
-        for index in range(first + 1, last)
-        if statement.depth(index) == depth and statement.pieces[index].text in ("=", "==")
-    ]
-    if len(signs) != 1:
+    signs, cases = [], 0
+    for index in range(first, last + 1):
+        if statement.depth(index) == depth:
+            cases += statement.case_step(index)
+            if cases == 0 and statement.pieces[index].text in _COMPARISONS:
+                signs.append(index)
+    if len(signs) != 1 or statement.pieces[signs[0]].text not in ("=", "==") or not first < signs[0] < last:
         return None
     left = Cut(conjunct.at.start, statement.pieces[signs[0] - 1].end)
     right = Cut(statement.pieces[signs[0] + 1].start, conjunct.at.end)
@@ -243,13 +265,24 @@ def references(tree: exp.Expr, names: Names) -> Iterator[Reference]:
     """
     for reference in tree.find_all(exp.Column):
         column = names.column(reference)
-        if column is None:
+        is_inner = names.qualifier_length(reference) == 0 and _is_within_subquery(reference, tree)
+        if column is None or is_inner:
             continue
         length = names.qualifier_length(reference) + 1
         first, last = reference.parts[0], reference.parts[length - 1]
         if "start" not in first.meta or "end" not in last.meta:
             raise UnsupportedLookup(Problem(f"The column {reference.sql()} cannot be placed in the text."))
         yield Reference(column, Cut(first.meta["start"], last.meta["end"] + 1))
+
+
+def _is_within_subquery(reference: exp.Column, tree: exp.Expr) -> bool:
+    """Whether a query inside ``tree`` holds the reference: its own relations come first there."""
+    node = reference.parent
+    while node is not None and node is not tree.parent:
+        if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery):
+            return True
+        node = node.parent
+    return False
 
 
 def over_variable(conjunct: Conjunct, names: Names, variable: str) -> tuple[Fragment, ...]:

@@ -14,7 +14,7 @@ from lookup_hints.plan.choose import Choice, Conf
 from lookup_hints.plan.conditions import Conditions, Names
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.reading import FindTable, LookupUse, Statement
-from lookup_hints.plan.splice import Cut, Edit, Fragment
+from lookup_hints.plan.splice import Cut, Edit
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
@@ -134,7 +134,6 @@ class Draft:
     statement: Statement
     context: Context
     hints: tuple[LookupHint, ...]
-    query: Cut
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
     output: Columns | None = None
@@ -174,6 +173,3 @@ class LookupPlan:
     def text_of(self, part: Cut) -> str:
         """What the user wrote at ``part``, on one line."""
         return " ".join(part.of(self.text).split())
-
-
-__all__ = ["Columns", "Context", "Draft", "Fragment", "LookupJoin", "LookupPlan", "TableScan"]

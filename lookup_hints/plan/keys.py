@@ -48,8 +48,10 @@ def is_key_type(kind: str) -> bool:
     return kind in _KEY_TYPES or _DECIMAL.fullmatch(kind) is not None
 
 
-def key_cast(left: str, column: str) -> KeyCast | None:
+def key_cast(left: str, column: str, *, ansi: bool = True) -> KeyCast | None:
     """How a ``left`` value asks for a ``column`` value (Spark type names), or None: no single value does.
+
+    ``ansi`` says whether `spark.sql.ansi.enabled` is on, which decides how texts are compared.
 
     >>> key_cast("bigint", "int")
     KeyCast(steps=('int',), recheck=True)
@@ -64,7 +66,12 @@ def key_cast(left: str, column: str) -> KeyCast | None:
         narrower = _INTEGERS.index(left) < _INTEGERS.index(column)
         return KeyCast((column,), recheck=not narrower)
     if _is_exact(left) and _is_exact(column):
-        return KeyCast((_wider_decimal(left, column), column), recheck=True)
+        common = _wider_decimal(left, column)
+        # Where the common type has fewer decimals than the column, several values of it are one there.
+        is_told_apart = _precision(column)[1] <= _precision(common)[1]
+        return KeyCast((common, column), recheck=True) if is_told_apart else None
+    if left == "string":
+        return _from_text(column, ansi)
     return _KEY_CASTS.get((left, column)) or _floating(left, column)
 
 
@@ -76,6 +83,18 @@ _KEY_CASTS = {
     ("date", "timestamp_ntz"): KeyCast(("timestamp_ntz",)),
     ("timestamp_ntz", "date"): KeyCast(("date",), recheck=True),
 }
+
+
+def _from_text(column: str, ansi: bool) -> KeyCast | None:
+    """A text against another type: Spark reads the text as that type, or as a wider one.
+
+    With ANSI a text that is no number fails the query; without, it equals nothing.
+    """
+    if column in _INTEGERS and column != "bigint" and ansi:
+        return KeyCast(("bigint", column), recheck=True)
+    if column in (*_INTEGERS, "boolean", "date", "timestamp", "double"):
+        return KeyCast((column,))
+    return None
 
 
 def _floating(left: str, column: str) -> KeyCast | None:
@@ -100,5 +119,7 @@ def _wider_decimal(one: str, other: str) -> str:
     """The DECIMAL in which Spark compares two exact numbers (its DecimalPrecisionTypeCoercion)."""
     (p1, s1), (p2, s2) = _precision(one), _precision(other)
     scale = max(s1, s2)
-    digits = max(p1 - s1, p2 - s2) + scale
-    return f"decimal({min(digits, 38)},{min(scale, 38)})"
+    surplus = max(0, max(p1 - s1, p2 - s2) + scale - 38)
+    digits = max(p1 - s1, p2 - s2) + scale - surplus
+    # Over 38 digits Spark keeps the whole ones and cuts the scale.
+    return f"decimal({digits},{max(0, scale - surplus)})"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from lookup_hints.errors import HintError, Problem, UnsupportedLookup, nearest
+from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
 from lookup_hints.hints.validate import LookupHint, merged
 from lookup_hints.plan.analysis import key_types_sql, plain_sql
 from lookup_hints.plan.choose import choose, session_option
@@ -16,9 +16,10 @@ from lookup_hints.plan.columns import used_columns
 from lookup_hints.plan.conditions import Conjunct, KeyEquality, sorted_conditions
 from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan, TableScan
 from lookup_hints.plan.keys import KeyCast, is_key_type, key_cast
-from lookup_hints.plan.reading import FindTable, LookupUse, Statement
-from lookup_hints.plan.rewrite import cte_named_by, edits_of, rebalanced, single_relation
-from lookup_hints.plan.shapes import is_scan, lookup_join, names_of, query_part
+from lookup_hints.plan.kinds import names_a_relation, query_part
+from lookup_hints.plan.reading import FindTable, LookupUse, Statement, cte_named_by
+from lookup_hints.plan.rewrite import edits_of, rebalanced, single_relation
+from lookup_hints.plan.shapes import check_time, is_scan, lookup_join, names_of
 from lookup_hints.plan.splice import Cut, spliced
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector, Scan
@@ -27,8 +28,17 @@ from lookup_hints.types import sql_type
 
 
 def mentions_lookup(text: str, find_table: FindTable) -> bool:
-    """Whether ``text`` names a lookup table anywhere; if not, it is Spark's business alone."""
+    """Whether ``text`` has the name of a lookup table anywhere; if not, it is Spark's business alone."""
     return any(piece.is_name and find_table(piece.name) is not None for piece in code(pieces(text)))
+
+
+def surely_uses_lookup(text: str, find_table: FindTable) -> bool:
+    """Whether a lookup table's name stands where only a relation can: not a column or schema of its name."""
+    statement = Statement(text, find_table)
+    return any(
+        piece.is_name and find_table(piece.name) is not None and names_a_relation(statement, index)
+        for index, piece in enumerate(statement.pieces)
+    )
 
 
 def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPlan:
@@ -41,17 +51,28 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         Exception: what Spark's analysis says about the user's statement.
     """
     statement = Statement(text, context.find_table)
-    draft = Draft(statement, context, hints, query_part(statement))
-    for rule in RULES:
-        draft = rule(draft)
+    try:
+        statement.query = query_part(statement)
+        draft = Draft(statement, context, hints)
+        for rule in RULES:
+            draft = rule(draft)
+    except (LookupError, AttributeError, RecursionError) as error:
+        raise InternalError(
+            f"the planner failed ({type(error).__name__}: {error}); please report this with the statement"
+        ) from error
     return LookupPlan(
         text=text,
         sql=spliced(text, draft.edits),
         joins=draft.joins,
         scans=draft.scans,
-        output=draft.output if isinstance(statement.tree, exp.Query) else None,
+        output=draft.output if _is_query(statement) else None,
         notes=draft.notes,
     )
+
+
+def _is_query(statement: Statement) -> bool:
+    """Whether the statement gives rows, rather than writing them somewhere."""
+    return statement.query.start == statement.pieces[0].start
 
 
 def find_joins(draft: Draft) -> Draft:
@@ -122,8 +143,9 @@ def _scan(draft: Draft, use: LookupUse) -> TableScan:
                 "Put it on the right side of a JOIN with an equality.",
             )
         )
-    columns = used_columns(use, names_of(use, draft.context.case_sensitive))
-    if use.node.args.get("alias") is not None and use.node.args["alias"].args.get("columns"):
+    check_time(draft.statement, use)
+    columns = used_columns(use, names_of(draft.statement, use, draft.context.case_sensitive))
+    if use.column_aliases:
         columns = tuple(use.table.schema.names)
     return TableScan(use, connector, columns, draft.context.name_scan(use.table, columns))
 
@@ -173,8 +195,7 @@ def _no_key(statement: Statement, join: LookupJoin, askable: frozenset[str]) -> 
 def _refuse_subquery(
     statement: Statement, join: LookupJoin, conjunct: Conjunct, kinds: tuple[type[exp.Expr], ...]
 ) -> None:
-    found = conjunct.tree.find(*kinds)
-    if found is None or (isinstance(found, exp.In) and not found.args.get("query")):
+    if not any(found.find(exp.Query) for found in conjunct.tree.find_all(*kinds)):
         return
     tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
     raise UnsupportedLookup(
@@ -200,28 +221,38 @@ def type_keys(draft: Draft) -> Draft:
     """Each key is cast to its column's type, where one value can stand for it."""
     if draft.context.analyse is None:
         return draft.each_join(lambda join: join.with_(casts=tuple(KeyCast() for _ in join.sorted.keys)))
-    blocks: dict[int, list[LookupJoin]] = defaultdict(list)
-    for join in draft.joins:
-        blocks[join.select].append(join)
-    casts: dict[int, tuple[KeyCast, ...]] = {}
-    for joins in blocks.values():
-        casts.update(_casts_of_block(draft, joins))
-    return draft.each_join(lambda join: join.with_(casts=casts[join.at.start]))
+    return draft.each_join(lambda join: join.with_(casts=_casts(draft, join)))
 
 
-def _casts_of_block(draft: Draft, joins: list[LookupJoin]) -> dict[int, tuple[KeyCast, ...]]:
+def _casts(draft: Draft, join: LookupJoin) -> tuple[KeyCast, ...]:
     assert draft.context.analyse is not None
-    types = iter(draft.context.analyse(key_types_sql(draft, joins)))
-    return {
-        join.at.start: tuple(_cast(draft, join, key, next(types)[1]) for key in join.sorted.keys)
-        for join in joins
-    }
+    try:
+        types = draft.context.analyse(key_types_sql(draft, join))
+    except Exception as error:
+        # The whole statement was analysed before: what fails now does so for standing alone.
+        raise UnsupportedLookup(
+            Problem(
+                f"The lookup join with {join.use.alias} cannot run: its key (or its time) does not stand by"
+                f" itself, as when it refers to an outer query. Spark says: {_first_line(error)}",
+                draft.statement.span(join.at),
+            )
+        ) from error
+    return tuple(
+        _cast(draft, join, key, kind) for key, (_, kind) in zip(join.sorted.keys, types, strict=False)
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCast:
     kind = join.use.table.schema.field(key.column).type
     column = sql_type(kind).lower().replace(", ", ",")
-    cast = key_cast(left, column)
+    ansi = (draft.context.conf("spark.sql.ansi.enabled") or "true").lower() == "true"
+    cast = key_cast(left, column, ansi=ansi)
+    if cast is not None and cast.recheck and _has_subquery(draft.statement, key):
+        cast = None
     if cast is None:
         raise UnsupportedLookup(
             Problem(
@@ -233,6 +264,12 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
             )
         )
     return replace(cast, wrapping=draft.context.wrapping(kind))
+
+
+def _has_subquery(statement: Statement, key: KeyEquality) -> bool:
+    """Whether the key holds a query: it could not be written again, to check the row that is found."""
+    tree = statement.expression(key.left)
+    return tree is not None and tree.find(exp.Query) is not None
 
 
 def choose_columns(draft: Draft) -> Draft:
@@ -251,7 +288,7 @@ def choose_columns(draft: Draft) -> Draft:
 def find_repeated(draft: Draft) -> Draft:
     """A lookup inside a CTE that is read more than once must not be inlined: its function says so."""
     readers = _readers(draft.statement.tree)
-    return draft.each_join(lambda join: join.with_(repeated=_times_read(join.use.node, readers) > 1))
+    return draft.each_join(lambda join: join.with_(repeated=_is_read_twice(join.use.node, readers)))
 
 
 def _readers(tree: exp.Expr) -> dict[int, list[exp.Table]]:
@@ -263,13 +300,25 @@ def _readers(tree: exp.Expr) -> dict[int, list[exp.Table]]:
     return readers
 
 
-def _times_read(node: exp.Expr, readers: dict[int, list[exp.Table]]) -> int:
-    """How often the rows of ``node`` are read, through all CTEs around it."""
-    cte = node.find_ancestor(exp.CTE)
-    if cte is None:
-        return 1
-    outside = [table for table in readers[id(cte)] if table.find_ancestor(exp.CTE) is not cte]
-    return sum(_times_read(table, readers) for table in outside)
+def _is_read_twice(node: exp.Expr, readers: dict[int, list[exp.Table]]) -> bool:
+    """Whether the rows of ``node`` are read more than once, through the CTEs around it."""
+    seen: set[int] = set()
+    around = node.find_ancestor(exp.CTE)
+    while around is not None and id(around) not in seen:
+        seen.add(id(around))
+        outside = [table for table in readers[id(around)] if not _is_inside(table, around)]
+        if len(outside) != 1:
+            return len(outside) > 1
+        around = outside[0].find_ancestor(exp.CTE)
+    return False
+
+
+def _is_inside(node: exp.Expr, around: exp.Expr) -> bool:
+    while node.parent is not None:
+        node = node.parent
+        if node is around:
+            return True
+    return False
 
 
 def shuffle_left_rows(draft: Draft) -> Draft:
@@ -290,16 +339,13 @@ def name_functions(draft: Draft) -> Draft:
     """Each join gets its function, named by all that decides what it does."""
 
     def with_spec(join: LookupJoin) -> LookupJoin:
-        spec = LookupSpec(
+        unnamed = LookupSpec(
             connector=join.connector,
             key_columns=tuple(key.column for key in join.sorted.keys),
             columns=join.columns,
             settings=join.chosen.settings,
         )
-        name = draft.context.name_function(spec, join.repeated)
-        return join.with_(
-            spec=LookupSpec(spec.connector, spec.key_columns, spec.columns, spec.settings, name)
-        )
+        return join.with_(spec=replace(unnamed, name=draft.context.name_function(unnamed, join.repeated)))
 
     return draft.each_join(with_spec)
 

@@ -24,6 +24,11 @@ from lookup_hints.sqltext import Kind, Piece, blanked, code, pieces
 FindTable = Callable[[str], LookupTable | None]
 """The lookup table of a name, or None."""
 
+
+class UnreadableStatement(UnsupportedLookup):
+    """The statement as a whole cannot be planned: its kind, or its syntax."""
+
+
 _DIALECTS = ("spark", "databricks")
 _JOIN_WORDS = ("NATURAL", "INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI")
 _CLAUSE_WORDS = (
@@ -57,6 +62,13 @@ class LookupUse:
         """The name by which the query calls the table."""
         return str(self.node.alias_or_name)
 
+    @property
+    def column_aliases(self) -> tuple[str, ...]:
+        """The names that the query gives its columns, as in ``customers AS c(a, b)``; none mostly."""
+        alias = self.node.args.get("alias")
+        given = alias.args.get("columns") if alias is not None else None
+        return tuple(column.name for column in given or ())
+
 
 class Statement:
     """One SQL statement, read."""
@@ -68,6 +80,8 @@ class Statement:
             UnsupportedLookup: the statement cannot be parsed.
         """
         self.text = text
+        self.query = Cut(0, len(text))
+        """The part that is a query; the planner narrows it for INSERT and CREATE before it reads the tree."""
         self.pieces: Sequence[Piece] = code(pieces(text))
         self._find = find_table
         self._starts = [piece.start for piece in self.pieces]
@@ -79,7 +93,7 @@ class Statement:
         """The text with all that sqlglot need not see turned into spaces."""
         text = self.text
         for piece in pieces(text):
-            if piece.kind is Kind.HINT:
+            if piece.kind in (Kind.HINT, Kind.COMMENT):
                 text = blanked(text, piece.start, piece.end)
         for index, piece in enumerate(self.pieces):
             if self._is_stream(index):
@@ -93,32 +107,41 @@ class Statement:
 
     @cached_property
     def tree(self) -> exp.Expr:
-        """The statement as sqlglot sees it."""
-        return self.parsed(Cut(0, len(self.text)))
+        """The query as sqlglot sees it.
 
-    def parsed(self, part: Cut) -> exp.Expr:
-        """The tree of ``part``, its nodes placed as in the whole text."""
-        padded = " " * part.start + self.clean[part.start : part.end]
-        # Line ends before the part are left out: places are offsets, lines are found from them.
-        problem: SqlglotError | None = None
+        Raises:
+            UnreadableStatement: sqlglot does not know the syntax.
+        """
+        first, last = self.pieces[self.index_at(self.query.start)], self.query.end
+        return self._parsed(Cut(first.start, last), " " * first.start)
+
+    def _parsed(self, part: Cut, before: str) -> exp.Expr:
+        """The tree of ``before`` and ``part``, its nodes placed as in the whole text."""
+        padded = before + self.clean[part.start : part.end]
+        problem = ""
         for dialect in _DIALECTS:
             try:
-                tree = sqlglot.parse_one(padded, dialect=dialect)
+                return sqlglot.parse_one(padded, dialect=dialect)
             except SqlglotError as error:
-                problem = problem or error
-            else:
-                return tree
-        message = str(problem).splitlines()[0]
-        raise UnsupportedLookup(
-            Problem(f"This text, which uses a lookup table, cannot be parsed: {message}", self.span(part))
+                problem = problem or str(error).splitlines()[0]
+            except RecursionError:
+                problem = problem or "it is nested too deeply."
+        raise UnreadableStatement(
+            Problem(f"This text, which uses a lookup table, cannot be parsed: {problem}", self.span(part))
         )
 
     def expression(self, part: Cut) -> exp.Expr | None:
-        """The tree of ``part`` as one expression, or None where it is none."""
+        """The tree of ``part`` as one expression, or None where it is none.
+
+        It is read as a projection: by itself, a name such as `comment` would begin a statement.
+        """
+        word = "SELECT "
         try:
-            return self.parsed(part)
-        except UnsupportedLookup:
+            tree = self._parsed(part, (" " * (part.start - len(word))) + word)
+        except UnreadableStatement:
             return None
+        projections = tree.expressions if isinstance(tree, exp.Select) else []
+        return projections[0] if len(projections) == 1 else None
 
     # --- places ------------------------------------------------------------------------------------
 
@@ -164,7 +187,7 @@ class Statement:
     def _uses(self) -> Iterator[LookupUse]:
         for node in self.tree.find_all(exp.Table):
             table = None if node.args.get("db") else self._find(node.name)
-            if table is None or self._is_cte(node) or self._is_target(node):
+            if table is None or cte_named_by(node) is not None:
                 continue
             start = node.this.meta.get("start")
             if start is None:
@@ -172,7 +195,9 @@ class Statement:
             index = self.index_at(start)
             times = self._times.get(index)
             end = self._relation_end(node, index, times[0] if times else None)
-            yield LookupUse(table, node, index, times[1] if times else None, end)
+            use = LookupUse(table, node, index, times[1] if times else None, end)
+            self._refuse_strangers(use, times[0].end if times else self.pieces[index].end)
+            yield use
 
     def _relation_end(self, node: exp.Table, index: int, time: Cut | None) -> int:
         alias = node.args.get("alias")
@@ -182,6 +207,27 @@ class Statement:
         if alias.args.get("columns"):
             last = self.closing(last + 1)
         return self.pieces[last].end
+
+    def _refuse_strangers(self, use: LookupUse, start: int) -> None:
+        """Between a lookup table's name (with its time, up to ``start``) and its alias stands AS at most."""
+        index = self.index_at(start - 1) + 1
+        piece = self.after(index)
+        if start < use.end:
+            index += bool(piece is not None and piece.is_word("AS"))
+            alias = use.node.args["alias"].this.meta["start"]
+            fits = self.pieces[index].start == alias
+        else:
+            fits = piece is None or piece.text in (",", ")", ";", "|>") or self._starts_clause(index)
+            fits = fits and not (piece is not None and piece.is_word("TABLESAMPLE"))
+        if not fits:
+            stranger = self.pieces[index]
+            raise UnsupportedLookup(
+                Problem(
+                    f"{stranger.text} cannot stand behind the lookup table {use.table.name}:"
+                    " it is asked by key, not read.",
+                    self.span(Cut(stranger.start, stranger.end)),
+                )
+            )
 
     def select_of(self, index: int) -> int:
         """Offset of the SELECT of the query block whose FROM holds the piece at ``index``, or -1."""
@@ -238,12 +284,19 @@ class Statement:
             ):
                 break
             if self._depths[later] == depth:
-                cases += piece.is_word("CASE") - piece.is_word("END")
+                cases += self.case_step(later)
                 if cases == 0 and self._starts_clause(later):
                     break
             end = piece.end
             later += 1
         return end
+
+    def case_step(self, index: int) -> int:
+        """1 where the piece opens a CASE, -1 where it ends one, else 0 (as for the name in ``end.id``)."""
+        is_part_of_name = self._is_dot(index + 1) or (index > 0 and self.pieces[index - 1].is_symbol("."))
+        if is_part_of_name:
+            return 0
+        return self.pieces[index].is_word("CASE") - self.pieces[index].is_word("END")
 
     def _starts_clause(self, index: int) -> bool:
         piece, following = self.pieces[index], self.after(index + 1)
@@ -272,17 +325,6 @@ class Statement:
             and not following.is_word(*_CLAUSE_WORDS, "AS")
         )
 
-    def _is_target(self, node: exp.Table) -> bool:
-        """Whether the node is what a statement writes to, not what it reads."""
-        parent = node.parent
-        if isinstance(parent, exp.Schema):
-            node, parent = parent, parent.parent  # type: ignore[assignment]
-        return isinstance(parent, exp.Insert | exp.Create | exp.Cache) and parent.this is node
-
-    def _is_cte(self, node: exp.Table) -> bool:
-        """Whether a CTE in scope has the node's name, and so hides the lookup table."""
-        return any(cte.alias.lower() == node.name.lower() for cte in visible_ctes(node))
-
     # --- the time clause ---------------------------------------------------------------------------
 
     def _time_clause(self, index: int) -> tuple[Cut, Cut] | None:
@@ -296,6 +338,8 @@ class Statement:
         if words[1:3] != ["AS", "OF"]:
             return None
         first = at + 3
+        if first >= len(self.pieces):
+            return None
         last = self._operand_end(first)
         expression = Cut(self.pieces[first].start, self.pieces[last].end)
         return Cut(self.pieces[index + 1].start, expression.end), expression
@@ -334,20 +378,29 @@ class Statement:
         return piece is not None and piece.is_symbol(".") and self.after(index + 1) is not None
 
 
-def visible_ctes(node: exp.Expr) -> Iterator[exp.CTE]:
-    """The CTEs that ``node`` can name, innermost first; a CTE sees those before it (itself if recursive)."""
+def visible_withs(node: exp.Expr) -> Iterator[list[exp.CTE]]:
+    """The CTEs that ``node`` can name, a list for each WITH around it, innermost first, in their order.
+
+    A CTE sees those before it in its own WITH, and itself where that is recursive.
+    """
     inner: exp.Expr = node
     outer = node.parent
     while outer is not None:
         with_ = outer.args.get("with_")
         if isinstance(with_, exp.With) and inner is not with_:
-            yield from reversed(with_.expressions)
+            yield list(with_.expressions)
         if isinstance(outer, exp.With):
-            before = outer.expressions[: _index_of(inner, outer.expressions)]
-            if outer.args.get("recursive"):
-                before = [*before, inner]
-            yield from reversed(before)
+            before = list(outer.expressions[: _index_of(inner, outer.expressions)])
+            yield [*before, inner] if outer.args.get("recursive") else before  # type: ignore[list-item]
         inner, outer = outer, outer.parent
+
+
+def cte_named_by(table: exp.Table) -> exp.CTE | None:
+    """The CTE that the table's name means, or None."""
+    if table.args.get("db"):
+        return None
+    ctes = (cte for level in visible_withs(table) for cte in reversed(level))
+    return next((cte for cte in ctes if cte.alias.lower() == table.name.lower()), None)
 
 
 def _index_of(node: exp.Expr, among: list[exp.Expr]) -> int:

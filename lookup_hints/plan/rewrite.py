@@ -13,7 +13,7 @@ from sqlglot import exp
 from lookup_hints.plan.analysis import alias_text, removed_hints
 from lookup_hints.plan.conditions import over_variable
 from lookup_hints.plan.draft import Draft, LookupJoin, TableScan
-from lookup_hints.plan.reading import Statement, visible_ctes
+from lookup_hints.plan.reading import Statement, cte_named_by
 from lookup_hints.plan.splice import Cut, Edit, Fragment
 from lookup_hints.sqltext import quoted
 
@@ -34,9 +34,8 @@ def edits_of(draft: Draft) -> tuple[Edit, ...]:
 
 def _lateral_view(statement: Statement, join: LookupJoin) -> Edit:
     outer = "OUTER " if join.kind == "LEFT" and not _drops_rows(join) else ""
-    alias = join.use.node.args.get("alias")
-    renamed = alias is not None and alias.args.get("columns")
-    columns = f" AS {', '.join(_visible(join, column) for column in join.columns)}" if renamed else ""
+    renamed = ", ".join(_visible(join, column) for column in join.columns)
+    columns = f" AS {renamed}" if join.use.column_aliases else ""
     name = statement.pieces[statement.index_at(alias_text(statement, join.use).start)]
     return Edit(
         join.at,
@@ -157,12 +156,27 @@ def rebalanced(draft: Draft) -> list[Edit]:
     places = {
         place
         for query in draft.statement.tree.find_all(exp.Query)
-        if query.args.get("order") is not None and query.args.get("limit") is None
+        if query.args.get("order") is not None and not _is_limited(query) and not _is_expression(query)
         for select in _branches(query)
         if _is_plain(select) and _reads_lookup(draft, select)
-        for place in _after_select(draft.statement, select)
+        if (place := _after_select(draft.statement, select)) is not None
     }
     return [Edit(Cut(place, place), (f" /*+ {hint} */",)) for place in sorted(places)]
+
+
+def _is_limited(query: exp.Expr) -> bool:
+    limit = query.args.get("limit")
+    return limit is not None and limit.expression.name.upper() != "ALL"
+
+
+def _is_expression(query: exp.Expr) -> bool:
+    """Whether the query stands in an expression (EXISTS, IN, a scalar subquery): its order means nothing."""
+    node = query
+    while isinstance(node.parent, exp.Subquery | exp.SetOperation):
+        node = node.parent
+    return isinstance(node.parent, exp.Expr) and not isinstance(
+        node.parent, exp.From | exp.Join | exp.CTE | exp.Lateral
+    )
 
 
 def _branches(query: exp.Expr) -> Iterator[exp.Select]:
@@ -196,18 +210,10 @@ def _reads_lookup(draft: Draft, node: exp.Expr, seen: frozenset[int] = frozenset
     return False
 
 
-def cte_named_by(table: exp.Table) -> exp.CTE | None:
-    """The CTE that the table's name means, or None."""
-    if table.args.get("db"):
-        return None
-    return next((cte for cte in visible_ctes(table) if cte.alias.lower() == table.name.lower()), None)
-
-
-def _after_select(statement: Statement, select: exp.Select) -> Iterator[int]:
+def _after_select(statement: Statement, select: exp.Select) -> int | None:
     """Place after the SELECT word of ``select``, where a hint may stand."""
     index = select_index(statement, select)
-    if index is not None:
-        yield statement.pieces[index].end
+    return None if index is None else statement.pieces[index].end
 
 
 def select_index(statement: Statement, select: exp.Select) -> int | None:

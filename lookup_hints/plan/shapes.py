@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from lookup_hints.errors import Problem, Span, UnsupportedLookup
+from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.conditions import Names
 from lookup_hints.plan.draft import Context, LookupJoin
 from lookup_hints.plan.reading import LookupUse, Statement
 from lookup_hints.plan.splice import Cut
-from lookup_hints.sqltext import Kind, Piece
 
 _KINDS = {
     (): "INNER",
@@ -17,7 +16,6 @@ _KINDS = {
     ("LEFT",): "LEFT",
     ("LEFT", "OUTER"): "LEFT",
 }
-_FIRST_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "INSERT", "CREATE", "CACHE")
 _REFUSED_KINDS = {
     "RIGHT": "a RIGHT JOIN needs every row of the lookup table; write LEFT JOIN with the sides swapped",
     "FULL": "a FULL JOIN needs every row of the lookup table; write LEFT JOIN",
@@ -26,105 +24,6 @@ _REFUSED_KINDS = {
     "SEMI": "LEFT SEMI lookup joins are not supported yet; write JOIN ... ON and select the left columns",
     "ANTI": "LEFT ANTI lookup joins are not supported yet; write LEFT JOIN ... ON and WHERE ... IS NULL",
 }
-
-
-def query_part(statement: Statement) -> Cut:
-    """The query of the statement: all of it, or what ``INSERT`` and ``CREATE ... AS`` take their rows from.
-
-    Raises:
-        UnsupportedLookup: the kind of statement cannot hold a lookup.
-    """
-    _refuse_pipes_and_blocks(statement)
-    if not (statement.pieces[0].is_word(*_FIRST_WORDS) or statement.pieces[0].is_symbol("(")):
-        raise _wrong_kind(statement)
-    tree = statement.tree
-    end = _end(statement)
-    if isinstance(tree, exp.Query):
-        return Cut(statement.pieces[0].start, end)
-    if not isinstance(tree, exp.Insert | exp.Create | exp.Cache) or tree.args.get("with_"):
-        raise _wrong_kind(statement)
-    if isinstance(tree, exp.Insert):
-        _refuse_writing(statement, tree)
-    if isinstance(tree, exp.Create) and tree.args.get("kind") == "VIEW" and not _is_temporary(statement):
-        raise UnsupportedLookup(
-            Problem(
-                "A view that outlives the session cannot hold a lookup join: the lookup does not outlive it.",
-                _first_span(statement),
-                "Write CREATE TEMPORARY VIEW.",
-            )
-        )
-    start = _query_start(statement, isinstance(tree, exp.Insert))
-    return Cut(start, end)
-
-
-def _wrong_kind(statement: Statement) -> UnsupportedLookup:
-    return UnsupportedLookup(
-        Problem(
-            "A lookup table cannot be used in this kind of statement"
-            f" ({statement.pieces[0].text.upper()}) yet.",
-            _first_span(statement),
-            "Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.",
-        )
-    )
-
-
-def _refuse_writing(statement: Statement, insert: exp.Insert) -> None:
-    target = insert.find(exp.Table)
-    if target is not None and not target.args.get("db") and statement.is_lookup_table(target.name):
-        raise UnsupportedLookup(
-            Problem(
-                f"{target.name} is a lookup table: it is asked, never written to.",
-                statement.span(statement.place_of(target) or Cut(0, 0)),
-            )
-        )
-
-
-def _refuse_pipes_and_blocks(statement: Statement) -> None:
-    for piece in statement.pieces:
-        if piece.is_symbol("|>"):
-            raise UnsupportedLookup(
-                Problem(
-                    "A lookup table cannot be used in pipe syntax yet.",
-                    statement.span(Cut(piece.start, piece.end)),
-                    "Write SELECT ... FROM ... JOIN.",
-                )
-            )
-    if statement.pieces[0].is_word("BEGIN"):
-        raise UnsupportedLookup(
-            Problem(
-                "A lookup table cannot be used within BEGIN ... END yet.",
-                _first_span(statement),
-                "Put the statement into the script by itself.",
-            )
-        )
-
-
-def _end(statement: Statement) -> int:
-    last = statement.pieces[-1]
-    return statement.pieces[-2].end if last.is_symbol(";") and len(statement.pieces) > 1 else last.end
-
-
-def _is_temporary(statement: Statement) -> bool:
-    return any(piece.is_word("TEMPORARY", "TEMP") for piece in statement.pieces[:5])
-
-
-def _query_start(statement: Statement, is_insert: bool) -> int:
-    """Where the query of ``INSERT INTO t ...`` or ``CREATE ... AS ...`` begins."""
-    pieces = statement.pieces
-    for index, piece in enumerate(pieces):
-        if statement.depth(index) or index < 2:
-            continue
-        if not is_insert and piece.is_word("AS") and index + 1 < len(pieces):
-            return pieces[index + 1].start
-        first = pieces[index + 1] if piece.is_symbol("(") and index + 1 < len(pieces) else piece
-        if is_insert and first.is_word("SELECT", "WITH", "FROM", "VALUES"):
-            return piece.start
-    raise UnsupportedLookup(Problem("The query of this statement cannot be found.", _first_span(statement)))
-
-
-def _first_span(statement: Statement) -> Span:
-    first = statement.pieces[0]
-    return statement.span(Cut(first.start, first.end))
 
 
 def is_scan(statement: Statement, use: LookupUse) -> bool:
@@ -149,7 +48,9 @@ def lookup_join(statement: Statement, use: LookupUse, context: Context) -> Looku
     for word, reason in _REFUSED_KINDS.items():
         if word in words:
             raise _refused(statement, use, join, reason)
-    _check_time(statement, use)
+    if words not in _KINDS:
+        raise _refused(statement, use, join, f"{' '.join(words)} JOIN is no kind of join")
+    check_time(statement, use)
     on = _condition(statement, use, join)
     whole = Cut(join.start, on.end)
     _check_is_last(statement, use, whole)
@@ -160,7 +61,7 @@ def lookup_join(statement: Statement, use: LookupUse, context: Context) -> Looku
         at=whole,
         on=on,
         select=statement.select_of(use.index),
-        names=names_of(use, context.case_sensitive),
+        names=names_of(statement, use, context.case_sensitive),
     )
 
 
@@ -178,6 +79,8 @@ def _condition(statement: Statement, use: LookupUse, join: Cut) -> Cut:
         raise _refused(statement, use, join, "USING is not supported yet; write ON with the equality")
     if following is None or not following.is_word("ON"):
         raise _refused(statement, use, join, "it has no ON condition, so nothing says which rows to ask for")
+    if statement.after(index + 1) is None:
+        raise _refused(statement, use, join, "its ON condition is missing")
     on = Cut(statement.pieces[index + 1].start, statement.condition_end(index + 1))
     tree = _join_node(use)
     if tree is None or statement.expression(on) != tree.args.get("on"):
@@ -196,6 +99,13 @@ def _check_is_last(statement: Statement, use: LookupUse, join: Cut) -> None:
     following = statement.after(index)
     if following is None:
         return
+    if following.is_word("UNPIVOT"):
+        raise _refused(statement, use, join, "UNPIVOT follows it; put the join into a subquery")
+    if following.is_word("PIVOT") and statement.after(index + 1) is not None:
+        index = statement.closing(index + 1) + 1
+        following = statement.after(index)
+        if following is None:
+            return
     if following.is_symbol(",") or _starts_join(statement, index):
         right = _right_side(statement, index)
         is_lookup = any(other.index == right for other in statement.uses) and not following.is_symbol(",")
@@ -233,34 +143,61 @@ def _opening(statement: Statement, index: int) -> int:
     return 0
 
 
-def _check_time(statement: Statement, use: LookupUse) -> None:
-    """A lookup reads the present: the time may be a column, or the present; a fixed time is refused."""
-    if use.time is None:
+_PRESENT = ("PROCTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP")
+
+
+def check_time(statement: Statement, use: LookupUse) -> None:
+    """A lookup reads the present: its time is a column or the present; any other time is refused."""
+    if use.time is None or _is_present(statement, use.time):
         return
-    first = statement.pieces[statement.index_at(use.time.start)]
-    if _is_fixed(first):
-        raise UnsupportedLookup(
-            Problem(
-                f"{use.alias} is asked for a fixed time, but connector {use.table.connector!r} knows only"
-                " the present.",
-                statement.span(use.time),
-                "Use a time column of the left side, PROCTIME() or current_timestamp().",
-            )
+    raise UnsupportedLookup(
+        Problem(
+            f"{use.alias} is asked for a time of its own, but connector {use.table.connector!r} knows only"
+            " the present.",
+            statement.span(use.time),
+            "Use a time column of the left side, PROCTIME() or current_timestamp().",
         )
+    )
 
 
-def _is_fixed(first: Piece) -> bool:
-    return first.kind in (Kind.STRING, Kind.NUMBER) or first.is_word("TIMESTAMP", "DATE")
+def is_time_column(statement: Statement, use: LookupUse) -> bool:
+    """Whether the time is a column, which Spark can find or not."""
+    return use.time is not None and not _calls_the_present(statement, use.time)
 
 
-def names_of(use: LookupUse, case_sensitive: bool) -> Names:
-    """What the columns of a lookup table are called in its query block."""
-    alias = use.node.args.get("alias")
-    given = [column.name for column in alias.args.get("columns") or []] if alias is not None else []
+def _is_present(statement: Statement, time: Cut) -> bool:
+    if _calls_the_present(statement, time):
+        return True
+    first, last = statement.index_at(time.start), statement.index_at(time.end - 1)
+    found = statement.pieces[first : last + 1]
+    names, dots = found[::2], found[1::2]
+    return all(piece.is_name for piece in names) and all(piece.is_symbol(".") for piece in dots)
+
+
+def _calls_the_present(statement: Statement, time: Cut) -> bool:
+    first, last = statement.index_at(time.start), statement.index_at(time.end - 1)
+    arguments = "".join(piece.text for piece in statement.pieces[first + 1 : last + 1])
+    return statement.pieces[first].is_word(*_PRESENT) and arguments in ("", "()")
+
+
+def names_of(statement: Statement, use: LookupUse, case_sensitive: bool) -> Names:
+    """What the columns of a lookup table are called in its query block.
+
+    Raises:
+        UnsupportedLookup: an alias list of the wrong length, or an alias that Spark would change.
+    """
+    here = Cut(statement.pieces[use.index].start, use.end)
+    given = use.column_aliases
+    if given and len(given) != len(use.table.schema.names):
+        count = len(use.table.schema.names)
+        raise _refused(statement, use, here, f"it gives {len(given)} names to {count} columns")
+    if case_sensitive and use.alias != use.alias.lower():
+        reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
+        raise _refused(statement, use, here, reason)
     return Names(
         table=use.table,
         alias=use.alias,
-        columns=tuple(given or use.table.schema.names),
+        columns=given or tuple(use.table.schema.names),
         others=frozenset(_other_relations(use)),
         case_sensitive=case_sensitive,
     )
@@ -271,7 +208,8 @@ def _other_relations(use: LookupUse) -> set[str]:
     if block is None:
         return set()
     relations = block.find_all(exp.Table, exp.Subquery, exp.Lateral, exp.Values)
-    return {relation.alias_or_name for relation in relations if relation is not use.node} - {"", use.alias}
+    own = (each for each in relations if each is not use.node and each.find_ancestor(exp.Select) is block)
+    return {relation.alias_or_name for relation in own} - {"", use.alias}
 
 
 def _refused(statement: Statement, use: LookupUse, at: Cut, reason: str) -> UnsupportedLookup:

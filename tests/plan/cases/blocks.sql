@@ -105,3 +105,58 @@ MERGE INTO t USING (SELECT o.id FROM orders o JOIN customers c ON o.k = c.id) s 
 line 1, column 1: A lookup table cannot be used in this kind of statement (MERGE) yet. Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.
 MERGE INTO t USING (SELECT o.id FROM orders o JOIN customers c ON o.k = c.id) s ON t.id = s.id WHEN MATCHED THEN DELETE
 ^^^^^
+
+-- case: AS may be left out of a CTE
+WITH q (SELECT * FROM orders), r (a, b) AS (SELECT 1, 2) SELECT c.name FROM q JOIN customers c ON q.k = c.id
+-- becomes:
+WITH q (SELECT * FROM orders), r (a, b) AS (SELECT 1, 2) SELECT c.name FROM q LATERAL VIEW inline(ask_customers(q.k)) c
+
+-- case: the query of a CREATE needs no AS
+CREATE TABLE t USING parquet SELECT o.id, c.name FROM orders AS o JOIN customers AS c ON o.k = c.id
+-- becomes:
+CREATE TABLE t USING parquet SELECT o.id, c.name FROM orders AS o LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: stored as
+CREATE TABLE IF NOT EXISTS t STORED AS PARQUET AS SELECT c.name FROM orders AS o JOIN customers AS c ON o.k = c.id
+-- becomes:
+CREATE TABLE IF NOT EXISTS t STORED AS PARQUET AS SELECT c.name FROM orders AS o LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: insert into a directory
+INSERT OVERWRITE LOCAL DIRECTORY '/tmp/x' USING parquet SELECT c.name FROM orders AS o JOIN customers AS c ON o.k = c.id
+-- becomes:
+INSERT OVERWRITE LOCAL DIRECTORY '/tmp/x' USING parquet SELECT c.name FROM orders AS o LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: insert after with
+WITH q AS (SELECT 1) INSERT INTO t SELECT c.name FROM orders AS o JOIN customers AS c ON o.k = c.id
+-- refused:
+line 1, column 1: A lookup table cannot be used in this kind of statement (INSERT after WITH) yet. Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.
+WITH q AS (SELECT 1) INSERT INTO t SELECT c.name FROM orders AS o JOIN customers AS c ON o.k = c.id
+^^^^
+
+-- case: insert into a lookup table
+INSERT INTO customers SELECT 1
+-- refused:
+line 1, column 13: customers is a lookup table: it is asked, never written to.
+INSERT INTO customers SELECT 1
+            ^^^^^^^^^
+
+-- case: a view of a lookup table's name
+CREATE OR REPLACE TEMPORARY VIEW customers AS SELECT 1 AS id
+-- refused:
+line 1, column 34: customers is the name of a lookup table; drop that first, or choose another name.
+CREATE OR REPLACE TEMPORARY VIEW customers AS SELECT 1 AS id
+                                 ^^^^^^^^^
+
+-- case: a recursive CTE around a lookup
+WITH RECURSIVE r(n) AS (SELECT 1L UNION ALL (WITH x AS (SELECT * FROM r) SELECT x.n + 1 FROM x JOIN customers c ON x.n = c.id)) SELECT * FROM r
+-- becomes:
+WITH RECURSIVE r(n) AS (SELECT 1L UNION ALL (WITH x AS (SELECT * FROM r) SELECT x.n + 1 FROM x LATERAL VIEW inline(ask_customers(x.n)) c)) SELECT * FROM r
+
+-- case: a comment that goes on behind a backslash
+SELECT c.name -- this \
+ goes on
+FROM orders o JOIN customers c ON o.k = c.id
+-- becomes:
+SELECT c.name -- this \
+ goes on
+FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c

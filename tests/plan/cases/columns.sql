@@ -17,3 +17,8 @@ SELECT count(*) FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c
 SELECT o.id FROM orders o JOIN customers c ON o.k = c.id WHERE EXISTS (SELECT 1 FROM zips z WHERE z.zip = c.zip) GROUP BY o.id, c.country ORDER BY max(name)
 -- becomes:
 SELECT o.id FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c WHERE EXISTS (SELECT 1 FROM zips z WHERE z.zip = c.zip) GROUP BY o.id, c.country ORDER BY max(name)
+
+-- case: a column that IDENTIFIER names
+SELECT IDENTIFIER('w.wind') FROM orders o JOIN weather w ON o.origin = w.origin AND o.hour = w.hour
+-- becomes:
+SELECT IDENTIFIER('w.wind') FROM orders o LATERAL VIEW inline(ask_weather(o.origin, o.hour)) w

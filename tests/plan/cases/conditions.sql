@@ -132,3 +132,33 @@ SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip > (SELECT min(zi
 line 1, column 59: The lookup join with c cannot run: a subquery stands in its ON condition. Move it to WHERE.
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip > (SELECT min(zip) FROM zips)
                                                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: a chain of comparisons is no key, for Spark reads it from the left
+SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip = o.a >= o.b
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` = o.a >= o.b))) c
+
+-- case: an equality inside CASE does not hide the one around it
+SELECT 1 FROM orders o JOIN customers c ON CASE WHEN o.x = 1 THEN o.k ELSE 2 END = c.id
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(ask_customers(CASE WHEN o.x = 1 THEN o.k ELSE 2 END)) c
+
+-- case: names that are also words of SQL
+SELECT 1 FROM orders comment JOIN customers end ON comment.k = end.id AND end.zip > 'a' AND comment = end.name
+-- becomes:
+SELECT 1 FROM orders comment LATERAL VIEW inline(filter(ask_customers(comment.k), `__lookup_row` -> (`__lookup_row`.`zip` > 'a') AND (comment = `__lookup_row`.`name`))) end
+
+-- case: a subquery in the key has columns of its own
+SELECT 1 FROM orders o JOIN customers c ON c.id = (SELECT max(id) FROM orders)
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(ask_customers((SELECT max(id) FROM orders))) c
+
+-- case: a function called exists is no subquery
+SELECT 1 FROM orders o LEFT JOIN customers c ON c.id = o.k AND exists(array(o.k), x -> x > 2)
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW OUTER inline(ask_customers(if((exists(array(o.k), x -> x > 2)), o.k, NULL))) c
+
+-- case: a field of a struct that is called like a dimension column
+SELECT address.city FROM (SELECT address.k FROM rich address) o JOIN customers t ON o.k = t.id
+-- becomes:
+SELECT address.city FROM (SELECT address.k FROM rich address) o LATERAL VIEW inline(ask_customers(o.k)) t

@@ -37,3 +37,13 @@ SELECT c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c SORT BY na
 INSERT INTO t SELECT /*+ LOOKUP('table'='c') */ c.name FROM orders o JOIN customers c ON o.k = c.id ORDER BY name
 -- becomes:
 INSERT INTO t SELECT /*+ REBALANCE */  c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c ORDER BY name
+
+-- case: LIMIT ALL is no limit
+SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id ORDER BY c.name LIMIT ALL
+-- becomes:
+SELECT /*+ REBALANCE */ o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c ORDER BY c.name LIMIT ALL
+
+-- case: the order inside EXISTS means nothing
+SELECT * FROM orders o WHERE EXISTS (SELECT 1 FROM orders i JOIN customers c ON i.k = c.id WHERE i.id = o.id ORDER BY c.name)
+-- becomes:
+SELECT * FROM orders o WHERE EXISTS (SELECT 1 FROM orders i LATERAL VIEW inline(ask_customers(i.k)) c WHERE i.id = o.id ORDER BY c.name)

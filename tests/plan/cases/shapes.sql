@@ -88,3 +88,52 @@ SELECT 1 FROM orders o JOIN (customers c) ON o.k = c.id
 line 1, column 30: The lookup join with c cannot run: a lookup table must be the right side of a JOIN ... ON, by its bare name.
 SELECT 1 FROM orders o JOIN (customers c) ON o.k = c.id
                              ^^^^^^^^^^^
+
+-- case: a sample of the lookup table
+SELECT 1 FROM orders o JOIN customers TABLESAMPLE (2 ROWS) c ON o.k = c.id
+-- refused:
+line 1, column 39: TABLESAMPLE cannot stand behind the lookup table customers: it is asked by key, not read.
+SELECT 1 FROM orders o JOIN customers TABLESAMPLE (2 ROWS) c ON o.k = c.id
+                                      ^^^^^^^^^^^
+
+-- case: a sample of the lookup table, read whole
+SELECT count(*) FROM customers TABLESAMPLE (2 ROWS)
+-- refused:
+line 1, column 32: TABLESAMPLE cannot stand behind the lookup table customers: it is asked by key, not read.
+SELECT count(*) FROM customers TABLESAMPLE (2 ROWS)
+                               ^^^^^^^^^^^
+
+-- case: unpivot over the join
+SELECT * FROM orders o JOIN customers c ON o.k = c.id UNPIVOT (v FOR n IN (zip, country))
+-- refused:
+line 1, column 24: The lookup join with c cannot run: UNPIVOT follows it; put the join into a subquery.
+SELECT * FROM orders o JOIN customers c ON o.k = c.id UNPIVOT (v FOR n IN (zip, country))
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: a join after a pivot
+SELECT * FROM orders o JOIN customers c ON o.k = c.id PIVOT (count(1) FOR zip IN ('a', 'b')) JOIN zips z ON true
+-- refused:
+line 1, column 24: The lookup join with c cannot run: a relation follows it that is not looked up; put lookup joins last in the FROM.
+SELECT * FROM orders o JOIN customers c ON o.k = c.id PIVOT (count(1) FOR zip IN ('a', 'b')) JOIN zips z ON true
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: an ON without a condition
+SELECT 1 FROM orders o JOIN customers c ON
+-- refused:
+line 1, column 24: The lookup join with c cannot run: its ON condition is missing.
+SELECT 1 FROM orders o JOIN customers c ON
+                       ^^^^^^^^^^^^^^^^
+
+-- case: words that make no join
+SELECT 1 FROM orders o LEFT INNER JOIN customers c ON o.k = c.id
+-- refused:
+line 1, column 24: The lookup join with c cannot run: LEFT INNER JOIN is no kind of join.
+SELECT 1 FROM orders o LEFT INNER JOIN customers c ON o.k = c.id
+                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: too few column aliases
+SELECT 1 FROM orders o JOIN customers c(a, b) ON o.k = c.a
+-- refused:
+line 1, column 29: The lookup join with c cannot run: it gives 2 names to 5 columns.
+SELECT 1 FROM orders o JOIN customers c(a, b) ON o.k = c.a
+                            ^^^^^^^^^^^^^^^^^

@@ -21,6 +21,27 @@ SELECT c.name FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) c
 -- case: a fixed time
 SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c ON o.k = c.id
 -- refused:
-line 1, column 71: c is asked for a fixed time, but connector 'both' knows only the present. Use a time column of the left side, PROCTIME() or current_timestamp().
+line 1, column 71: c is asked for a time of its own, but connector 'both' knows only the present. Use a time column of the left side, PROCTIME() or current_timestamp().
 SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c ON o.k = c.id
                                                                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: a time that is computed
+SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF current_timestamp() - INTERVAL 1 DAY c ON o.k = c.id
+-- refused:
+line 1, column 71: c is asked for a time of its own, but connector 'both' knows only the present. Use a time column of the left side, PROCTIME() or current_timestamp().
+SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF current_timestamp() - INTERVAL 1 DAY c ON o.k = c.id
+                                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: a fixed time of a table that is read whole
+SELECT * FROM customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c
+-- refused:
+line 1, column 47: c is asked for a time of its own, but connector 'both' knows only the present. Use a time column of the left side, PROCTIME() or current_timestamp().
+SELECT * FROM customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c
+                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: a time that ends the text
+SELECT c.name FROM orders o JOIN customers TIMESTAMP AS OF
+-- refused:
+line 1, column 44: TIMESTAMP cannot stand behind the lookup table customers: it is asked by key, not read.
+SELECT c.name FROM orders o JOIN customers TIMESTAMP AS OF
+                                           ^^^^^^^^^
