@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from lookup_hints.catalog import LookupCatalog, build_connector, declared_table
+import pyarrow as pa
+
+from lookup_hints.catalog import LookupCatalog, build_connector
 from lookup_hints.commands import explained, own_setting
-from lookup_hints.ddl import CreateLookupTable, DropTable, parse_ddl
+from lookup_hints.ddl import CreateLookupTable, DropTable, parse_ddl, shown_statement
 from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.hints.validate import lookup_hints
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.draft import Context
-from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
+from lookup_hints.plan.planner import plan, surely_uses_lookup
 from lookup_hints.plan.reading import UnreadableStatement
 from lookup_hints.retry import RowPredicate
 from lookup_hints.script import Statement, split_statements
 from lookup_hints.spec import LookupSpec
+from lookup_hints.sqltext import code, pieces
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,12 @@ class _Checker:
     predicates: dict[str, RowPredicate]
     catalog: LookupCatalog = field(default_factory=LookupCatalog)
     settings: dict[str, str] = field(default_factory=dict)
-    unknown: dict[str, LookupTable] = field(default_factory=dict)
-    """Tables that take their columns from their source, by lower-case name."""
 
-    def check(self, statement: Statement) -> None:
-        """Raise what is wrong with ``statement``; later statements see the tables that it creates."""
-        text = statement.text
+    def check(self, text: str) -> str | None:
+        """The table that keeps a statement from being checked, or None; raises what is wrong with it.
+
+        Later statements see the tables that it creates and the options that it sets.
+        """
         ddl = parse_ddl(text)
         setting = own_setting(text)
         if isinstance(ddl, CreateLookupTable):
@@ -49,33 +52,30 @@ class _Checker:
         elif setting is not None:
             self.settings.update([setting])
         elif ddl is None:
-            self._plan(text)
-
-    def not_checked(self, text: str) -> str | None:
-        """The table whose unknown columns keep ``text`` from being checked, or None."""
-        named = [name for name in self.unknown if mentions_lookup(text, {name: self.unknown[name]}.get)]
-        return named[0] if named else None
+            return self._plan(text)
+        return None
 
     def _create(self, ddl: CreateLookupTable) -> None:
-        if ddl.columns is not None:
-            self.catalog.create(ddl, _unread)
-            return
-        table = declared_table(ddl, _unread)
-        build_connector(table)
-        self.unknown[ddl.name.lower()] = table
+        """Create a table; one that takes its columns from its source has none here."""
+        columns = pa.schema([]) if ddl.columns is None else ddl.columns
+        self.catalog.create(replace(ddl, columns=columns), _unread)
 
-    def _plan(self, text: str) -> None:
+    def _plan(self, text: str) -> str | None:
         inner = explained(text)
-        if inner is not None:
-            text = " " * (len(text) - len(inner[0])) + inner[0]  # places stay true
+        text = text if inner is None else inner[0]
         hints = lookup_hints(text)
-        if self.not_checked(text) or not (hints or mentions_lookup(text, self.catalog.find)):
-            return
+        tables = [self.catalog.find(piece.name) for piece in code(pieces(text)) if piece.is_name]
+        without_columns = [table.name for table in tables if table is not None and not table.schema.names]
+        if without_columns:
+            return without_columns[0]
+        if not (hints or any(tables)):
+            return None
         try:
             plan(text, hints, self._context())
         except UnreadableStatement:
             if hints or surely_uses_lookup(text, self.catalog.find):
                 raise
+        return None
 
     def _context(self) -> Context:
         return Context(
@@ -94,31 +94,44 @@ def check_script(text: str, predicates: dict[str, RowPredicate] | None = None) -
 
     Types of keys and names of other tables are not known without Spark; a statement over a lookup table
     without a column list is not checked, and a note says so.
-
-    Raises:
-        QueryError: the script cannot be split into statements.
     """
+    if "\0" in text:
+        at = Span(text, text.index("\0"), text.index("\0") + 1)
+        return [Finding("There is a NUL character here. Is this UTF-8 text?", at.line, at.column)]
+    try:
+        statements = split_statements(text)
+    except QueryError as error:
+        # Without an excerpt: who knows which words are secret, when a quote is never closed.
+        return [_finding(problem, problem.at) for problem in error.problems]
+    if not statements:
+        return [Finding("there is no statement here", 1, is_error=False)]
     checker = _Checker(predicates or {})
     findings: list[Finding] = []
-    for statement in split_statements(text):
+    for statement in statements:
         try:
-            checker.check(statement)
+            table = checker.check(statement.text)
         except QueryError as error:
-            findings += [_finding(problem, statement, text) for problem in error.problems]
+            findings += [_finding_in(statement, problem, text) for problem in error.problems]
             continue
-        table = checker.not_checked(statement.text)
-        if table is not None and parse_ddl(statement.text) is None:
+        if table is not None:
             note = f"not checked: {table} takes its columns from its source; give it a column list"
             findings.append(Finding(note, statement.line, is_error=False))
     return findings
 
 
-def _finding(problem: Problem, statement: Statement, script: str) -> Finding:
-    message = f"{problem.message} {problem.tip}".rstrip()
+def _finding_in(statement: Statement, problem: Problem, script: str) -> Finding:
+    """The finding of a problem with ``statement``; its excerpt shows no values of a table's options."""
     if problem.at is None:
-        return Finding(message, statement.line)
-    at = Span(script, statement.offset + problem.at.start, statement.offset + problem.at.end)
-    return Finding(message, at.line, at.column, at.underlined())
+        return replace(_finding(problem, None), line=statement.line)
+    start, end = problem.at.start, problem.at.end
+    at = Span(script, statement.offset + start, statement.offset + end)
+    excerpt = Span(shown_statement(statement.text), start, end).underlined()
+    return replace(_finding(problem, at), excerpt=excerpt)
+
+
+def _finding(problem: Problem, at: Span | None) -> Finding:
+    message = f"{problem.message} {problem.tip}".rstrip()
+    return Finding(message, 1) if at is None else Finding(message, at.line, at.column)
 
 
 def _unread(key: str) -> str:

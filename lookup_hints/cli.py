@@ -7,14 +7,18 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints import __version__
 from lookup_hints.check import Finding, check_script
+from lookup_hints.ddl import shown_statement
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.script import Statement, parse_params, read_script, split_statements
+from lookup_hints.sqltext import code, pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +36,7 @@ examples:
 
 exit codes: 0 all well, 1 a statement failed or has mistakes, 2 wrong use of the command"""
 
-_SETUP_WORDS = ("SET", "USE", "CREATE", "DECLARE", "ADD", "REFRESH")
+_SETUP_WORDS = ("SET", "USE", "DECLARE", "ADD", "REFRESH")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.command(options))
-    except (LookupHintsError, FileNotFoundError) as error:
+    except LookupHintsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -96,7 +100,9 @@ def _add_spark_options(command: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     """Run each statement of a file; stop at the first that fails."""
-    statements = split_statements(read_script(options.file))
+    statements = split_statements(read_script(Path(options.file)))
+    if not statements:
+        return _nothing_to_do(options.file)
     session = _session(options)
     params = parse_params(options.param)
     for number, statement in enumerate(statements, 1):
@@ -118,18 +124,25 @@ def _run_statement(
         print(f"\n{joins_text(prepared.plan, statement.line)}\n")
     before = session.metrics()
     frame = session.run(prepared)
-    _show(frame, rows)
+    _show(frame, rows, is_text=_gives_text(statement.text))
     seconds = time.perf_counter() - started
     if prepared.plan is not None and prepared.plan.joins:
         print(summary(prepared, before, session.metrics()))
     print(f"{seconds:.1f} s", flush=True)
 
 
-def _show(frame: DataFrame, rows: int) -> None:
-    if frame.columns in (["plan"], ["createtab_stmt"]):
-        print(frame.collect()[0][0])
+def _show(frame: DataFrame, rows: int, *, is_text: bool) -> None:
+    if is_text:
+        for row in frame.collect():
+            print(row[0])
     elif frame.columns and rows > 0:
         frame.show(rows, truncate=40)
+
+
+def _gives_text(text: str) -> bool:
+    """Whether the result of a statement is a text of several lines rather than rows."""
+    words = _first_words(text)
+    return words[:1] == ["EXPLAIN"] or words[:3] == ["SHOW", "CREATE", "TABLE"]
 
 
 _COLUMNS: tuple[tuple[str, str], ...] = (
@@ -182,9 +195,11 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
 def _explain(options: argparse.Namespace) -> int:
     """Show how each query would run. Statements that only set the scene (CREATE of lookup tables and
     views, SET, USE) are run, as later ones need them; nothing else is, and no lookup is made."""
+    statements = split_statements(read_script(Path(options.file)))
+    if not statements:
+        return _nothing_to_do(options.file)
     session = _session(options)
     params = parse_params(options.param)
-    statements = split_statements(read_script(options.file))
     for number, statement in enumerate(statements, 1):
         _print_head(number, len(statements), statement)
         try:
@@ -202,19 +217,18 @@ def _sets_the_scene(text: str) -> bool:
     words = _first_words(text)
     if words[:1] == ["CREATE"]:
         # CREATE TABLE ... AS would write rows; temporary things and views do not.
-        return any(word in words for word in ("TEMPORARY", "TEMP", "VIEW", "FUNCTION"))
-    return words[:1] != [] and words[0] in _SETUP_WORDS
+        kind = takewhile(lambda word: word != "TABLE", words)
+        return not {"TEMPORARY", "TEMP", "VIEW", "FUNCTION"}.isdisjoint(kind)
+    return bool(words) and words[0] in _SETUP_WORDS
 
 
 def _first_words(text: str) -> list[str]:
-    from lookup_hints.sqltext import code, pieces
-
     return [piece.text.upper() for piece in code(pieces(text))[:5]]
 
 
 def _check(options: argparse.Namespace) -> int:
     """Find mistakes in hints, lookup joins and DDL from the text alone: no Spark, no external system."""
-    findings = check_script(read_script(options.file))
+    findings = check_script(read_script(Path(options.file)))
     for finding in findings:
         print(_line_of(options.file, finding))
     errors = sum(finding.is_error for finding in findings)
@@ -231,9 +245,14 @@ def _line_of(file: str, finding: Finding) -> str:
 # --- shared ----------------------------------------------------------------------------------------
 
 
+def _nothing_to_do(file: str) -> int:
+    print(f"{file}: there is no statement here")
+    return 0
+
+
 def _print_head(number: int, of: int, statement: Statement) -> None:
-    first_line = next(line for line in statement.text.strip().splitlines() if line.strip())
-    print(f"\n[{number}/{of}] line {statement.line}: {first_line.strip()[:90]}", flush=True)
+    first_line = shown_statement(statement.text).splitlines()[0]
+    print(f"\n[{number}/{of}] line {statement.line}: {first_line[:90]}", flush=True)
 
 
 def _short(error: Exception) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 
-from lookup_hints.options import LOOKUP_OPTIONS, SESSION_OPTIONS, Place
+from lookup_hints.errors import OptionError, Problem, Span, nearest
+from lookup_hints.options import LOOKUP_OPTIONS, SESSION_OPTIONS, Option, Place, bad_value
+from lookup_hints.sqltext import Kind, blanked, pieces
 
-OWN_KEYS = frozenset(
-    key
+_OPTIONS: dict[str, Option] = {
+    prefix + option.session_key: option
+    for prefix in ("", "spark.")
     for option in (*LOOKUP_OPTIONS, *SESSION_OPTIONS)
     if Place.SESSION in option.places
-    for key in (option.session_key, f"spark.{option.session_key}")
-)
-_SET = re.compile(r"\s*SET\s+(['`]?)([\w.-]+)\1\s*=\s*(.*?)\s*;?\s*", re.IGNORECASE | re.DOTALL)
+}
+_OURS = re.compile(r"(spark\.)?(lookup|table\.exec\.async-lookup)\.", re.IGNORECASE)
+_SET = re.compile(r"\s*SET\s+(['\"`]?)(?P<key>[\w.-]+)\1\s*=\s*(?P<value>.*)", re.IGNORECASE | re.DOTALL)
+_MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
 
 
 def own_setting(text: str) -> tuple[str, str] | None:
@@ -20,25 +24,58 @@ def own_setting(text: str) -> tuple[str, str] | None:
 
     Spark's own SET takes no bare key with a dash in it; Flink's quotes both (``SET 'k' = 'v'``).
 
-    >>> own_setting("SET table.exec.async-lookup.timeout = 10s")
-    ('table.exec.async-lookup.timeout', '10s')
+    >>> own_setting("SET table.exec.async-lookup.timeout = 10 s -- enough")
+    ('table.exec.async-lookup.timeout', '10 s')
+
+    Raises:
+        OptionError: no option has that key, though it looks like one of ours, or the value is bad.
     """
-    match = _SET.fullmatch(text)
-    if match is None or match[2] not in OWN_KEYS:
+    match = _SET.fullmatch(_without_comments(text)) if _begins(text, "SET") else None
+    if match is None or not _OURS.match(match["key"]):
         return None
-    value = match[3]
-    is_quoted = len(value) >= 2 and value[0] == value[-1] == "'"
-    return match[2], value[1:-1] if is_quoted else value
-
-
-_EXPLAIN = re.compile(r"\s*EXPLAIN(?:\s+(EXTENDED|CODEGEN|COST|FORMATTED))?\s+", re.IGNORECASE)
+    key, written = match["key"], match["value"].rstrip("; \t\r\n")
+    option = _OPTIONS.get(key)
+    if option is None:
+        known = [each for each in _OPTIONS if each.startswith("spark.") == key.lower().startswith("spark.")]
+        at = Span(text, *match.span("key"))
+        raise OptionError(Problem(f"No session option is called {key!r}.", at, nearest(key, known)))
+    found = pieces(written)
+    value = found[0].value if len(found) == 1 and found[0].kind is Kind.STRING else written
+    try:
+        option.type.parse(value)
+    except ValueError as error:
+        start = match.start("value")
+        problem = bad_value(option, key, value, error)
+        raise OptionError(
+            Problem(problem.message, Span(text, start, start + len(written)), problem.tip)
+        ) from None
+    return key, value
 
 
 def explained(text: str) -> tuple[str, str] | None:
     """What an EXPLAIN statement explains, and its mode; None for any other statement.
 
-    >>> explained("EXPLAIN EXTENDED SELECT 1")
-    ('SELECT 1', 'extended')
+    What stands before it is turned into spaces, so that places stay true.
+
+    >>> explained("EXPLAIN COST SELECT 1")
+    ('             SELECT 1', 'cost')
     """
-    match = _EXPLAIN.match(text)
-    return (text[match.end() :], (match[1] or "formatted").lower()) if match else None
+    found = [piece for piece in pieces(text) if piece.kind is not Kind.COMMENT]
+    if not (found and found[0].is_word("EXPLAIN")):
+        return None
+    has_mode = len(found) > 1 and found[1].is_word(*_MODES)
+    mode = found[1].text.lower() if has_mode else "formatted"
+    return blanked(text, 0, found[has_mode].end), mode
+
+
+def _begins(text: str, word: str) -> bool:
+    first = next((piece for piece in pieces(text) if piece.kind is not Kind.COMMENT), None)
+    return first is not None and first.is_word(word)
+
+
+def _without_comments(text: str) -> str:
+    """``text`` with its comments turned into spaces."""
+    for piece in pieces(text):
+        if piece.kind is Kind.COMMENT:
+            text = blanked(text, piece.start, piece.end)
+    return text

@@ -17,8 +17,25 @@ from lookup_hints.errors import OptionError, Problem
 
 MASK = "***"
 _REFERENCE = re.compile(r"\$\{(env|file|conf):([^}]*)\}")
-_URL_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):([^@\s]*)(?=@)")
-_QUERY_PASSWORD = re.compile(r"(?i)\b(password|passwd|sslpassword|secret|token)=([^&\s]+)")
+_URL_PASSWORD = re.compile(
+    r"""
+    (?<=://) (?: \$\{[^}]*\} | [^/@\s:$] | \$(?!\{[^}]*\}) )*  # the user, who may be a reference
+    : (?P<value>\S*) (?=@)                                     # up to the last @
+    """,
+    re.VERBOSE,
+)
+_NAMED_PASSWORD = re.compile(
+    r"""
+    (?P<in_url>[?&])?
+    (?<![\w.-]) [\w.-]*
+    (?: password | passwd | passphrase | pwd | secret | token | credentials?
+      | (?: access | account | api | auth | private | secret ) [_-]? key )
+    (?: ["'`]? \s* = \s* | ["'] \s* : \s* )
+    (?P<value> (?(in_url) [^&\s]*
+      | (?: '(?: \\. | '' | [^'] )*'? | "(?: \\. | "" | [^"] )*"? | (?: \\. | \S )+ ) ) )
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
 
 
 class Secret:
@@ -83,12 +100,16 @@ def _read(kind: str, name: str, conf: Mapping[str, Secret]) -> str:
 
 def shown(text: str) -> str:
     """``text`` as it may be shown: references stay, passwords in URLs and DSNs are masked."""
-    without_userinfo = _URL_PASSWORD.sub(rf"\1:{MASK}", text)
-    return _QUERY_PASSWORD.sub(rf"\1={MASK}", without_userinfo)
+    out, at = "", 0
+    for start, end in _passwords(text):
+        # Two may overlap: a password can look like the beginning of another.
+        out += text[at:start] + MASK if start >= at else ""
+        at = max(at, end)
+    return out + text[at:]
 
 
 def masker(secrets: set[str]) -> Callable[[str], str]:
-    """A function that masks each of ``secrets`` (and the passwords of URLs) in a message."""
+    """A function that masks each of ``secrets`` (and the passwords of URLs and DSNs) in a message."""
     parts = {part for secret in secrets for part in _forms(secret) if len(part) >= 3}
     longest_first = sorted(parts, key=len, reverse=True)
 
@@ -100,8 +121,26 @@ def masker(secrets: set[str]) -> Callable[[str], str]:
     return mask
 
 
+def _passwords(text: str) -> list[tuple[int, int]]:
+    """Where the values of passwords stand in ``text``, in order; those that are references are left out."""
+    matches = (*_URL_PASSWORD.finditer(text), *_NAMED_PASSWORD.finditer(text))
+    return sorted(
+        match.span("value")
+        for match in matches
+        if match["value"] and _REFERENCE.fullmatch(match["value"]) is None
+    )
+
+
 def _forms(secret: str) -> set[str]:
-    """A secret as drivers may print it: whole, its URL password, and each URL-encoded and decoded."""
-    wholes = {secret, *(match[2] for match in _URL_PASSWORD.finditer(secret))}
-    wholes |= {match[2] for match in _QUERY_PASSWORD.finditer(secret)}
+    """A secret as drivers may print it: whole, its passwords, and each URL-encoded and decoded."""
+    passwords = {secret[start:end] for start, end in _passwords(secret)}
+    # Where an @ follows later, readers of URLs do not agree which one ends the password.
+    passwords |= {password[: at.start()] for password in passwords for at in re.finditer("@", password)}
+    wholes = {secret, *passwords, *map(_unquoted, passwords)}
     return wholes | {quote(whole, safe="") for whole in wholes} | {unquote(whole) for whole in wholes}
+
+
+def _unquoted(value: str) -> str:
+    """The value of a DSN without its quotes and backslashes."""
+    is_quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
+    return re.sub(r"\\(.)", r"\1", value[1:-1] if is_quoted else value, flags=re.DOTALL)

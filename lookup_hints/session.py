@@ -23,7 +23,7 @@ from lookup_hints.ddl import (
     create_statement,
     parse_ddl,
 )
-from lookup_hints.errors import HintError, InternalError, Problem, QueryError
+from lookup_hints.errors import HintError, InternalError, Problem, QueryError, Span, UnsupportedLookup
 from lookup_hints.functions import Functions, transport_for, wrapping_for
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.model import LookupTable
@@ -78,10 +78,13 @@ _states: WeakKeyDictionary[Any, _State] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Prepared:
-    """A statement that is planned but not run: a plan, or DDL of ours, or neither: Spark's business."""
+    """A statement that is planned but not run: a plan, or DDL of ours, or neither: Spark's business.
 
-    text: str
-    args: Args = None
+    Its text and the values of its parameters may hold secrets, so they are not shown.
+    """
+
+    text: str = field(repr=False)
+    args: Args = field(default=None, repr=False)
     plan: LookupPlan | None = None
     ddl: Ddl | None = None
 
@@ -154,6 +157,8 @@ class LookupSession:
 
     def prepare(self, text: str, args: Args = None) -> Prepared:
         """Plan a statement without running it; ``run`` runs it."""
+        if all(piece.is_symbol(";") for piece in code(pieces(text))):
+            return Prepared(text, args)
         ddl = parse_ddl(text)
         if ddl is not None and self._is_ours(ddl):
             return Prepared(text, args, ddl=ddl)
@@ -162,7 +167,7 @@ class LookupSession:
             return Prepared(text, args)
         if explained(text) is not None:
             return Prepared(text, args)
-        if args and not isinstance(args, Mapping):
+        if args is not None and not isinstance(args, Mapping):
             text, args = _named_parameters(text, args)
             hints, problems = read_hints(text)
         planned = self._plan(text, args, hints, problems)
@@ -176,7 +181,11 @@ class LookupSession:
         if prepared.plan is None:
             return self._run_plain(prepared)
         self._register(prepared.plan)
-        frame = self._spark_sql(prepared.plan.sql, prepared.args)
+        try:
+            frame = self._spark_sql(prepared.plan.sql, prepared.args)
+        except Exception as error:
+            _refuse_own_functions(error)
+            raise
         _check_columns(prepared.plan, frame)
         return frame
 
@@ -271,7 +280,9 @@ class LookupSession:
         return self._spark_sql(prepared.text, prepared.args)
 
     def _sql_with_variables(self, text: str, args: Args, variables: dict[str, Any]) -> DataFrame:
-        if mentions_lookup(text, self._state.catalog.find):
+        ddl = parse_ddl(text)
+        is_ours = ddl is not None and self._is_ours(ddl)
+        if is_ours or mentions_lookup(text, self._state.catalog.find):
             raise QueryError(
                 Problem(
                     f"Variables in braces ({', '.join(sorted(variables))}) cannot stand in a statement with a"
@@ -370,6 +381,22 @@ def _columns(frame: DataFrame) -> Columns:
     return tuple((column.name, column.dataType.simpleString()) for column in frame.schema.fields)
 
 
+_OWN_FUNCTION = re.compile("LAMBDA_FUNCTION_WITH_(PYTHON|SQL)_UDF|UNSUPPORTED_SQL_UDF_USAGE")
+
+
+def _refuse_own_functions(error: Exception) -> None:
+    """Say in the user's words what Spark says about text that the user did not write."""
+    if _OWN_FUNCTION.search(str(error)):
+        raise UnsupportedLookup(
+            Problem(
+                "A function of your own (Python or SQL) stands in the ON condition of a lookup join, where"
+                " Spark cannot call it.",
+                tip="Of an INNER JOIN, move the condition to WHERE; of a LEFT JOIN, compute its left part in"
+                " a subquery on the left.",
+            )
+        ) from error
+
+
 def _check_columns(planned: LookupPlan, frame: DataFrame) -> None:
     """The rewritten statement must give what the user's would have given."""
     if planned.output is not None and _columns(frame) != planned.output:
@@ -399,11 +426,21 @@ def _named_parameters(text: str, args: Sequence[Any]) -> tuple[str, dict[str, An
     """``?`` markers as named ones: the rewrite moves text about, and positions would change."""
     out, at = [], 0
     markers = [piece for piece in code(pieces(text)) if piece.is_symbol("?")]
+    if len(markers) != len(args):
+        first_without = [Span(text, marker.start, marker.end) for marker in markers[len(args) :]]
+        counted = f"{_count(len(markers), 'parameter marker')} (?) and {_count(len(args), 'value')}"
+        tip = "Each marker takes one value, in the order of the text."
+        place = first_without[0] if first_without else None
+        raise QueryError(Problem(f"There are {counted} for them.", place, tip))
     for number, marker in enumerate(markers):
         out += [text[at : marker.start], f":__p{number}"]
         at = marker.end
     named = {f"__p{number}": value for number, value in enumerate(args)}
     return "".join([*out, text[at:]]), named
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _like(name: str, pattern: str) -> bool:

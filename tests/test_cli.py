@@ -94,6 +94,142 @@ def test_check_finds_every_mistake_with_its_place(tmp_path: Path, capsys: pytest
     assert out.endswith("4 errors\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "told", "code"),
+    [
+        ("", "FILE:1:1: note: there is no statement here\nFILE: 0 errors\n", 0),
+        ("-- a\n/* b */\n;;\n", "FILE:1:1: note: there is no statement here\nFILE: 0 errors\n", 0),
+        (
+            "SELECT 1;\nSELECT \0 2",
+            "FILE:2:8: error: There is a NUL character here. Is this UTF-8 text?\nFILE: 1 error\n",
+            1,
+        ),
+        (
+            "SELECT 1;\nSELECT 'hunter2",
+            "FILE:2:8: error: This quote is never closed.\nFILE: 1 error\n",
+            1,
+        ),
+        (
+            "/*+ LOOKUP('table'='c') */",
+            "FILE:1:5: error: A LOOKUP hint stands right after SELECT, not here.\n"
+            "/*+ LOOKUP('table'='c') */\n    ^^^^^^^^^^^^^^^^^^^\nFILE: 1 error\n",
+            1,
+        ),
+        ("\u200b;\x1b[31m;\x85;SELECT '\u2028'", "FILE: 0 errors\n", 0),
+        (
+            "SELECT 1; CREATE TEMPORARY TABLE t WITH ('connector'='x', 'password' 'hunter2')",
+            "FILE:1:59: error: A '=' is missing after **********.\n"
+            "CREATE TEMPORARY TABLE t WITH ('connector'=***, ********** *********)\n"
+            "                                                ^^^^^^^^^^^^^^^^^^^^\nFILE: 1 error\n",
+            1,
+        ),
+        (
+            "-- c\nSET lookup.transport = air -- sea\n;\n/* c */ EXPLAIN/* c */ SELECT /*+ LOOKUP() */ 1",
+            "FILE:2:24: error: 'lookup.transport' cannot be 'air': it must be one of auto, arrow, pandas."
+            " Known: auto, arrow, pandas.\n"
+            "SET lookup.transport = air -- sea\n                       ^^^\n"
+            "FILE:4:35: error: This LOOKUP hint names no table."
+            " Name the alias of the lookup table: 'table' = '...'.\n"
+            "EXPLAIN/* c */ SELECT /*+ LOOKUP() */ 1\n                          ^^^^^^^^\nFILE: 2 errors\n",
+            1,
+        ),
+    ],
+)
+def test_check_of_odd_texts(
+    text: str, told: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "odd.sql"
+    path.write_text(text, encoding="utf-8")
+    assert main(["check", str(path)]) == code
+    assert capsys.readouterr().out == told.replace("FILE", str(path))
+
+
+def test_check_knows_which_tables_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "tables.sql"
+    path.write_text(
+        "CREATE TEMPORARY TABLE T WITH ('connector'='sqlite', 'path'='x');\n"
+        "CREATE TEMPORARY TABLE t (id INT) WITH ('connector'='sqlite', 'path'='x');\n"
+        "SELECT 1 FROM v JOIN t ON v.id > t.id;\n"
+        "CREATE OR REPLACE TEMPORARY TABLE t (id INT) WITH ('connector'='sqlite', 'path'='x');\n"
+        "SELECT 1 FROM v JOIN t ON v.id > t.id;\n"
+        "DROP TABLE t;\n"
+        "SELECT 1 FROM v JOIN t ON v.id > t.id;\n",
+        encoding="utf-8",
+    )
+    assert main(["check", str(path)]) == 1
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith(str(path))]
+    expected = [
+        "2:1: error: The lookup table 't' exists already.",
+        "3:1: note: not checked: T takes its columns from its source; give it a column list",
+        "5:27: error: The lookup join with t has no key",
+        " 2 errors",
+    ]
+    assert len(told) == len(expected)
+    for line, beginning in zip(told, expected, strict=True):
+        assert line.startswith(f"{path}:{beginning}")
+
+
+def test_the_file_is_a_path_whatever_it_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "SELECT 1"]) == 1
+    assert "error: There is no file 'SELECT 1'." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_a_file_of_comments_runs_nothing(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "comments.sql"
+    path.write_text("-- SELECT 1;", encoding="utf-8")
+    assert main([command, str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: there is no statement here\n"
+
+
+def test_a_column_called_plan_is_shown_like_any_other(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plans.sql"
+    path.write_text(
+        "SELECT * FROM VALUES ('gold'), ('silver') AS t(plan);\n"
+        "SELECT 'x' AS createtab_stmt WHERE false;\n"
+        "/* why */ EXPLAIN SELECT 1 AS one;\n",
+        encoding="utf-8",
+    )
+    assert main(["run", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "|  gold|" in out
+    assert "|silver|" in out
+    assert "|createtab_stmt|" in out
+    assert "\n== Physical Plan ==\n" in out
+    assert "|== Physical" not in out
+
+
+def test_values_of_options_are_not_printed(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "secret.sql"
+    path.write_text(
+        "CREATE OR REPLACE TEMPORARY TABLE t (id INT) WITH ('connector'='memory', 'rows'='[[1]]');\n"
+        "SHOW CREATE TABLE t;\n"
+        "CREATE TEMPORARY TABL t WITH ('connector'='memory', 'rows'='hunter2');\n",
+        encoding="utf-8",
+    )
+    assert main(["run", str(path)]) == 1
+    printed = capsys.readouterr()
+    assert "[1/3] line 1: CREATE OR REPLACE TEMPORARY TABLE t (id INT) WITH ('connector'=***" in printed.out
+    assert "\nCREATE TEMPORARY TABLE `t` (\n" in printed.out
+    assert "TABL is not understood" in printed.err
+    assert "hunter2" not in printed.out + printed.err
+
+
+def test_explain_never_writes_a_table_whatever_its_name(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "write.sql"
+    path.write_text("CREATE TABLE temp USING parquet AS SELECT 1 AS one", encoding="utf-8")
+    assert main(["explain", str(path)]) == 0
+    assert not spark.catalog.tableExists("temp")
+
+
 def test_check_touches_no_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "postgres.sql"
     path.write_text(

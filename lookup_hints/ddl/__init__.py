@@ -1,6 +1,6 @@
 """Statements about lookup tables: CREATE, DROP, DESCRIBE and SHOW, read and written."""
 
-from lookup_hints.ddl.parse import parse_ddl
+from lookup_hints.ddl.parse import parse_ddl, shown_statement
 from lookup_hints.ddl.show import create_statement
 from lookup_hints.ddl.statements import (
     CreateLookupTable,
@@ -24,4 +24,5 @@ __all__ = [
     "ShowTables",
     "create_statement",
     "parse_ddl",
+    "shown_statement",
 ]

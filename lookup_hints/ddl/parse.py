@@ -25,6 +25,7 @@ from lookup_hints.pairs import read_pairs
 from lookup_hints.sqltext import Kind, Piece, code, pieces
 
 _EXAMPLE = "Write WITH ('connector' = '<name>', ...)."
+_WHOLE_EXAMPLE = "Write CREATE TEMPORARY TABLE <name> (...) WITH ('connector' = '<name>', ...)."
 
 
 def parse_ddl(text: str) -> Ddl | None:
@@ -34,12 +35,29 @@ def parse_ddl(text: str) -> Ddl | None:
     DropTable(name='customers', if_exists=True)
 
     Raises:
-        DdlError: every mistake in a CREATE of a lookup table; values of options are masked.
+        DdlError: every mistake in a CREATE of a lookup table; values of options are masked. Also what
+            gives a connector in any other statement: Spark's error would show the options.
     """
     found = code(pieces(text))
     while found and found[-1].is_symbol(";"):
         found.pop()
     reader = Reader(_masked(text, found), found, [], found[-1].end if found else 0)
+    statement = _statement(reader)
+    if statement is None and _names_connector(found):
+        raise DdlError(_not_understood(reader))
+    return statement
+
+
+def shown_statement(text: str) -> str:
+    """``text`` as it may be shown: where it is about options of a lookup table, their values are masked."""
+    try:
+        gives_options = isinstance(parse_ddl(text), CreateLookupTable)
+    except DdlError:
+        gives_options = True
+    return _masked(text, code(pieces(text))) if gives_options else text
+
+
+def _statement(reader: Reader) -> Ddl | None:
     if reader.words("CREATE"):
         return _create(reader)
     if reader.words("DROP"):
@@ -49,6 +67,17 @@ def parse_ddl(text: str) -> Ddl | None:
     if reader.words("SHOW"):
         return _show(reader)
     return None
+
+
+def _not_understood(reader: Reader) -> Problem:
+    """The problem of a statement that gives a connector and is none of ours."""
+    at = reader.span(reader.rest[:1])
+    if reader.words("EXPLAIN"):
+        tip = "Leave EXPLAIN out: a source is asked for its columns at most."
+        return Problem("EXPLAIN is for queries, not for a table WITH ('connector' = ...).", at, tip)
+    word = at.text[at.start : at.end]
+    message = f"A table WITH ('connector' = ...) is not created like this: {word} is not understood."
+    return Problem(message, at, _WHOLE_EXAMPLE)
 
 
 # --- DROP, DESCRIBE, SHOW: whatever is not exactly ours is Spark's -----------------------------------
@@ -105,7 +134,7 @@ def _create(reader: Reader) -> CreateLookupTable | None:
         return None
     names_connector = _names_connector(reader.rest)
     top = {piece.text.upper() for piece in _outside_parentheses(reader.rest) if piece.kind is Kind.WORD}
-    if "USING" in top or not (names_connector or (is_temporary and "AS" not in top)):
+    if not names_connector and (not is_temporary or top & {"USING", "AS"}):
         return None
     if not is_temporary:
         tip = "Write CREATE TEMPORARY TABLE: a lookup table lives in the session."
@@ -198,12 +227,29 @@ def _is_temporary(reader: Reader) -> bool:
 
 
 def _names_connector(found: Sequence[Piece]) -> bool:
-    """Whether a ``WITH (`` follows in which ``'connector'`` is a key."""
-    for index, piece in enumerate(found[:-1]):
-        if piece.is_word("WITH") and found[index + 1].is_symbol("("):
-            keys = (key for key, sign in pairwise(found[index:]) if sign.is_symbol("="))
-            return any(key.kind is Kind.STRING and key.value == "connector" for key in keys)
+    """Whether a ``WITH (`` that mentions a connector follows, other than after a relation of a query.
+
+    Spark itself takes ``WITH (...)`` after relations alone. What is quoted and what is not does not
+    matter: behind a forgotten quote, strings and code change places.
+    """
+    for index, (piece, after) in enumerate(pairwise(found)):
+        if piece.is_word("WITH") and after.is_symbol("(") and not _is_in_query(found[:index]):
+            return any("connector" in inside.text.lower() for inside in found[index:])
     return False
+
+
+def _is_in_query(before: Sequence[Piece]) -> bool:
+    """Whether what comes after ``before`` may belong to a relation that a query reads or writes."""
+    open_: list[Piece] = []
+    for piece in before:
+        if piece.is_symbol(")"):
+            while open_ and not open_.pop().is_symbol("("):
+                pass
+        elif piece.is_symbol(";"):
+            open_.clear()
+        else:
+            open_.append(piece)
+    return any(piece.is_word("FROM", "INTO", "OVERWRITE") for piece in open_)
 
 
 def _outside_parentheses(found: Sequence[Piece]) -> list[Piece]:

@@ -201,7 +201,7 @@ class Statement:
 
     def _relation_end(self, node: exp.Table, index: int, time: Cut | None) -> int:
         alias = node.args.get("alias")
-        if alias is None or "start" not in alias.this.meta:
+        if alias is None or alias.this is None or "start" not in alias.this.meta:
             return time.end if time else self.pieces[index].end
         last = self.index_at(alias.this.meta["start"])
         if alias.args.get("columns"):

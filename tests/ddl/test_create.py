@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lookup_hints.ddl import CreateLookupTable, parse_ddl
+from lookup_hints.ddl import CreateLookupTable, parse_ddl, shown_statement
 from lookup_hints.errors import DdlError
 
 
@@ -88,6 +88,15 @@ def test_the_primary_key_is_spelled_as_its_columns_are(columns: str, key: tuple[
         "CREATE TABLE t (id INT)",
         "CREATE TABLE t USING parquet AS SELECT 1 AS connector",
         "CREATE TABLE t AS WITH q AS (SELECT 'connector' = 'x') SELECT * FROM q",
+        "CREATE TABLE t USING parquet AS SELECT * FROM s WITH ('connector'='x')",
+        "CREATE TABLE t USING x OPTIONS ('connector'='y')",
+        "CREATE DATABASE d WITH DBPROPERTIES ('connector'='x')",
+        "SELECT 'connector' = 'x'",
+        "SELECT * FROM t WITH ('connector'='x')",
+        "SELECT * FROM (SELECT * FROM s JOIN t WITH ('connector'='x') ON 1 = 1)",
+        "WITH q AS (SELECT * FROM t WITH ('connector'='x')) SELECT 'WITH (''connector'')' FROM q",
+        "INSERT INTO t WITH ('connector'='x') SELECT 1",
+        "EXPLAIN SELECT a, count(*) FROM t GROUP BY a WITH CUBE HAVING 'connector' = a",
         "CREATE TEMPORARY VIEW t AS SELECT 1",
         "CREATE OR REPLACE TABLE t AS SELECT 1",
         "CREATE FUNCTION f AS 'x'",
@@ -202,10 +211,56 @@ _WITH = "WITH ('connector'='x')"
             "A comma is missing after the value of 'connector'.",
         ),
         ("CREATE TEMPORARY TABLE t WITH ('connector'='x)", "This quote or comment is never closed."),
+        (
+            f"CREATE TEMPORARY TABLE t (id INT) USING jdbc {_WITH}",
+            "WITH is missing before USING. Write WITH ('connector' = '<name>', ...).",
+        ),
     ],
 )
 def test_a_mistake_says_what_and_what_to_try(text: str, sentence: str) -> None:
     assert messages(text) == [sentence]
+
+
+_WHOLE = "Write CREATE TEMPORARY TABLE <name> (...) WITH ('connector' = '<name>', ...)."
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (f"CREATE TEMPORARY TABL t (id INT) {_WITH}", "TABL"),
+        (f"CRAETE TEMPORARY TABLE t (id INT) {_WITH}", "CRAETE"),
+        (f"CREATE TEMPORARY VIEW t {_WITH}", "VIEW"),
+        (f"CREATE TABEL t (from INT) {_WITH}", "TABEL"),
+        (f"CREATE t {_WITH}", "t"),
+        (f"TABLE t {_WITH}", "TABLE"),
+        ("TABLE t WITH (connector='x')", "TABLE"),
+        (f"SELECT * FROM s; CREATE TEMPORARY TABLE t {_WITH}", "SELECT"),
+    ],
+)
+def test_a_connector_in_no_statement_of_ours_is_not_passed_on_to_spark(text: str, word: str) -> None:
+    sentence = (
+        f"A table WITH ('connector' = ...) is not created like this: {word} is not understood. {_WHOLE}"
+    )
+    assert messages(text) == [sentence]
+
+
+def test_a_statement_that_is_not_understood_is_shown_without_its_options() -> None:
+    text = "CREATE TEMPORARY TABL t (id INT) WITH ('connector'='x', 'url'='a://u:hunter2@h')"
+    assert str(refused(text)) == (
+        "line 1, column 18: A table WITH ('connector' = ...) is not created like this: TABL is not understood."
+        f" {_WHOLE}\n"
+        "CREATE TEMPORARY TABL t (id INT) WITH ('connector'=***, 'url'=*****************)\n"
+        "                 ^^^^"
+    )
+
+
+def test_a_lookup_table_is_not_explained() -> None:
+    assert str(refused(f"EXPLAIN CREATE TEMPORARY TABLE t (id INT) {_WITH}")) == (
+        "line 1, column 1: EXPLAIN is for queries, not for a table WITH ('connector' = ...)."
+        " Leave EXPLAIN out: a source is asked for its columns at most.\n"
+        "EXPLAIN CREATE TEMPORARY TABLE t (id INT) WITH ('connector'=***)\n"
+        "^^^^^^^"
+    )
 
 
 def test_all_mistakes_are_shown_at_once_each_with_its_place() -> None:
@@ -249,15 +304,35 @@ def test_all_mistakes_are_shown_at_once_each_with_its_place() -> None:
         "CREATE TEMPORARY TABLE t COMMENT 'oops WITH ('connector'='x', 'password'='hunter2')",
         "CREATE TEMPORARY TABLE t WITH ('connector'='x', 'password'='hunter2') AS SELECT 'hunter2'",
         "CREATE TEMPORARY TABLE t WITH ('connector'='x', 'connector'='y' /* hunter2 */)",
+        "CREATE TEMPORARY TABL t WITH ('connector'='x', 'password'='hunter2')",
+        "CRAETE TEMPORARY TABLE t WITH ('connector='x', 'password'='hunter2')",
+        "CREATE TABEL t WITH ('connector'='x', 'password'='hunter2)",
+        "EXPLAIN EXTENDED CREATE TEMPORARY TABLE t WITH ('connector'='x', 'password'='hunter2')",
+        "CREATE TEMPORARY TABLE t USING jdbc WITH ('connector'='x', 'password'='hunter2')",
     ],
 )
 def test_values_of_options_are_never_shown(text: str) -> None:
     error = refused(text)
     assert "hunter2" not in str(error)
     assert "hunter2" not in repr(error)
+    assert "hunter2" not in shown_statement(text)
 
 
 def test_options_are_not_part_of_the_repr() -> None:
     assert "hunter2" not in repr(
         created("CREATE TEMPORARY TABLE t WITH ('connector'='x', 'password'='hunter2')")
     )
+
+
+def test_a_statement_is_shown_without_the_values_of_its_options() -> None:
+    assert (
+        shown_statement("CREATE TEMPORARY TABLE t (id INT) WITH ('connector'='x', 'password'='hunter2')")
+        == "CREATE TEMPORARY TABLE t (id INT) WITH ('connector'=***, 'password'=*********)"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT 'it''s' -- plain", "CREATE TEMPORARY VIEW v AS SELECT 'x' = 'y'", "DROP TABLE t"]
+)
+def test_a_statement_without_options_is_shown_as_it_is(text: str) -> None:
+    assert shown_statement(text) == text

@@ -34,6 +34,9 @@ def broken_statements(draw: st.DrawFn) -> str:
 @given(broken_statements())
 @example(STATEMENT.replace("= 'hunter2", "= hunter2"))
 @example(STATEMENT.replace("WITH", "WIHT"))
+@example(STATEMENT.replace("CREATE", "CRAETE"))
+@example(STATEMENT.replace("TABLE", "TABEL").replace("'connector'", "'connector"))
+@example(f"EXPLAIN {STATEMENT}")
 @example(STATEMENT.replace("TABLE t", "TABLE' t").replace("hunter2', 'url", "hunter2, 'url"))
 @example(STATEMENT.replace("\nPR", "`").replace("hunter2', 'url", "hunter2`, 'url"))
 def test_a_broken_statement_is_a_ddl_error_that_shows_no_secret(text: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from lookup_hints import LookupSession, disable, enable, register_retry_predicate
 from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
+from lookup_hints.session import Prepared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,8 +149,36 @@ def test_session_options_and_precedence(session: LookupSession) -> None:
     assert "3 requests in flight" in session.explain(hinted)
 
 
-def test_a_bad_session_option(session: LookupSession) -> None:
-    session.sql("SET table.exec.async-lookup.timeout = 3m")
+def test_a_setting_among_comments(session: LookupSession) -> None:
+    assert texts(session, "-- c\nSET table.exec.async-lookup.timeout = 100 s -- why") == [
+        ("table.exec.async-lookup.timeout", "100 s")
+    ]
+    assert "100 s" in session.explain(JOIN)
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [
+        (
+            "table.exec.async-lookup.buffer-capasity = 1",
+            "No session option is called 'table.exec.async-lookup.buffer-capasity'."
+            " Did you mean 'table.exec.async-lookup.buffer-capacity'?",
+        ),
+        (
+            "table.exec.async-lookup.buffer-capacity = many",
+            "'table.exec.async-lookup.buffer-capacity' cannot be 'many': write a whole number.",
+        ),
+    ],
+)
+def test_a_wrong_setting_fails_at_once(session: LookupSession, setting: str, error: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        session.sql(f"SET {setting}")
+    assert error in str(caught.value)
+    assert "capacity     100 requests" in session.explain(JOIN)
+
+
+def test_a_wrong_setting_from_elsewhere_fails_the_query(session: LookupSession) -> None:
+    session.spark.conf.set("table.exec.async-lookup.timeout", "3m")
     with pytest.raises(
         OptionError, match=r"session: 'table.exec.async-lookup.timeout' cannot be '3m': 'm' is not a unit"
     ):
@@ -187,6 +216,14 @@ def test_a_wrong_hint_can_be_a_warning(session: LookupSession, caplog: pytest.Lo
     with caplog.at_level(logging.WARNING, "lookup_hints"):
         assert len(session.sql(wrong).collect()) == 6
     assert "LOOKUP names 'nobody'" in caplog.text
+
+
+def test_a_text_of_nothing_but_a_hint_is_left_to_spark(session: LookupSession) -> None:
+    session.sql("SET lookup.on-invalid-hint = warn")
+    for text in ("/*+ LOOKUP('table'='c') */", "/*+ LOOKUP('table'='c') */ ;", "-- LOOKUP", ""):
+        assert session.prepare(text) == Prepared(text)
+    with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
+        session.sql("/*+ LOOKUP('table'='c') */")
 
 
 def test_a_hint_in_a_statement_without_lookup_tables(session: LookupSession) -> None:
@@ -241,6 +278,78 @@ def test_explain_runs_nothing_and_shows_all(session: LookupSession) -> None:
             assert part in str(explained)
 
 
+@pytest.mark.parametrize(
+    "explain", ["-- c\nEXPLAIN ", "/* c */ EXPLAIN ", "EXPLAIN/* c */ EXTENDED ", "EXPLAIN\n"]
+)
+def test_explain_is_found_among_comments(session: LookupSession, explain: str) -> None:
+    ((text,),) = texts(session, explain + JOIN)
+    assert "LEFT lookup join with people AS p" in str(text)
+    assert ("Parsed Logical Plan" in str(text)) == ("EXTENDED" in explain)
+
+
+def test_mistakes_below_explain_are_shown_at_their_place(session: LookupSession) -> None:
+    with pytest.raises(UnsupportedLookup) as caught:
+        session.sql(f"EXPLAIN\n/* c */ {JOIN.replace('LEFT', 'RIGHT')}")
+    assert str(caught.value).startswith("line 2, column 43: The lookup join with p cannot run: a RIGHT JOIN")
+
+
+def test_a_misspelt_create_is_not_told_to_spark(session: LookupSession) -> None:
+    wrong = PEOPLE.replace("TABLE", "TABL").replace("Ann", "hunter2")
+    for run in (
+        session.sql,
+        lambda text: session.sql(text, x=1),
+        lambda text: session.sql(f"EXPLAIN {text}"),
+    ):
+        with pytest.raises(DdlError, match=r"WITH \('connector' = \.\.\.\)") as caught:
+            run(wrong)
+        assert "hunter2" not in str(caught.value)
+    with pytest.raises(
+        QueryError, match=r"Variables in braces \(x\) cannot stand in a statement with a lookup"
+    ):
+        session.sql(PEOPLE, x=1)
+
+
+def test_a_prepared_statement_shows_no_secrets(session: LookupSession) -> None:
+    secret = PEOPLE.replace("people", "folk").replace("Ann", "hunter2")
+    create = session.prepare(secret)
+    assert repr(create).startswith("Prepared(plan=None, ddl=CreateLookupTable(name='folk'")
+    assert "hunter2" not in repr(create)
+    session.run(create)
+    query = session.prepare(JOIN.replace("people", "folk") + " WHERE v.id < :most", {"most": "hunter2"})
+    assert query.plan is not None
+    assert "hunter2" not in repr(query)
+
+
+@pytest.mark.parametrize(
+    ("args", "error"),
+    [
+        (
+            [1],
+            "line 2, column 20: There are 2 parameter markers (?) and 1 value for them. Each marker takes one value,"
+            " in the order of the text.\nWHERE v.id = ? AND ? = '?'\n                   ^",
+        ),
+        (
+            [],
+            "line 2, column 14: There are 2 parameter markers (?) and 0 values for them. Each marker takes one value,"
+            " in the order of the text.\nWHERE v.id = ? AND ? = '?'\n             ^",
+        ),
+        (
+            (1, "?", 3),
+            "There are 2 parameter markers (?) and 3 values for them. Each marker takes one value, in the order of"
+            " the text.",
+        ),
+    ],
+)
+def test_each_parameter_marker_takes_one_value(
+    session: LookupSession, args: list[object], error: str
+) -> None:
+    text = f"{JOIN}\nWHERE v.id = ? AND ? = '?'"
+    with pytest.raises(QueryError) as caught:
+        session.sql(text, args)
+    assert str(caught.value) == error
+    assert session.sql(text, [1, "?"]).count() == 1
+
+
 def test_explain_of_an_insert_writes_nothing(session: LookupSession, tmp_path: Path) -> None:
     session.sql(
         f"CREATE TABLE explained (id BIGINT, name STRING) USING parquet LOCATION '{tmp_path}/explained'"
@@ -283,3 +392,13 @@ def test_a_lookup_table_is_not_written_to(session: LookupSession) -> None:
         session.sql("DELETE FROM people WHERE id = 1")
     with pytest.raises(UnsupportedLookup, match="people is a lookup table: it is asked, never written to"):
         session.sql("INSERT INTO people SELECT 1, 'x'")
+
+
+def test_a_function_of_the_users_own_in_on(session: LookupSession) -> None:
+    session.spark.udf.register("shout", lambda text: text.upper(), "string")
+    with pytest.raises(
+        UnsupportedLookup, match=r"A function of your own .* Of an INNER JOIN, move the condition"
+    ):
+        session.sql("SELECT 1 FROM visits v JOIN people p ON v.person = p.id AND shout(p.name) = 'ANN'")
+    moved = "SELECT v.id FROM visits v JOIN people p ON v.person = p.id WHERE shout(p.name) = 'ANN'"
+    assert sorted(texts(session, moved)) == [(1,), (4,)]

@@ -137,3 +137,10 @@ SELECT 1 FROM orders o JOIN customers c(a, b) ON o.k = c.a
 line 1, column 29: The lookup join with c cannot run: it gives 2 names to 5 columns.
 SELECT 1 FROM orders o JOIN customers c(a, b) ON o.k = c.a
                             ^^^^^^^^^^^^^^^^^
+
+-- case: a star behind the lookup table
+SELECT 1 FROM orders o JOIN customers *(a, b, d, e, f) ON o.k = a
+-- refused:
+line 1, column 39: * cannot stand behind the lookup table customers: it is asked by key, not read.
+SELECT 1 FROM orders o JOIN customers *(a, b, d, e, f) ON o.k = a
+                                      ^
