@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from lookup_hints.errors import OptionError, Problem, Span, nearest
 from lookup_hints.options import LOOKUP_OPTIONS, SESSION_OPTIONS, Option, Place, bad_value
@@ -44,11 +45,8 @@ def own_setting(text: str) -> tuple[str, str] | None:
     try:
         option.type.parse(value)
     except ValueError as error:
-        start = match.start("value")
-        problem = bad_value(option, key, value, error)
-        raise OptionError(
-            Problem(problem.message, Span(text, start, start + len(written)), problem.tip)
-        ) from None
+        at = Span(text, match.start("value"), match.start("value") + len(written))
+        raise OptionError(replace(bad_value(option, key, value, error), at=at)) from None
     return key, value
 
 

@@ -10,12 +10,13 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from lookup_hints.errors import Problem, QueryError, Span, nearest
+from lookup_hints.secrets import shown
 from lookup_hints.sqltext import Kind, Piece, code, pieces
 
 
@@ -29,7 +30,7 @@ class Statement:
         line: the line of the script in which it begins, from 1.
     """
 
-    text: str
+    text: str = field(repr=False)  # DDL may hold a password
     offset: int
     line: int
 
@@ -106,7 +107,10 @@ def _refuse_unclosed(text: str, found: Sequence[Piece]) -> None:
     if found and found[-1].kind is Kind.UNCLOSED:
         is_comment = found[-1].text.startswith("/*")
         at = Span(text, found[-1].start, found[-1].start + (2 if is_comment else 1))
-        raise QueryError(Problem(f"This {'comment' if is_comment else 'quote'} is never closed.", at))
+        message = f"This {'comment' if is_comment else 'quote'} is never closed."
+        if shown(at.underlined()) != at.underlined():  # the line holds a password: say where, and no more
+            raise QueryError(Problem(f"{at}: {message}"))
+        raise QueryError(Problem(message, at))
 
 
 def _ends(text: str, found: Sequence[Piece]) -> Iterator[int]:

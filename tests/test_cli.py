@@ -164,7 +164,6 @@ def test_check_knows_which_tables_are_there(tmp_path: Path, capsys: pytest.Captu
         "5:27: error: The lookup join with t has no key",
         " 2 errors",
     ]
-    assert len(told) == len(expected)
     for line, beginning in zip(told, expected, strict=True):
         assert line.startswith(f"{path}:{beginning}")
 

@@ -142,6 +142,13 @@ def test_each_key_is_asked_for_once_in_each_task(twins: Twins, name: str) -> Non
     assert ("None",) not in keys
 
 
+def test_each_branch_of_a_union_asks_once(twins: Twins) -> None:
+    twins.forget()
+    twins.session.sql(STATEMENTS["union"]).collect()
+    keys = twins.calls("customers").keys
+    assert max(keys.values()) <= 4, f"two branches of two tasks each: {keys}"
+
+
 def test_a_condition_on_the_left_alone_saves_lookups(twins: Twins) -> None:
     twins.forget()
     twins.session.sql(

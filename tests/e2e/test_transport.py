@@ -135,6 +135,6 @@ def test_functions_of_both_ways_live_side_by_side(session: LookupSession) -> Non
 
 
 def test_a_way_that_does_not_exist(session: LookupSession) -> None:
-    session.sql("SET lookup.transport = pigeon")
+    session.spark.conf.set("lookup.transport", "pigeon")
     with pytest.raises(OptionError, match=r"session: 'lookup.transport' cannot be 'pigeon': .*arrow.*pandas"):
         session.sql(JOIN)

@@ -147,3 +147,11 @@ def test_nothing_but_separators_and_comments_is_lost(script: str) -> None:
         assert split_statements(between) == []
         at = statement.offset + len(statement.text)
     assert split_statements(script[at:]) == []
+
+
+def test_an_open_quote_behind_a_password_is_told_without_its_line() -> None:
+    script = "SELECT 1;\nCREATE TEMPORARY TABLE t (id INT) WITH ('connector' = 'x', 'password' = 'hunter2);"
+    with pytest.raises(QueryError, match="line 2, column 73: This quote is never closed") as caught:
+        split_statements(script)
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in repr(split_statements(script.replace("hunter2", "hunter2'")))
