@@ -117,5 +117,6 @@ if __name__ == "__main__":
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    scenario(spark, Path(sys.argv[1])).tell()
+    folder = Path(sys.argv[1])
+    scenario(spark, folder).tell(folder)
     spark.stop()

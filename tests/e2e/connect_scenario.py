@@ -192,5 +192,6 @@ if __name__ == "__main__":
     spark = builder.config("spark.ui.enabled", "false").getOrCreate()
     # ``spark.newSession`` is there since PySpark 4.3 only.
     another = SparkSession.builder.remote("sc://localhost").create
-    scenario(another, Path(sys.argv[1])).tell()
+    folder = Path(sys.argv[1])
+    scenario(another, folder).tell(folder)
     spark.stop()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from lookup_hints.spi import TEXT, ConnectorError, Option
 from tests.e2e.counting import CountingConnector
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-_MARK = "outcomes: "
+_OUTCOMES = "outcomes.json"
 
 
 class Steps:
@@ -40,9 +42,11 @@ class Steps:
         except Exception as error:  # each step is a test of its own, and the next ones still count
             self._outcomes[name] = {"failed": f"{type(error).__name__}: {error}"}
 
-    def tell(self) -> None:
-        """Hand the outcomes to ``outcomes_of``."""
-        print(f"\n{_MARK}{json.dumps(self._outcomes)}", flush=True)
+    def tell(self, folder: Path) -> None:
+        """Hand the outcomes to ``outcomes_of``, which waits for them in ``folder``."""
+        unfinished = folder / "outcomes.part"
+        unfinished.write_text(json.dumps(self._outcomes), encoding="utf-8")
+        unfinished.rename(folder / _OUTCOMES)
 
 
 @dataclass(frozen=True)
@@ -63,26 +67,48 @@ class Outcomes:
 
 
 def outcomes_of(module: str, folder: Path, seconds: float, **environment: str) -> Outcomes:
-    """Run ``module`` as ``__main__`` with ``folder`` as its argument, and wait for its outcomes."""
+    """Run ``module`` as ``__main__`` with ``folder`` as its argument, and wait for its outcomes.
+
+    They come by a file, and what the scenario leaves running is ended: Spark's JVM may outlive the
+    Python that started it, or not come to an end of its stop, and holds on to a pipe meanwhile.
+    """
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path, **environment},
-        start_new_session=True,  # so that Spark's own processes can be ended with it
-    )
+    output = folder / "output"
+    with output.open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path, **environment},
+            start_new_session=True,  # so that Spark's own processes can be ended with it
+        )
+    told = folder / _OUTCOMES
+    deadline = time.monotonic() + seconds
     try:
-        output, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        raise AssertionError(f"{module} took more than {seconds} seconds:\n{output[-5000:]}") from None
-    told = [line for line in output.splitlines() if line.startswith(_MARK)]
-    assert told, f"{module} ended with {process.returncode}:\n{output[-5000:]}"
-    return Outcomes(json.loads(told[-1].removeprefix(_MARK)))
+        while not told.exists() and process.poll() is None:
+            assert time.monotonic() < deadline, (
+                f"{module} took more than {seconds} seconds:\n{_end_of(output)}"
+            )
+            time.sleep(0.1)
+        _wait_a_little(process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert told.exists(), f"{module} ended with {process.returncode}:\n{_end_of(output)}"
+    return Outcomes(json.loads(told.read_text(encoding="utf-8")))
+
+
+def _wait_a_little(process: subprocess.Popen[bytes]) -> None:
+    """Let ``process`` stop its Spark by itself."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=20)
+
+
+def _end_of(output: Path) -> str:
+    return output.read_text(encoding="utf-8", errors="replace")[-5000:]
 
 
 class OpeningConnector(CountingConnector):
