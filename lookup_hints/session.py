@@ -27,11 +27,13 @@ from lookup_hints.errors import HintError, InternalError, Problem, QueryError, S
 from lookup_hints.functions import Functions, transport_for, wrapping_for
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.model import LookupTable
+from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.choose import session_option
-from lookup_hints.plan.draft import Columns, Context, LookupPlan
+from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.reading import UnreadableStatement
+from lookup_hints.plan.views import PRIVATE_PREFIX
 from lookup_hints.retry import RowPredicate
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.script import read_script, split_statements
@@ -399,11 +401,23 @@ def _refuse_own_functions(error: Exception) -> None:
 
 def _check_columns(planned: LookupPlan, frame: DataFrame) -> None:
     """The rewritten statement must give what the user's would have given."""
-    if planned.output is not None and _columns(frame) != planned.output:
-        raise InternalError(
-            f"the rewritten statement gives {_columns(frame)} instead of {planned.output}; please report"
-            f" this with the statement:\n{planned.text}"
+    if planned.output is None or _columns(frame) == planned.output:
+        return
+    unnamed = [name for name in frame.columns if PRIVATE_PREFIX in name]
+    if unnamed and len(frame.columns) == len(planned.output):
+        names = [name for name, _ in planned.output]
+        natural = names[frame.columns.index(unnamed[0])]
+        raise UnsupportedLookup(
+            Problem(
+                f"The column {natural} of the result takes its name from a column that USING or NATURAL joins"
+                " with a lookup table, which has another name inside.",
+                tip=f"Give it a name: {natural} AS x.",
+            )
         )
+    raise InternalError(
+        f"the rewritten statement gives {_columns(frame)} instead of {planned.output}; please report"
+        f" this with the statement:\n{planned.text}"
+    )
 
 
 def _described(table: LookupTable, extended: bool) -> list[tuple[str, str, str | None]]:

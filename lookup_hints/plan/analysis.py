@@ -1,79 +1,174 @@
-"""Texts for Spark's own analysis: the user's statement with an empty stub for each lookup table.
+"""Questions to Spark's own analysis: the user's text with an empty stub for each lookup table.
 
 Spark then finds unknown and ambiguous columns, with its own words, and says what columns the rewritten
-statement must give.
+statement must give, what columns relations have, and what types keys are of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from sqlglot import exp
-
-from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.hints.parse import removals
 from lookup_hints.model import LookupTable
-from lookup_hints.plan.draft import Draft, LookupJoin
-from lookup_hints.plan.reading import LookupUse, Statement, visible_withs
-from lookup_hints.plan.shapes import is_time_column
+from lookup_hints.plan.conditions import KeyEquality
+from lookup_hints.plan.reading import LookupUse, Statement
 from lookup_hints.plan.splice import Cut, Edit, Fragment, spliced
+from lookup_hints.plan.structure import Block, Level, Relation
+from lookup_hints.plan.times import is_time_column
 from lookup_hints.sqltext import quoted
 from lookup_hints.types import sql_type
 
+Columns = tuple[tuple[str, str], ...]
+"""Name and Spark type name of each output column."""
 
-def plain_sql(draft: Draft) -> str:
-    """The statement's query over stubs."""
-    return spliced(draft.statement.text, stub_edits(draft), draft.statement.query)
-
-
-def key_types_sql(draft: Draft, join: LookupJoin) -> str:
-    """A query over stubs whose first columns are the left sides of the keys of ``join``.
-
-    It ends before the join itself, and knows nothing of the conditions of lookup joins before it: those
-    may refer to an outer query. The time of ``FOR SYSTEM_TIME AS OF`` is one more column, so that Spark
-    finds a wrong name in it.
-    """
-    statement = draft.statement
-    keys = [key.left for key in join.sorted.keys]
-    select: list[Fragment] = ["SELECT "]
-    for number, key in enumerate([*keys, *_time_column(statement, join)]):
-        select += [", " if number else "", key, f" AS k{number}"]
-    source = Cut(_from(statement, join), join.at.start)
-    before = [other for other in draft.joins if source.holds(other.at)]
-    edits = [*stub_edits(draft), *(_without_condition(statement, other) for other in before)]
-    body = "".join(_rendered(statement, edits, [*select, " ", source]))
-    for level in visible_withs(join.use.node):
-        body = _within(statement, edits, level, body)
-    return body
+Analyse = Callable[[str], Columns]
 
 
-def _time_column(statement: Statement, join: LookupJoin) -> list[Cut]:
-    time = join.use.time
-    return [time] if time is not None and is_time_column(statement, join.use) else []
+class Analysis:
+    """Asks Spark about parts of one statement; without Spark (``analyse`` is None) nothing is known."""
 
+    def __init__(self, statement: Statement, analyse: Analyse | None) -> None:
+        self._statement, self._analyse = statement, analyse
+        self._columns: dict[Relation, tuple[str, ...] | None] = {}
 
-def _rendered(statement: Statement, edits: list[Edit], parts: list[Fragment]) -> Iterator[str]:
-    for part in parts:
-        yield spliced(statement.text, edits, part) if isinstance(part, Cut) else part
+    @property
+    def knows(self) -> bool:
+        """Whether there is a Spark to ask."""
+        return self._analyse is not None
 
+    def output(self) -> Columns | None:
+        """What the statement, which is a query, gives.
 
-def _without_condition(statement: Statement, join: LookupJoin) -> Edit:
-    relation = _stub(statement, join.use).new
-    return Edit(join.at, ("LEFT JOIN ", *relation, " ON true"))
+        Raises:
+            Exception: what Spark says about the user's statement.
+        """
+        if self._analyse is None:
+            return None
+        return self._analyse(self._text(self._statement.queries[0]))
 
+    def columns_of(self, relation: Relation) -> tuple[str, ...] | None:
+        """The names of a relation's columns, or None where it does not stand by itself."""
+        if self._analyse is None or relation.lateral:
+            return None
+        if relation not in self._columns:
+            place = self._statement.tokens.cut(relation.first, relation.last)
+            levels = self._levels(relation)
+            self._columns[relation] = self._names(self._beneath(levels, f"SELECT * FROM {self._text(place)}"))  # noqa: S608
+        return self._columns[relation]
 
-def _within(statement: Statement, edits: list[Edit], level: list[exp.CTE], body: str) -> str:
-    """``body`` as a subquery below one WITH: inner ones may hide outer ones of the same name."""
-    if not level:
+    def columns_before(self, use: LookupUse) -> tuple[str, ...] | None:
+        """The names of the columns on the left side of a join."""
+        assert use.step is not None
+        return self._names(self._beneath(use.block.query.levels, f"SELECT * {self._left(use)}"))
+
+    def key_types(
+        self, use: LookupUse, home: Block, keys: Sequence[KeyEquality], left: Cut | None
+    ) -> list[str]:
+        """The types of the left sides of ``keys`` over ``left``, part of a FROM (None: all before the join).
+
+        The time of ``FOR SYSTEM_TIME AS OF`` is looked at too, so that Spark finds a wrong name in it.
+
+        Raises:
+            Exception: what Spark says where a key does not stand by itself.
+        """
+        assert self._analyse is not None
+        wanted = self._select_list(use, keys)
+        if use.pipe is not None:
+            before = Cut(self._offset(home.first), self._offset(use.pipe.first))
+            body = f"{self._text(before)} |> SELECT {wanted}"
+        else:
+            source = self._left(use) if left is None else f"FROM {self._text(left)}"
+            body = f"SELECT {wanted} {source}"
+        problem: Exception | None = None
+        for sql in self._ever_wider(body, home):
+            try:
+                return [kind for _, kind in self._analyse(sql)]
+            except Exception as error:
+                problem = problem or error
+        assert problem is not None
+        raise problem
+
+    def outer_key_types(self, use: LookupUse, keys: Sequence[KeyEquality]) -> list[str]:
+        """The types of keys that the queries around the block of ``use`` give, or constants."""
+        assert self._analyse is not None
+        problem: Exception | None = None
+        wider = self._ever_wider(f"SELECT {self._select_list(use, keys)}", use.block)
+        if not all(key.constant for key in keys):
+            next(wider)  # by itself the query around it is sure to be missing
+        for sql in wider:
+            try:
+                return [kind for _, kind in self._analyse(sql)]
+            except Exception as error:
+                problem = error
+        assert problem is not None
+        raise problem
+
+    # --- texts -------------------------------------------------------------------------------------
+
+    def _names(self, sql: str) -> tuple[str, ...] | None:
+        if self._analyse is None:
+            return None
+        try:
+            return tuple(name for name, _ in self._analyse(sql))
+        except Exception:
+            # Such as a LATERAL subquery: what it needs stands elsewhere.
+            return None
+
+    def _left(self, use: LookupUse) -> str:
+        """FROM with all that stands before the join in its chain."""
+        assert use.step is not None
+        if use.pipe is not None:
+            return self._text(Cut(self._offset(use.block.first), self._offset(use.pipe.first)))
+        assert use.chain is not None
+        return f"FROM {self._text(Cut(self._offset(use.chain.first), self._offset(use.step.first)))}"
+
+    def _select_list(self, use: LookupUse, keys: Sequence[KeyEquality]) -> str:
+        parts: list[Fragment] = [key.left for key in keys]
+        if use.time is not None and is_time_column(self._statement, use):
+            parts.append(use.time)
+        texts = (part if isinstance(part, str) else self._text(part) for part in parts)
+        return ", ".join(f"{text} AS k{number}" for number, text in enumerate(texts))
+
+    def _ever_wider(self, body: str, block: Block) -> Iterator[str]:
+        """``body`` by itself, then within each of the queries around it, whose columns it may name."""
+        yield self._beneath(block.query.levels, body)
+        around = block.query.parent
+        while around is not None:
+            if around.source is not None:
+                first, last = around.source.chains[0].first, around.source.last
+                source = self._text(self._statement.tokens.cut(first, last))
+                body = f"SELECT __keys.* FROM {source}, LATERAL ({body}) AS __keys"  # noqa: S608
+                yield self._beneath(around.query.levels, body)
+            around = around.query.parent
+
+    def _beneath(self, levels: Sequence[Level], body: str) -> str:
+        """``body`` below the WITHs that it can name: inner ones may hide outer ones of the same name."""
+        for level in levels:
+            if level:
+                recursive = "RECURSIVE " if any(cte.recursive for cte in level) else ""
+                ctes = ", ".join(self._text(cte.at) for cte in level)
+                body = f"WITH {recursive}{ctes} SELECT * FROM ({body})"  # noqa: S608 (the user's own text)
         return body
-    recursive = level[0].parent is not None and level[0].parent.args.get("recursive")
-    ctes = ", ".join(spliced(statement.text, edits, _cte_cut(statement, cte)) for cte in level)
-    return f"WITH {'RECURSIVE ' if recursive else ''}{ctes} SELECT * FROM ({body})"  # noqa: S608 (the user's own text)
 
+    def _levels(self, relation: Relation) -> Sequence[Level]:
+        block = next(
+            block
+            for block in reversed(self._statement.structure.blocks)
+            if block.first <= relation.first and relation.last <= block.last
+        )
+        return block.query.levels
 
-def stub_edits(draft: Draft) -> list[Edit]:
-    """The edits that put a stub for each lookup table and take our hints out."""
-    return [*removed_hints(draft.statement), *(_stub(draft.statement, use) for use in draft.statement.uses)]
+    def _offset(self, index: int) -> int:
+        return self._statement.pieces[index].start
+
+    def _text(self, part: Cut) -> str:
+        """``part`` over stubs."""
+        return spliced(self._statement.text, self._edits, part)
+
+    @property
+    def _edits(self) -> list[Edit]:
+        stubs = (edit for use in self._statement.uses for edit in _stub(self._statement, use))
+        return [*removed_hints(self._statement), *stubs]
 
 
 def removed_hints(statement: Statement) -> list[Edit]:
@@ -81,46 +176,31 @@ def removed_hints(statement: Statement) -> list[Edit]:
     return [Edit(Cut(start, end), (new,)) for start, end, new in removals(statement.text)]
 
 
-def alias_text(statement: Statement, use: LookupUse) -> Cut:
-    """The name by which the query calls the table, as the user wrote it, with its column list if any."""
-    alias = use.node.args.get("alias")
-    if alias is None:
-        piece = statement.pieces[use.index]
-        return Cut(piece.start, piece.end)
-    return Cut(alias.this.meta["start"], use.end)
+def alias_text(statement: Statement, relation: Relation) -> str:
+    """The name by which the query calls the relation, as the user wrote it, with its column list if any."""
+    at = statement.alias_index(relation)
+    assert at is not None, "a table has a name"
+    if statement.tokens.is_word(at, "IDENTIFIER") and relation.alias_at is None:
+        return quoted(relation.name)
+    last = relation.last if relation.alias_at is not None else at
+    return statement.tokens.cut(at, last).of(statement.text)
 
 
-def _stub(statement: Statement, use: LookupUse) -> Edit:
-    name = statement.pieces[use.index]
-    return Edit(Cut(name.start, use.end), (f"({_stub_query(use.table)}) AS ", alias_text(statement, use)))
+def selected_instead(statement: Statement, use: LookupUse) -> list[Edit]:
+    """The edit that makes ``TABLE t`` a SELECT, where the use stands so."""
+    source = use.block.source
+    if source is None or not statement.tokens.is_word(source.at, "TABLE"):
+        return []
+    return [Edit(statement.tokens.cut(source.at, source.at), ("SELECT * FROM",))]
+
+
+def _stub(statement: Statement, use: LookupUse) -> Iterator[Edit]:
+    relation = use.relation
+    at = statement.tokens.cut(relation.name_at, relation.last)
+    yield Edit(at, (f"({_stub_query(use.table)}) AS ", alias_text(statement, relation)))
+    yield from selected_instead(statement, use)
 
 
 def _stub_query(table: LookupTable) -> str:
     columns = (f"CAST(NULL AS {sql_type(column.type)}) AS {quoted(column.name)}" for column in table.schema)
     return f"SELECT {', '.join(columns)} WHERE false"
-
-
-def _from(statement: Statement, join: LookupJoin) -> int:
-    """Offset of the FROM that the join belongs to."""
-    index = statement.index_at(join.at.start)
-    depth = statement.depth(index)
-    for earlier in range(index, -1, -1):
-        is_comparison = earlier > 0 and statement.pieces[earlier - 1].is_word("DISTINCT")
-        if (
-            statement.depth(earlier) == depth
-            and statement.pieces[earlier].is_word("FROM")
-            and not is_comparison
-        ):
-            return statement.pieces[earlier].start
-    raise UnsupportedLookup(Problem("This join has no FROM.", statement.span(join.at)))
-
-
-def _cte_cut(statement: Statement, cte: exp.CTE) -> Cut:
-    """``name [(columns)] [AS] (query)``."""
-    start = cte.args["alias"].this.meta["start"]
-    index = statement.index_at(start) + 1
-    if cte.args["alias"].args.get("columns"):
-        index = statement.closing(index) + 1
-    while not statement.pieces[index].is_symbol("("):
-        index += 1
-    return Cut(start, statement.pieces[statement.closing(index)].end)

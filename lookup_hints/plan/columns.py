@@ -2,56 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from sqlglot import exp
-
-from lookup_hints.plan.conditions import KeyEquality, Names
-from lookup_hints.plan.reading import LookupUse
+from lookup_hints.plan.conditions import Conjunct, KeyEquality, Names, references
+from lookup_hints.plan.reading import LookupUse, Statement
 from lookup_hints.plan.splice import Cut
+from lookup_hints.plan.structure import Block
 
 
-def used_columns(use: LookupUse, names: Names, keys: Sequence[KeyEquality] = ()) -> tuple[str, ...]:
+def used_columns(
+    statement: Statement, use: LookupUse, names: Names, keys: Sequence[KeyEquality] = ()
+) -> tuple[str, ...]:
     """The columns of ``use.table`` that its query block names, in the table's order.
 
-    The dimension's side of a key equality does not count: the connector answers it. A star counts for
-    all columns. Never empty: a table of which nothing is named gives its first key (or first) column.
+    Rather one too many: a word counts wherever a column might stand. The dimension's side of a key
+    equality does not count: the connector answers it. A star counts for all columns. Never empty: a
+    table of which nothing is named gives its first key (or first) column.
     """
     every = tuple(use.table.schema.names)
-    block = use.node.find_ancestor(exp.Select)
-    if block is None or _needs_all(block, names):
+    block = use.block
+    if _gives_all(statement, block, names):
         return every
-    consumed = [(key.whole, key.left) for key in keys]
     used = {
-        name
-        for column in block.find_all(exp.Column)
-        if not _is_consumed(column, consumed)
-        for name in names.possible_columns(column)
+        column
+        for index in range(block.first, block.last + 1)
+        if not _is_answered(statement, index, use, keys)
+        and (column := _column_at(statement, index, names)) is not None
     }
+    return _at_least_one(every, used, keys)
+
+
+def residual_columns(
+    use: LookupUse, names: Names, residual: Iterable[Conjunct], keys: Sequence[KeyEquality]
+) -> tuple[str, ...]:
+    """The columns of ``use.table`` that ``residual`` names: all that a semi join needs."""
+    used = {reference.column for conjunct in residual for reference in references(conjunct.tree, names)}
+    return _at_least_one(tuple(use.table.schema.names), used, keys)
+
+
+def _at_least_one(every: tuple[str, ...], used: set[str], keys: Sequence[KeyEquality]) -> tuple[str, ...]:
     least = keys[0].column if keys else every[0]
     return tuple(column for column in every if column in used) or (least,)
 
 
-def _needs_all(block: exp.Select, names: Names) -> bool:
-    if block.find(exp.Pivot) is not None or _has_identifier_clause(block):
+def _gives_all(statement: Statement, block: Block, names: Names) -> bool:
+    if _selects_nothing_by_name(statement, block) or _hides_names(statement, block):
         return True
-    return any(_takes_all(star, block, names) for star in block.find_all(exp.Star))
+    own = set(own_stars(statement, block))
+    return any(
+        index in own or _is_star_of(statement, index, names)
+        for index in range(block.first, block.last + 1)
+        if statement.tokens.is_symbol(index, "*")
+    )
 
 
-def _has_identifier_clause(block: exp.Select) -> bool:
-    """Whether ``IDENTIFIER('c.zip')`` may name a column that the text does not show."""
-    return any(call.name.upper() == "IDENTIFIER" for call in block.find_all(exp.Anonymous))
+def _selects_nothing_by_name(statement: Statement, block: Block) -> bool:
+    """Whether all columns come out for want of a SELECT."""
+    if not block.pipes:
+        return not block.selects
+    narrowing = ("SELECT", "AGGREGATE")
+    return not any(statement.tokens.is_word(pipe.first + 1, *narrowing) for pipe in block.pipes)
 
 
-def _takes_all(star: exp.Star, block: exp.Select, names: Names) -> bool:
-    """Whether the star gives the dimension's columns: ``*`` of this block, or ``c.*`` anywhere in it."""
-    parent = star.parent
-    if isinstance(parent, exp.Column):
-        return parent.table.lower() == names.alias.lower()
-    return not isinstance(parent, exp.Count) and star.find_ancestor(exp.Select) is block
+def _hides_names(statement: Statement, block: Block) -> bool:
+    """Whether columns are used that the text does not name: by PIVOT, NATURAL or IDENTIFIER('c.zip')."""
+    tokens = statement.tokens
+    if any(step.right is None or "NATURAL" in step.words for step in block.steps):
+        return True
+    return any(
+        tokens.is_word(index, "IDENTIFIER", "PIVOT", "UNPIVOT") and tokens.is_symbol(index + 1, "(")
+        for index in range(block.first, block.last + 1)
+        if not any(index == relation.name_at for relation in block.relations)
+    )
 
 
-def _is_consumed(column: exp.Column, consumed: Sequence[tuple[Cut, Cut]]) -> bool:
-    start = column.parts[0].meta.get("start", -1)
-    place = Cut(start, start)
-    return any(whole.holds(place) and not left.holds(place) for whole, left in consumed)
+def own_stars(statement: Statement, block: Block) -> Iterator[int]:
+    """Indices of the stars without a qualifier that mean all columns of the block; not those of count(*)."""
+    tokens = statement.tokens
+    inner = [
+        query for query in statement.structure.queries if query.parent is block and query is not block.query
+    ]
+    for index in range(block.first, block.last + 1):
+        if not tokens.is_symbol(index, "*") or any(each.first <= index <= each.last for each in inner):
+            continue
+        opens = tokens.is_symbol(index - 1, "(") or tokens.is_symbol(index - 1, ",")
+        begins = opens or tokens.is_word(index - 1, "SELECT", "DISTINCT", "ALL")
+        is_count = tokens.is_word(index - 2, "COUNT") and tokens.is_symbol(index + 1, ")")
+        if begins and not is_count:
+            yield index
+
+
+def _is_star_of(statement: Statement, index: int, names: Names) -> bool:
+    """Whether the star is ``c.*``."""
+    tokens = statement.tokens
+    before = tokens.after(index - 2)
+    return (
+        tokens.is_symbol(index - 1, ".") and before is not None and before.name.lower() == names.alias.lower()
+    )
+
+
+def _column_at(statement: Statement, index: int, names: Names) -> str | None:
+    """The dimension column that the name at ``index`` may mean."""
+    tokens = statement.tokens
+    piece = statement.pieces[index]
+    if not piece.is_name or tokens.is_word(index - 1, "AS"):
+        return None
+    qualifier = tokens.after(index - 2) if tokens.is_symbol(index - 1, ".") else None
+    if qualifier is not None and not tokens.is_symbol(index - 3, ".") and names.is_other(qualifier.name):
+        return None
+    return names.own_name(piece.name)
+
+
+def _is_answered(statement: Statement, index: int, use: LookupUse, keys: Sequence[KeyEquality]) -> bool:
+    """Whether the piece is the dimension's side of a key equality, or names the table itself."""
+    if use.relation.first <= index <= use.relation.last:
+        return True
+    start = statement.pieces[index].start
+    place = Cut(start, start + 1)
+    return any(
+        key.whole.holds(place)
+        and not (isinstance(key.left, Cut) and key.left.holds(place) and not key.shared)
+        for key in keys
+        if not key.kept
+    )

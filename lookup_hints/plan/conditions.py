@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -11,6 +11,7 @@ from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.reading import Statement
 from lookup_hints.plan.splice import Cut, Fragment
+from lookup_hints.plan.tokens import QUERY_WORDS
 from lookup_hints.sqltext import quoted
 
 _COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>")
@@ -52,12 +53,13 @@ class Names:
         parts = [part.name for part in reference.parts]
         return 1 if len(parts) > 1 and self._same(parts[0], self.alias) else 0
 
-    def possible_columns(self, reference: exp.Column) -> list[str]:
-        """Every dimension column that ``reference`` may mean somewhere in the block: rather one too many."""
-        parts = [part.name for part in reference.parts]
-        qualified = len(parts) > 1 and self._same(parts[0], self.alias)
-        found = [self._find(name) for name in (parts[:2] if qualified else parts[:1])]
-        return [column for column in found if column is not None]
+    def own_name(self, name: str) -> str | None:
+        """The dimension column (by the table's own name) that the query calls ``name``, or None."""
+        return self._find(name)
+
+    def is_other(self, name: str) -> bool:
+        """Whether ``name`` is that of another relation of the block."""
+        return any(self._same(name, other) for other in self.others)
 
     def _find(self, name: str) -> str | None:
         """The column that the query calls ``name``: its own name, or the one an alias list gives it."""
@@ -82,15 +84,19 @@ class KeyEquality:
 
     Args:
         column: the dimension column, by the table's own name.
-        left: the other side, in the user's text.
+        left: the other side, in the user's text mostly.
         whole: the whole equality.
         constant: whether the left side names no column.
+        shared: whether USING or NATURAL gives it, so that both sides have one name.
+        kept: whether Spark checks it again by itself, as it stays where it is.
     """
 
     column: str
-    left: Cut
+    left: Fragment
     whole: Cut
-    constant: bool
+    constant: bool = False
+    shared: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,31 +109,39 @@ class Conjunct:
 
 @dataclass(frozen=True)
 class Conditions:
-    """An ON condition, sorted.
+    """The conditions of a lookup join, sorted.
 
     Args:
         keys: equalities that the connector is asked by, at most one for each column.
         residual: conditions over the dimension that are checked on the rows found.
         left_only: conditions that do not touch the dimension.
+        after: conditions of an INNER join that can only be checked on its result.
     """
 
     keys: tuple[KeyEquality, ...]
-    residual: tuple[Conjunct, ...]
-    left_only: tuple[Conjunct, ...]
+    residual: tuple[Conjunct, ...] = ()
+    left_only: tuple[Conjunct, ...] = ()
+    after: tuple[Conjunct, ...] = ()
 
 
-def sorted_conditions(statement: Statement, on: Cut, names: Names, askable: frozenset[str]) -> Conditions:
-    """The conjuncts of ``on``, each where it belongs.
+def sorted_conditions(
+    statement: Statement,
+    candidates: Iterable[Conjunct],
+    names: Names,
+    askable: frozenset[str],
+    given: Iterable[KeyEquality] = (),
+) -> Conditions:
+    """``candidates`` (and equalities that are ``given`` otherwise, by USING say), each where it belongs.
 
     Equalities with columns that the connector can be asked by are keys. Where they cover the declared
     primary key, the lookup is by primary key alone and the others are checked on the row found, so
     that what counts as a miss does not depend on further conditions.
     """
-    keys: dict[str, KeyEquality] = {}
+    keys: dict[str, KeyEquality] = {key.column: key for key in given}
     residual: list[Conjunct] = []
     left_only: list[Conjunct] = []
-    for conjunct in conjuncts(statement, on):
-        equality = _key_equality(statement, conjunct, names)
+    for conjunct in candidates:
+        equality = key_equality(statement, conjunct, names)
         if equality is not None and equality.column in askable and _is_new(equality, keys):
             previous = keys.get(equality.column)
             if previous is not None:
@@ -137,12 +151,19 @@ def sorted_conditions(statement: Statement, on: Cut, names: Names, askable: froz
             residual.append(conjunct)
         else:
             left_only.append(conjunct)
-    primary_key = names.table.primary_key
-    in_table_order = [keys[column] for column in names.table.schema.names if column in keys]
-    if primary_key and keys.keys() > set(primary_key):
-        residual += [_whole(statement, key) for key in in_table_order if key.column not in primary_key]
+    by_key = chosen_keys(keys.values(), names.table)
+    residual += [_whole(statement, key) for key in keys.values() if key not in by_key and not key.shared]
+    return Conditions(by_key, tuple(residual), tuple(left_only))
+
+
+def chosen_keys(keys: Iterable[KeyEquality], table: LookupTable) -> tuple[KeyEquality, ...]:
+    """Of ``keys`` those that are asked by, in the order of the table: the primary key where they cover it."""
+    by_column = {key.column: key for key in keys}
+    in_table_order = [by_column[column] for column in table.schema.names if column in by_column]
+    primary_key = set(table.primary_key)
+    if primary_key and by_column.keys() >= primary_key and not any(key.shared for key in in_table_order):
         in_table_order = [key for key in in_table_order if key.column in primary_key]
-    return Conditions(tuple(in_table_order), tuple(residual), tuple(left_only))
+    return tuple(in_table_order)
 
 
 def _is_new(equality: KeyEquality, keys: dict[str, KeyEquality]) -> bool:
@@ -165,20 +186,23 @@ def _tree(statement: Statement, part: Cut) -> exp.Expr:
 
 
 def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
-    """What the top-level ANDs of ``part`` join, outer parentheses removed."""
-    tree = _tree(statement, part)
-    if isinstance(tree, exp.Paren):
-        first, last = statement.index_at(part.start), statement.index_at(part.end - 1)
-        yield from conjuncts(
-            statement, Cut(statement.pieces[first + 1].start, statement.pieces[last - 1].end)
-        )
-        return
-    if not isinstance(tree, exp.And):
-        yield Conjunct(part, tree)
+    """What the top-level ANDs of ``part`` join, outer parentheses removed.
+
+    Raises:
+        UnsupportedLookup: one of them cannot be read.
+    """
+    tree = statement.expression(part)
+    inner = _without_parentheses(statement, part)
+    if inner is not None:
+        yield from conjuncts(statement, inner)
         return
     parts = list(_cut_at_and(statement, part))
+    if len(parts) == 1:
+        yield Conjunct(part, _tree(statement, part))
+        return
     trees = [statement.expression(each) for each in parts]
-    if trees != list(tree.flatten(unnest=False)):
+    # What sqlglot cannot read as a whole, for one odd conjunct, it reads one by one.
+    if tree is not None and not (isinstance(tree, exp.And) and trees == list(tree.flatten(unnest=False))):
         raise UnsupportedLookup(
             Problem(
                 "The conditions of this join cannot be told apart.",
@@ -190,16 +214,26 @@ def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
         yield from conjuncts(statement, each)
 
 
+def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
+    """What the parentheses around all of ``part`` hold; None where there are none, or they hold a query."""
+    tokens = statement.tokens
+    first, last = tokens.index_at(part.start), tokens.index_at(part.end - 1)
+    is_wrapped = tokens.is_symbol(first, "(") and tokens.closing(first) == last and last - first > 1
+    if not is_wrapped or tokens.is_word(first + 1, *QUERY_WORDS):
+        return None
+    return tokens.cut(first + 1, last - 1)
+
+
 def _cut_at_and(statement: Statement, part: Cut) -> Iterator[Cut]:
     """The stretches between the top-level ANDs; the AND of BETWEEN and those within CASE are not cuts."""
-    first, last = statement.index_at(part.start), statement.index_at(part.end - 1)
-    depth = statement.depth(first)
+    first, last = statement.tokens.index_at(part.start), statement.tokens.index_at(part.end - 1)
+    depth = statement.tokens.depth(first)
     begin, cases, betweens = first, 0, 0
     for index in range(first, last + 1):
         piece = statement.pieces[index]
-        if statement.depth(index) != depth or (index and statement.pieces[index - 1].is_symbol(".")):
+        if statement.tokens.depth(index) != depth or (index and statement.pieces[index - 1].is_symbol(".")):
             continue
-        cases += statement.case_step(index)
+        cases += statement.tokens.case_step(index)
         if cases:
             continue
         betweens += piece.is_word("BETWEEN")
@@ -211,7 +245,7 @@ def _cut_at_and(statement: Statement, part: Cut) -> Iterator[Cut]:
     yield Cut(statement.pieces[begin].start, statement.pieces[last].end)
 
 
-def _key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> KeyEquality | None:
+def key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> KeyEquality | None:
     """The conjunct as ``left = dim column``, or None when it is not of that form."""
     if not isinstance(conjunct.tree, exp.EQ):
         return None
@@ -231,12 +265,12 @@ def _sides(statement: Statement, conjunct: Conjunct) -> tuple[Conjunct, Conjunct
 
     In Spark all comparisons have one level: ``a = b < c`` is ``(a = b) < c``. sqlglot reads it otherwise.
     """
-    first, last = statement.index_at(conjunct.at.start), statement.index_at(conjunct.at.end - 1)
-    depth = statement.depth(first)
+    first, last = statement.tokens.index_at(conjunct.at.start), statement.tokens.index_at(conjunct.at.end - 1)
+    depth = statement.tokens.depth(first)
     signs, cases = [], 0
     for index in range(first, last + 1):
-        if statement.depth(index) == depth:
-            cases += statement.case_step(index)
+        if statement.tokens.depth(index) == depth:
+            cases += statement.tokens.case_step(index)
             if cases == 0 and statement.pieces[index].text in _COMPARISONS:
                 signs.append(index)
     if len(signs) != 1 or statement.pieces[signs[0]].text not in ("=", "==") or not first < signs[0] < last:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.model import LookupTable
+from lookup_hints.plan.analysis import Analyse, Analysis, Columns
 from lookup_hints.plan.choose import Choice, Conf
 from lookup_hints.plan.conditions import Conditions, Names
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.reading import FindTable, LookupUse, Statement
-from lookup_hints.plan.splice import Cut, Edit
+from lookup_hints.plan.splice import Cut, Edit, Fragment
+from lookup_hints.plan.structure import Block, Relation
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
-
-Columns = tuple[tuple[str, str], ...]
-"""Name and Spark type name of each output column."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Context:
     find_table: FindTable
     connector: Callable[[LookupTable], Connector]
     conf: Conf
-    analyse: Callable[[str], Columns] | None
+    analyse: Analyse | None
     name_function: Callable[[LookupSpec, bool], str]
     name_scan: Callable[[LookupTable, tuple[str, ...]], str]
     predicates: Mapping[str, RowPredicate]
@@ -54,20 +54,32 @@ class Context:
         return (self.conf("spark.sql.caseSensitive") or "false").lower() == "true"
 
 
+class Place(Enum):
+    """Where a lookup join stands, and so how it is written anew."""
+
+    STEP = "a join of a chain"
+    SWAP = "the left side of an INNER join"
+    COMMA = "a relation between commas"
+    CONDITION = "an EXISTS or IN in WHERE"
+    SOURCE = "a relation asked by the outer query or by a constant"
+    PIPE = "a join of pipe syntax"
+
+
 @dataclass(frozen=True)
 class LookupJoin:
-    """One lookup join; fields after ``names`` are filled in by later rules.
+    """One lookup join; fields after ``conditions`` are filled in by later rules.
 
     Args:
         use: where its table is named.
         connector: what is asked.
-        kind: ``INNER`` or ``LEFT``.
-        at: the whole join in the text, from its first word to the end of its condition.
-        on: the condition.
-        select: offset of the SELECT of its query block.
+        kind: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``.
+        place: where it stands.
+        at: the whole join in the text.
+        home: the block whose rows are joined.
         names: what its columns are called.
+        conditions: its conditions, sorted.
+        needs: the relations that its keys name, where they may come later in FROM.
         hint: the merged LOOKUP hint, if any.
-        conditions: the condition, sorted.
         choice: how it runs.
         casts: for each key how it becomes a value of the column's type.
         columns: dimension columns handed back, in the table's order.
@@ -80,12 +92,13 @@ class LookupJoin:
     use: LookupUse
     connector: Connector
     kind: str
+    place: Place
     at: Cut
-    on: Cut
-    select: int
+    home: Block
     names: Names
+    conditions: Conditions
+    needs: frozenset[Relation] = frozenset()
     hint: LookupHint | None = None
-    conditions: Conditions | None = None
     choice: Choice | None = None
     casts: tuple[KeyCast, ...] = ()
     columns: tuple[str, ...] = ()
@@ -95,10 +108,9 @@ class LookupJoin:
     notes: tuple[str, ...] = ()
 
     @property
-    def sorted(self) -> Conditions:
-        """The conditions, once they are sorted."""
-        assert self.conditions is not None
-        return self.conditions
+    def is_semi(self) -> bool:
+        """Whether it gives no columns, but keeps or drops left rows."""
+        return self.kind in ("LEFT SEMI", "LEFT ANTI")
 
     @property
     def chosen(self) -> Choice:
@@ -133,6 +145,7 @@ class Draft:
 
     statement: Statement
     context: Context
+    analysis: Analysis
     hints: tuple[LookupHint, ...]
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
@@ -143,6 +156,10 @@ class Draft:
     def with_(self, **changes: Any) -> Draft:
         """This draft with some fields changed."""
         return replace(self, **changes)
+
+    def offset_of(self, index: int) -> int:
+        """Where the piece begins in the text."""
+        return self.statement.pieces[index].start
 
     def each_join(self, change: Callable[[LookupJoin], LookupJoin]) -> Draft:
         """This draft with ``change`` made to every join."""
@@ -170,6 +187,6 @@ class LookupPlan:
     output: Columns | None
     notes: tuple[str, ...]
 
-    def text_of(self, part: Cut) -> str:
+    def text_of(self, part: Fragment) -> str:
         """What the user wrote at ``part``, on one line."""
-        return " ".join(part.of(self.text).split())
+        return " ".join((part if isinstance(part, str) else part.of(self.text)).split())

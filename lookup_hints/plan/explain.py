@@ -39,7 +39,7 @@ def _lines(facts: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
-    conditions, settings = join.sorted, join.chosen.settings
+    conditions, settings = join.conditions, join.chosen.settings
     yield "connector", join.use.table.connector
     yield "runner", f"{'async' if settings.asynchronous else 'sync'}: {join.chosen.runner_reason}"
     yield "keys", ", ".join(f"{key.column} = {plan.text_of(key.left)}" for key in conditions.keys)

@@ -1,4 +1,4 @@
-"""The planner: a statement and the lookup tables it names -> a plan, as a list of rules."""
+"""The planner: a statement with lookup tables -> Spark SQL with lookup functions, rule by rule."""
 
 from __future__ import annotations
 
@@ -10,26 +10,34 @@ from sqlglot import exp
 
 from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
 from lookup_hints.hints.validate import LookupHint, merged
-from lookup_hints.plan.analysis import key_types_sql, plain_sql
+from lookup_hints.plan.analysis import Analysis
 from lookup_hints.plan.choose import choose, session_option
-from lookup_hints.plan.columns import used_columns
-from lookup_hints.plan.conditions import Conjunct, KeyEquality, sorted_conditions
-from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan, TableScan
-from lookup_hints.plan.keys import KeyCast, is_key_type, key_cast
-from lookup_hints.plan.kinds import names_a_relation, query_part
-from lookup_hints.plan.reading import FindTable, LookupUse, Statement, cte_named_by
-from lookup_hints.plan.rewrite import edits_of, rebalanced, single_relation
-from lookup_hints.plan.shapes import check_time, is_scan, lookup_join, names_of
+from lookup_hints.plan.columns import residual_columns, used_columns
+from lookup_hints.plan.conditions import KeyEquality
+from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan, Place, TableScan
+from lookup_hints.plan.joins import find_lookups, names_of
+from lookup_hints.plan.keys import KeyCast, key_cast
+from lookup_hints.plan.kinds import gives_rows, names_a_relation, query_parts
+from lookup_hints.plan.reading import FindTable, LookupUse, Statement
+from lookup_hints.plan.rewrite import edits_of, single_relation
+from lookup_hints.plan.sorting import rebalanced
 from lookup_hints.plan.splice import Cut, spliced
+from lookup_hints.plan.structure import Block, Cte, Relation
 from lookup_hints.spec import LookupSpec
-from lookup_hints.spi import Connector, Scan
-from lookup_hints.sqltext import code, pieces
+from lookup_hints.sqltext import Kind, code, pieces
 from lookup_hints.types import sql_type
 
 
 def mentions_lookup(text: str, find_table: FindTable) -> bool:
-    """Whether ``text`` has the name of a lookup table anywhere; if not, it is Spark's business alone."""
-    return any(piece.is_name and find_table(piece.name) is not None for piece in code(pieces(text)))
+    """Whether ``text`` has the name of a lookup table anywhere; if not, it is Spark's business alone.
+
+    Strings count: `IDENTIFIER('customers')` is a name too.
+    """
+    return any(
+        (piece.is_name and find_table(piece.name) is not None)
+        or (piece.kind is Kind.STRING and find_table(piece.value) is not None)
+        for piece in code(pieces(text))
+    )
 
 
 def surely_uses_lookup(text: str, find_table: FindTable) -> bool:
@@ -52,11 +60,11 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
     """
     statement = Statement(text, context.find_table)
     try:
-        statement.query = query_part(statement)
-        draft = Draft(statement, context, hints)
+        statement.queries = query_parts(statement)
+        draft = Draft(statement, context, Analysis(statement, context.analyse), hints)
         for rule in RULES:
             draft = rule(draft)
-    except (LookupError, AttributeError, RecursionError) as error:
+    except (LookupError, AttributeError, RecursionError, StopIteration) as error:
         raise InternalError(
             f"the planner failed ({type(error).__name__}: {error}); please report this with the statement"
         ) from error
@@ -65,21 +73,30 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         sql=spliced(text, draft.edits),
         joins=draft.joins,
         scans=draft.scans,
-        output=draft.output if _is_query(statement) else None,
+        output=draft.output,
         notes=draft.notes,
     )
 
 
-def _is_query(statement: Statement) -> bool:
-    """Whether the statement gives rows, rather than writing them somewhere."""
-    return statement.query.start == statement.pieces[0].start
+def analyse_as_plain_join(draft: Draft) -> Draft:
+    """Spark analyses the statement over stubs: its errors come first, and it says what must come out."""
+    if not (draft.statement.uses and gives_rows(draft.statement)):
+        return draft
+    return draft.with_(output=draft.analysis.output())
 
 
 def find_joins(draft: Draft) -> Draft:
-    """Every lookup table that is the right side of a join becomes a lookup join."""
-    statement = draft.statement
-    asked = [use for use in statement.uses if not is_scan(statement, use)]
-    return draft.with_(joins=tuple(lookup_join(statement, use, draft.context) for use in asked))
+    """Every use of a lookup table is a lookup join, or reads the whole table."""
+    found = find_lookups(draft.statement, draft.context, draft.analysis)
+    return draft.with_(joins=found.joins, scans=tuple(_scan(draft, use) for use in found.scans))
+
+
+def _scan(draft: Draft, use: LookupUse) -> TableScan:
+    columns = used_columns(draft.statement, use, names_of(draft.statement, use, draft.context.case_sensitive))
+    if use.column_aliases:
+        columns = tuple(use.table.schema.names)
+    connector = draft.context.connector(use.table)
+    return TableScan(use, connector, columns, draft.context.name_scan(use.table, columns))
 
 
 def match_hints(draft: Draft) -> Draft:
@@ -88,30 +105,35 @@ def match_hints(draft: Draft) -> Draft:
     for hint in draft.hints:
         by_block[hint.select].append(hint)
     problems = [
-        _unmatched(hint, draft) for hint in draft.hints if not any(_names(hint, join) for join in draft.joins)
+        _unmatched(hint, draft)
+        for hint in draft.hints
+        if not any(_names(draft, hint, join) for join in draft.joins)
     ]
     if problems:
         raise HintError(problems)
 
     def with_hint(join: LookupJoin) -> LookupJoin:
-        own = [hint for hint in merged(tuple(by_block[join.select])) if _names(hint, join)]
+        in_block = tuple(hint for select in _selects(draft, join) for hint in by_block[select])
+        own = [hint for hint in merged(in_block) if _names(draft, hint, join)]
         return join.with_(hint=own[0] if own else None)
 
     return draft.each_join(with_hint)
 
 
-def _names(hint: LookupHint, join: LookupJoin) -> bool:
-    return hint.select == join.select and hint.table.lower() == join.use.alias.lower()
+def _selects(draft: Draft, join: LookupJoin) -> list[int]:
+    """Where the SELECTs stand whose hints may be about the join: those of its query block."""
+    return [draft.offset_of(index) for index in join.use.block.selects]
+
+
+def _names(draft: Draft, hint: LookupHint, join: LookupJoin) -> bool:
+    return hint.select in _selects(draft, join) and hint.table.lower() == join.use.alias.lower()
 
 
 def _unmatched(hint: LookupHint, draft: Draft) -> Problem:
-    here = [join.use.alias for join in draft.joins if join.select == hint.select]
+    joins = [join for join in draft.joins if hint.select in _selects(draft, join)]
+    here = [join.use.alias for join in joins]
     message = f"LOOKUP names {hint.table!r}, but no lookup join of this query block is called so."
-    by_name = [
-        join.use.alias
-        for join in draft.joins
-        if join.select == hint.select and join.use.table.name.lower() == hint.table.lower()
-    ]
+    by_name = [join.use.alias for join in joins if join.use.table.name.lower() == hint.table.lower()]
     if by_name:
         tip = f"Where a table has an alias, the hint uses it: {by_name[0]!r}."
     elif here:
@@ -122,89 +144,6 @@ def _unmatched(hint: LookupHint, draft: Draft) -> Problem:
             " ('connector' = ...)."
         )
     return Problem(message, hint.places.get("table", hint.at), tip)
-
-
-def find_scans(draft: Draft) -> Draft:
-    """Every lookup table that is the first relation of a FROM is read whole, where its connector can."""
-    statement = draft.statement
-    scanned = [use for use in statement.uses if is_scan(statement, use)]
-    return draft.with_(scans=tuple(_scan(draft, use) for use in scanned))
-
-
-def _scan(draft: Draft, use: LookupUse) -> TableScan:
-    connector = draft.context.connector(use.table)
-    name = draft.statement.pieces[use.index]
-    if not isinstance(connector, Scan):
-        raise UnsupportedLookup(
-            Problem(
-                f"{use.table.name} cannot be read whole: connector"
-                f" {use.table.connector!r} answers keys only.",
-                draft.statement.span(Cut(name.start, name.end)),
-                "Put it on the right side of a JOIN with an equality.",
-            )
-        )
-    check_time(draft.statement, use)
-    columns = used_columns(use, names_of(draft.statement, use, draft.context.case_sensitive))
-    if use.column_aliases:
-        columns = tuple(use.table.schema.names)
-    return TableScan(use, connector, columns, draft.context.name_scan(use.table, columns))
-
-
-def analyse_as_plain_join(draft: Draft) -> Draft:
-    """Spark analyses the statement over stubs: its errors come first, and it says what must come out."""
-    if draft.context.analyse is None:
-        return draft
-    return draft.with_(output=draft.context.analyse(plain_sql(draft)))
-
-
-def sort_conditions(draft: Draft) -> Draft:
-    """ON falls into keys, residual conditions and conditions on the left alone."""
-
-    def with_conditions(join: LookupJoin) -> LookupJoin:
-        askable = join.connector.key_columns() & _key_typed(join.connector)
-        conditions = sorted_conditions(draft.statement, join.on, join.names, askable)
-        if not conditions.keys:
-            raise _no_key(draft.statement, join, askable)
-        for conjunct in conditions.residual:
-            _refuse_subquery(draft.statement, join, conjunct, (exp.Query,))
-        for conjunct in conditions.left_only:
-            # An uncorrelated scalar subquery can stand in the key; IN and EXISTS cannot.
-            _refuse_subquery(draft.statement, join, conjunct, (exp.Exists, exp.In))
-        return join.with_(conditions=conditions)
-
-    return draft.each_join(with_conditions)
-
-
-def _key_typed(connector: Connector) -> frozenset[str]:
-    schema = connector.table.schema
-    return frozenset(column.name for column in schema if is_key_type(sql_type(column.type).lower()))
-
-
-def _no_key(statement: Statement, join: LookupJoin, askable: frozenset[str]) -> UnsupportedLookup:
-    can = ", ".join(name for name in join.use.table.schema.names if name in askable)
-    return UnsupportedLookup(
-        Problem(
-            f"The lookup join with {join.use.alias} has no key: no equality between an expression of the left"
-            " side and a column that can be asked by.",
-            statement.span(join.on),
-            f"Columns that can be asked by: {can}.",
-        )
-    )
-
-
-def _refuse_subquery(
-    statement: Statement, join: LookupJoin, conjunct: Conjunct, kinds: tuple[type[exp.Expr], ...]
-) -> None:
-    if not any(found.find(exp.Query) for found in conjunct.tree.find_all(*kinds)):
-        return
-    tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
-    raise UnsupportedLookup(
-        Problem(
-            f"The lookup join with {join.use.alias} cannot run: a subquery stands in its ON condition.",
-            statement.span(conjunct.at),
-            tip,
-        )
-    )
 
 
 def choose_settings(draft: Draft) -> Draft:
@@ -219,27 +158,40 @@ def choose_settings(draft: Draft) -> Draft:
 
 def type_keys(draft: Draft) -> Draft:
     """Each key is cast to its column's type, where one value can stand for it."""
-    if draft.context.analyse is None:
-        return draft.each_join(lambda join: join.with_(casts=tuple(KeyCast() for _ in join.sorted.keys)))
+    if not draft.analysis.knows:
+        return draft.each_join(lambda join: join.with_(casts=tuple(KeyCast() for _ in join.conditions.keys)))
     return draft.each_join(lambda join: join.with_(casts=_casts(draft, join)))
 
 
 def _casts(draft: Draft, join: LookupJoin) -> tuple[KeyCast, ...]:
-    assert draft.context.analyse is not None
+    keys = join.conditions.keys
     try:
-        types = draft.context.analyse(key_types_sql(draft, join))
+        types = (
+            draft.analysis.outer_key_types(join.use, keys)
+            if join.place is Place.SOURCE
+            else draft.analysis.key_types(join.use, join.home, keys, _left_side(draft, join))
+        )
     except Exception as error:
         # The whole statement was analysed before: what fails now does so for standing alone.
         raise UnsupportedLookup(
             Problem(
                 f"The lookup join with {join.use.alias} cannot run: its key (or its time) does not stand by"
-                f" itself, as when it refers to an outer query. Spark says: {_first_line(error)}",
+                f" itself. Spark says: {_first_line(error)}",
                 draft.statement.span(join.at),
             )
         ) from error
-    return tuple(
-        _cast(draft, join, key, kind) for key, (_, kind) in zip(join.sorted.keys, types, strict=False)
-    )
+    return tuple(_cast(draft, join, key, kind) for key, kind in zip(keys, types, strict=False))
+
+
+def _left_side(draft: Draft, join: LookupJoin) -> Cut | None:
+    """What the keys are over, where it is not what stands before the join."""
+    tokens, source = draft.statement.tokens, join.home.source
+    if join.place is Place.SWAP and join.use.chain is not None:
+        right = join.use.chain.steps[0].right
+        return None if right is None else tokens.cut(right.first, right.last)
+    if join.place in (Place.COMMA, Place.CONDITION) and source is not None:
+        return tokens.cut(source.chains[0].first, source.last)
+    return None
 
 
 def _first_line(error: Exception) -> str:
@@ -251,16 +203,17 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
     column = sql_type(kind).lower().replace(", ", ",")
     ansi = (draft.context.conf("spark.sql.ansi.enabled") or "true").lower() == "true"
     cast = key_cast(left, column, ansi=ansi)
-    if cast is not None and cast.recheck and _has_subquery(draft.statement, key):
+    if cast is not None and cast.recheck and not key.kept and _has_subquery(draft.statement, key):
         cast = None
     if cast is None:
+        written = key.left if isinstance(key.left, str) else key.left.of(draft.statement.text)
         raise UnsupportedLookup(
             Problem(
-                f"The lookup join with {join.use.alias} cannot run: {key.left.of(draft.statement.text)} is"
+                f"The lookup join with {join.use.alias} cannot run: {written} is"
                 f" {left.upper()} and {join.use.alias}.{key.column} is {column.upper()}, so one key may equal"
                 " several values of the column.",
                 draft.statement.span(key.whole),
-                f"Write CAST({key.left.of(draft.statement.text)} AS {column.upper()}).",
+                f"Write CAST({written} AS {column.upper()}).",
             )
         )
     return replace(cast, wrapping=draft.context.wrapping(kind))
@@ -268,7 +221,7 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
 
 def _has_subquery(statement: Statement, key: KeyEquality) -> bool:
     """Whether the key holds a query: it could not be written again, to check the row that is found."""
-    tree = statement.expression(key.left)
+    tree = statement.expression(key.left) if isinstance(key.left, Cut) else None
     return tree is not None and tree.find(exp.Query) is not None
 
 
@@ -276,8 +229,12 @@ def choose_columns(draft: Draft) -> Draft:
     """Only the columns that the query block names are asked for."""
 
     def with_columns(join: LookupJoin) -> LookupJoin:
-        keys = join.sorted.keys
-        used = set(used_columns(join.use, join.names, keys))
+        keys = join.conditions.keys
+        used = set(
+            residual_columns(join.use, join.names, join.conditions.residual, keys)
+            if join.is_semi
+            else used_columns(draft.statement, join.use, join.names, keys)
+        )
         rechecked = {key.column for key, cast in zip(keys, join.casts, strict=True) if cast.recheck}
         in_order = (name for name in join.use.table.schema.names if name in used | rechecked)
         return join.with_(columns=tuple(in_order))
@@ -287,38 +244,39 @@ def choose_columns(draft: Draft) -> Draft:
 
 def find_repeated(draft: Draft) -> Draft:
     """A lookup inside a CTE that is read more than once must not be inlined: its function says so."""
-    readers = _readers(draft.statement.tree)
-    return draft.each_join(lambda join: join.with_(repeated=_is_read_twice(join.use.node, readers)))
+    return draft.each_join(lambda join: join.with_(repeated=_is_read_twice(draft.statement, join)))
 
 
-def _readers(tree: exp.Expr) -> dict[int, list[exp.Table]]:
-    readers: dict[int, list[exp.Table]] = defaultdict(list)
-    for table in tree.find_all(exp.Table):
-        cte = cte_named_by(table)
-        if cte is not None:
-            readers[id(cte)].append(table)
-    return readers
-
-
-def _is_read_twice(node: exp.Expr, readers: dict[int, list[exp.Table]]) -> bool:
-    """Whether the rows of ``node`` are read more than once, through the CTEs around it."""
-    seen: set[int] = set()
-    around = node.find_ancestor(exp.CTE)
-    while around is not None and id(around) not in seen:
-        seen.add(id(around))
-        outside = [table for table in readers[id(around)] if not _is_inside(table, around)]
+def _is_read_twice(statement: Statement, join: LookupJoin) -> bool:
+    """Whether the rows of ``join`` are read more than once, through the CTEs around it."""
+    seen: set[Cte] = set()
+    around = _innermost_cte(statement, join.at.start)
+    while around is not None and around not in seen:
+        seen.add(around)
+        outside = [
+            start
+            for relation in _readers(statement, around)
+            if not around.at.start <= (start := statement.pieces[relation.first].start) < around.at.end
+        ]
         if len(outside) != 1:
             return len(outside) > 1
-        around = outside[0].find_ancestor(exp.CTE)
+        around = _innermost_cte(statement, outside[0])
     return False
 
 
-def _is_inside(node: exp.Expr, around: exp.Expr) -> bool:
-    while node.parent is not None:
-        node = node.parent
-        if node is around:
-            return True
-    return False
+def _readers(statement: Statement, cte: Cte) -> list[Relation]:
+    blocks = statement.structure.blocks
+    return [relation for relation in _all_relations(blocks) if relation.cte is cte]
+
+
+def _all_relations(blocks: Iterable[Block]) -> Iterable[Relation]:
+    for block in blocks:
+        yield from block.relations
+
+
+def _innermost_cte(statement: Statement, offset: int) -> Cte | None:
+    holding = [cte for cte in statement.structure.ctes if cte.at.start <= offset < cte.at.end]
+    return max(holding, key=lambda cte: cte.at.start, default=None)
 
 
 def shuffle_left_rows(draft: Draft) -> Draft:
@@ -327,7 +285,7 @@ def shuffle_left_rows(draft: Draft) -> Draft:
     def with_shuffle(join: LookupJoin) -> LookupJoin:
         if not join.chosen.shuffle:
             return join
-        if single_relation(draft.statement, join) is not None:
+        if single_relation(join) is not None:
             return join.with_(shuffled=True)
         note = "'shuffle'='true' has no effect: the left side of this join is not one table"
         return join.with_(notes=(*join.notes, note))
@@ -341,7 +299,7 @@ def name_functions(draft: Draft) -> Draft:
     def with_spec(join: LookupJoin) -> LookupJoin:
         unnamed = LookupSpec(
             connector=join.connector,
-            key_columns=tuple(key.column for key in join.sorted.keys),
+            key_columns=tuple(key.column for key in join.conditions.keys),
             columns=join.columns,
             settings=join.chosen.settings,
         )
@@ -368,11 +326,9 @@ def guard_global_sort(draft: Draft) -> Draft:
 
 
 RULES: Iterable[Callable[[Draft], Draft]] = (
+    analyse_as_plain_join,
     find_joins,
     match_hints,
-    find_scans,
-    analyse_as_plain_join,
-    sort_conditions,
     choose_settings,
     type_keys,
     choose_columns,

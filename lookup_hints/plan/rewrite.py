@@ -1,236 +1,433 @@
 """The edits that turn a planned statement into Spark SQL.
 
-A lookup join becomes one ``LATERAL VIEW`` over one call of its function, which stands inside the
-generator: there Spark evaluates it once per row.
+A lookup join at the end of its FROM becomes a ``LATERAL VIEW`` where it stands. Where more of the FROM
+follows, or relations must change places, the relations so far are packed as structs under private names
+into a derived table, and lateral projections give their names back. Spark makes plain projections of
+those: its optimized plan is that of flat SQL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
-from sqlglot import exp
-
-from lookup_hints.plan.analysis import alias_text, removed_hints
-from lookup_hints.plan.conditions import over_variable
-from lookup_hints.plan.draft import Draft, LookupJoin, TableScan
-from lookup_hints.plan.reading import Statement, cte_named_by
+from lookup_hints.plan.analysis import alias_text, removed_hints, selected_instead
+from lookup_hints.plan.columns import own_stars
+from lookup_hints.plan.draft import Draft, LookupJoin, Place, TableScan
+from lookup_hints.plan.joins import refused
+from lookup_hints.plan.reading import Statement
+from lookup_hints.plan.shared import shared_edits, star_edits
 from lookup_hints.plan.splice import Cut, Edit, Fragment
+from lookup_hints.plan.structure import Block, Chain, Relation, Shape, Step
+from lookup_hints.plan.views import Text, joined, lateral_view, pipe_operators, source_query
 from lookup_hints.sqltext import quoted
-
-ROW = "`__lookup_row`"
-ROWS = "`__lookup_rows`"
 
 
 def edits_of(draft: Draft) -> tuple[Edit, ...]:
     """All edits of a draft whose joins are complete."""
-    statement = draft.statement
-    return (
-        *removed_hints(statement),
-        *(_lateral_view(statement, join) for join in draft.joins),
-        *(_distributed(statement, join) for join in draft.joins if join.shuffled),
-        *(_scan(statement, scan) for scan in draft.scans),
-    )
+    rewriter = _Rewriter(draft)
+    return (*removed_hints(draft.statement), *rewriter.edits())
 
 
-def _lateral_view(statement: Statement, join: LookupJoin) -> Edit:
-    outer = "OUTER " if join.kind == "LEFT" and not _drops_rows(join) else ""
-    renamed = ", ".join(_visible(join, column) for column in join.columns)
-    columns = f" AS {renamed}" if join.use.column_aliases else ""
-    name = statement.pieces[statement.index_at(alias_text(statement, join.use).start)]
-    return Edit(
-        join.at,
-        (
-            f"LATERAL VIEW {outer}inline(",
-            *_rows(join),
-            ") ",
-            Cut(name.start, name.end),
-            columns,
-        ),
-    )
+@dataclass(frozen=True)
+class _Visible:
+    """A relation that the block's expressions can name, and by which alias."""
+
+    relation: Relation
+    alias: str
 
 
-def _visible(join: LookupJoin, column: str) -> str:
-    return quoted(join.names.columns[join.use.table.schema.names.index(column)])
+@dataclass
+class _Built:
+    """Part of a FROM written anew.
 
-
-def _drops_rows(join: LookupJoin) -> bool:
-    return join.chosen.settings.on_error == "skip"
-
-
-def _rows(join: LookupJoin) -> tuple[Fragment, ...]:
-    """The array of rows that a left row is joined with."""
-    call = _call(join)
-    residual = _residual(join)
-    if join.kind == "LEFT" and _drops_rows(join):
-        # NULL instead of an array says: drop the row. A miss is padded here, as OUTER would pad both.
-        kept = (f"filter({ROWS}, {ROW} -> ", *residual, ")") if residual else (ROWS,)
-        return (
-            "transform(array(",
-            *call,
-            f"), {ROWS} -> CASE WHEN {ROWS} IS NULL THEN array() WHEN size(",
-            *kept,
-            ") = 0 THEN array(NULL) ELSE ",
-            *kept,
-            " END)[0]",
-        )
-    return ("filter(", *call, f", {ROW} -> ", *residual, ")") if residual else call
-
-
-def _residual(join: LookupJoin) -> tuple[Fragment, ...]:
-    """The residual condition over a row, and the equalities of keys that were cast."""
-    parts = [over_variable(conjunct, join.names, ROW) for conjunct in join.sorted.residual]
-    parts += [
-        ("((", key.left, f") = {ROW}.{quoted(key.column)})")
-        for key, cast in zip(join.sorted.keys, join.casts, strict=True)
-        if cast.recheck
-    ]
-    return tuple(_joined(parts, " AND "))
-
-
-def _call(join: LookupJoin) -> tuple[Fragment, ...]:
-    """The call of the lookup function.
-
-    A condition on the left alone goes into the key: NULL is never asked. (Around the call it would
-    save nothing: Spark evaluates Python functions before any CASE or IF around them.)
+    Args:
+        parts: its text.
+        visible: the relations that it shows, in the user's order.
+        views: lookup joins that are still to be appended to it.
+        reordered: whether the text shows the relations in another order than ``visible``.
+        hidden: private columns that it has beside.
     """
-    arguments: list[tuple[Fragment, ...]] = []
-    for key, cast in zip(join.sorted.keys, join.casts, strict=True):
-        before, after = cast.prefix_and_suffix()
-        arguments.append((before, key.left, after))
-    if join.sorted.left_only:
-        conditions = _joined([("(", condition.at, ")") for condition in join.sorted.left_only], " AND ")
-        arguments[0] = ("if(", *conditions, ", ", *arguments[0], ", NULL)")
-    return (f"{join.function.name}(", *_joined(arguments, ", "), ")")
+
+    parts: list[Fragment]
+    visible: list[_Visible]
+    views: list[LookupJoin] = field(default_factory=list)
+    reordered: bool = False
+    hidden: list[str] = field(default_factory=list)
+
+    @property
+    def must_be_packed(self) -> bool:
+        """Whether its lookup joins leave conditions that can only be checked inside."""
+        return any(join.conditions.after for join in self.views)
 
 
-def _joined(parts: list[tuple[Fragment, ...]], separator: str) -> Iterator[Fragment]:
-    for number, part in enumerate(parts):
-        if number:
-            yield separator
-        yield from part
+class _Rewriter:
+    def __init__(self, draft: Draft) -> None:
+        self._draft, self._statement = draft, draft.statement
+        self._by_relation = {join.use.relation: join for join in draft.joins}
+        self._private = 0
+        self._hidden: dict[Block | Relation, list[str]] = {}
+
+    def edits(self) -> Iterator[Edit]:
+        """The edits of all blocks."""
+        for scan in self._draft.scans:
+            yield from _scan(self._statement, scan)
+        for join in self._draft.joins:
+            yield from self._in_place(join)
+            if join.shuffled:
+                yield _distributed(self._statement, join)
+        for block in self._statement.structure.blocks:
+            joins = [join for join in self._draft.joins if join.home is block]
+            if joins:
+                yield from self._parentheses(block)
+                yield from self._source(block, joins)
+                yield from self._names(block, joins)
+
+    def _in_place(self, join: LookupJoin) -> Iterator[Edit]:
+        """The edits of joins that need not know their neighbours."""
+        tokens, use = self._statement.tokens, join.use
+        if join.place is Place.SOURCE:
+            at = tokens.cut(use.relation.first, use.relation.last)
+            yield Edit(at, source_query(self._statement, join))
+        elif join.place is Place.CONDITION:
+            yield Edit(join.at, ("true",))
+        elif join.place is Place.PIPE and use.pipe is not None:
+            first, last = use.pipe.first, use.pipe.last
+            at = Cut(tokens.pieces[first].end, tokens.pieces[last].end)
+            yield Edit(at, pipe_operators(self._statement, join, self._next()))
+
+    def _names(self, block: Block, joins: list[LookupJoin]) -> Iterator[Edit]:
+        """The edits of stars and names that private columns make necessary."""
+        hidden = self._hidden.get(block, [])
+        steps = [join for join in joins if join.place is Place.STEP]
+        if block.selects and not block.pipes:
+            yield from star_edits(self._draft, block, steps, hidden)
+        elif hidden and block.source is not None:
+            end = self._statement.pieces[block.source.last].end
+            yield Edit(Cut(end, end), (f" |> DROP {', '.join(hidden)}",))
+        yield from shared_edits(self._draft, block, steps)
+
+    # --- one FROM ----------------------------------------------------------------------------------
+
+    def _source(self, block: Block, joins: list[LookupJoin]) -> Iterator[Edit]:
+        if block.source is None:
+            return
+        semis = [join for join in joins if join.place is Place.CONDITION]
+        moved = [
+            join
+            for join in joins
+            if join.place in (Place.STEP, Place.SWAP, Place.COMMA) and not join.use.around
+        ]
+        views = tuple(part for join in semis for part in (" ", *self._view(join)))
+        if self._is_simple(block, moved):
+            self._hidden[block] = [
+                column
+                for chain in block.source.chains
+                for relation in chain.direct
+                for column in self._hidden.get(relation, [])
+            ]
+            for join in moved:
+                yield Edit(join.at, self._view(join))
+            if views:
+                end = self._statement.pieces[block.source.last].end
+                yield Edit(Cut(end, end), views)
+            return
+        at = self._statement.tokens.cut(block.source.chains[0].first, block.source.last)
+        yield Edit(at, (*self._rebuilt(block), *views))
+
+    def _is_simple(self, block: Block, joins: list[LookupJoin]) -> bool:
+        """Whether each lookup join can become its view where it stands: all of them are last in FROM."""
+        assert block.source is not None
+        if not joins:
+            return True
+        if len(block.source.chains) > 1 or any(join.place is not Place.STEP for join in joins):
+            return False
+        if any(join.conditions.after for join in joins):
+            return False
+        steps = block.source.chains[0].steps
+        looked_up = [step.right is not None and step.right in self._moved_relations() for step in steps]
+        tail = looked_up[looked_up.index(True) :]
+        is_pivoted = steps[-1].right is None and self._statement.tokens.is_word(steps[-1].first, "PIVOT")
+        return all(tail[:-1] if is_pivoted else tail)
+
+    def _moved_relations(self) -> set[Relation]:
+        return {join.use.relation for join in self._draft.joins if join.place is Place.STEP}
+
+    def _rebuilt(self, block: Block) -> Text:
+        """The relations of a FROM, written anew."""
+        assert block.source is not None
+        groups = [self._chain(chain) for chain in block.source.chains if not self._is_moved(chain)]
+        order = [visible for chain in block.source.chains for visible in self._user_order(chain)]
+        waiting = [join for chain in block.source.chains if (join := self._moved(chain)) is not None]
+        while waiting:
+            join = next(join for join in waiting if self._has_keys(join, groups))
+            waiting.remove(join)
+            groups = self._joined_by(join, groups)
+        only = groups[0] if len(groups) == 1 else None
+        if only is not None and not only.must_be_packed and not self._shows_order(only, order, block):
+            self._hidden[block] = only.hidden
+            return (*only.parts, *self._views(only))
+        return self._in_order(groups, order, block)
+
+    def _shows_order(self, built: _Built, order: list[_Visible], block: Block) -> bool:
+        """Whether the order of relations matters and is not the user's."""
+        relations = [visible.relation for visible in built.visible]
+        if not built.reordered and relations == [visible.relation for visible in order]:
+            return False
+        gives_all = not block.selects or bool(block.pipes)
+        return gives_all or next(own_stars(self._statement, block), None) is not None
+
+    def _moved(self, chain: Chain) -> LookupJoin | None:
+        """The comma join that the chain is, or None."""
+        join = self._by_relation.get(chain.head)
+        return join if join is not None and join.place is Place.COMMA else None
+
+    def _is_moved(self, chain: Chain) -> bool:
+        return self._moved(chain) is not None
+
+    def _has_keys(self, join: LookupJoin, groups: list[_Built]) -> bool:
+        shown = {visible.relation for built in groups for visible in built.visible}
+        return join.needs <= shown
+
+    def _joined_by(self, join: LookupJoin, groups: list[_Built]) -> list[_Built]:
+        """``groups`` with the ones that give the keys of ``join`` made one, and joined with it."""
+        own = [built for built in groups if any(each.relation in join.needs for each in built.visible)]
+        parts = list(own[0].parts)
+        views = own[0].views
+        if len(own) > 1:
+            own = [self._packed(built) if built.views else built for built in own]
+            parts, views = list(joined([built.parts for built in own], ", ")), []
+        seen = [visible for built in own for visible in built.visible]
+        whole = _Built(
+            parts,
+            [*seen, self._seen(join.use.relation)],
+            [*views, join],
+            reordered=any(built.reordered for built in own),
+            hidden=[column for built in own for column in built.hidden],
+        )
+        rest = [built for built in groups if not any(each in seen for each in built.visible)]
+        first = next(
+            number for number, built in enumerate(groups) if any(each in seen for each in built.visible)
+        )
+        before = [built for built in groups[:first] if built in rest]
+        return [*before, whole, *(built for built in rest if built not in before)]
+
+    def _in_order(self, groups: list[_Built], order: list[_Visible], block: Block) -> Text:
+        """The groups with commas between them, their relations shown in the user's order."""
+        out: list[Fragment] = []
+        hidden = self._hidden.setdefault(block, [])
+        restored: dict[int, dict[Relation, str]] = {}
+        emitted: set[int] = set()
+        previous: int | None = None
+        for visible in order:
+            number = next(
+                index
+                for index, built in enumerate(groups)
+                if any(each.relation is visible.relation for each in built.visible)
+            )
+            built = groups[number]
+            if not built.views:
+                if number not in emitted:
+                    out += [", " if out else "", *built.parts]
+                    hidden += built.hidden
+                emitted.add(number)
+                previous = number
+                continue
+            if number not in emitted:
+                text, columns = self._packing(built)
+                out += [", " if out else "", *text]
+                hidden += columns.values()
+                restored[number] = columns
+                emitted.add(number)
+                previous = number
+            separator = " JOIN " if previous == number else ", "
+            column = restored[number][visible.relation]
+            out += [f"{separator}LATERAL (SELECT {column}.*) AS ", visible.alias]
+            previous = number
+        return tuple(out)
+
+    # --- chains ------------------------------------------------------------------------------------
+
+    def _user_order(self, chain: Chain) -> list[_Visible]:
+        return [
+            self._seen(relation)
+            for relation in chain.relations
+            if (join := self._by_relation.get(relation)) is None or not join.is_semi
+        ]
+
+    def _chain(self, chain: Chain) -> _Built:
+        """The relations of a chain, lookup joins in the middle packed."""
+        steps = list(chain.steps)
+        swapped = self._by_relation.get(chain.head)
+        if swapped is not None and swapped.place is Place.SWAP and steps[0].right is not None:
+            built = self._relation(steps[0].right)
+            built = replace(built, visible=[self._seen(chain.head), *built.visible], views=[swapped])
+            built.reordered = True
+            end = self._end(steps.pop(0).last)
+        else:
+            built = self._relation(chain.head)
+            end = self._end(chain.head.last)
+        for step in steps:
+            join = None if step.right is None else self._by_relation.get(step.right)
+            if join is not None and join.place is Place.STEP:
+                built.views.append(join)
+                if not join.is_semi:
+                    built.visible.append(self._seen(join.use.relation))
+            else:
+                if built.views:
+                    self._refuse_unpackable(built.views[-1], chain, step)
+                    built = self._packed(built)
+                self._append(built, step, end)
+            end = self._end(step.last)
+        return built
+
+    def _append(self, built: _Built, step: Step, end: int) -> None:
+        """Add an ordinary join, with what stands between ``end`` and it."""
+        right = step.right
+        if right is None:
+            built.parts.append(Cut(end, self._end(step.last)))
+            return
+        added = self._relation(right)
+        built.parts += [Cut(end, self._statement.pieces[right.first].start), *added.parts]
+        built.parts.append(Cut(self._end(right.last), self._end(step.last)))
+        if not {"SEMI", "ANTI"} & set(step.words):
+            built.visible += added.visible
+            built.hidden += added.hidden
+
+    def _refuse_unpackable(self, join: LookupJoin, chain: Chain, step: Step) -> None:
+        reason = ""
+        if step.right is None:
+            reason = "a PIVOT or UNPIVOT follows it; put the join into a subquery"
+        before = [each for each in chain.steps if each.last < self._statement.tokens.index_at(join.at.start)]
+        if any(each.using or "NATURAL" in each.words for each in before):
+            reason = (
+                "a join with USING or NATURAL stands before it, and another relation after it; write ON"
+                " with the equality, or put the lookup join last"
+            )
+        if reason:
+            raise refused(self._statement, join.use, join.at, reason)
+
+    def _relation(self, relation: Relation) -> _Built:
+        """One ordinary relation, with a name where it has none."""
+        at = self._statement.tokens.cut(relation.first, relation.last)
+        if relation.chain is not None and relation.alias_at is None:
+            seen_inside = [self._seen(each) for each in relation.chain.relations]
+            return _Built([at], seen_inside, hidden=list(self._hidden.get(relation, [])))
+        seen = self._seen(relation)
+        parts: list[Fragment] = [at]
+        if self._statement.alias_index(relation) is None:
+            parts.append(f" AS {seen.alias}")
+        return _Built(parts, [seen])
+
+    def _seen(self, relation: Relation) -> _Visible:
+        at = self._statement.alias_index(relation)
+        if at is None:
+            return _Visible(relation, f"`__lookup_relation_{relation.first}`")
+        if relation.alias_at is None:
+            return _Visible(relation, alias_text(self._statement, relation))
+        return _Visible(relation, self._statement.pieces[at].text)
+
+    def _end(self, index: int) -> int:
+        return self._statement.pieces[index].end
+
+    # --- packing -----------------------------------------------------------------------------------
+
+    def _packed(self, built: _Built) -> _Built:
+        """The relations and lookup joins of ``built`` in a derived table, their names given back."""
+        parts, columns = self._packing(built)
+        for visible in built.visible:
+            column = columns[visible.relation]
+            parts += [f" JOIN LATERAL (SELECT {column}.*) AS ", visible.alias]
+        return _Built(parts, built.visible, hidden=list(columns.values()))
+
+    def _packing(self, built: _Built) -> tuple[list[Fragment], dict[Relation, str]]:
+        """The derived table, and the private column of each of its relations."""
+        columns = {visible.relation: f"`__lookup_{self._next()}`" for visible in built.visible}
+        structs = [
+            ("struct(", visible.alias, f".*) AS {columns[visible.relation]}") for visible in built.visible
+        ]
+        conditions = [("(", conjunct.at, ")") for join in built.views for conjunct in join.conditions.after]
+        where = [" WHERE ", *joined(conditions, " AND ")] if conditions else []
+        return [
+            "(SELECT ",
+            *joined(structs, ", "),
+            " FROM ",
+            *built.parts,
+            *self._views(built),
+            *where,
+            f") AS `__lookup_{self._next()}`",
+        ], columns
+
+    def _views(self, built: _Built) -> Text:
+        return tuple(part for join in built.views for part in (" ", *self._view(join)))
+
+    def _view(self, join: LookupJoin) -> Text:
+        return lateral_view(self._statement, join, self._next() if join.is_semi else 0)
+
+    def _next(self) -> int:
+        self._private += 1
+        return self._private
+
+    # --- parentheses -------------------------------------------------------------------------------
+
+    def _parentheses(self, block: Block) -> Iterator[Edit]:
+        """The edits of relations in parentheses that hold lookup joins: no LATERAL VIEW can stand there."""
+        around: dict[Relation, list[LookupJoin]] = {}
+        for join in self._draft.joins:
+            if join.home is block and join.use.around and join.place in (Place.STEP, Place.SWAP):
+                around.setdefault(join.use.around[-1], []).append(join)
+        inner_first = sorted(around, key=lambda relation: relation.first, reverse=True)
+        for relation in inner_first:
+            assert relation.chain is not None
+            at = self._statement.tokens.cut(relation.chain.first, relation.chain.last)
+            if relation.alias_at is None:
+                built = self._chain(relation.chain)
+                built = self._packed(built) if built.views else built
+                self._hidden[relation] = built.hidden
+                yield Edit(at, tuple(built.parts))
+            else:
+                yield Edit(at, self._named(relation.chain))
+
+    def _named(self, chain: Chain) -> Text:
+        """A chain in parentheses that has a name of its own, as a query."""
+        built = self._chain(chain)
+        if built.must_be_packed or built.reordered:
+            built = self._packed(built)
+        star = f"* EXCEPT ({', '.join(built.hidden)})" if built.hidden else "*"
+        return (f"SELECT {star} FROM ", *built.parts, *self._views(built))  # noqa: S608 (the user's text)
 
 
-def _scan(statement: Statement, scan: TableScan) -> Edit:
-    name = statement.pieces[scan.use.index]
-    return Edit(Cut(name.start, scan.use.end), (f"{scan.relation} AS ", alias_text(statement, scan.use)))
+def _scan(statement: Statement, scan: TableScan) -> Iterator[Edit]:
+    """The edits that read a whole table; what stands between name and alias, as a sample, stays."""
+    relation, tokens = scan.use.relation, statement.tokens
+    end = relation.name_at if relation.time is None else tokens.index_at(relation.time.end - 1)
+    if relation.shape is Shape.TABLE and tokens.is_word(relation.name_at, "IDENTIFIER"):
+        end = tokens.closing(relation.name_at + 1)
+    yield from selected_instead(statement, scan.use)
+    yield Edit(tokens.cut(relation.name_at, end), (scan.relation,))
+    if relation.alias_at is None:
+        last = statement.pieces[relation.last].end
+        yield Edit(Cut(last, last), (" AS ", alias_text(statement, relation)))
 
 
 # --- shuffle ---------------------------------------------------------------------------------------
 
 
-def single_relation(statement: Statement, join: LookupJoin) -> Cut | None:
-    """The one table on the left of the join, with its alias, or None when the left is anything else."""
-    block = join.use.node.find_ancestor(exp.Select)
-    source = block.args.get("from_") if block is not None else None
-    table = source.this if source is not None else None
-    index = statement.index_at(join.at.start)
-    place = statement.place_of(table) if isinstance(table, exp.Table) else None
-    if place is None or statement.pieces[index - 1].end != place.end:
+def single_relation(join: LookupJoin) -> Relation | None:
+    """The one table on the left of the join, or None when the left is anything else."""
+    chain, source = join.use.chain, join.home.source
+    if join.place is not Place.STEP or chain is None or source is None or len(source.chains) > 1:
         return None
-    before = statement.pieces[statement.index_at(place.start) - 1]
-    return place if before.is_word("FROM") else None
+    is_first = chain.steps[0] is join.use.step and not join.use.around
+    return chain.head if is_first and chain.head.shape is Shape.TABLE and chain.head.plain else None
 
 
 def _distributed(statement: Statement, join: LookupJoin) -> Edit:
     """The left table, partitioned by the lookup key."""
-    relation = single_relation(statement, join)
+    relation = single_relation(join)
     assert relation is not None, "a join is shuffled only when its left side is one table"
-    block = join.use.node.find_ancestor(exp.Select)
-    assert block is not None
-    alias = quoted(block.args["from_"].this.alias_or_name)
-    keys = _joined([("(", key.left, ")") for key in join.sorted.keys], ", ")
-    return Edit(relation, ("(SELECT * FROM ", relation, " DISTRIBUTE BY ", *keys, f") AS {alias}"))
-
-
-# --- global ORDER BY -------------------------------------------------------------------------------
-
-
-def rebalanced(draft: Draft) -> list[Edit]:
-    """Edits that put a shuffle between a lookup and a global ORDER BY over it.
-
-    Sorting by range samples its input first, which would ask for every key twice; with a shuffle
-    between, the sample is taken from the shuffled rows. Not needed under a LIMIT or an aggregation.
-    """
-    adaptive = (draft.context.conf("spark.sql.adaptive.enabled") or "true").lower() == "true"
-    hint = "REBALANCE" if adaptive else "REPARTITION"
-    places = {
-        place
-        for query in draft.statement.tree.find_all(exp.Query)
-        if query.args.get("order") is not None and not _is_limited(query) and not _is_expression(query)
-        for select in _branches(query)
-        if _is_plain(select) and _reads_lookup(draft, select)
-        if (place := _after_select(draft.statement, select)) is not None
-    }
-    return [Edit(Cut(place, place), (f" /*+ {hint} */",)) for place in sorted(places)]
-
-
-def _is_limited(query: exp.Expr) -> bool:
-    limit = query.args.get("limit")
-    return limit is not None and limit.expression.name.upper() != "ALL"
-
-
-def _is_expression(query: exp.Expr) -> bool:
-    """Whether the query stands in an expression (EXISTS, IN, a scalar subquery): its order means nothing."""
-    node = query
-    while isinstance(node.parent, exp.Subquery | exp.SetOperation):
-        node = node.parent
-    return isinstance(node.parent, exp.Expr) and not isinstance(
-        node.parent, exp.From | exp.Join | exp.CTE | exp.Lateral
-    )
-
-
-def _branches(query: exp.Expr) -> Iterator[exp.Select]:
-    """The SELECTs whose rows the query's ORDER BY sorts."""
-    if isinstance(query, exp.Select):
-        yield query
-    elif isinstance(query, exp.SetOperation):
-        yield from _branches(query.left)
-        yield from _branches(query.right)
-    elif isinstance(query, exp.Subquery):
-        yield from _branches(query.this)
-
-
-def _is_plain(select: exp.Select) -> bool:
-    """Whether nothing between its FROM and its rows shuffles them anyway."""
-    if select.args.get("group") or select.args.get("distinct"):
-        return False
-    return not any(
-        aggregate.find_ancestor(exp.Select) is select for aggregate in select.find_all(exp.AggFunc)
-    )
-
-
-def _reads_lookup(draft: Draft, node: exp.Expr, seen: frozenset[int] = frozenset()) -> bool:
-    asked = {id(join.use.node) for join in draft.joins}
-    for table in node.find_all(exp.Table):
-        if id(table) in asked:
-            return True
-        cte = cte_named_by(table)
-        if cte is not None and id(cte) not in seen and _reads_lookup(draft, cte, seen | {id(cte)}):
-            return True
-    return False
-
-
-def _after_select(statement: Statement, select: exp.Select) -> int | None:
-    """Place after the SELECT word of ``select``, where a hint may stand."""
-    index = select_index(statement, select)
-    return None if index is None else statement.pieces[index].end
-
-
-def select_index(statement: Statement, select: exp.Select) -> int | None:
-    """Index of the SELECT word of ``select``, found from the first relation of its FROM."""
-    source = select.args.get("from_")
-    relation = source.this if source is not None else None
-    if isinstance(relation, exp.Subquery):
-        inner = next(_branches(relation), None)
-        index = select_index(statement, inner) if inner is not None else None
-        while index is not None and not statement.pieces[index].is_symbol("("):
-            index = index - 1 if index else None
-        if index is None:
-            return None
-    else:
-        place = statement.place_of(relation) if relation is not None else None
-        if place is None:
-            return None
-        index = statement.index_at(place.start)
-    offset = statement.select_of(index)
-    return statement.index_at(offset) if offset >= 0 else None
+    at = statement.tokens.cut(relation.first, relation.last)
+    alias = statement.alias_of(relation)
+    assert alias is not None
+    keys: Iterable[Fragment] = joined([("(", key.left, ")") for key in join.conditions.keys], ", ")
+    return Edit(at, ("(SELECT * FROM ", at, " DISTRIBUTE BY ", *keys, f") AS {quoted(alias)}"))

@@ -60,7 +60,13 @@ class _Splice:
         at = part.start
         for edit in self._edits:
             around = inside is not None and (edit is inside or edit.at.holds(inside.at))
-            if around or not part.holds(edit.at) or edit.at.start < at:
+            # What is inserted at the edge of a stretch that is handed on belongs to the text around it.
+            at_edge = (
+                inside is not None
+                and edit.at.start == edit.at.end
+                and edit.at.start in (part.start, part.end)
+            )
+            if around or at_edge or not part.holds(edit.at) or edit.at.start < at:
                 continue
             out += self._text[at : edit.at.start], self._made(edit)
             at = edit.at.end

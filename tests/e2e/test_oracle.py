@@ -296,10 +296,6 @@ def test_words_that_only_look_like_a_lookup_table_are_sparks_business(twins: Twi
         session.sql("USE customers")
     with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
         session.sql("SELEC o.id FROM orders o JOIN customers c ON o.k = c.id")
-    with pytest.raises(UnsupportedLookup, match=r"its key .* does not stand by itself"):
-        session.sql(
-            "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM zips z JOIN customers c ON c.id = o.k)"
-        )
     with pytest.raises(Exception, match=r"no_such_column"):
         session.sql(
             "SELECT 1 FROM orders o JOIN customers FOR SYSTEM_TIME AS OF o.no_such_column c ON o.k = c.id"

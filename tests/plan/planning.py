@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from lookup_hints.hints.validate import lookup_hints
 from lookup_hints.model import Answer, LookupRequest, LookupTable
-from lookup_hints.plan.draft import Columns, Context, LookupPlan
+from lookup_hints.plan.analysis import Columns
+from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.planner import plan
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spec import LookupSpec

@@ -71,7 +71,7 @@ SELECT o.id, c.name FROM STREAM orders o LATERAL VIEW inline(ask_customers(o.k))
 -- case: read outside a join
 SELECT name, zip FROM customers WHERE country = 'US'
 -- becomes:
-SELECT name, zip FROM scan_customers__name_country_zip AS customers WHERE country = 'US'
+SELECT name, zip FROM (SELECT inline(ask_customers('US'))) AS customers WHERE country = 'US'
 
 -- case: read outside a join with an alias and a star
 SELECT * FROM customers AS c
@@ -94,17 +94,13 @@ SELECT * FROM rates
 
 -- case: pipe syntax
 FROM orders o |> JOIN customers c ON o.k = c.id |> SELECT c.name
--- refused:
-line 1, column 15: A lookup table cannot be used in pipe syntax yet. Write SELECT ... FROM ... JOIN.
-FROM orders o |> JOIN customers c ON o.k = c.id |> SELECT c.name
-              ^^
+-- becomes:
+FROM orders o |> EXTEND explode(ask_customers(o.k)) AS `__lookup_1` |> JOIN LATERAL (SELECT `__lookup_1`.*) AS c |> DROP `__lookup_1` |> SELECT c.name
 
 -- case: merge
 MERGE INTO t USING (SELECT o.id FROM orders o JOIN customers c ON o.k = c.id) s ON t.id = s.id WHEN MATCHED THEN DELETE
--- refused:
-line 1, column 1: A lookup table cannot be used in this kind of statement (MERGE) yet. Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.
-MERGE INTO t USING (SELECT o.id FROM orders o JOIN customers c ON o.k = c.id) s ON t.id = s.id WHEN MATCHED THEN DELETE
-^^^^^
+-- becomes:
+MERGE INTO t USING (SELECT o.id FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) s ON t.id = s.id WHEN MATCHED THEN DELETE
 
 -- case: AS may be left out of a CTE
 WITH q (SELECT * FROM orders), r (a, b) AS (SELECT 1, 2) SELECT c.name FROM q JOIN customers c ON q.k = c.id
@@ -128,10 +124,8 @@ INSERT OVERWRITE LOCAL DIRECTORY '/tmp/x' USING parquet SELECT c.name FROM order
 
 -- case: insert after with
 WITH q AS (SELECT 1) INSERT INTO t SELECT c.name FROM orders AS o JOIN customers AS c ON o.k = c.id
--- refused:
-line 1, column 1: A lookup table cannot be used in this kind of statement (INSERT after WITH) yet. Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.
-WITH q AS (SELECT 1) INSERT INTO t SELECT c.name FROM orders AS o JOIN customers AS c ON o.k = c.id
-^^^^
+-- becomes:
+WITH q AS (SELECT 1) INSERT INTO t SELECT c.name FROM orders AS o LATERAL VIEW inline(ask_customers(o.k)) c
 
 -- case: insert into a lookup table
 INSERT INTO customers SELECT 1

@@ -128,10 +128,8 @@ SELECT 1 FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.zip IN (SELECT 
 
 -- case: a subquery over the dimension in an inner join
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip > (SELECT min(zip) FROM zips)
--- refused:
-line 1, column 59: The lookup join with c cannot run: a subquery stands in its ON condition. Move it to WHERE.
-SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip > (SELECT min(zip) FROM zips)
-                                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+-- becomes:
+SELECT 1 FROM (SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c WHERE (c.zip > (SELECT min(zip) FROM zips))) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS c
 
 -- case: a chain of comparisons is no key, for Spark reads it from the left
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip = o.a >= o.b

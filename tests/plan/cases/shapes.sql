@@ -1,23 +1,17 @@
 -- case: a relation follows
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id JOIN zips z ON z.zip = c.zip
--- refused:
-line 1, column 24: The lookup join with c cannot run: a relation follows it that is not looked up; put lookup joins last in the FROM.
-SELECT 1 FROM orders o JOIN customers c ON o.k = c.id JOIN zips z ON z.zip = c.zip
-                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+-- becomes:
+SELECT 1 FROM (SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS c JOIN zips z ON z.zip = c.zip
 
 -- case: a comma follows
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id, zips z
--- refused:
-line 1, column 24: The lookup join with c cannot run: a relation follows it that is not looked up; put lookup joins last in the FROM.
-SELECT 1 FROM orders o JOIN customers c ON o.k = c.id, zips z
-                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+-- becomes:
+SELECT 1 FROM (SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS c, zips z
 
 -- case: comma join
 SELECT 1 FROM orders o, customers c WHERE o.k = c.id
--- refused:
-line 1, column 25: The lookup join with c cannot run: comma joins with a lookup table are not supported yet; write JOIN ... ON.
-SELECT 1 FROM orders o, customers c WHERE o.k = c.id
-                        ^^^^^^^^^^^
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c WHERE o.k = c.id
 
 -- case: right join
 SELECT 1 FROM orders o RIGHT JOIN customers c ON o.k = c.id
@@ -50,77 +44,65 @@ SELECT 1 FROM orders o JOIN customers c
 -- case: natural join
 SELECT 1 FROM orders o NATURAL JOIN customers c
 -- refused:
-line 1, column 24: The lookup join with c cannot run: NATURAL JOIN is not supported yet; write JOIN ... ON with the equality.
+line 1, column 24: The lookup join with c cannot run: NATURAL JOIN finds no column of the same name; write JOIN ... ON with the equality.
 SELECT 1 FROM orders o NATURAL JOIN customers c
                        ^^^^^^^^^^^^^^^^^^^^^^^^
 
 -- case: using
 SELECT 1 FROM orders o JOIN customers c USING (id)
--- refused:
-line 1, column 24: The lookup join with c cannot run: USING is not supported yet; write ON with the equality.
-SELECT 1 FROM orders o JOIN customers c USING (id)
-                       ^^^^^^^^^^^^^^^^
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(ask_customers(id)) c AS `__lookup_using_id`
 
 -- case: left semi
 SELECT 1 FROM orders o LEFT SEMI JOIN customers c ON o.k = c.id
--- refused:
-line 1, column 24: The lookup join with c cannot run: LEFT SEMI lookup joins are not supported yet; write JOIN ... ON and select the left columns.
-SELECT 1 FROM orders o LEFT SEMI JOIN customers c ON o.k = c.id
-                       ^^^^^^^^^^^^^^^^^^^^^^^^^^
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(slice(array(struct()), 1, int(size(ask_customers(o.k)) > 0))) `__lookup_semi_1`
 
 -- case: left anti
 SELECT 1 FROM orders o LEFT ANTI JOIN customers c ON o.k = c.id
--- refused:
-line 1, column 24: The lookup join with c cannot run: LEFT ANTI lookup joins are not supported yet; write LEFT JOIN ... ON and WHERE ... IS NULL.
-SELECT 1 FROM orders o LEFT ANTI JOIN customers c ON o.k = c.id
-                       ^^^^^^^^^^^^^^^^^^^^^^^^^^
+-- becomes:
+SELECT 1 FROM orders o LATERAL VIEW inline(slice(array(struct()), 1, int(size(ask_customers(o.k)) = 0))) `__lookup_semi_1`
 
 -- case: in parentheses
 SELECT 1 FROM (orders o JOIN customers c ON o.k = c.id) JOIN zips z ON z.zip = c.zip
--- refused:
-line 1, column 25: The lookup join with c cannot run: it stands in parentheses; take them away.
-SELECT 1 FROM (orders o JOIN customers c ON o.k = c.id) JOIN zips z ON z.zip = c.zip
-                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+-- becomes:
+SELECT 1 FROM ((SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS c) JOIN zips z ON z.zip = c.zip
 
 -- case: in parentheses by itself
 SELECT 1 FROM orders o JOIN (customers c) ON o.k = c.id
--- refused:
-line 1, column 30: The lookup join with c cannot run: a lookup table must be the right side of a JOIN ... ON, by its bare name.
-SELECT 1 FROM orders o JOIN (customers c) ON o.k = c.id
-                             ^^^^^^^^^^^
+-- becomes:
+SELECT 1 FROM orders o JOIN (scan_customers__id c) ON o.k = c.id
 
 -- case: a sample of the lookup table
 SELECT 1 FROM orders o JOIN customers TABLESAMPLE (2 ROWS) c ON o.k = c.id
 -- refused:
-line 1, column 39: TABLESAMPLE cannot stand behind the lookup table customers: it is asked by key, not read.
+line 1, column 29: Only AS and FOR SYSTEM_TIME AS OF can stand beside the lookup table customers: it is asked by key, not read.
 SELECT 1 FROM orders o JOIN customers TABLESAMPLE (2 ROWS) c ON o.k = c.id
-                                      ^^^^^^^^^^^
+                            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
 -- case: a sample of the lookup table, read whole
 SELECT count(*) FROM customers TABLESAMPLE (2 ROWS)
--- refused:
-line 1, column 32: TABLESAMPLE cannot stand behind the lookup table customers: it is asked by key, not read.
-SELECT count(*) FROM customers TABLESAMPLE (2 ROWS)
-                               ^^^^^^^^^^^
+-- becomes:
+SELECT count(*) FROM scan_customers__id TABLESAMPLE (2 ROWS) AS customers
 
 -- case: unpivot over the join
 SELECT * FROM orders o JOIN customers c ON o.k = c.id UNPIVOT (v FOR n IN (zip, country))
 -- refused:
-line 1, column 24: The lookup join with c cannot run: UNPIVOT follows it; put the join into a subquery.
+line 1, column 24: The lookup join with c cannot run: a PIVOT or UNPIVOT follows it; put the join into a subquery.
 SELECT * FROM orders o JOIN customers c ON o.k = c.id UNPIVOT (v FOR n IN (zip, country))
                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
 -- case: a join after a pivot
 SELECT * FROM orders o JOIN customers c ON o.k = c.id PIVOT (count(1) FOR zip IN ('a', 'b')) JOIN zips z ON true
 -- refused:
-line 1, column 24: The lookup join with c cannot run: a relation follows it that is not looked up; put lookup joins last in the FROM.
+line 1, column 24: The lookup join with c cannot run: a PIVOT or UNPIVOT follows it; put the join into a subquery.
 SELECT * FROM orders o JOIN customers c ON o.k = c.id PIVOT (count(1) FOR zip IN ('a', 'b')) JOIN zips z ON true
                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
 -- case: an ON without a condition
 SELECT 1 FROM orders o JOIN customers c ON
 -- refused:
-line 1, column 24: The lookup join with c cannot run: its ON condition is missing.
+line 1, column 24: The lookup join with c cannot run: it has no ON condition, so nothing says which rows to ask for.
 SELECT 1 FROM orders o JOIN customers c ON
                        ^^^^^^^^^^^^^^^^
 
@@ -141,6 +123,6 @@ SELECT 1 FROM orders o JOIN customers c(a, b) ON o.k = c.a
 -- case: a star behind the lookup table
 SELECT 1 FROM orders o JOIN customers *(a, b, d, e, f) ON o.k = a
 -- refused:
-line 1, column 39: * cannot stand behind the lookup table customers: it is asked by key, not read.
+line 1, column 24: The lookup join with customers cannot run: it has no ON condition, so nothing says which rows to ask for.
 SELECT 1 FROM orders o JOIN customers *(a, b, d, e, f) ON o.k = a
-                                      ^
+                       ^^^^^^^^^^^^^^

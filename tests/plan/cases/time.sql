@@ -42,6 +42,6 @@ SELECT * FROM customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c
 -- case: a time that ends the text
 SELECT c.name FROM orders o JOIN customers TIMESTAMP AS OF
 -- refused:
-line 1, column 44: TIMESTAMP cannot stand behind the lookup table customers: it is asked by key, not read.
+line 1, column 29: The lookup join with TIMESTAMP cannot run: it has no ON condition, so nothing says which rows to ask for.
 SELECT c.name FROM orders o JOIN customers TIMESTAMP AS OF
-                                           ^^^^^^^^^
+                            ^^^^^^^^^^^^^^^^^^^^^^^^

@@ -1,0 +1,545 @@
+"""Every use of a lookup table -> a lookup join, a scan of the whole table, or a refusal with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.plan.analysis import Analysis
+from lookup_hints.plan.conditions import (
+    Conditions,
+    Conjunct,
+    KeyEquality,
+    Names,
+    chosen_keys,
+    conjuncts,
+    key_equality,
+    sorted_conditions,
+)
+from lookup_hints.plan.draft import Context, LookupJoin, Place
+from lookup_hints.plan.keys import is_key_type
+from lookup_hints.plan.membership import Membership, membership
+from lookup_hints.plan.reading import LookupUse, Statement
+from lookup_hints.plan.scope import Referred, Scope
+from lookup_hints.plan.splice import Cut
+from lookup_hints.plan.structure import Block, Relation, Role, Step
+from lookup_hints.plan.times import check_time
+from lookup_hints.spi import Connector, Scan
+from lookup_hints.sqltext import quoted
+from lookup_hints.types import sql_type
+
+_KINDS = {
+    (): "INNER",
+    ("INNER",): "INNER",
+    ("CROSS",): "INNER",
+    ("LEFT",): "LEFT",
+    ("LEFT", "OUTER"): "LEFT",
+    ("SEMI",): "LEFT SEMI",
+    ("LEFT", "SEMI"): "LEFT SEMI",
+    ("ANTI",): "LEFT ANTI",
+    ("LEFT", "ANTI"): "LEFT ANTI",
+}
+_SWAPPED_KINDS = {
+    **dict.fromkeys(((), ("INNER",), ("CROSS",)), "INNER"),
+    ("RIGHT",): "LEFT",
+    ("RIGHT", "OUTER"): "LEFT",
+}
+_REFUSED_KINDS = {
+    "RIGHT": "a RIGHT JOIN needs every row of the lookup table; write LEFT JOIN with the sides swapped",
+    "FULL": "a FULL JOIN needs every row of the lookup table; write LEFT JOIN",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The lookup joins of a statement, and the uses that read the whole table."""
+
+    joins: tuple[LookupJoin, ...]
+    scans: tuple[LookupUse, ...]
+
+
+def find_lookups(statement: Statement, context: Context, analysis: Analysis) -> Found:
+    """What each use of a lookup table is.
+
+    Raises:
+        UnsupportedLookup: a lookup table stands where it can neither be asked nor read; says why.
+    """
+    return _Finder(statement, context, analysis).find()
+
+
+def refused(statement: Statement, use: LookupUse, at: Cut, reason: str) -> UnsupportedLookup:
+    """The error of a lookup join that cannot run."""
+    message = f"The lookup join with {use.alias} cannot run: {reason}."
+    return UnsupportedLookup(Problem(message, statement.span(at)))
+
+
+class _Finder:
+    def __init__(self, statement: Statement, context: Context, analysis: Analysis) -> None:
+        self._statement, self._context, self._analysis = statement, context, analysis
+        self._joins: list[LookupJoin] = []
+        self._scans: list[LookupUse] = []
+        self._scopes: dict[int, Scope] = {}
+        self._whys: dict[Relation, UnsupportedLookup] = {}
+
+    def find(self) -> Found:
+        """Joins and scans, in the order of the text."""
+        heads: dict[int, list[LookupUse]] = {}
+        for use in self._statement.uses:
+            check_time(self._statement, use)
+            if use.step is not None:
+                self._joins.append(self._explicit(use, use.step))
+            elif (join := self._condition(use)) is not None:
+                self._joins.append(join)
+            else:
+                heads.setdefault(id(use.block), []).append(use)
+        for uses in heads.values():
+            self._find_heads(uses)
+        by_place = sorted(self._joins, key=lambda join: join.use.index)
+        return Found(tuple(by_place), tuple(sorted(self._scans, key=lambda use: use.index)))
+
+    # --- the right side of a join ------------------------------------------------------------------
+
+    def _explicit(self, use: LookupUse, step: Step) -> LookupJoin:
+        tokens = self._statement.tokens
+        head = tokens.cut(step.first, use.relation.last)
+        self._refuse_strangers(use)
+        for word, reason in _REFUSED_KINDS.items():
+            if word in step.words:
+                raise refused(self._statement, use, head, reason)
+        natural = step.words[:1] == ("NATURAL",)
+        kind = _KINDS.get(step.words[1:] if natural else step.words)
+        if kind is None:
+            raise refused(self._statement, use, head, f"{' '.join(step.words)} JOIN is no kind of join")
+        names = self._names(use)
+        shared = self._shared_columns(use, step, natural)
+        conditions = sorted_conditions(
+            self._statement,
+            conjuncts(self._statement, step.on) if step.on is not None else (),
+            names,
+            self._askable(use),
+            [self._shared_key(use, names, index_or_name) for index_or_name in shared],
+        )
+        if kind == "INNER" and not shared:
+            conditions = self._with_where(use, conditions, self._before(use))
+        join = LookupJoin(
+            use=use,
+            connector=self._context.connector(use.table),
+            kind=kind,
+            place=Place.PIPE if use.pipe is not None else Place.STEP,
+            at=tokens.cut(step.first, step.last),
+            home=use.block,
+            names=names,
+            conditions=conditions,
+        )
+        if not conditions.keys:
+            raise self._no_key(join, step)
+        outer = self._asked_from_outside(use, conditions.keys)
+        if outer:
+            keys = tuple(replace(key, kept=True) for key in outer)
+            return join.with_(place=Place.SOURCE, conditions=Conditions(keys))
+        return join.with_(conditions=self._possible(join))
+
+    def _refuse_strangers(self, use: LookupUse) -> None:
+        relation = use.relation
+        if relation.plain and not relation.lateral:
+            return
+        raise UnsupportedLookup(
+            Problem(
+                f"Only AS and FOR SYSTEM_TIME AS OF can stand beside the lookup table {use.table.name}:"
+                " it is asked by key, not read.",
+                self._statement.span_of(relation),
+            )
+        )
+
+    def _shared_columns(self, use: LookupUse, step: Step, natural: bool) -> list[int | str]:
+        """What USING names (by index), or what both sides of a NATURAL join have (by name)."""
+        if not natural:
+            return list(step.using)
+        left = self._analysis.columns_before(use)
+        own = {name.lower() for name in use.column_aliases or use.table.schema.names}
+        shared: list[int | str] = [name for name in left or () if name.lower() in own]
+        if not shared:
+            at = self._statement.tokens.cut(step.first, use.relation.last)
+            raise refused(
+                self._statement,
+                use,
+                at,
+                "NATURAL JOIN finds no column of the same name; write JOIN ... ON with the equality",
+            )
+        return shared
+
+    def _shared_key(self, use: LookupUse, names: Names, shared: int | str) -> KeyEquality:
+        tokens = self._statement.tokens
+        assert use.step is not None
+        name = shared if isinstance(shared, str) else tokens.pieces[shared].name
+        at = tokens.cut(use.step.first, use.relation.last)
+        if isinstance(shared, int):
+            at = tokens.cut(shared, shared)
+        column = names.own_name(name)
+        if column is None or column not in self._askable(use):
+            raise refused(self._statement, use, at, f"{name} is no column that {use.alias} can be asked by")
+        return KeyEquality(column, quoted(name) if isinstance(shared, str) else at, at, shared=True)
+
+    def _before(self, use: LookupUse) -> frozenset[Relation]:
+        """The relations that stand before the join in its chain."""
+        if use.chain is None:
+            return frozenset()
+        relations: list[Relation] = []
+        for relation in (use.chain.head, *(step.right for step in use.chain.steps)):
+            if relation is use.relation or relation is None:
+                break
+            inner = relation.chain is not None and relation.alias_at is None
+            relations += relation.chain.relations if inner and relation.chain else [relation]
+        return frozenset(relations)
+
+    def _with_where(self, use: LookupUse, conditions: Conditions, before: frozenset[Relation]) -> Conditions:
+        """``conditions`` with the equalities of WHERE, which count as those of ON in an INNER join."""
+        keys = {key.column: key for key in conditions.keys}
+        if use.table.primary_key and set(use.table.primary_key) <= keys.keys():
+            return conditions
+        equalities = list(self._where_equalities(use))
+        for equality, referred in equalities:
+            is_usable = bool(referred.relations) and referred.relations <= before and not referred.outer
+            if is_usable and equality.column not in keys:
+                keys[equality.column] = equality
+        if not keys:
+            # A constant in WHERE is no key beside others: a filter must not decide what is a miss.
+            keys = {equality.column: equality for equality, _ in equalities if equality.constant}
+        chosen = chosen_keys(keys.values(), use.table)
+        dropped = [key for key in conditions.keys if key not in chosen]
+        residual = [
+            Conjunct(key.whole, tree)
+            for key in dropped
+            if (tree := self._statement.expression(key.whole)) is not None
+        ]
+        return replace(conditions, keys=chosen, residual=(*conditions.residual, *residual))
+
+    def _where_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
+        """The key equalities that stand in the WHERE of the block, and what their left sides name."""
+        names, scope = self._names(use), self._scope(use.block)
+        for conjunct in self._where(use.block):
+            equality = key_equality(self._statement, conjunct, names)
+            if equality is not None and equality.column in self._askable(use):
+                yield replace(equality, kept=True), self._referred(scope, equality)
+
+    def _where(self, block: Block) -> list[Conjunct]:
+        """What the ANDs of the block's WHERE join; nothing where it has none, or several."""
+        if len(block.wheres) != 1 or block.pipes or len(block.selects) > 1:
+            return []
+        try:
+            return list(conjuncts(self._statement, block.wheres[0]))
+        except UnsupportedLookup:
+            # It need not be understood: what it says stays where it is.
+            return []
+
+    def _asked_from_outside(self, use: LookupUse, keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
+        """The keys that only the outer query (or a constant) gives; empty where the left side gives one."""
+        if use.block.query.parent is None:
+            return ()
+        scope = self._scope(use.block)
+        by_scope = [(key, self._referred(scope, key)) for key in keys]
+        if any(referred.relations for _, referred in by_scope):
+            return ()
+        return tuple(keys) if any(referred.outer for _, referred in by_scope) else ()
+
+    def _possible(self, join: LookupJoin) -> Conditions:
+        """The conditions of a join, those that cannot stand where they should moved or refused."""
+        conditions = join.conditions
+        awkward = [each for each in conditions.residual if _is_awkward(each.tree)]
+        hard = [each for each in conditions.left_only if _has_condition_subquery(each.tree)]
+        if join.kind == "INNER" and join.place is not Place.PIPE:
+            return replace(
+                conditions,
+                residual=tuple(each for each in conditions.residual if each not in awkward),
+                left_only=tuple(each for each in conditions.left_only if each not in hard),
+                after=(*awkward, *hard),
+            )
+        for conjunct in (*(each for each in awkward if each.tree.find(exp.Query)), *hard):
+            raise self._subquery(join, conjunct)
+        return conditions
+
+    def _subquery(self, join: LookupJoin, conjunct: Conjunct) -> UnsupportedLookup:
+        tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
+        return UnsupportedLookup(
+            Problem(
+                f"The lookup join with {join.use.alias} cannot run: a subquery stands in its ON condition.",
+                self._statement.span(conjunct.at),
+                tip,
+            )
+        )
+
+    def _no_key(self, join: LookupJoin, step: Step) -> UnsupportedLookup:
+        statement, use = self._statement, join.use
+        if step.on is None:
+            head = statement.tokens.cut(step.first, use.relation.last)
+            is_cross = "CROSS" in step.words
+            return refused(
+                statement,
+                use,
+                head,
+                "a CROSS JOIN gives no key to ask for; write JOIN ... ON with an equality"
+                if is_cross
+                else "it has no ON condition, so nothing says which rows to ask for",
+            )
+        can = ", ".join(name for name in use.table.schema.names if name in self._askable(use))
+        return UnsupportedLookup(
+            Problem(
+                f"The lookup join with {use.alias} has no key: no equality between an expression of the left"
+                " side and a column that can be asked by.",
+                statement.span(step.on),
+                f"Columns that can be asked by: {can}.",
+            )
+        )
+
+    # --- EXISTS and IN -----------------------------------------------------------------------------
+
+    def _condition(self, use: LookupUse) -> LookupJoin | None:
+        """The semi or anti join that an EXISTS or IN over the lookup table is, or None."""
+        parent = use.block.query.parent
+        if parent is None or use.block.query.role is not Role.EXPRESSION or parent.source is None:
+            return None
+        found = membership(self._statement, use, self._where(parent), self._names(use))
+        if found is None or not use.relation.plain:
+            return None
+        inner = list(conjuncts(self._statement, use.block.wheres[0])) if use.block.wheres else []
+        askable = self._askable(use)
+        given = [key for key in found.keys if key.column in askable]
+        conditions = sorted_conditions(self._statement, inner, self._names(use), askable, given)
+        if len(given) < len(found.keys) or not conditions.keys:
+            return None
+        if any(_is_awkward(each.tree) for each in (*conditions.residual, *conditions.left_only)):
+            return None
+        why_not = self._three_values(use, found)
+        if why_not is not None:
+            self._whys[use.relation] = why_not
+            return None
+        return LookupJoin(
+            use=use,
+            connector=self._context.connector(use.table),
+            kind="LEFT ANTI" if found.negated else "LEFT SEMI",
+            place=Place.CONDITION,
+            at=found.at,
+            home=parent,
+            names=self._names(use),
+            conditions=conditions,
+        )
+
+    def _three_values(self, use: LookupUse, found: Membership) -> UnsupportedLookup | None:
+        """Why a NOT IN is no anti join: it is one only where neither side can be NULL."""
+        if not found.negated or not found.keys:
+            return None
+        key = found.keys[0]
+        is_plain = len(found.keys) == 1 and key.column in use.table.primary_key
+        if is_plain and (key.constant or found.left_is_not_null):
+            return None
+        return UnsupportedLookup(
+            Problem(
+                f"NOT IN over the lookup table {use.table.name} cannot run: where either side may be NULL it"
+                " needs the whole table.",
+                self._statement.span(found.at),
+                "Write NOT EXISTS (SELECT 1 FROM ... WHERE column = value) instead, or add IS NOT NULL for"
+                " the left side of a NOT IN over the primary key.",
+            )
+        )
+
+    # --- the first relation of a FROM --------------------------------------------------------------
+
+    def _find_heads(self, uses: list[LookupUse]) -> None:
+        """What the uses of one block are that stand first in their chains.
+
+        They may give keys to each other, so those that have theirs come first.
+        """
+        pending = list(uses)
+        while pending:
+            waiting = {use.relation for use in pending}
+            found = next(((use, join) for use in pending if (join := self._moved(use, waiting))), None)
+            if found is None:
+                found = next(((use, join) for use in pending if (join := self._asked(use))), None)
+            if found is not None:
+                pending.remove(found[0])
+                self._joins.append(found[1])
+                continue
+            for use in pending:
+                if self._statement.tokens.is_word(use.relation.first, "STREAM", "LATERAL"):
+                    self._refuse_strangers(use)
+            scanned = next((use for use in pending if self._can_scan(use)), None)
+            if scanned is None:
+                raise self._no_scan(pending[0])
+            pending.remove(scanned)
+            self._scans.append(scanned)
+
+    def _can_scan(self, use: LookupUse) -> bool:
+        return isinstance(self._context.connector(use.table), Scan)
+
+    def _no_scan(self, use: LookupUse) -> UnsupportedLookup:
+        if use.relation in self._whys:
+            return self._whys[use.relation]
+        return UnsupportedLookup(
+            Problem(
+                f"{use.table.name} cannot be read whole: connector"
+                f" {use.table.connector!r} answers keys only.",
+                self._statement.span(self._statement.tokens.cut(use.index, use.index)),
+                "Put it on the right side of a JOIN with an equality.",
+            )
+        )
+
+    def _moved(self, use: LookupUse, waiting: set[Relation]) -> LookupJoin | None:
+        """The lookup join that ``use`` is behind the relations that give its keys, or None."""
+        if use.chain is None or not use.relation.plain:
+            return None
+        if use.chain.steps:
+            return self._swapped(use, use.chain.steps[0])
+        source = use.block.source
+        if use.around or source is None or len(source.chains) < 2:
+            return None
+        equalities = [
+            (equality, referred)
+            for equality, referred in self._where_equalities(use)
+            if referred.relations and not referred.relations & waiting and not referred.outer
+        ]
+        keys: dict[str, KeyEquality] = {}
+        for equality, _ in equalities:
+            keys.setdefault(equality.column, equality)
+        chosen = chosen_keys(keys.values(), use.table)
+        if not chosen:
+            return None
+        needs = [referred.relations for equality, referred in equalities if equality in chosen]
+        return LookupJoin(
+            use=use,
+            connector=self._context.connector(use.table),
+            kind="INNER",
+            place=Place.COMMA,
+            at=self._statement.tokens.cut(use.relation.first, use.relation.last),
+            home=use.block,
+            names=self._names(use),
+            conditions=Conditions(chosen),
+            needs=frozenset().union(*needs),
+        )
+
+    def _swapped(self, use: LookupUse, step: Step) -> LookupJoin | None:
+        """The lookup join that ``use`` is with the sides swapped, or None."""
+        right = step.right
+        kind = _SWAPPED_KINDS.get(step.words)
+        if kind is None or right is None or right.lateral or step.using:
+            return None
+        if self._statement.table_of(right) is not None:
+            return None
+        names = self._names(use)
+        on = conjuncts(self._statement, step.on) if step.on is not None else ()
+        conditions = sorted_conditions(self._statement, on, names, self._askable(use))
+        if kind == "INNER":
+            inner = right.chain is not None and right.alias_at is None
+            beside = right.chain.relations if inner and right.chain else [right]
+            conditions = self._with_where(use, conditions, frozenset(beside))
+        if not conditions.keys or all(key.constant for key in conditions.keys):
+            return None
+        if self._asked_from_outside(use, conditions.keys):
+            return None
+        join = LookupJoin(
+            use=use,
+            connector=self._context.connector(use.table),
+            kind=kind,
+            place=Place.SWAP,
+            at=self._statement.tokens.cut(use.relation.first, step.last),
+            home=use.block,
+            names=names,
+            conditions=conditions,
+        )
+        return join.with_(conditions=self._possible(join))
+
+    def _asked(self, use: LookupUse) -> LookupJoin | None:
+        """The relation that is asked for the rows of a key from outside its FROM, or None."""
+        if not use.relation.plain:
+            return None
+        keys: dict[str, KeyEquality] = {}
+        for equality, referred in (*self._where_equalities(use), *self._on_equalities(use)):
+            if not referred.relations and (equality.column not in keys or keys[equality.column].constant):
+                keys[equality.column] = equality
+        chosen = chosen_keys(keys.values(), use.table)
+        if not chosen:
+            return None
+        return LookupJoin(
+            use=use,
+            connector=self._context.connector(use.table),
+            kind="INNER",
+            place=Place.SOURCE,
+            at=self._statement.tokens.cut(use.relation.first, use.relation.last),
+            home=use.block,
+            names=self._names(use),
+            conditions=Conditions(chosen),
+        )
+
+    def _on_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
+        """The key equalities in the ON of the INNER joins right behind the relation."""
+        names, scope = self._names(use), self._scope(use.block)
+        for step in use.chain.steps if use.chain is not None else ():
+            if _KINDS.get(step.words) != "INNER":
+                break
+            for conjunct in conjuncts(self._statement, step.on) if step.on is not None else ():
+                equality = key_equality(self._statement, conjunct, names)
+                if equality is not None and equality.column in self._askable(use):
+                    yield replace(equality, kept=True), self._referred(scope, equality)
+
+    # --- names -------------------------------------------------------------------------------------
+
+    def _askable(self, use: LookupUse) -> frozenset[str]:
+        connector = self._context.connector(use.table)
+        return connector.key_columns() & _key_typed(connector)
+
+    def _names(self, use: LookupUse) -> Names:
+        return names_of(self._statement, use, self._context.case_sensitive)
+
+    def _scope(self, block: Block) -> Scope:
+        if id(block) not in self._scopes:
+            self._scopes[id(block)] = Scope(
+                self._statement, block, self._analysis.columns_of, self._context.case_sensitive
+            )
+        return self._scopes[id(block)]
+
+    def _referred(self, scope: Scope, equality: KeyEquality) -> Referred:
+        tree = self._statement.expression(equality.left) if isinstance(equality.left, Cut) else None
+        return Referred(frozenset()) if tree is None else scope.referred(tree)
+
+
+def _key_typed(connector: Connector) -> frozenset[str]:
+    schema = connector.table.schema
+    return frozenset(column.name for column in schema if is_key_type(sql_type(column.type).lower()))
+
+
+def _is_awkward(tree: exp.Expr) -> bool:
+    """Whether a condition cannot stand in a lambda: it holds a query or, maybe, a function of the user's."""
+    return tree.find(exp.Query, exp.Anonymous) is not None
+
+
+def _has_condition_subquery(tree: exp.Expr) -> bool:
+    """Whether it holds an IN or EXISTS over a query; an uncorrelated scalar one can stand in a key."""
+    return any(found.find(exp.Query) for found in tree.find_all(exp.Exists, exp.In))
+
+
+def names_of(statement: Statement, use: LookupUse, case_sensitive: bool) -> Names:
+    """What the columns of a lookup table are called in its query block.
+
+    Raises:
+        UnsupportedLookup: an alias list of the wrong length, or an alias that Spark would change.
+    """
+    here = statement.tokens.cut(use.relation.first, use.relation.last)
+    given = use.column_aliases
+    if given and len(given) != len(use.table.schema.names):
+        count = len(use.table.schema.names)
+        raise refused(statement, use, here, f"it gives {len(given)} names to {count} columns")
+    if case_sensitive and use.alias != use.alias.lower():
+        reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
+        raise refused(statement, use, here, reason)
+    others = (
+        statement.alias_of(relation) for relation in use.block.relations if relation is not use.relation
+    )
+    return Names(
+        table=use.table,
+        alias=use.alias,
+        columns=given or tuple(use.table.schema.names),
+        others=frozenset(other for other in others if other),
+        case_sensitive=case_sensitive,
+    )

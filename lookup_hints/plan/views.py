@@ -1,0 +1,158 @@
+"""One lookup join as Spark SQL: the call of its function, the rows it gives, the view that joins them.
+
+The call stands inside a generator: there Spark evaluates it once per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from lookup_hints.plan.analysis import alias_text
+from lookup_hints.plan.conditions import over_variable
+from lookup_hints.plan.draft import LookupJoin
+from lookup_hints.plan.reading import Statement
+from lookup_hints.plan.splice import Fragment
+from lookup_hints.sqltext import quoted
+
+PRIVATE_PREFIX = "__lookup_using_"
+ROW = "`__lookup_row`"
+ROWS = "`__lookup_rows`"
+Text = tuple[Fragment, ...]
+
+
+def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
+    """The ``LATERAL VIEW`` of a join; ``number`` tells semi joins apart, whose views have no columns."""
+    if join.is_semi:
+        return ("LATERAL VIEW inline(", *_kept_or_not(join, "struct()"), f") `__lookup_semi_{number}`")
+    outer = "OUTER " if join.kind == "LEFT" and not _drops_rows(join) else ""
+    alias = _alias(statement, join)
+    return (f"LATERAL VIEW {outer}inline(", *_rows(join), ") ", alias, _renamed(join))
+
+
+def source_query(statement: Statement, join: LookupJoin) -> Text:
+    """The rows of a key that comes from outside, as a relation."""
+    columns = ", ".join(visible_name(join, column) for column in join.columns)
+    names = f"({columns})" if join.use.column_aliases else ""
+    return ("(SELECT inline(", *_call(join), ")) AS ", _alias(statement, join), names)
+
+
+def pipe_operators(statement: Statement, join: LookupJoin, number: int) -> Text:
+    """The pipe operators that join (or keep) the rows: a generator in EXTEND, and its column taken apart."""
+    column = f"`__lookup_{number}`"
+    if join.is_semi:
+        return (" EXTEND explode(", *_kept_or_not(join, "true"), f") AS {column} |> DROP {column}")
+    shared = [key for key in join.conditions.keys if key.shared]
+    names = list(joined([(key.left,) for key in shared], ", "))
+    first: Text = (" SELECT ", *names, ", * EXCEPT (", *names, "), ") if shared else (" EXTEND ",)
+    hidden = ", ".join(quoted(key.column) for key in shared if key.column in join.columns)
+    fields = f"{column}.* EXCEPT ({hidden})" if hidden else f"{column}.*"
+    aliases = ", ".join(visible_name(join, name) for name in join.columns if name not in hidden)
+    rows = _padded(join) if join.kind == "LEFT" else _rows(join)
+    return (
+        *first,
+        "explode(",
+        *rows,
+        f") AS {column} |> JOIN LATERAL (SELECT {fields}) AS ",
+        _alias(statement, join),
+        f"({aliases})" if join.use.column_aliases else "",
+        f" |> DROP {column}",
+    )
+
+
+def private_name(column: str) -> str:
+    """What a column of USING is called, which must not be found without its qualifier."""
+    return quoted(f"{PRIVATE_PREFIX}{column}")
+
+
+def visible_name(join: LookupJoin, column: str) -> str:
+    """What the query calls a dimension column."""
+    if any(key.shared and key.column == column for key in join.conditions.keys):
+        return private_name(column)
+    return quoted(join.names.columns[join.use.table.schema.names.index(column)])
+
+
+def joined(parts: Iterable[Sequence[Fragment]], separator: str) -> Iterator[Fragment]:
+    """The fragments of all ``parts``, with ``separator`` between them."""
+    for number, part in enumerate(parts):
+        if number:
+            yield separator
+        yield from part
+
+
+def _alias(statement: Statement, join: LookupJoin) -> str:
+    relation = join.use.relation
+    if relation.alias_at is not None:
+        return statement.pieces[relation.alias_at].text
+    return alias_text(statement, relation)
+
+
+def _renamed(join: LookupJoin) -> str:
+    is_shared = any(key.shared and key.column in join.columns for key in join.conditions.keys)
+    if not (join.use.column_aliases or is_shared):
+        return ""
+    return f" AS {', '.join(visible_name(join, column) for column in join.columns)}"
+
+
+def _drops_rows(join: LookupJoin) -> bool:
+    return join.chosen.settings.on_error == "skip"
+
+
+def _kept_or_not(join: LookupJoin, element: str) -> Text:
+    """An array of one ``element`` for a left row that stays, of none for others."""
+    sign = "> 0" if join.kind == "LEFT SEMI" else "= 0"
+    return (f"slice(array({element}), 1, int(size(", *_matching(join), f") {sign}))")
+
+
+def _rows(join: LookupJoin) -> Text:
+    """The array of rows that a left row is joined with."""
+    return _padded(join) if join.kind == "LEFT" and _drops_rows(join) else _matching(join)
+
+
+def _matching(join: LookupJoin) -> Text:
+    call, residual = _call(join), _residual(join)
+    return ("filter(", *call, f", {ROW} -> ", *residual, ")") if residual else call
+
+
+def _padded(join: LookupJoin) -> Text:
+    """The rows of a LEFT join with a NULL instead of none.
+
+    NULL instead of an array says: drop the row, on which OUTER would put a NULL as well.
+    """
+    residual = _residual(join)
+    kept: Text = (f"filter({ROWS}, {ROW} -> ", *residual, ")") if residual else (ROWS,)
+    return (
+        "transform(array(",
+        *_call(join),
+        f"), {ROWS} -> CASE WHEN {ROWS} IS NULL THEN array() WHEN size(",
+        *kept,
+        ") = 0 THEN array(NULL) ELSE ",
+        *kept,
+        " END)[0]",
+    )
+
+
+def _residual(join: LookupJoin) -> Text:
+    """The residual condition over a row, and the equalities of keys that were cast."""
+    parts: list[Text] = [over_variable(each, join.names, ROW) for each in join.conditions.residual]
+    parts += [
+        ("((", key.left, f") = {ROW}.{quoted(key.column)})")
+        for key, cast in zip(join.conditions.keys, join.casts, strict=True)
+        if cast.recheck and not key.kept
+    ]
+    return tuple(joined(parts, " AND "))
+
+
+def _call(join: LookupJoin) -> Text:
+    """The call of the lookup function.
+
+    A condition on the left alone goes into the key: NULL is never asked. (Around the call it would
+    save nothing: Spark evaluates Python functions before any CASE or IF around them.)
+    """
+    arguments: list[Text] = []
+    for key, cast in zip(join.conditions.keys, join.casts, strict=True):
+        before, after = cast.prefix_and_suffix()
+        arguments.append((before, key.left, after))
+    if join.conditions.left_only:
+        conditions = joined([("(", condition.at, ")") for condition in join.conditions.left_only], " AND ")
+        arguments[0] = ("if(", *conditions, ", ", *arguments[0], ", NULL)")
+    return (f"{join.function.name}(", *joined(arguments, ", "), ")")
