@@ -6,7 +6,7 @@ statement must give, what columns relations have, and what types keys are of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lookup_hints.hints.parse import removals
 from lookup_hints.model import LookupTable
@@ -27,8 +27,12 @@ Analyse = Callable[[str], Columns]
 class Analysis:
     """Asks Spark about parts of one statement; without Spark (``analyse`` is None) nothing is known."""
 
-    def __init__(self, statement: Statement, analyse: Analyse | None) -> None:
+    def __init__(
+        self, statement: Statement, analyse: Analyse | None, variables: Mapping[str, str] | None = None
+    ) -> None:
+        """``variables`` are those of the SQL script around the queries, with their types."""
         self._statement, self._analyse = statement, analyse
+        self._variables = variables or {}
         self._columns: dict[Relation, tuple[str, ...] | None] = {}
 
     @property
@@ -93,7 +97,7 @@ class Analysis:
         assert self._analyse is not None
         problem: Exception | None = None
         wider = self._ever_wider(f"SELECT {self._select_list(use, keys)}", use.block)
-        if not all(key.constant for key in keys):
+        if use.block.query.parent is not None and not all(key.constant for key in keys):
             next(wider)  # by itself the query around it is sure to be missing
         for sql in wider:
             try:
@@ -126,8 +130,22 @@ class Analysis:
         parts: list[Fragment] = [key.left for key in keys]
         if use.time is not None and is_time_column(self._statement, use):
             parts.append(use.time)
-        texts = (part if isinstance(part, str) else self._text(part) for part in parts)
+        texts = (part if isinstance(part, str) else self._with_variables(part) for part in parts)
         return ", ".join(f"{text} AS k{number}" for number, text in enumerate(texts))
+
+    def _with_variables(self, part: Cut) -> str:
+        """``part`` with a NULL of its type for each variable of the script."""
+        tokens = self._statement.tokens
+        if not self._variables:
+            return self._text(part)
+        first, last = tokens.index_at(part.start), tokens.index_at(part.end - 1)
+        edits = [
+            Edit(tokens.cut(index, index), (f"CAST(NULL AS {self._variables[piece.name.lower()]})",))
+            for index, piece in enumerate(tokens.pieces[first : last + 1], first)
+            if piece.is_name and piece.name.lower() in self._variables
+            if not (tokens.is_symbol(index - 1, ".") or tokens.is_symbol(index + 1, "("))
+        ]
+        return spliced(self._statement.text, [*self._edits, *edits], part)
 
     def _ever_wider(self, body: str, block: Block) -> Iterator[str]:
         """``body`` by itself, then within each of the queries around it, whose columns it may name."""

@@ -88,6 +88,7 @@ class KeyEquality:
         whole: the whole equality.
         constant: whether the left side names no column.
         shared: whether USING or NATURAL gives it, so that both sides have one name.
+        position: its position among those.
         kept: whether Spark checks it again by itself, as it stays where it is.
     """
 
@@ -96,6 +97,7 @@ class KeyEquality:
     whole: Cut
     constant: bool = False
     shared: bool = False
+    position: int = 0
     kept: bool = False
 
 
@@ -122,6 +124,11 @@ class Conditions:
     residual: tuple[Conjunct, ...] = ()
     left_only: tuple[Conjunct, ...] = ()
     after: tuple[Conjunct, ...] = ()
+
+    @property
+    def shared_keys(self) -> list[KeyEquality]:
+        """The keys of USING or NATURAL, in the order in which their columns come out."""
+        return sorted((key for key in self.keys if key.shared), key=lambda key: key.position)
 
 
 def sorted_conditions(
@@ -240,9 +247,17 @@ def _cut_at_and(statement: Statement, part: Cut) -> Iterator[Cut]:
         if piece.is_word("AND") and betweens:
             betweens -= 1
         elif piece.is_word("AND"):
-            yield Cut(statement.pieces[begin].start, statement.pieces[index - 1].end)
+            yield _between(statement, begin, index - 1)
             begin = index + 1
-    yield Cut(statement.pieces[begin].start, statement.pieces[last].end)
+    yield _between(statement, begin, last)
+
+
+def _between(statement: Statement, first: int, last: int) -> Cut:
+    if first > last:
+        at = min(first, len(statement.pieces) - 1)
+        problem = "A condition is missing beside this AND."
+        raise UnsupportedLookup(Problem(problem, statement.span(statement.tokens.cut(at, at))))
+    return statement.tokens.cut(first, last)
 
 
 def key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> KeyEquality | None:

@@ -57,11 +57,11 @@ class Context:
 class Place(Enum):
     """Where a lookup join stands, and so how it is written anew."""
 
-    STEP = "a join of a chain"
-    SWAP = "the left side of an INNER join"
-    COMMA = "a relation between commas"
-    CONDITION = "an EXISTS or IN in WHERE"
-    SOURCE = "a relation asked by the outer query or by a constant"
+    STEP = "the right side of a join"
+    SWAP = "the left side of a join, swapped"
+    COMMA = "between commas, keys from WHERE"
+    CONDITION = "EXISTS or IN in WHERE"
+    SOURCE = "asked by the outer query or a constant"
     PIPE = "a join of pipe syntax"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lookup_hints.errors import Span
-from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
+from lookup_hints.plan.draft import LookupJoin, LookupPlan, Place, TableScan
 
 
 def explain(plan: LookupPlan) -> str:
@@ -44,10 +44,14 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     yield "runner", f"{'async' if settings.asynchronous else 'sync'}: {join.chosen.runner_reason}"
     yield "keys", ", ".join(f"{key.column} = {plan.text_of(key.left)}" for key in conditions.keys)
     yield "columns", ", ".join(join.columns)
+    if join.place is not Place.STEP:
+        yield "place", join.place.value
     if conditions.residual:
         yield "residual", " AND ".join(plan.text_of(each.at) for each in conditions.residual)
     if conditions.left_only:
         yield "asked only if", " AND ".join(plan.text_of(each.at) for each in conditions.left_only)
+    if conditions.after:
+        yield "checked after", " AND ".join(plan.text_of(each.at) for each in conditions.after)
     if settings.asynchronous:
         yield "capacity", f"{settings.capacity} requests in flight per task"
         yield "output mode", "ordered" if settings.ordered else "allow_unordered"

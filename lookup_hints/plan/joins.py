@@ -120,7 +120,7 @@ class _Finder:
             conjuncts(self._statement, step.on) if step.on is not None else (),
             names,
             self._askable(use),
-            [self._shared_key(use, names, index_or_name) for index_or_name in shared],
+            [self._shared_key(use, names, each, number) for number, each in enumerate(shared)],
         )
         if kind == "INNER" and not shared:
             conditions = self._with_where(use, conditions, self._before(use))
@@ -139,7 +139,7 @@ class _Finder:
         outer = self._asked_from_outside(use, conditions.keys)
         if outer:
             keys = tuple(replace(key, kept=True) for key in outer)
-            return join.with_(place=Place.SOURCE, conditions=Conditions(keys))
+            return join.with_(place=Place.SOURCE, conditions=Conditions(keys), notes=_asked_by(keys))
         return join.with_(conditions=self._possible(join))
 
     def _refuse_strangers(self, use: LookupUse) -> None:
@@ -171,7 +171,7 @@ class _Finder:
             )
         return shared
 
-    def _shared_key(self, use: LookupUse, names: Names, shared: int | str) -> KeyEquality:
+    def _shared_key(self, use: LookupUse, names: Names, shared: int | str, position: int) -> KeyEquality:
         tokens = self._statement.tokens
         assert use.step is not None
         name = shared if isinstance(shared, str) else tokens.pieces[shared].name
@@ -181,7 +181,8 @@ class _Finder:
         column = names.own_name(name)
         if column is None or column not in self._askable(use):
             raise refused(self._statement, use, at, f"{name} is no column that {use.alias} can be asked by")
-        return KeyEquality(column, quoted(name) if isinstance(shared, str) else at, at, shared=True)
+        left = quoted(name) if isinstance(shared, str) else at
+        return KeyEquality(column, left, at, shared=True, position=position)
 
     def _before(self, use: LookupUse) -> frozenset[Relation]:
         """The relations that stand before the join in its chain."""
@@ -470,6 +471,7 @@ class _Finder:
             home=use.block,
             names=self._names(use),
             conditions=Conditions(chosen),
+            notes=_asked_by(chosen),
         )
 
     def _on_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
@@ -502,6 +504,13 @@ class _Finder:
     def _referred(self, scope: Scope, equality: KeyEquality) -> Referred:
         tree = self._statement.expression(equality.left) if isinstance(equality.left, Cut) else None
         return Referred(frozenset()) if tree is None else scope.referred(tree)
+
+
+def _asked_by(keys: Iterable[KeyEquality]) -> tuple[str, ...]:
+    """What EXPLAIN says of a relation that the outer query asks for rows."""
+    if all(key.constant for key in keys):
+        return ()
+    return ("Spark computes the outer query twice for it: once for its distinct keys, which are asked",)
 
 
 def _key_typed(connector: Connector) -> frozenset[str]:

@@ -53,6 +53,33 @@ def _inserts(tokens: Tokens) -> bool:
     )
 
 
+def script_variables(tokens: Tokens) -> dict[str, str]:
+    """The types of the variables that a SQL script declares, by name in lower case."""
+    found: dict[str, str] = {}
+    if not tokens.is_word(0, "BEGIN"):
+        return found
+    for index in range(len(tokens.pieces)):
+        if not tokens.is_word(index, "DECLARE") or not _is_variable(tokens, index):
+            continue
+        names = [index + 1]
+        while tokens.is_symbol(names[-1] + 1, ","):
+            names.append(names[-1] + 2)
+        first = last = names[-1] + 1
+        while last < len(tokens.pieces) and not (
+            tokens.pieces[last].text in (";", "=") or tokens.is_word(last, "DEFAULT")
+        ):
+            last += 1
+        if last > first:
+            kind = tokens.cut(first, last - 1).of(tokens.text)
+            found.update({tokens.pieces[at].name.lower(): kind for at in names})
+    return found
+
+
+def _is_variable(tokens: Tokens, index: int) -> bool:
+    """Whether the DECLARE is that of a variable, not of a condition or a handler."""
+    return not tokens.is_word(index + 1, "EXIT", "CONTINUE") and not tokens.is_word(index + 2, "CONDITION")
+
+
 def names_a_relation(statement: Statement, index: int) -> bool:
     """Whether the piece stands where only a relation can stand, so that its statement is surely ours."""
     tokens = statement.tokens

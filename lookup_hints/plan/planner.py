@@ -17,8 +17,9 @@ from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan, Place, TableScan
 from lookup_hints.plan.joins import find_lookups, names_of
 from lookup_hints.plan.keys import KeyCast, key_cast
-from lookup_hints.plan.kinds import gives_rows, names_a_relation, query_parts
-from lookup_hints.plan.reading import FindTable, LookupUse, Statement
+from lookup_hints.plan.kinds import gives_rows, names_a_relation, query_parts, script_variables
+from lookup_hints.plan.reading import FindTable, LookupUse, Statement, UnreadableStatement
+from lookup_hints.plan.repeated import notes_of_ranges, notes_of_subqueries
 from lookup_hints.plan.rewrite import edits_of, single_relation
 from lookup_hints.plan.sorting import rebalanced
 from lookup_hints.plan.splice import Cut, spliced
@@ -61,7 +62,12 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
     statement = Statement(text, context.find_table)
     try:
         statement.queries = query_parts(statement)
-        draft = Draft(statement, context, Analysis(statement, context.analyse), hints)
+        draft = Draft(
+            statement,
+            context,
+            Analysis(statement, context.analyse, script_variables(statement.tokens)),
+            hints,
+        )
         for rule in RULES:
             draft = rule(draft)
     except (LookupError, AttributeError, RecursionError, StopIteration) as error:
@@ -83,6 +89,23 @@ def analyse_as_plain_join(draft: Draft) -> Draft:
     if not (draft.statement.uses and gives_rows(draft.statement)):
         return draft
     return draft.with_(output=draft.analysis.output())
+
+
+def account_for_names(draft: Draft) -> Draft:
+    """A lookup table's name that stands where a relation does must have been read as one."""
+    statement = draft.statement
+    read = {relation.name_at for relation in _all_relations(statement.structure.blocks)}
+    read |= {use.index for use in statement.uses}
+    for index, piece in enumerate(statement.pieces):
+        is_use = piece.is_name and statement.is_lookup_table(piece.name)
+        if is_use and index not in read and statement.tokens.is_word(index - 1, "FROM", "JOIN"):
+            raise UnreadableStatement(
+                Problem(
+                    f"How the lookup table {piece.name} is used here cannot be read.",
+                    statement.span(Cut(piece.start, piece.end)),
+                )
+            )
+    return draft
 
 
 def find_joins(draft: Draft) -> Draft:
@@ -308,6 +331,12 @@ def name_functions(draft: Draft) -> Draft:
     return draft.each_join(with_spec)
 
 
+def note_repeated_work(draft: Draft) -> Draft:
+    """What makes Spark ask again, and cannot be cured, is said."""
+    notes = [*notes_of_ranges(draft), *notes_of_subqueries(draft)]
+    return draft.with_(notes=(*draft.notes, *notes))
+
+
 def rewrite_joins(draft: Draft) -> Draft:
     """The edits of every join and scan."""
     return draft.with_(edits=edits_of(draft))
@@ -327,6 +356,7 @@ def guard_global_sort(draft: Draft) -> Draft:
 
 RULES: Iterable[Callable[[Draft], Draft]] = (
     analyse_as_plain_join,
+    account_for_names,
     find_joins,
     match_hints,
     choose_settings,
@@ -337,4 +367,5 @@ RULES: Iterable[Callable[[Draft], Draft]] = (
     name_functions,
     rewrite_joins,
     guard_global_sort,
+    note_repeated_work,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -37,6 +37,7 @@ class Scope:
         self._case_sensitive = case_sensitive
         self.relations = tuple(block.relations)
         self._has_outer = block.query.parent is not None
+        self._outer = tuple(_relations_around(block))
 
     def referred(self, tree: exp.Expr) -> Referred:
         """What ``tree`` refers to; names inside its subqueries count where they have a qualifier."""
@@ -60,7 +61,13 @@ class Scope:
                 return named
         if is_inner:
             return None
-        return self._having(parts[0])
+        having = self._having(parts[0])
+        is_guess = having is not None and all(self._columns_of(each) is None for each in having)
+        return None if is_guess and len(parts) > 1 and self._names_outer(parts[0]) else having
+
+    def _names_outer(self, name: str) -> bool:
+        """Whether a relation of a query around the block is called ``name``."""
+        return any(self._is_named(relation, name) for relation in self._outer)
 
     def _having(self, name: str) -> set[Relation] | None:
         known = {relation: self._columns_of(relation) for relation in self.relations}
@@ -72,7 +79,8 @@ class Scope:
         if having:
             return having
         unknown = {relation for relation, columns in known.items() if columns is None}
-        return unknown or (None if self._has_outer else set(self.relations))
+        # Spark knows the name, so without an outer query it is a variable's.
+        return unknown or (None if self._has_outer else set())
 
     def _is_named(self, relation: Relation, name: str) -> bool:
         alias = self._statement.alias_of(relation)
@@ -80,3 +88,10 @@ class Scope:
 
     def _same(self, one: str, other: str) -> bool:
         return one == other if self._case_sensitive else one.lower() == other.lower()
+
+
+def _relations_around(block: Block) -> Iterator[Relation]:
+    around = block.query.parent
+    while around is not None:
+        yield from around.relations
+        around = around.query.parent

@@ -63,7 +63,7 @@ def _shared_first(draft: Draft, block: Block, joins: list[LookupJoin]) -> dict[s
         join = None if step.right is None else by_relation.get(step.right)
         own = [draft.statement.pieces[at].name for at in step.using]
         if join is not None and not own:
-            own = [key.column for key in join.conditions.keys if key.shared]
+            own = [key.column for key in join.conditions.shared_keys]
         for name in own:
             written = quoted(name) if join is None else _on_the_left(draft, join, name)
             names.setdefault(name.lower(), written)
@@ -85,8 +85,8 @@ def _on_the_left(draft: Draft, join: LookupJoin, name: str) -> str:
 def _shared(joins: list[LookupJoin]) -> Iterator[tuple[LookupJoin, KeyEquality]]:
     """The columns of USING that the joins' own relations have under private names."""
     for join in joins:
-        for key in join.conditions.keys:
-            if key.shared and not join.is_semi and key.column in join.columns:
+        for key in join.conditions.shared_keys:
+            if not join.is_semi and key.column in join.columns:
                 yield join, key
 
 
@@ -99,7 +99,7 @@ def shared_edits(draft: Draft, block: Block, joins: list[LookupJoin]) -> Iterato
     for join, key in _shared(joins):
         yield from _own_names(draft.statement, block, join, key)
     for join in joins:
-        keys = [key for key in join.conditions.keys if key.shared]
+        keys = join.conditions.shared_keys
         if not keys:
             continue
         private = [key for key in keys if not join.is_semi and key.column in join.columns]

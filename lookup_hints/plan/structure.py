@@ -294,8 +294,6 @@ _NO_ALIAS = (
         "TABLESAMPLE",
         "SELECT",
         "INSERT",
-        "WHEN",
-        "SET",
     ),
 )
 
@@ -406,7 +404,7 @@ class _Reader:
         join = at
         while join < end and tokens.is_word(join, *JOIN_WORDS):
             join += 1
-        if join >= end or not tokens.is_word(join, "JOIN"):
+        if join + 1 >= end or not tokens.is_word(join, "JOIN"):
             return None
         right = self._relation(join + 1, end, block)
         words = tuple(tokens.pieces[index].text.upper() for index in range(at, join))

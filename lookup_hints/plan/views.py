@@ -41,7 +41,7 @@ def pipe_operators(statement: Statement, join: LookupJoin, number: int) -> Text:
     column = f"`__lookup_{number}`"
     if join.is_semi:
         return (" EXTEND explode(", *_kept_or_not(join, "true"), f") AS {column} |> DROP {column}")
-    shared = [key for key in join.conditions.keys if key.shared]
+    shared = join.conditions.shared_keys
     names = list(joined([(key.left,) for key in shared], ", "))
     first: Text = (" SELECT ", *names, ", * EXCEPT (", *names, "), ") if shared else (" EXTEND ",)
     hidden = ", ".join(quoted(key.column) for key in shared if key.column in join.columns)

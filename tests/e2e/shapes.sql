@@ -158,3 +158,8 @@ SELECT o.id FROM orders o JOIN customers c ON o.k = c.id JOIN zips z ON z.zip = 
 TABLE customers;
 SELECT * FROM (TABLE customers) x JOIN orders o ON o.k = x.id;
 BEGIN DECLARE x INT DEFAULT 3; SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id WHERE o.total > x; END;;
+BEGIN DECLARE x BIGINT DEFAULT 2; SELECT * FROM customers WHERE id = x; END;
+BEGIN DECLARE x, y BIGINT DEFAULT 2; IF EXISTS (SELECT 1 FROM customers WHERE id = x) THEN SELECT o.id, c.name FROM orders o LEFT JOIN customers c ON o.k + x = c.id JOIN e ON e.id = c.id; ELSE SELECT 1; END IF; END;
+BEGIN DECLARE n INT = 0; FOR r AS SELECT c.name FROM orders o JOIN customers c ON o.k = c.id DO SET n = n + 1; END FOR; SELECT n; END;
+BEGIN CREATE OR REPLACE TEMPORARY VIEW vv AS SELECT o.id FROM orders o LEFT SEMI JOIN customers c ON o.k = c.id; SELECT count(*) FROM vv; END;
+SELECT o.id, (SELECT max(w) FROM e WHERE e.id < c.id) m FROM orders o JOIN customers c ON o.k = c.id
