@@ -7,6 +7,7 @@ statement must give, what columns relations have, and what types keys are of.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from lookup_hints.hints.parse import removals
 from lookup_hints.model import LookupTable
@@ -22,6 +23,33 @@ Columns = tuple[tuple[str, str], ...]
 """Name and Spark type name of each output column."""
 
 Analyse = Callable[[str], Columns]
+
+
+@dataclass(frozen=True)
+class KeyQuestion:
+    """What types the keys of one lookup join have.
+
+    Args:
+        use: the lookup table.
+        home: the block whose rows are joined.
+        keys: the keys.
+        left: the part of FROM that they are over; None: all before the join.
+        outer: whether the queries around the block give them, or nothing does.
+    """
+
+    use: LookupUse
+    home: Block
+    keys: Sequence[KeyEquality]
+    left: Cut | None = None
+    outer: bool = False
+
+
+class KeyTypeError(Exception):
+    """Spark cannot say what types the keys of ``question`` have."""
+
+    def __init__(self, question: KeyQuestion, problem: Exception | None) -> None:
+        super().__init__(str(problem).strip().partition("\n")[0])
+        self.question = question
 
 
 class Analysis:
@@ -65,47 +93,56 @@ class Analysis:
         assert use.step is not None
         return self._names(self._beneath(use.block.query.levels, f"SELECT * {self._left(use)}"))
 
-    def key_types(
-        self, use: LookupUse, home: Block, keys: Sequence[KeyEquality], left: Cut | None
-    ) -> list[str]:
-        """The types of the left sides of ``keys`` over ``left``, part of a FROM (None: all before the join).
+    def key_types(self, questions: Sequence[KeyQuestion]) -> list[list[str]]:
+        """The types of the left sides of keys, for each of ``questions``; asked all at once.
 
         The time of ``FOR SYSTEM_TIME AS OF`` is looked at too, so that Spark finds a wrong name in it.
 
         Raises:
-            Exception: what Spark says where a key does not stand by itself.
+            KeyTypeError: the first question that Spark cannot answer, as a key does not stand by itself.
         """
         assert self._analyse is not None
-        wanted = self._select_list(use, keys)
-        if use.pipe is not None:
-            before = Cut(self._offset(home.first), self._offset(use.pipe.first))
-            body = f"{self._text(before)} |> SELECT {wanted}"
-        else:
-            source = self._left(use) if left is None else f"FROM {self._text(left)}"
-            body = f"SELECT {wanted} {source}"
+        texts = [next(self._key_texts(question)) for question in questions]
+        relations = ", ".join(f"({text}) AS __keys{number}" for number, text in enumerate(texts))
+        try:
+            kinds = iter([kind for _, kind in self._analyse(f"SELECT * FROM {relations}")])  # noqa: S608
+        except Exception:
+            return [self._key_types(question) for question in questions]
+        return [[next(kinds) for _ in self._wanted(question)] for question in questions]
+
+    def _key_types(self, question: KeyQuestion) -> list[str]:
+        assert self._analyse is not None
         problem: Exception | None = None
-        for sql in self._ever_wider(body, home):
+        for sql in self._key_texts(question):
             try:
                 return [kind for _, kind in self._analyse(sql)]
             except Exception as error:
                 problem = problem or error
-        assert problem is not None
-        raise problem
+        raise KeyTypeError(question, problem) from problem
 
-    def outer_key_types(self, use: LookupUse, keys: Sequence[KeyEquality]) -> list[str]:
-        """The types of keys that the queries around the block of ``use`` give, or constants."""
-        assert self._analyse is not None
-        problem: Exception | None = None
-        wider = self._ever_wider(f"SELECT {self._select_list(use, keys)}", use.block)
-        if use.block.query.parent is not None and not all(key.constant for key in keys):
-            next(wider)  # by itself the query around it is sure to be missing
-        for sql in wider:
-            try:
-                return [kind for _, kind in self._analyse(sql)]
-            except Exception as error:
-                problem = error
-        assert problem is not None
-        raise problem
+    def _key_texts(self, question: KeyQuestion) -> Iterator[str]:
+        """Queries that give the keys, from the narrowest scope in which they may stand to wider ones."""
+        use, home = question.use, question.home
+        texts = (
+            part if isinstance(part, str) else self._with_variables(part) for part in self._wanted(question)
+        )
+        wanted = ", ".join(f"{text} AS k{number}" for number, text in enumerate(texts))
+        if question.outer:
+            wider = self._ever_wider(f"SELECT {wanted}", use.block)
+            if use.block.query.parent is not None and not all(key.constant for key in question.keys):
+                next(wider)  # by itself the query around it is sure to be missing
+        elif use.pipe is not None:
+            wider = self._ever_wider(f"{self._left(use)} |> SELECT {wanted}", home)
+        else:
+            source = self._left(use) if question.left is None else f"FROM {self._text(question.left)}"
+            wider = self._ever_wider(f"SELECT {wanted} {source}", home)
+        yield from wider
+
+    def _wanted(self, question: KeyQuestion) -> list[Fragment]:
+        wanted: list[Fragment] = [key.left for key in question.keys]
+        if question.use.time is not None and is_time_column(self._statement, question.use):
+            wanted.append(question.use.time)
+        return wanted
 
     # --- texts -------------------------------------------------------------------------------------
 
@@ -125,13 +162,6 @@ class Analysis:
             return self._text(Cut(self._offset(use.block.first), self._offset(use.pipe.first)))
         assert use.chain is not None
         return f"FROM {self._text(Cut(self._offset(use.chain.first), self._offset(use.step.first)))}"
-
-    def _select_list(self, use: LookupUse, keys: Sequence[KeyEquality]) -> str:
-        parts: list[Fragment] = [key.left for key in keys]
-        if use.time is not None and is_time_column(self._statement, use):
-            parts.append(use.time)
-        texts = (part if isinstance(part, str) else self._with_variables(part) for part in parts)
-        return ", ".join(f"{text} AS k{number}" for number, text in enumerate(texts))
 
     def _with_variables(self, part: Cut) -> str:
         """``part`` with a NULL of its type for each variable of the script."""

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
 from lookup_hints.hints.validate import LookupHint, merged
-from lookup_hints.plan.analysis import Analysis
+from lookup_hints.plan.analysis import Analysis, KeyQuestion, KeyTypeError
 from lookup_hints.plan.choose import choose, session_option
 from lookup_hints.plan.columns import residual_columns, used_columns
 from lookup_hints.plan.conditions import KeyEquality
@@ -181,28 +181,33 @@ def choose_settings(draft: Draft) -> Draft:
 
 def type_keys(draft: Draft) -> Draft:
     """Each key is cast to its column's type, where one value can stand for it."""
-    if not draft.analysis.knows:
+    if not draft.analysis.knows or not draft.joins:
         return draft.each_join(lambda join: join.with_(casts=tuple(KeyCast() for _ in join.conditions.keys)))
-    return draft.each_join(lambda join: join.with_(casts=_casts(draft, join)))
-
-
-def _casts(draft: Draft, join: LookupJoin) -> tuple[KeyCast, ...]:
-    keys = join.conditions.keys
+    questions = [_question(draft, join) for join in draft.joins]
     try:
-        types = (
-            draft.analysis.outer_key_types(join.use, keys)
-            if join.place is Place.SOURCE
-            else draft.analysis.key_types(join.use, join.home, keys, _left_side(draft, join))
-        )
-    except Exception as error:
+        answers = draft.analysis.key_types(questions)
+    except KeyTypeError as error:
+        join = next(join for join in draft.joins if join.use is error.question.use)
         # The whole statement was analysed before: what fails now does so for standing alone.
         raise UnsupportedLookup(
             Problem(
                 f"The lookup join with {join.use.alias} cannot run: its key (or its time) does not stand by"
-                f" itself. Spark says: {_first_line(error)}",
+                f" itself. Spark says: {error}",
                 draft.statement.span(join.at),
             )
         ) from error
+    types = dict(zip((join.use for join in draft.joins), answers, strict=True))
+    return draft.each_join(lambda join: join.with_(casts=_casts(draft, join, types[join.use])))
+
+
+def _question(draft: Draft, join: LookupJoin) -> KeyQuestion:
+    is_outer = join.place is Place.SOURCE
+    left = None if is_outer else _left_side(draft, join)
+    return KeyQuestion(join.use, join.home, join.conditions.keys, left, is_outer)
+
+
+def _casts(draft: Draft, join: LookupJoin, types: list[str]) -> tuple[KeyCast, ...]:
+    keys = join.conditions.keys
     return tuple(_cast(draft, join, key, kind) for key, kind in zip(keys, types, strict=False))
 
 
@@ -215,10 +220,6 @@ def _left_side(draft: Draft, join: LookupJoin) -> Cut | None:
     if join.place in (Place.COMMA, Place.CONDITION) and source is not None:
         return tokens.cut(source.chains[0].first, source.last)
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCast:

@@ -383,7 +383,7 @@ class _Reader:
     def source(self, at: int, end: int, block: Block) -> Source:
         """The relations of the FROM at ``at``."""
         chains = [self._chain(at + 1, end, block)]
-        while chains[-1].last + 1 < end and self._tokens.is_symbol(chains[-1].last + 1, ","):
+        while chains[-1].last + 2 < end and self._tokens.is_symbol(chains[-1].last + 1, ","):
             chains.append(self._chain(chains[-1].last + 2, end, block))
         return Source(at, chains)
 
