@@ -129,7 +129,9 @@ class Analysis:
         wanted = ", ".join(f"{text} AS k{number}" for number, text in enumerate(texts))
         if question.outer:
             wider = self._ever_wider(f"SELECT {wanted}", use.block)
-            if use.block.query.parent is not None and not all(key.constant for key in question.keys):
+            parent = use.block.query.parent
+            has_outer = parent is not None and parent.source is not None
+            if has_outer and not all(key.constant for key in question.keys):
                 next(wider)  # by itself the query around it is sure to be missing
         elif use.pipe is not None:
             wider = self._ever_wider(f"{self._left(use)} |> SELECT {wanted}", home)
@@ -161,7 +163,11 @@ class Analysis:
         if use.pipe is not None:
             return self._text(Cut(self._offset(use.block.first), self._offset(use.pipe.first)))
         assert use.chain is not None
-        return f"FROM {self._text(Cut(self._offset(use.chain.first), self._offset(use.step.first)))}"
+        source = use.block.source
+        # A LATERAL subquery needs what stands before it.
+        is_lateral = use.chain.head.lateral and source is not None and use.chain in source.chains
+        first = source.chains[0].first if is_lateral and source is not None else use.chain.first
+        return f"FROM {self._text(Cut(self._offset(first), self._offset(use.step.first)))}"
 
     def _with_variables(self, part: Cut) -> str:
         """``part`` with a NULL of its type for each variable of the script."""
@@ -230,8 +236,9 @@ def alias_text(statement: Statement, relation: Relation) -> str:
     assert at is not None, "a table has a name"
     if statement.tokens.is_word(at, "IDENTIFIER") and relation.alias_at is None:
         return quoted(relation.name)
-    last = relation.last if relation.alias_at is not None else at
-    return statement.tokens.cut(at, last).of(statement.text)
+    if relation.alias_at is None or not relation.columns:
+        return statement.pieces[at].text
+    return statement.tokens.cut(at, statement.tokens.closing(at + 1)).of(statement.text)
 
 
 def selected_instead(statement: Statement, use: LookupUse) -> list[Edit]:
@@ -244,7 +251,7 @@ def selected_instead(statement: Statement, use: LookupUse) -> list[Edit]:
 
 def _stub(statement: Statement, use: LookupUse) -> Iterator[Edit]:
     relation = use.relation
-    at = statement.tokens.cut(relation.name_at, relation.last)
+    at = statement.tokens.cut(relation.start, relation.last)
     yield Edit(at, (f"({_stub_query(use.table)}) AS ", alias_text(statement, relation)))
     yield from selected_instead(statement, use)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -151,15 +151,21 @@ def sorted_conditions(
         equality = key_equality(statement, conjunct, names)
         if equality is not None and equality.column in askable and _is_new(equality, keys):
             previous = keys.get(equality.column)
-            if previous is not None:
+            if previous is not None and not previous.kept:
                 residual.append(_whole(statement, previous))
             keys[equality.column] = equality
-        elif any(True for _ in references(conjunct.tree, names)):
+            continue
+        for implied in implied_equalities(statement, conjunct, names):
+            if implied.column in askable:
+                keys.setdefault(implied.column, implied)
+        if any(True for _ in references(conjunct.tree, names)):
             residual.append(conjunct)
         else:
             left_only.append(conjunct)
     by_key = chosen_keys(keys.values(), names.table)
-    residual += [_whole(statement, key) for key in keys.values() if key not in by_key and not key.shared]
+    residual += [
+        _whole(statement, key) for key in keys.values() if key not in by_key and not (key.shared or key.kept)
+    ]
     return Conditions(by_key, tuple(residual), tuple(left_only))
 
 
@@ -203,7 +209,7 @@ def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
     if inner is not None:
         yield from conjuncts(statement, inner)
         return
-    parts = list(_cut_at_and(statement, part))
+    parts = list(_cut_at(statement, part, "AND"))
     if len(parts) == 1:
         yield Conjunct(part, _tree(statement, part))
         return
@@ -231,14 +237,14 @@ def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
     return tokens.cut(first + 1, last - 1)
 
 
-def _cut_at_and(statement: Statement, part: Cut) -> Iterator[Cut]:
-    """The stretches between the top-level ANDs; the AND of BETWEEN and those within CASE are not cuts."""
+def _cut_at(statement: Statement, part: Cut, word: str) -> Iterator[Cut]:
+    """The stretches between the top-level ANDs (or ORs); the AND of BETWEEN and those of CASE are no cuts."""
     first, last = statement.tokens.index_at(part.start), statement.tokens.index_at(part.end - 1)
     depth = statement.tokens.depth(first)
     begin, cases, betweens = first, 0, 0
     for index in range(first, last + 1):
         piece = statement.pieces[index]
-        if statement.tokens.depth(index) != depth or (index and statement.pieces[index - 1].is_symbol(".")):
+        if statement.tokens.depth(index) != depth or statement.tokens.is_symbol(index - 1, "."):
             continue
         cases += statement.tokens.case_step(index)
         if cases:
@@ -246,7 +252,7 @@ def _cut_at_and(statement: Statement, part: Cut) -> Iterator[Cut]:
         betweens += piece.is_word("BETWEEN")
         if piece.is_word("AND") and betweens:
             betweens -= 1
-        elif piece.is_word("AND"):
+        elif piece.is_word(word):
             yield _between(statement, begin, index - 1)
             begin = index + 1
     yield _between(statement, begin, last)
@@ -273,6 +279,32 @@ def key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> KeyE
             constant = next(left.tree.find_all(exp.Column), None) is None
             return KeyEquality(column, left.at, conjunct.at, constant)
     return None
+
+
+def implied_equalities(statement: Statement, conjunct: Conjunct, names: Names) -> list[KeyEquality]:
+    """The key equalities that stand in each branch of an OR: the whole OR implies them, and stays."""
+    branches = list(_cut_at(statement, conjunct.at, "OR"))
+    if len(branches) < 2 or not isinstance(conjunct.tree, exp.Or):
+        return []
+    equalities: list[list[KeyEquality]] = []
+    for branch in branches:
+        try:
+            inner = list(conjuncts(statement, branch))
+        except UnsupportedLookup:
+            return []
+        found = (key_equality(statement, each, names) for each in inner)
+        equalities.append([replace(each, kept=True) for each in found if each is not None])
+    return [
+        each
+        for each in equalities[0]
+        if all(any(_is_same(statement, each, other) for other in others) for others in equalities[1:])
+    ]
+
+
+def _is_same(statement: Statement, one: KeyEquality, other: KeyEquality) -> bool:
+    if one.column != other.column or isinstance(one.left, str) or isinstance(other.left, str):
+        return False
+    return statement.expression(one.left) == statement.expression(other.left)
 
 
 def _sides(statement: Statement, conjunct: Conjunct) -> tuple[Conjunct, Conjunct] | None:

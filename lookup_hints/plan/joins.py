@@ -16,6 +16,7 @@ from lookup_hints.plan.conditions import (
     Names,
     chosen_keys,
     conjuncts,
+    implied_equalities,
     key_equality,
     sorted_conditions,
 )
@@ -223,8 +224,10 @@ class _Finder:
         names, scope = self._names(use), self._scope(use.block)
         for conjunct in self._where(use.block):
             equality = key_equality(self._statement, conjunct, names)
-            if equality is not None and equality.column in self._askable(use):
-                yield replace(equality, kept=True), self._referred(scope, equality)
+            equalities = [replace(equality, kept=True)] if equality is not None else []
+            for each in equalities or implied_equalities(self._statement, conjunct, names):
+                if each.column in self._askable(use):
+                    yield each, self._referred(scope, each)
 
     def _where(self, block: Block) -> list[Conjunct]:
         """What the ANDs of the block's WHERE join; nothing where it has none, or several."""
@@ -366,11 +369,24 @@ class _Finder:
             for use in pending:
                 if self._statement.tokens.is_word(use.relation.first, "STREAM", "LATERAL"):
                     self._refuse_strangers(use)
+            self._refuse_products(pending)
             scanned = next((use for use in pending if self._can_scan(use)), None)
             if scanned is None:
                 raise self._no_scan(pending[0])
             pending.remove(scanned)
             self._scans.append(scanned)
+
+    def _refuse_products(self, pending: list[LookupUse]) -> None:
+        """Refuse a lookup table between commas that nothing gives a key: it would be read whole."""
+        for use in pending:
+            source = use.block.source
+            if use.around or source is None or use.chain is None or use.chain.steps:
+                continue
+            heads = {other.relation for other in pending} | {scan.relation for scan in self._scans}
+            if any(chain.head not in heads for chain in source.chains):
+                at = self._statement.tokens.cut(use.relation.first, use.relation.last)
+                reason = "no equality in WHERE gives its key, so nothing says which rows to ask for"
+                raise refused(self._statement, use, at, reason)
 
     def _can_scan(self, use: LookupUse) -> bool:
         return isinstance(self._context.connector(use.table), Scan)

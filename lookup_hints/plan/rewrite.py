@@ -156,7 +156,13 @@ class _Rewriter:
     def _rebuilt(self, block: Block) -> Text:
         """The relations of a FROM, written anew."""
         assert block.source is not None
-        groups = [self._chain(chain) for chain in block.source.chains if not self._is_moved(chain)]
+        groups: list[_Built] = []
+        for chain in block.source.chains:
+            if not self._is_moved(chain):
+                built = self._chain(chain)
+                # A LATERAL subquery needs what stands before it, in a derived table too.
+                is_bound = chain.head.lateral and bool(built.views)
+                groups = [self._side_by_side([*groups, built])] if is_bound else [*groups, built]
         order = [visible for chain in block.source.chains for visible in self._user_order(chain)]
         waiting = [join for chain in block.source.chains if (join := self._moved(chain)) is not None]
         while waiting:
@@ -192,25 +198,28 @@ class _Rewriter:
     def _joined_by(self, join: LookupJoin, groups: list[_Built]) -> list[_Built]:
         """``groups`` with the ones that give the keys of ``join`` made one, and joined with it."""
         own = [built for built in groups if any(each.relation in join.needs for each in built.visible)]
-        parts = list(own[0].parts)
-        views = own[0].views
-        if len(own) > 1:
-            own = [self._packed(built) if built.views else built for built in own]
-            parts, views = list(joined([built.parts for built in own], ", ")), []
-        seen = [visible for built in own for visible in built.visible]
-        whole = _Built(
-            parts,
-            [*seen, self._seen(join.use.relation)],
-            [*views, join],
-            reordered=any(built.reordered for built in own),
-            hidden=[column for built in own for column in built.hidden],
-        )
+        whole = self._side_by_side(own)
+        seen = list(whole.visible)
+        whole.visible = [*seen, self._seen(join.use.relation)]
+        whole.views = [*whole.views, join]
         rest = [built for built in groups if not any(each in seen for each in built.visible)]
         first = next(
             number for number, built in enumerate(groups) if any(each in seen for each in built.visible)
         )
         before = [built for built in groups[:first] if built in rest]
         return [*before, whole, *(built for built in rest if built not in before)]
+
+    def _side_by_side(self, groups: list[_Built]) -> _Built:
+        """``groups`` with commas between them; only the last may have lookup joins left to append."""
+        packed = [self._packed(built) if built.views else built for built in groups[:-1]]
+        packed.append(groups[-1])
+        return _Built(
+            list(joined([built.parts for built in packed], ", ")),
+            [visible for built in packed for visible in built.visible],
+            list(groups[-1].views),
+            reordered=any(built.reordered for built in packed),
+            hidden=[column for built in packed for column in built.hidden],
+        )
 
     def _in_order(self, groups: list[_Built], order: list[_Visible], block: Block) -> Text:
         """The groups with commas between them, their relations shown in the user's order."""
@@ -249,11 +258,7 @@ class _Rewriter:
     # --- chains ------------------------------------------------------------------------------------
 
     def _user_order(self, chain: Chain) -> list[_Visible]:
-        return [
-            self._seen(relation)
-            for relation in chain.relations
-            if (join := self._by_relation.get(relation)) is None or not join.is_semi
-        ]
+        return [self._seen(relation) for relation in chain.shown]
 
     def _chain(self, chain: Chain) -> _Built:
         """The relations of a chain, lookup joins in the middle packed."""
@@ -265,7 +270,8 @@ class _Rewriter:
             built.reordered = True
             end = self._end(steps.pop(0).last)
         else:
-            built = self._relation(chain.head)
+            is_pivoted = bool(steps) and steps[0].pivoted is not None
+            built = self._relation(chain.head, named=not is_pivoted)
             end = self._end(chain.head.last)
         for step in steps:
             join = None if step.right is None else self._by_relation.get(step.right)
@@ -284,9 +290,13 @@ class _Rewriter:
     def _append(self, built: _Built, step: Step, end: int) -> None:
         """Add an ordinary join, with what stands between ``end`` and it."""
         right = step.right
-        if right is None:
-            built.parts.append(Cut(end, self._end(step.last)))
+        if step.pivoted is not None:
+            seen = self._seen(step.pivoted)
+            name = f" AS {seen.alias}" if step.pivoted.alias_at is None else ""
+            built.parts += [Cut(end, self._end(step.last)), name]
+            built.visible = [seen]
             return
+        assert right is not None, "a step joins, or pivots"
         added = self._relation(right)
         built.parts += [Cut(end, self._statement.pieces[right.first].start), *added.parts]
         built.parts.append(Cut(self._end(right.last), self._end(step.last)))
@@ -307,15 +317,15 @@ class _Rewriter:
         if reason:
             raise refused(self._statement, join.use, join.at, reason)
 
-    def _relation(self, relation: Relation) -> _Built:
-        """One ordinary relation, with a name where it has none."""
+    def _relation(self, relation: Relation, named: bool = True) -> _Built:
+        """One ordinary relation, with a name where it has none and one is wanted."""
         at = self._statement.tokens.cut(relation.first, relation.last)
         if relation.chain is not None and relation.alias_at is None:
-            seen_inside = [self._seen(each) for each in relation.chain.relations]
+            seen_inside = [self._seen(each) for each in relation.chain.shown]
             return _Built([at], seen_inside, hidden=list(self._hidden.get(relation, [])))
         seen = self._seen(relation)
         parts: list[Fragment] = [at]
-        if self._statement.alias_index(relation) is None:
+        if named and self._statement.alias_index(relation) is None:
             parts.append(f" AS {seen.alias}")
         return _Built(parts, [seen])
 
@@ -400,6 +410,10 @@ class _Rewriter:
 def _scan(statement: Statement, scan: TableScan) -> Iterator[Edit]:
     """The edits that read a whole table; what stands between name and alias, as a sample, stays."""
     relation, tokens = scan.use.relation, statement.tokens
+    if relation.start != relation.name_at:
+        at = tokens.cut(relation.start, relation.last)
+        yield Edit(at, (f"{scan.relation} AS {alias_text(statement, relation)}",))
+        return
     end = relation.name_at if relation.time is None else tokens.index_at(relation.time.end - 1)
     if relation.shape is Shape.TABLE and tokens.is_word(relation.name_at, "IDENTIFIER"):
         end = tokens.closing(relation.name_at + 1)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from lookup_hints.plan.columns import own_stars
 from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.joins import refused
 from lookup_hints.plan.reading import Statement
 from lookup_hints.plan.splice import Cut, Edit
 from lookup_hints.plan.structure import Block, Relation
@@ -25,7 +26,17 @@ def star_edits(draft: Draft, block: Block, joins: list[LookupJoin], hidden: list
     if not (first or hidden):
         return
     for index in own_stars(statement, block):
+        _refuse_inner_order(statement, block, joins)
         yield from _star(statement, index, first, [*without, *hidden])
+
+
+def _refuse_inner_order(statement: Statement, block: Block, joins: list[LookupJoin]) -> None:
+    """In parentheses behind other relations, shared columns come first among their own columns only."""
+    in_order = list(block.steps)
+    for join in joins:
+        if join.conditions.shared_keys and join.use.step not in in_order:
+            reason = "it joins by USING or NATURAL in parentheses, under a *; list the columns, or write ON"
+            raise refused(statement, join.use, join.at, reason)
 
 
 def _star(statement: Statement, index: int, first: dict[str, str], without: list[str]) -> Iterator[Edit]:

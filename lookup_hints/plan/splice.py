@@ -70,11 +70,24 @@ class _Splice:
                 continue
             out += self._text[at : edit.at.start], self._made(edit)
             at = edit.at.end
-        return "".join([*out, self._text[at : part.end]])
+        return _joined([*out, self._text[at : part.end]])
 
     def _made(self, edit: Edit) -> str:
-        new = "".join(
-            self.render(fragment, edit) if isinstance(fragment, Cut) else fragment for fragment in edit.new
+        new = _joined(
+            [self.render(fragment, edit) if isinstance(fragment, Cut) else fragment for fragment in edit.new]
         )
         lost = edit.at.of(self._text).count("\n") - new.count("\n")
         return new + "\n" * lost
+
+
+def _joined(parts: list[str]) -> str:
+    """``parts`` one after the other, with a blank where two words would become one."""
+    out = ""
+    for part in parts:
+        touches = _is_of_word(out[-1:]) and _is_of_word(part[:1])
+        out += f" {part}" if touches else part
+    return out
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character in ("_", "`") if character else False

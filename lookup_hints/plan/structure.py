@@ -8,7 +8,7 @@ syntax that nobody foresaw is in nobody's way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -34,6 +34,7 @@ class Shape(Enum):
     PARENTHESES = "parentheses"
     FUNCTION = "function"
     VALUES = "values"
+    PIVOT = "pivot"
 
 
 @dataclass(eq=False)
@@ -65,6 +66,7 @@ class Relation:
         shape: what it is.
         first: index of its first piece.
         last: index of its last piece, alias included.
+        start: index of its first piece behind LATERAL or STREAM.
         name: for a table its name, without a schema; empty where it has one, and for other shapes.
         name_at: index of the piece that names it (or of the last part of its name).
         alias_at: index of its alias, or None.
@@ -80,6 +82,7 @@ class Relation:
     shape: Shape
     first: int
     last: int
+    start: int = -1
     name: str = ""
     name_at: int = -1
     alias_at: int | None = None
@@ -91,6 +94,12 @@ class Relation:
     chain: Chain | None = None
     cte: Cte | None = None
 
+    def as_seen(self, is_seen: Callable[[Step], bool]) -> list[Relation]:
+        """The relations that this one shows: itself, or what its parentheses hold."""
+        if self.chain is not None and self.alias_at is None:
+            return self.chain._seen(is_seen)
+        return [self]
+
 
 @dataclass(eq=False)
 class Step:
@@ -101,6 +110,7 @@ class Step:
         last: index of its last piece.
         words: the words before JOIN, in capitals.
         right: the relation joined.
+        pivoted: the relation that a PIVOT makes of all before it.
         on: the condition.
         using: indices of the column names of USING.
     """
@@ -109,6 +119,7 @@ class Step:
     last: int
     words: tuple[str, ...] = ()
     right: Relation | None = None
+    pivoted: Relation | None = None
     on: Cut | None = None
     using: tuple[int, ...] = ()
 
@@ -131,19 +142,36 @@ class Chain:
         return self.steps[-1].last if self.steps else self.head.last
 
     @property
+    def steps_in_order(self) -> Iterator[Step]:
+        """Its joins, those in the parentheses that it begins with first."""
+        if self.head.chain is not None and self.head.alias_at is None:
+            yield from self.head.chain.steps_in_order
+        yield from self.steps
+
+    @property
     def direct(self) -> Iterator[Relation]:
         """Its relations in order, parentheses as one."""
         yield self.head
         yield from (step.right for step in self.steps if step.right is not None)
 
     @property
-    def relations(self) -> Iterator[Relation]:
+    def relations(self) -> list[Relation]:
         """Its relations in order; those in parentheses without an alias as if they stood there."""
-        for relation in self.direct:
-            if relation.chain is not None and relation.alias_at is None:
-                yield from relation.chain.relations
-            else:
-                yield relation
+        return self._seen(lambda _: True)
+
+    @property
+    def shown(self) -> list[Relation]:
+        """Its relations that can be named behind it: not the right sides of SEMI and ANTI joins."""
+        return self._seen(lambda step: not {"SEMI", "ANTI"} & set(step.words))
+
+    def _seen(self, is_seen: Callable[[Step], bool]) -> list[Relation]:
+        seen = self.head.as_seen(is_seen)
+        for step in self.steps:
+            if step.pivoted is not None:
+                seen = [step.pivoted]
+            elif step.right is not None and is_seen(step):
+                seen = [*seen, *step.right.as_seen(is_seen)]
+        return seen
 
 
 @dataclass(eq=False)
@@ -219,9 +247,12 @@ class Block:
 
     @property
     def steps(self) -> Iterator[Step]:
-        """Its joins at the top level of FROM, and those of its pipe operators."""
+        """Its joins in the order of the text, and those of its pipe operators.
+
+        Of joins in parentheses only those that begin a chain, as the parentheses there change nothing.
+        """
         for chain in self.source.chains if self.source is not None else ():
-            yield from chain.steps
+            yield from chain.steps_in_order
         yield from (pipe.join for pipe in self.pipes if pipe.join is not None)
 
 
@@ -430,8 +461,10 @@ class _Reader:
             return None
         closing = tokens.closing(opening)
         self.expressions(opening + 1, closing, block)
-        alias, _ = self._alias(closing + 1, end)
-        return Step(at, closing if alias is None else alias)
+        pivoted = Relation(Shape.PIVOT, at, closing, at)
+        pivoted.alias_at, last = self._alias(closing + 1, end)
+        pivoted.last = closing if pivoted.alias_at is None else last
+        return Step(at, pivoted.last, pivoted=pivoted)
 
     # --- relations ---------------------------------------------------------------------------------
 
@@ -448,7 +481,7 @@ class _Reader:
             relation = self._values(at, end, block)
         else:
             relation = self._table(at, end, block)
-        relation.first, relation.lateral = first, lateral
+        relation.first, relation.start, relation.lateral = first, at, lateral
         if first != at:
             relation.plain = False
         return self._with_alias(relation, end, block)
@@ -467,6 +500,10 @@ class _Reader:
             query.lateral = lateral
             return Relation(Shape.QUERY, at, closing, query=query)
         chain = self._chain(at + 1, closing, block)
+        if not chain.steps and chain.head.shape is Shape.TABLE and not chain.head.lateral:
+            # (customers c) is customers c.
+            chain.head.last = closing
+            return chain.head
         return Relation(Shape.PARENTHESES, at, closing, chain=chain)
 
     def _values(self, at: int, end: int, block: Block) -> Relation:
@@ -499,7 +536,7 @@ class _Reader:
             literal = tokens.pieces[at + 2]
             name = literal.value.strip("`") if literal.kind is Kind.STRING and closing == at + 3 else ""
             name = "" if "." in name else name
-            relation = Relation(Shape.TABLE, at, closing, name, at)
+            relation = Relation(Shape.TABLE, at, closing, name=name, name_at=at)
             relation.cte = _cte_of(name, block.query.levels)
             return relation
         while tokens.is_symbol(last + 1, ".") and last + 2 < end:
@@ -511,22 +548,23 @@ class _Reader:
         if at >= end or not tokens.pieces[at].is_name:
             return Relation(Shape.FUNCTION, at, min(at, end - 1), plain=False)
         name = tokens.pieces[at].name if last == at else ""
-        relation = Relation(Shape.TABLE, at, last, name, last)
+        relation = Relation(Shape.TABLE, at, last, name=name, name_at=last)
         relation.cte = _cte_of(name, block.query.levels)
         return relation
 
     def _with_alias(self, relation: Relation, end: int, block: Block) -> Relation:
         """``relation`` with its time, options, sample and alias."""
         tokens = self._tokens
-        time = tokens.time_clause(relation.last) if relation.shape is Shape.TABLE else None
+        is_bare = relation.shape is Shape.TABLE and not tokens.is_symbol(relation.start, "(")
+        time = tokens.time_clause(relation.last) if is_bare else None
         if time is not None:
             relation.time, relation.last = time, tokens.index_at(time.end - 1)
         while (last := self._extension_end(relation.last + 1, end, block)) is not None:
             relation.last, relation.plain = last, False
-        relation.alias_at, columns_end = self._alias(relation.last + 1, end)
-        if relation.alias_at is not None:
-            relation.last = columns_end
-            names = tokens.pieces[relation.alias_at + 2 : columns_end]
+        alias_at, columns_end = self._alias(relation.last + 1, end)
+        if alias_at is not None:
+            relation.alias_at, relation.last = alias_at, columns_end
+            names = tokens.pieces[alias_at + 2 : columns_end]
             relation.columns = tuple(piece.name for piece in names if piece.is_name)
         return relation
 
@@ -652,6 +690,8 @@ class _QueryReader:
 
     def _from(self, at: int) -> int:
         block = self._block
+        if at + 1 >= self._end:
+            return at + 1
         if block is None or block.source is not None:
             block = self._new_block(at)
         block.source = self._reader.source(at, self._end, block)

@@ -162,4 +162,19 @@ BEGIN DECLARE x BIGINT DEFAULT 2; SELECT * FROM customers WHERE id = x; END;
 BEGIN DECLARE x, y BIGINT DEFAULT 2; IF EXISTS (SELECT 1 FROM customers WHERE id = x) THEN SELECT o.id, c.name FROM orders o LEFT JOIN customers c ON o.k + x = c.id JOIN e ON e.id = c.id; ELSE SELECT 1; END IF; END;
 BEGIN DECLARE n INT = 0; FOR r AS SELECT c.name FROM orders o JOIN customers c ON o.k = c.id DO SET n = n + 1; END FOR; SELECT n; END;
 BEGIN CREATE OR REPLACE TEMPORARY VIEW vv AS SELECT o.id FROM orders o LEFT SEMI JOIN customers c ON o.k = c.id; SELECT count(*) FROM vv; END;
-SELECT o.id, (SELECT max(w) FROM e WHERE e.id < c.id) m FROM orders o JOIN customers c ON o.k = c.id
+SELECT o.id, (SELECT max(w) FROM e WHERE e.id < c.id) m FROM orders o JOIN customers c ON o.k = c.id;
+SELECT * FROM orders o LEFT ANTI JOIN customers c ON o.k = c.id LEFT ANTI JOIN e ON e.id = o.id LEFT ANTI JOIN zips z ON z.zip = o.kind;
+SELECT o.id, p.price FROM orders o SEMI JOIN customers c ON o.k = c.id, e SEMI JOIN zips z ON z.zip = e.zip LEFT JOIN prices p ON p.k = e.id WHERE o.k = e.id;
+SELECT * FROM (orders o LEFT SEMI JOIN (customers c) ON c.id = o.k JOIN prices p USING (k) JOIN e ON e.id = o.id);
+SELECT o.*, p.*, e.* FROM (orders o LEFT SEMI JOIN (customers c) ON c.id = o.k JOIN prices p USING (k) JOIN e ON e.id = o.id);
+SELECT u.w, u.what, c.name FROM (SELECT id, id + 1 AS nx, w FROM e) UNPIVOT (code FOR what IN (id, nx)) u JOIN customers c ON c.id = u.code JOIN zips z ON z.zip = c.zip;
+SELECT * FROM (SELECT id, id + 1 AS nx, w FROM e) UNPIVOT (code FOR what IN (id, nx)) JOIN customers c ON c.id = code JOIN zips z ON z.zip = c.zip;
+SELECT(o.id),c.name FROM(orders)o JOIN(customers)c ON(c.id=o.k)JOIN(zips)z ON(z.zip=c.zip);
+SELECT * FROM orders o JOIN prices p ON (p.k = o.k AND p.price > 2) OR (o.k = p.k AND o.total > 20);
+SELECT * FROM orders o LEFT JOIN prices p ON ((p.k = o.k AND p.kind = 'a') OR (o.k = p.k AND p.kind = 'b')) AND o.id > 2;
+SELECT sum(o.total) FROM orders o, prices p WHERE (p.k = o.k AND p.kind = 'a' AND o.total > 1) OR (p.k = o.k AND p.kind = 'b') OR (p.k = o.k AND p.price IS NULL);
+SELECT o.id, c.name FROM orders o, LATERAL (SELECT o.k + 0 AS kk) x JOIN customers c ON c.id = x.kk;
+SELECT * FROM orders o, LATERAL (SELECT o.k + 0 AS kk) x LEFT JOIN customers c ON c.id = x.kk, zips z;
+SELECT count(*) FROM (customers) c;
+SELECT * FROM (customers c), orders o WHERE o.k = c.id;
+SELECT * FROM (prices AS p(a, b, d)) JOIN orders o ON o.k = p.a

@@ -20,7 +20,7 @@ SHAPES = [
 ]
 # The left side of a scalar subquery is computed twice (once for its distinct keys), and with it the
 # lookup joins in it.
-ASKED_AGAIN = "SELECT avg(price) FROM prices p WHERE p.k = c.id"
+ASKED_AGAIN = ("SELECT avg(price) FROM prices p WHERE p.k = c.id", "e.id < c.id")
 
 
 @pytest.fixture(scope="module")
@@ -43,5 +43,5 @@ def test_the_rows_are_those_of_sparks_own_join_and_no_key_is_asked_for_twice(twi
     uses = {name: sql.lower().count(name) for name in ("customers", "prices")}
     for name, count in uses.items():
         asked = twins.calls(name).keys
-        tasks = 2 * max(count, 1) * (2 if ASKED_AGAIN in sql else 1)
+        tasks = 2 * max(count, 1) * (2 if any(each in sql for each in ASKED_AGAIN) else 1)
         assert max(asked.values(), default=0) <= tasks, f"{name} was asked {asked}; two files make two tasks"

@@ -71,7 +71,7 @@ SELECT 1 FROM ((SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` 
 -- case: in parentheses by itself
 SELECT 1 FROM orders o JOIN (customers c) ON o.k = c.id
 -- becomes:
-SELECT 1 FROM orders o JOIN (scan_customers__id c) ON o.k = c.id
+SELECT 1 FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c
 
 -- case: a sample of the lookup table
 SELECT 1 FROM orders o JOIN customers TABLESAMPLE (2 ROWS) c ON o.k = c.id
