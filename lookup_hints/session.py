@@ -182,13 +182,18 @@ class LookupSession:
             return self._run_ddl(prepared.ddl)
         if prepared.plan is None:
             return self._run_plain(prepared)
-        self._register(prepared.plan)
+        planned = prepared.plan
+        self._register(planned)
         try:
-            frame = self._spark_sql(prepared.plan.sql, prepared.args)
+            if planned.query is not None and planned.output is not None:
+                # Before it writes: what it would write must be what the user's text says.
+                _check_columns(planned, self._spark_sql(planned.query, prepared.args))
+            frame = self._spark_sql(planned.sql, prepared.args)
         except Exception as error:
             _refuse_own_functions(error)
             raise
-        _check_columns(prepared.plan, frame)
+        if planned.query is None:
+            _check_columns(planned, frame)
         return frame
 
     def metrics(self) -> Mapping[str, LookupMetrics]:
@@ -223,6 +228,8 @@ class LookupSession:
 
     def _let_spark_refuse(self, text: str, args: Args) -> None:
         """Raise Spark's own error where Spark cannot parse ``text`` either: it knows best what is wrong."""
+        if code(pieces(text))[0].is_word("BEGIN"):
+            return
         try:
             self._spark_sql(f"EXPLAIN {text}", args)
         except Exception as error:

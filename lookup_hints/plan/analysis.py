@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lookup_hints.hints.parse import removals
 from lookup_hints.model import LookupTable
@@ -91,7 +92,8 @@ class Analysis:
     def columns_before(self, use: LookupUse) -> tuple[str, ...] | None:
         """The names of the columns on the left side of a join."""
         assert use.step is not None
-        return self._names(self._beneath(use.block.query.levels, f"SELECT * {self._left(use)}"))
+        left = self._left(use) if use.pipe is not None else f"SELECT * {self._left(use)}"
+        return self._names(self._beneath(use.block.query.levels, left))
 
     def key_types(self, questions: Sequence[KeyQuestion]) -> list[list[str]]:
         """The types of the left sides of keys, for each of ``questions``; asked all at once.
@@ -219,7 +221,7 @@ class Analysis:
         """``part`` over stubs."""
         return spliced(self._statement.text, self._edits, part)
 
-    @property
+    @cached_property
     def _edits(self) -> list[Edit]:
         stubs = (edit for use in self._statement.uses for edit in _stub(self._statement, use))
         return [*removed_hints(self._statement), *stubs]

@@ -21,7 +21,7 @@ def used_columns(
     """
     every = tuple(use.table.schema.names)
     block = use.block
-    if _gives_all(statement, block, names):
+    if any(relation.alias_at is not None for relation in use.around) or _gives_all(statement, use, names):
         return every
     used = {
         column
@@ -45,8 +45,9 @@ def _at_least_one(every: tuple[str, ...], used: set[str], keys: Sequence[KeyEqua
     return tuple(column for column in every if column in used) or (least,)
 
 
-def _gives_all(statement: Statement, block: Block, names: Names) -> bool:
-    if _selects_nothing_by_name(statement, block) or _hides_names(statement, block):
+def _gives_all(statement: Statement, use: LookupUse, names: Names) -> bool:
+    block = use.block
+    if _selects_nothing_by_name(statement, use) or _hides_names(statement, block):
         return True
     own = set(own_stars(statement, block))
     return any(
@@ -56,12 +57,15 @@ def _gives_all(statement: Statement, block: Block, names: Names) -> bool:
     )
 
 
-def _selects_nothing_by_name(statement: Statement, block: Block) -> bool:
-    """Whether all columns come out for want of a SELECT."""
+def _selects_nothing_by_name(statement: Statement, use: LookupUse) -> bool:
+    """Whether all columns come out for want of a SELECT behind the use."""
+    block = use.block
     if not block.pipes:
         return not block.selects
-    narrowing = ("SELECT", "AGGREGATE")
-    return not any(statement.tokens.is_word(pipe.first + 1, *narrowing) for pipe in block.pipes)
+    if use.pipe is None and block.selects and block.selects[0] < use.index:
+        return False
+    later = [pipe for pipe in block.pipes if pipe.first > use.index]
+    return not any(statement.tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE") for pipe in later)
 
 
 def _hides_names(statement: Statement, block: Block) -> bool:
@@ -82,14 +86,23 @@ def own_stars(statement: Statement, block: Block) -> Iterator[int]:
     inner = [
         query for query in statement.structure.queries if query.parent is block and query is not block.query
     ]
-    for index in range(block.first, block.last + 1):
+    end = block.pipes[0].first if block.pipes else block.last + 1
+    for index in range(block.first, end):
         if not tokens.is_symbol(index, "*") or any(each.first <= index <= each.last for each in inner):
             continue
         opens = tokens.is_symbol(index - 1, "(") or tokens.is_symbol(index - 1, ",")
         begins = opens or tokens.is_word(index - 1, "SELECT", "DISTINCT", "ALL")
-        is_count = tokens.is_word(index - 2, "COUNT") and tokens.is_symbol(index + 1, ")")
-        if begins and not is_count:
+        if begins and not _is_counted(statement, index):
             yield index
+
+
+def _is_counted(statement: Statement, index: int) -> bool:
+    """Whether the star is that of ``count(*)``, which counts rows."""
+    tokens = statement.tokens
+    opening = index - 2 if tokens.is_word(index - 1, "ALL") else index - 1
+    called = tokens.after(opening - 1)
+    is_count = called is not None and called.is_name and called.name.upper() == "COUNT"
+    return is_count and tokens.is_symbol(opening, "(") and tokens.is_symbol(index + 1, ")")
 
 
 def _is_star_of(statement: Statement, index: int, names: Names) -> bool:

@@ -14,6 +14,7 @@ from lookup_hints.plan.splice import Cut, Fragment
 from lookup_hints.plan.tokens import QUERY_WORDS
 from lookup_hints.sqltext import quoted
 
+_PREDICATES = ("IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT")
 _COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>")
 
 
@@ -90,6 +91,7 @@ class KeyEquality:
         shared: whether USING or NATURAL gives it, so that both sides have one name.
         position: its position among those.
         kept: whether Spark checks it again by itself, as it stays where it is.
+        implied: whether it is part of an OR that implies it.
     """
 
     column: str
@@ -99,6 +101,7 @@ class KeyEquality:
     shared: bool = False
     position: int = 0
     kept: bool = False
+    implied: bool = False
 
 
 @dataclass(frozen=True)
@@ -246,7 +249,7 @@ def _cut_at(statement: Statement, part: Cut, word: str) -> Iterator[Cut]:
         piece = statement.pieces[index]
         if statement.tokens.depth(index) != depth or statement.tokens.is_symbol(index - 1, "."):
             continue
-        cases += statement.tokens.case_step(index)
+        cases = max(0, cases + statement.tokens.case_step(index))
         if cases:
             continue
         betweens += piece.is_word("BETWEEN")
@@ -293,7 +296,7 @@ def implied_equalities(statement: Statement, conjunct: Conjunct, names: Names) -
         except UnsupportedLookup:
             return []
         found = (key_equality(statement, each, names) for each in inner)
-        equalities.append([replace(each, kept=True) for each in found if each is not None])
+        equalities.append([replace(each, kept=True, implied=True) for each in found if each is not None])
     return [
         each
         for each in equalities[0]
@@ -317,9 +320,11 @@ def _sides(statement: Statement, conjunct: Conjunct) -> tuple[Conjunct, Conjunct
     signs, cases = [], 0
     for index in range(first, last + 1):
         if statement.tokens.depth(index) == depth:
-            cases += statement.tokens.case_step(index)
+            cases = max(0, cases + statement.tokens.case_step(index))
             if cases == 0 and statement.pieces[index].text in _COMPARISONS:
                 signs.append(index)
+            if cases == 0 and statement.tokens.is_word(index, *_PREDICATES):
+                return None
     if len(signs) != 1 or statement.pieces[signs[0]].text not in ("=", "==") or not first < signs[0] < last:
         return None
     left = Cut(conjunct.at.start, statement.pieces[signs[0] - 1].end)

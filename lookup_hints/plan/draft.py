@@ -175,8 +175,9 @@ class LookupPlan:
         sql: what Spark runs.
         joins: the lookup joins, in the order of the text.
         scans: lookup tables read whole.
-        output: the columns that the user's text has by Spark's own analysis; None for statements
-            that give no rows, and when planned without Spark.
+        output: the columns that the user's query has by Spark's own analysis; None for statements
+            that hold several queries, and when planned without Spark.
+        query: the query inside a statement that writes; None for one that is a query.
         notes: what the user should know about the whole statement.
     """
 
@@ -185,6 +186,7 @@ class LookupPlan:
     joins: tuple[LookupJoin, ...]
     scans: tuple[TableScan, ...]
     output: Columns | None
+    query: str | None
     notes: tuple[str, ...]
 
     def text_of(self, part: Fragment) -> str:

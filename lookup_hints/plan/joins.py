@@ -82,7 +82,7 @@ class _Finder:
         self._statement, self._context, self._analysis = statement, context, analysis
         self._joins: list[LookupJoin] = []
         self._scans: list[LookupUse] = []
-        self._scopes: dict[int, Scope] = {}
+        self._scopes: dict[Block, Scope] = {}
         self._whys: dict[Relation, UnsupportedLookup] = {}
 
     def find(self) -> Found:
@@ -139,9 +139,37 @@ class _Finder:
             raise self._no_key(join, step)
         outer = self._asked_from_outside(use, conditions.keys)
         if outer:
-            keys = tuple(replace(key, kept=True) for key in outer)
-            return join.with_(place=Place.SOURCE, conditions=Conditions(keys), notes=_asked_by(keys))
-        return join.with_(conditions=self._possible(join))
+            return join.with_(
+                place=Place.SOURCE, conditions=Conditions(_answered(outer)), notes=_asked_by(outer)
+            )
+        return join.with_(conditions=self._possible(self._without_outer(join)))
+
+    def _without_outer(self, join: LookupJoin) -> LookupJoin:
+        """``join`` without conditions that name an outer query: they are checked on its result."""
+        if join.home.query.parent is None:
+            return join
+        scope, conditions = self._scope(join.home), join.conditions
+        outer_keys = [key for key in conditions.keys if self._referred(scope, key).outer]
+        outer = [
+            conjunct
+            for conjunct in (*conditions.residual, *conditions.left_only)
+            if scope.referred(conjunct.tree).outer
+        ]
+        trees = ((key.whole, self._statement.expression(key.whole)) for key in outer_keys)
+        outer += [Conjunct(at, tree) for at, tree in trees if tree is not None]
+        if not outer:
+            return join
+        if join.kind != "INNER" or join.place is not Place.STEP:
+            reason = "its ON condition names the outer query, which Spark allows in an INNER JOIN only"
+            raise refused(self._statement, join.use, join.at, reason)
+        kept = replace(
+            conditions,
+            keys=tuple(key for key in conditions.keys if key not in outer_keys),
+            residual=tuple(each for each in conditions.residual if each not in outer),
+            left_only=tuple(each for each in conditions.left_only if each not in outer),
+            after=(*conditions.after, *outer),
+        )
+        return join.with_(conditions=kept)
 
     def _refuse_strangers(self, use: LookupUse) -> None:
         relation = use.relation
@@ -221,12 +249,14 @@ class _Finder:
 
     def _where_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
         """The key equalities that stand in the WHERE of the block, and what their left sides name."""
-        names, scope = self._names(use), self._scope(use.block)
+        if use.relation not in use.block.shown:
+            return
+        names, scope = self._names(use), self._scope_of(use.block, use.block.shown)
         for conjunct in self._where(use.block):
             equality = key_equality(self._statement, conjunct, names)
             equalities = [replace(equality, kept=True)] if equality is not None else []
             for each in equalities or implied_equalities(self._statement, conjunct, names):
-                if each.column in self._askable(use):
+                if each.column in self._askable(use) and not _is_random(conjunct.tree):
                     yield each, self._referred(scope, each)
 
     def _where(self, block: Block) -> list[Conjunct]:
@@ -259,7 +289,7 @@ class _Finder:
                 conditions,
                 residual=tuple(each for each in conditions.residual if each not in awkward),
                 left_only=tuple(each for each in conditions.left_only if each not in hard),
-                after=(*awkward, *hard),
+                after=(*conditions.after, *awkward, *hard),
             )
         for conjunct in (*(each for each in awkward if each.tree.find(exp.Query)), *hard):
             raise self._subquery(join, conjunct)
@@ -314,7 +344,8 @@ class _Finder:
         conditions = sorted_conditions(self._statement, inner, self._names(use), askable, given)
         if len(given) < len(found.keys) or not conditions.keys:
             return None
-        if any(_is_awkward(each.tree) for each in (*conditions.residual, *conditions.left_only)):
+        checked = [*conditions.residual, *conditions.left_only]
+        if any(_is_awkward(each.tree) for each in checked) or _is_random(found.tree):
             return None
         why_not = self._three_values(use, found)
         if why_not is not None:
@@ -337,7 +368,7 @@ class _Finder:
             return None
         key = found.keys[0]
         is_plain = len(found.keys) == 1 and key.column in use.table.primary_key
-        if is_plain and (key.constant or found.left_is_not_null):
+        if is_plain and found.left_is_not_null:
             return None
         return UnsupportedLookup(
             Problem(
@@ -486,7 +517,7 @@ class _Finder:
             at=self._statement.tokens.cut(use.relation.first, use.relation.last),
             home=use.block,
             names=self._names(use),
-            conditions=Conditions(chosen),
+            conditions=Conditions(_answered(chosen)),
             notes=_asked_by(chosen),
         )
 
@@ -511,15 +542,22 @@ class _Finder:
         return names_of(self._statement, use, self._context.case_sensitive)
 
     def _scope(self, block: Block) -> Scope:
-        if id(block) not in self._scopes:
-            self._scopes[id(block)] = Scope(
-                self._statement, block, self._analysis.columns_of, self._context.case_sensitive
-            )
-        return self._scopes[id(block)]
+        if block not in self._scopes:
+            self._scopes[block] = self._scope_of(block, block.relations)
+        return self._scopes[block]
+
+    def _scope_of(self, block: Block, relations: Iterable[Relation]) -> Scope:
+        columns_of, case_sensitive = self._analysis.columns_of, self._context.case_sensitive
+        return Scope(self._statement, block, relations, columns_of, case_sensitive)
 
     def _referred(self, scope: Scope, equality: KeyEquality) -> Referred:
         tree = self._statement.expression(equality.left) if isinstance(equality.left, Cut) else None
         return Referred(frozenset()) if tree is None else scope.referred(tree)
+
+
+def _answered(keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
+    """``keys`` that the rows asked for fulfil, so that nothing of them stays."""
+    return tuple(replace(key, kept=key.implied) for key in keys)
 
 
 def _asked_by(keys: Iterable[KeyEquality]) -> tuple[str, ...]:
@@ -537,6 +575,21 @@ def _key_typed(connector: Connector) -> frozenset[str]:
 def _is_awkward(tree: exp.Expr) -> bool:
     """Whether a condition cannot stand in a lambda: it holds a query or, maybe, a function of the user's."""
     return tree.find(exp.Query, exp.Anonymous) is not None
+
+
+_RANDOM = (
+    *("RAND", "RANDN", "RANDOM", "RANDSTR", "UNIFORM", "UUID", "SHUFFLE", "MONOTONICALLY_INCREASING_ID"),
+    *("SPARK_PARTITION_ID", "INPUT_FILE_NAME"),
+)
+
+
+def _is_random(tree: exp.Expr) -> bool:
+    """Whether it gives something else each time, so that it cannot be a key and be checked again."""
+    calls = tree.find_all(exp.Func)
+    return any(
+        (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).upper() in _RANDOM
+        for call in calls
+    )
 
 
 def _has_condition_subquery(tree: exp.Expr) -> bool:

@@ -43,6 +43,13 @@ def gives_rows(statement: Statement) -> bool:
     return is_query and not _inserts(statement.tokens)
 
 
+def is_one_query(statement: Statement) -> bool:
+    """Whether the statement holds one query, whose columns are what it gives or writes."""
+    return len(statement.queries) == 1 and not (
+        _inserts(statement.tokens) or statement.pieces[0].is_word(*_HOLDING_WORDS)
+    )
+
+
 def _inserts(tokens: Tokens) -> bool:
     """Whether an INSERT stands behind a FROM or WITH."""
     return any(
@@ -116,7 +123,10 @@ def _query_end(tokens: Tokens, index: int) -> int | None:
     return end
 
 
-_BEFORE_STATEMENTS = ("BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "AS")
+_BEFORE_STATEMENTS = (
+    *("BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "FOR", "SQLEXCEPTION", "FOUND"),
+    "AS",
+)
 
 
 def _is_insert_before(tokens: Tokens, index: int) -> bool:
@@ -165,7 +175,16 @@ def _refuse_target(statement: Statement) -> None:
     words = [piece.text.upper() for piece in statement.pieces[:6]]
     if target is not None and statement.is_lookup_table(target.name):
         raise _writes(statement, target, is_create)
-    if is_create and "VIEW" in words and not {"TEMPORARY", "TEMP"} & set(words[: words.index("VIEW")]):
+    is_used = any(
+        piece.is_name and statement.is_lookup_table(piece.name) and names_a_relation(statement, index)
+        for index, piece in enumerate(statement.pieces)
+    )
+    if (
+        is_used
+        and is_create
+        and "VIEW" in words
+        and not {"TEMPORARY", "TEMP"} & set(words[: words.index("VIEW")])
+    ):
         raise UnsupportedLookup(
             Problem(
                 "A view that outlives the session cannot hold a lookup join: the lookup does not outlive it.",

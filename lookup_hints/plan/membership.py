@@ -18,12 +18,14 @@ class Membership:
 
     Args:
         at: the condition.
+        tree: the same.
         negated: whether NOT stands before it.
         keys: the equalities that IN means; none for EXISTS.
         left_is_not_null: whether another condition says that the left side of IN is not NULL.
     """
 
     at: Cut
+    tree: exp.Expr
     negated: bool
     keys: tuple[KeyEquality, ...] = ()
     left_is_not_null: bool = False
@@ -75,7 +77,7 @@ def _read(
         tree = tree.this
     if isinstance(tree, exp.Exists):
         is_whole = first + 1 == opening and _selects_columns(statement, use)
-        return Membership(around.at, negated) if is_whole else None
+        return Membership(around.at, tree, negated) if is_whole else None
     if not isinstance(tree, exp.In) or not tokens.is_word(opening - 1, "IN"):
         return None
     end = opening - 2
@@ -87,7 +89,7 @@ def _read(
     keys = _keys(statement, use, left, around.at, names)
     if keys is None or statement.expression(left) != tree.this:
         return None
-    return Membership(around.at, negated, keys, _is_not_null(statement, left, conditions))
+    return Membership(around.at, tree, negated, keys, _is_not_null(statement, left, conditions))
 
 
 def _selects_columns(statement: Statement, use: LookupUse) -> bool:
@@ -150,6 +152,8 @@ def _column(statement: Statement, part: Cut, names: Names) -> str | None:
 
 def _is_not_null(statement: Statement, left: Cut, conditions: Iterable[Conjunct]) -> bool:
     wanted = statement.expression(left)
+    if isinstance(wanted, exp.Literal):
+        return True
     for condition in conditions:
         tree = condition.tree
         if isinstance(tree, exp.Not) and isinstance(tree.this, exp.Is):

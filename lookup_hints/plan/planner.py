@@ -17,7 +17,7 @@ from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan, Place, TableScan
 from lookup_hints.plan.joins import find_lookups, names_of
 from lookup_hints.plan.keys import KeyCast, key_cast
-from lookup_hints.plan.kinds import gives_rows, names_a_relation, query_parts, script_variables
+from lookup_hints.plan.kinds import gives_rows, is_one_query, names_a_relation, query_parts, script_variables
 from lookup_hints.plan.reading import FindTable, LookupUse, Statement, UnreadableStatement
 from lookup_hints.plan.repeated import notes_of_ranges, notes_of_subqueries
 from lookup_hints.plan.rewrite import edits_of, single_relation
@@ -70,7 +70,10 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         )
         for rule in RULES:
             draft = rule(draft)
-    except (LookupError, AttributeError, RecursionError, StopIteration) as error:
+    except RecursionError:
+        problem = Problem("This statement, which uses a lookup table, is nested too deeply.")
+        raise UnreadableStatement(problem) from None
+    except (LookupError, AttributeError, StopIteration, RuntimeError, AssertionError) as error:
         raise InternalError(
             f"the planner failed ({type(error).__name__}: {error}); please report this with the statement"
         ) from error
@@ -80,13 +83,14 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         joins=draft.joins,
         scans=draft.scans,
         output=draft.output,
+        query=None if gives_rows(statement) else spliced(text, draft.edits, statement.queries[0]),
         notes=draft.notes,
     )
 
 
 def analyse_as_plain_join(draft: Draft) -> Draft:
     """Spark analyses the statement over stubs: its errors come first, and it says what must come out."""
-    if not (draft.statement.uses and gives_rows(draft.statement)):
+    if not (draft.statement.uses and is_one_query(draft.statement)):
         return draft
     return draft.with_(output=draft.analysis.output())
 
@@ -218,7 +222,8 @@ def _left_side(draft: Draft, join: LookupJoin) -> Cut | None:
         right = join.use.chain.steps[0].right
         return None if right is None else tokens.cut(right.first, right.last)
     if join.place in (Place.COMMA, Place.CONDITION) and source is not None:
-        return tokens.cut(source.chains[0].first, source.last)
+        is_last = join.place is Place.CONDITION and join.home.views_last > -1
+        return tokens.cut(source.chains[0].first, join.home.views_last if is_last else source.last)
     return None
 
 
@@ -229,6 +234,13 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
     cast = key_cast(left, column, ansi=ansi)
     if cast is not None and cast.recheck and not key.kept and _has_subquery(draft.statement, key):
         cast = None
+    if (
+        join.place is Place.CONDITION
+        and key.shared
+        and not ansi
+        and (left == "string") != (column == "string")
+    ):
+        cast = None  # without ANSI, IN compares them as texts, which = does not
     if cast is None:
         written = key.left if isinstance(key.left, str) else key.left.of(draft.statement.text)
         raise UnsupportedLookup(
@@ -295,7 +307,7 @@ def _readers(statement: Statement, cte: Cte) -> list[Relation]:
 
 def _all_relations(blocks: Iterable[Block]) -> Iterable[Relation]:
     for block in blocks:
-        yield from block.relations
+        yield from block.everything
 
 
 def _innermost_cte(statement: Statement, offset: int) -> Cte | None:

@@ -16,7 +16,7 @@ from lookup_hints.plan.columns import own_stars
 from lookup_hints.plan.draft import Draft, LookupJoin, Place, TableScan
 from lookup_hints.plan.joins import refused
 from lookup_hints.plan.reading import Statement
-from lookup_hints.plan.shared import shared_edits, star_edits
+from lookup_hints.plan.shared import shared_edits, star_edits, star_of_all
 from lookup_hints.plan.splice import Cut, Edit, Fragment
 from lookup_hints.plan.structure import Block, Chain, Relation, Shape, Step
 from lookup_hints.plan.views import Text, joined, lateral_view, pipe_operators, source_query
@@ -89,6 +89,8 @@ class _Rewriter:
         if join.place is Place.SOURCE:
             at = tokens.cut(use.relation.first, use.relation.last)
             yield Edit(at, source_query(self._statement, join))
+            # Left in place, it would name the outer query once more, and Spark's name of the subquery tells.
+            yield from (Edit(key.whole, ("true",)) for key in join.conditions.keys if not key.kept)
         elif join.place is Place.CONDITION:
             yield Edit(join.at, ("true",))
         elif join.place is Place.PIPE and use.pipe is not None:
@@ -100,11 +102,15 @@ class _Rewriter:
         """The edits of stars and names that private columns make necessary."""
         hidden = self._hidden.get(block, [])
         steps = [join for join in joins if join.place is Place.STEP]
-        if block.selects and not block.pipes:
+        if self._selects_first(block):
             yield from star_edits(self._draft, block, steps, hidden)
-        elif hidden and block.source is not None:
-            end = self._statement.pieces[block.source.last].end
-            yield Edit(Cut(end, end), (f" |> DROP {', '.join(hidden)}",))
+        elif block.source is not None:
+            star = star_of_all(self._draft, block, steps, hidden)
+            end = self._end(max(block.source.last, block.views_last))
+            if star is not None:
+                yield Edit(Cut(end, end), (f" |> SELECT {star}",))
+            elif hidden:
+                yield Edit(Cut(end, end), (f" |> DROP {', '.join(hidden)}",))
         yield from shared_edits(self._draft, block, steps)
 
     # --- one FROM ----------------------------------------------------------------------------------
@@ -123,17 +129,17 @@ class _Rewriter:
             self._hidden[block] = [
                 column
                 for chain in block.source.chains
-                for relation in chain.direct
+                for relation in chain.direct_shown
                 for column in self._hidden.get(relation, [])
             ]
             for join in moved:
                 yield Edit(join.at, self._view(join))
-            if views:
-                end = self._statement.pieces[block.source.last].end
-                yield Edit(Cut(end, end), views)
-            return
-        at = self._statement.tokens.cut(block.source.chains[0].first, block.source.last)
-        yield Edit(at, (*self._rebuilt(block), *views))
+        else:
+            at = self._statement.tokens.cut(block.source.chains[0].first, block.source.last)
+            yield Edit(at, self._rebuilt(block))
+        if views:
+            end = self._end(max(block.source.last, block.views_last))
+            yield Edit(Cut(end, end), views)
 
     def _is_simple(self, block: Block, joins: list[LookupJoin]) -> bool:
         """Whether each lookup join can become its view where it stands: all of them are last in FROM."""
@@ -161,7 +167,7 @@ class _Rewriter:
             if not self._is_moved(chain):
                 built = self._chain(chain)
                 # A LATERAL subquery needs what stands before it, in a derived table too.
-                is_bound = chain.head.lateral and bool(built.views)
+                is_bound = chain.head.lateral
                 groups = [self._side_by_side([*groups, built])] if is_bound else [*groups, built]
         order = [visible for chain in block.source.chains for visible in self._user_order(chain)]
         waiting = [join for chain in block.source.chains if (join := self._moved(chain)) is not None]
@@ -180,8 +186,12 @@ class _Rewriter:
         relations = [visible.relation for visible in built.visible]
         if not built.reordered and relations == [visible.relation for visible in order]:
             return False
-        gives_all = not block.selects or bool(block.pipes)
+        gives_all = not self._selects_first(block)
         return gives_all or next(own_stars(self._statement, block), None) is not None
+
+    def _selects_first(self, block: Block) -> bool:
+        """Whether a SELECT list, not a pipe operator, takes the columns of its FROM."""
+        return bool(block.selects) and not (block.pipes and block.pipes[0].first < block.selects[0])
 
     def _moved(self, chain: Chain) -> LookupJoin | None:
         """The comma join that the chain is, or None."""
@@ -408,20 +418,16 @@ class _Rewriter:
 
 
 def _scan(statement: Statement, scan: TableScan) -> Iterator[Edit]:
-    """The edits that read a whole table; what stands between name and alias, as a sample, stays."""
+    """The edits that read a whole table; a sample between its name and alias stays."""
     relation, tokens = scan.use.relation, statement.tokens
-    if relation.start != relation.name_at:
-        at = tokens.cut(relation.start, relation.last)
-        yield Edit(at, (f"{scan.relation} AS {alias_text(statement, relation)}",))
-        return
-    end = relation.name_at if relation.time is None else tokens.index_at(relation.time.end - 1)
-    if relation.shape is Shape.TABLE and tokens.is_word(relation.name_at, "IDENTIFIER"):
-        end = tokens.closing(relation.name_at + 1)
     yield from selected_instead(statement, scan.use)
-    yield Edit(tokens.cut(relation.name_at, end), (scan.relation,))
-    if relation.alias_at is None:
-        last = statement.pieces[relation.last].end
-        yield Edit(Cut(last, last), (" AS ", alias_text(statement, relation)))
+    sample: Fragment = ""
+    if relation.start == relation.name_at and not relation.plain:
+        before_alias = relation.last if relation.alias_at is None else relation.alias_at - 1
+        last = before_alias - tokens.is_word(before_alias, "AS")
+        sample = Cut(statement.pieces[relation.name_at].end, statement.pieces[last].end)
+    at = tokens.cut(relation.start, relation.last)
+    yield Edit(at, (scan.relation, sample, f" AS {alias_text(statement, relation)}"))
 
 
 # --- shuffle ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -31,11 +31,17 @@ class Scope:
     """The relations that the expressions of a block can name."""
 
     def __init__(
-        self, statement: Statement, block: Block, columns_of: ColumnsOf, case_sensitive: bool
+        self,
+        statement: Statement,
+        block: Block,
+        relations: Iterable[Relation],
+        columns_of: ColumnsOf,
+        case_sensitive: bool,
     ) -> None:
         self._statement, self._columns_of = statement, columns_of
         self._case_sensitive = case_sensitive
-        self.relations = tuple(block.relations)
+        self.relations = tuple(relations)
+        self._has_views = block.views_last > -1
         self._has_outer = block.query.parent is not None
         self._outer = tuple(_relations_around(block))
 
@@ -79,6 +85,9 @@ class Scope:
         if having:
             return having
         unknown = {relation for relation, columns in known.items() if columns is None}
+        if self._has_views:
+            # It may be a column of a LATERAL VIEW, which comes after all relations.
+            return set(self.relations)
         # Spark knows the name, so without an outer query it is a variable's.
         return unknown or (None if self._has_outer else set())
 

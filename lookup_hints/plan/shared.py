@@ -30,6 +30,15 @@ def star_edits(draft: Draft, block: Block, joins: list[LookupJoin], hidden: list
         yield from _star(statement, index, first, [*without, *hidden])
 
 
+def star_of_all(draft: Draft, block: Block, joins: list[LookupJoin], hidden: list[str]) -> str | None:
+    """What ``*`` is in a block without a SELECT, or None where it is just that."""
+    first = list(_shared_first(draft, block, joins).values())
+    without = [f"{_qualifier(join)}.{private_name(key.column)}" for join, key in _shared(joins)]
+    if not first:
+        return None
+    return ", ".join([*first, f"* EXCEPT ({', '.join([*first, *without, *hidden])})"])
+
+
 def _refuse_inner_order(statement: Statement, block: Block, joins: list[LookupJoin]) -> None:
     """In parentheses behind other relations, shared columns come first among their own columns only."""
     in_order = list(block.steps)
@@ -83,14 +92,31 @@ def _shared_first(draft: Draft, block: Block, joins: list[LookupJoin]) -> dict[s
 
 def _on_the_left(draft: Draft, join: LookupJoin, name: str) -> str:
     """A shared column by the relation on the left of ``join`` that has it."""
+    for relation in _before(join):
+        alias = draft.statement.alias_of(relation)
+        for column in draft.analysis.columns_of(relation) or ():
+            if alias is not None and column.lower() == name.lower():
+                is_merged = _is_merged(draft.statement, join, name)
+                return quoted(column) if is_merged else f"{quoted(alias)}.{quoted(column)}"
+    return quoted(name)
+
+
+def _before(join: LookupJoin) -> Iterator[Relation]:
+    """The relations on the left of ``join`` in its chain."""
     for relation in join.use.chain.relations if join.use.chain is not None else ():
         if relation is join.use.relation:
-            break
-        alias = draft.statement.alias_of(relation)
-        columns = draft.analysis.columns_of(relation) or ()
-        if alias is not None and name.lower() in (column.lower() for column in columns):
-            return f"{quoted(alias)}.{quoted(name)}"
-    return quoted(name)
+            return
+        yield relation
+
+
+def _is_merged(statement: Statement, join: LookupJoin, name: str) -> bool:
+    """Whether a join before it shares the column already: no relation has it by itself then."""
+    for step in join.use.chain.steps if join.use.chain is not None else ():
+        if step is join.use.step:
+            return False
+        if any(statement.pieces[at].name.lower() == name.lower() for at in step.using):
+            return True
+    return False
 
 
 def _shared(joins: list[LookupJoin]) -> Iterator[tuple[LookupJoin, KeyEquality]]:
@@ -137,16 +163,42 @@ def _qualified(statement: Statement, block: Block, alias: str) -> Iterator[int]:
     for index in range(block.first + 2, block.last + 1):
         qualifier = tokens.pieces[index - 2]
         is_qualified = tokens.is_symbol(index - 1, ".") and not tokens.is_symbol(index - 3, ".")
-        if is_qualified and qualifier.is_name and qualifier.name.lower() == alias.lower():
+        is_named = is_qualified and qualifier.is_name and qualifier.name.lower() == alias.lower()
+        if is_named and not _is_hidden(statement, block, index, alias):
             yield index
+
+
+def _is_hidden(statement: Statement, block: Block, index: int, alias: str) -> bool:
+    """Whether a query inside ``block``, at the piece, has a relation of the same name."""
+    holding = [
+        each
+        for each in statement.structure.blocks
+        if each is not block and block.first <= each.first <= index <= each.last <= block.last
+    ]
+    names = (statement.alias_of(relation) for each in holding for relation in each.relations)
+    return any(name is not None and name.lower() == alias.lower() for name in names)
 
 
 def _is_whole_item(statement: Statement, index: int) -> bool:
     """Whether the qualified name that ends at ``index`` is an item of a SELECT list by itself, unnamed."""
     tokens = statement.tokens
     before, after = index - 3, index + 1
+    if _is_field(statement, index):
+        return True
     ends = tokens.is_symbol(after, ",") or tokens.is_word(after, "FROM") or tokens.after(after) is None
     return ends and _is_in_list(statement, before, tokens.depth(index))
+
+
+def _is_field(statement: Statement, index: int) -> bool:
+    """Whether the qualified name is a whole argument of STRUCT, which takes its name for the field's."""
+    tokens = statement.tokens
+    opening, depth = index - 3, tokens.depth(index)
+    ends = tokens.is_symbol(index + 1, ",") or tokens.is_symbol(index + 1, ")")
+    if not ends or not (tokens.is_symbol(opening, ",") or tokens.is_symbol(opening, "(")):
+        return False
+    while opening > 0 and not (tokens.is_symbol(opening, "(") and tokens.depth(opening) < depth):
+        opening -= 1
+    return tokens.is_word(opening - 1, "STRUCT")
 
 
 def _is_in_list(statement: Statement, index: int, depth: int) -> bool:
@@ -169,7 +221,11 @@ def _own_stars(
 ) -> Iterator[Edit]:
     """``c.*``: its shared columns come first, under their own names."""
     qualifier = _qualifier(join)
-    first = "".join(f"{qualifier}.{private_name(key.column)} AS {quoted(key.column)}, " for key in keys)
+    every = join.use.table.schema.names
+    shown = [quoted(join.names.columns[every.index(key.column)]) for key in keys]
+    first = "".join(
+        f"{qualifier}.{private_name(key.column)} AS {name}, " for key, name in zip(keys, shown, strict=True)
+    )
     without = ", ".join(private_name(key.column) for key in keys)
     for index in _qualified(statement, block, join.use.alias):
         if statement.tokens.is_symbol(index, "*"):
@@ -181,11 +237,12 @@ def _own_stars(
 def _left_stars(draft: Draft, block: Block, join: LookupJoin, keys: list[KeyEquality]) -> Iterator[Edit]:
     """``o.*``, where ``o`` has the shared columns, but not first."""
     statement = draft.statement
-    for relation in block.relations:
+    for relation in _before(join):
         alias = statement.alias_of(relation)
-        if relation is join.use.relation or alias is None or not _comes_later(draft, relation, keys):
+        if alias is None or not _comes_later(draft, relation, keys):
             continue
-        names = [quoted(key.column) for key in keys]
+        columns = {name.lower(): name for name in draft.analysis.columns_of(relation) or ()}
+        names = [quoted(columns[key.column.lower()]) for key in keys]
         for index in _qualified(statement, block, alias):
             if statement.tokens.is_symbol(index, "*"):
                 start, end = statement.pieces[index - 2].start, statement.pieces[index].end

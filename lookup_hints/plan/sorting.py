@@ -39,8 +39,13 @@ def _in_pipes(draft: Draft, hint: str) -> Iterator[Edit]:
 
 
 def _sorts(query: Query) -> bool:
-    """Whether its order means anything: that of an EXISTS, IN or scalar subquery does not."""
-    return query.role is not Role.EXPRESSION
+    """Whether its order means anything: that of a subquery in an expression, or LATERAL, does not."""
+    around: Query | None = query
+    while around is not None:
+        if around.role is Role.EXPRESSION or around.lateral:
+            return False
+        around = around.parent.query if around.parent is not None else None
+    return True
 
 
 def _is_plain(block: Block) -> bool:
@@ -57,7 +62,7 @@ def _read_by(draft: Draft, first: int, last: int, seen: set[Relation]) -> Iterat
     """The indices of tables that are read between the pieces, by way of CTEs too."""
     tokens = draft.statement.tokens
     for block in draft.statement.structure.blocks:
-        for relation in block.relations:
+        for relation in block.everything:
             if not first <= relation.first <= last or relation in seen:
                 continue
             seen.add(relation)

@@ -94,6 +94,13 @@ class Relation:
     chain: Chain | None = None
     cte: Cte | None = None
 
+    @property
+    def everything(self) -> Iterator[Relation]:
+        """It and, where it is a pair of parentheses, what they hold."""
+        yield self
+        if self.chain is not None:
+            yield from self.chain.everything
+
     def as_seen(self, is_seen: Callable[[Step], bool]) -> list[Relation]:
         """The relations that this one shows: itself, or what its parentheses hold."""
         if self.chain is not None and self.alias_at is None:
@@ -149,10 +156,24 @@ class Chain:
         yield from self.steps
 
     @property
+    def everything(self) -> Iterator[Relation]:
+        """Its relations, parentheses and what they hold."""
+        for relation in self.direct:
+            yield from relation.everything
+
+    @property
     def direct(self) -> Iterator[Relation]:
         """Its relations in order, parentheses as one."""
         yield self.head
         yield from (step.right for step in self.steps if step.right is not None)
+
+    @property
+    def direct_shown(self) -> Iterator[Relation]:
+        """Its relations in order, parentheses as one, that can be named behind it."""
+        yield self.head
+        for step in self.steps:
+            if step.right is not None and not {"SEMI", "ANTI"} & set(step.words):
+                yield step.right
 
     @property
     def relations(self) -> list[Relation]:
@@ -222,6 +243,7 @@ class Block:
         source: its FROM (or its TABLE, in ``TABLE t``).
         wheres: its WHERE conditions.
         pipes: its pipe operators.
+        views_last: index of the last piece of its LATERAL VIEWs, or -1.
         distinct: whether it is a SELECT DISTINCT.
         grouped: whether it has a GROUP BY.
     """
@@ -233,6 +255,7 @@ class Block:
     source: Source | None = None
     wheres: list[Cut] = field(default_factory=list)
     pipes: list[Pipe] = field(default_factory=list)
+    views_last: int = -1
     distinct: bool = False
     grouped: bool = False
 
@@ -244,6 +267,21 @@ class Block:
         for pipe in self.pipes:
             if pipe.join is not None and pipe.join.right is not None:
                 yield pipe.join.right
+
+    @property
+    def everything(self) -> Iterator[Relation]:
+        """Every relation of its FROM and pipes, those in parentheses with a name of their own too."""
+        for chain in self.source.chains if self.source is not None else ():
+            yield from chain.everything
+        for pipe in self.pipes:
+            if pipe.join is not None and pipe.join.right is not None:
+                yield from pipe.join.right.everything
+
+    @property
+    def shown(self) -> list[Relation]:
+        """The relations that its WHERE and SELECT can name."""
+        chains = self.source.chains if self.source is not None else []
+        return [relation for chain in chains for relation in chain.shown]
 
     @property
     def steps(self) -> Iterator[Step]:
@@ -695,7 +733,27 @@ class _QueryReader:
         if block is None or block.source is not None:
             block = self._new_block(at)
         block.source = self._reader.source(at, self._end, block)
-        return max(block.source.last, at) + 1
+        following = max(block.source.last, at) + 1
+        while self._tokens.is_word(following, "LATERAL") and self._tokens.is_word(following + 1, "VIEW"):
+            block.views_last = self._view(following, block)
+            following = block.views_last + 1
+        return following
+
+    def _view(self, at: int, block: Block) -> int:
+        """Index of the last piece of the LATERAL VIEW at the piece."""
+        tokens = self._tokens
+        opening = at + 2
+        while opening + 1 < self._end and not tokens.is_symbol(opening, "("):
+            opening += 1
+        last = tokens.closing(opening)
+        self._reader.expressions(opening, last + 1, block)
+        if not tokens.is_word(last + 1, "AS") and last + 1 < self._end and tokens.pieces[last + 1].is_name:
+            last += 0 if tokens.starts_clause(last + 1) else 1
+        if tokens.is_word(last + 1, "AS"):
+            last += 2
+            while tokens.is_symbol(last + 1, ",") and last + 2 < self._end:
+                last += 2
+        return min(last, self._end - 1)
 
     def _where(self, at: int) -> int:
         block = self._block

@@ -76,7 +76,7 @@ class Tokens:
             if self._depths[later] == depth:
                 if piece.text in (",", ";", "|>"):
                     break
-                cases += self.case_step(later)
+                cases = max(0, cases + self.case_step(later))
                 if cases == 0 and self.starts_clause(later):
                     break
             offset = piece.end

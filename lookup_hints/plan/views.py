@@ -33,7 +33,7 @@ def source_query(statement: Statement, join: LookupJoin) -> Text:
     """The rows of a key that comes from outside, as a relation."""
     columns = ", ".join(visible_name(join, column) for column in join.columns)
     names = f"({columns})" if join.use.column_aliases else ""
-    return ("(SELECT inline(", *_call(join), ")) AS ", _alias(statement, join), names)
+    return ("(SELECT inline(", *_matching(join), ")) AS ", _alias(statement, join), names)
 
 
 def pipe_operators(statement: Statement, join: LookupJoin, number: int) -> Text:
@@ -44,8 +44,8 @@ def pipe_operators(statement: Statement, join: LookupJoin, number: int) -> Text:
     shared = join.conditions.shared_keys
     names = list(joined([(key.left,) for key in shared], ", "))
     first: Text = (" SELECT ", *names, ", * EXCEPT (", *names, "), ") if shared else (" EXTEND ",)
-    hidden = ", ".join(quoted(key.column) for key in shared if key.column in join.columns)
-    fields = f"{column}.* EXCEPT ({hidden})" if hidden else f"{column}.*"
+    hidden = [key.column for key in shared if key.column in join.columns]
+    fields = f"{column}.* EXCEPT ({', '.join(map(quoted, hidden))})" if hidden else f"{column}.*"
     aliases = ", ".join(visible_name(join, name) for name in join.columns if name not in hidden)
     rows = _padded(join) if join.kind == "LEFT" else _rows(join)
     return (
@@ -153,6 +153,7 @@ def _call(join: LookupJoin) -> Text:
         before, after = cast.prefix_and_suffix()
         arguments.append((before, key.left, after))
     if join.conditions.left_only:
-        conditions = joined([("(", condition.at, ")") for condition in join.conditions.left_only], " AND ")
-        arguments[0] = ("if(", *conditions, ", ", *arguments[0], ", NULL)")
+        conditions = tuple(joined([("(", each.at, ")") for each in join.conditions.left_only], " AND "))
+        # Around each of them: a key that fails is not to be computed either.
+        arguments = [("if(", *conditions, ", ", *argument, ", NULL)") for argument in arguments]
     return (f"{join.function.name}(", *joined(arguments, ", "), ")")

@@ -178,3 +178,33 @@ SELECT * FROM orders o, LATERAL (SELECT o.k + 0 AS kk) x LEFT JOIN customers c O
 SELECT count(*) FROM (customers) c;
 SELECT * FROM (customers c), orders o WHERE o.k = c.id;
 SELECT * FROM (prices AS p(a, b, d)) JOIN orders o ON o.k = p.a
+;
+SELECT * FROM orders WHERE NULL NOT IN (SELECT id FROM customers);
+SELECT o.id, (SELECT max(name) FROM customers c LATERAL VIEW explode(array(1L,2L)) x AS k WHERE c.id = k) m FROM orders o;
+SELECT e.w FROM e JOIN customers c USING (id) WHERE EXISTS (SELECT 1 FROM e c WHERE c.id = e.id + 1);
+SELECT to_json(struct(c.id, c.name)) j FROM e JOIN customers c USING (id);
+SELECT count(ALL *) AS n FROM orders o LEFT JOIN customers c ON o.k = c.id LEFT JOIN zips z ON z.zip = c.zip;
+SELECT o.id, (SELECT name FROM customers c WHERE c.id = o.k) FROM orders o;
+SELECT o.id, (SELECT count(*) FROM prices WHERE k = o.id) FROM orders o;
+FROM orders |> SELECT k |> JOIN customers ON id = k;
+SELECT x.name FROM (orders o JOIN customers c ON o.k = c.id) AS x(a,b,d,f,g,name,h,i);
+SELECT * FROM orders o JOIN customers c ON o.k = c.id JOIN zips z ON z.zip = c.zip WHERE z.town = 'Paris' |> LIMIT 100;
+SELECT o.id FROM orders o JOIN customers c ON o.k = c.id JOIN zips z ON z.zip = c.zip |> WHERE id > 3;
+FROM orders JOIN prices USING (k);
+FROM orders JOIN prices USING (k) |> WHERE id > 3;
+FROM (SELECT id, kind FROM orders) |> JOIN prices AS p(k, kind, price) USING (kind);
+SELECT * FROM e JOIN customers c USING (ID);
+SELECT t.* FROM e JOIN customers c USING (id) JOIN (SELECT 7 AS z, 2L AS id) t ON true;
+SELECT * FROM (orders JOIN prices USING (k)) JOIN zips ON true;
+SELECT * FROM e JOIN customers AS c(a,b,d,f) ON e.id = c.a JOIN zips ON true;
+SELECT * FROM e LEFT SEMI JOIN (orders o JOIN customers c ON o.k = c.id) ON e.id = o.k;
+SELECT customers.name FROM customers JOIN zips ON zips.zip > customers.zip JOIN prices p ON p.k = customers.id JOIN e ON e.id = p.k;
+SELECT * FROM orders o LEFT SEMI JOIN prices p ON p.k = o.k, customers c WHERE c.id = k;
+SELECT * FROM orders o, LATERAL (SELECT o.k + 1 AS kk) x, customers c WHERE c.id = x.kk;
+SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM e JOIN customers c ON c.id = e.id AND c.country <> o.kind);
+SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM zips z JOIN prices p ON p.k = o.k AND p.kind = z.zip);
+SELECT * FROM orders PIVOT (sum(total) FOR kind IN ('a' AS x, 'b' AS y)) AS p JOIN customers c ON p.k = c.id JOIN zips z ON z.zip = c.zip;
+SELECT * FROM orders o JOIN LATERAL (SELECT price FROM prices p WHERE p.k = o.k ORDER BY price) x;
+SELECT o.id FROM orders o LATERAL VIEW explode(array(1L, 2L)) x AS y WHERE EXISTS (SELECT 1 FROM customers c WHERE c.id = y);
+SELECT count(*) FROM orders o JOIN prices p ON o.k <> 0 AND p.k = o.id AND p.kind = CAST(10 / o.k AS STRING);
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT x.a FROM (q a JOIN zips z ON true) AS x(a, b, d, f) JOIN q b ON x.a = b.id

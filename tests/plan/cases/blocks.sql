@@ -71,7 +71,7 @@ SELECT o.id, c.name FROM STREAM orders o LATERAL VIEW inline(ask_customers(o.k))
 -- case: read outside a join
 SELECT name, zip FROM customers WHERE country = 'US'
 -- becomes:
-SELECT name, zip FROM (SELECT inline(ask_customers('US'))) AS customers WHERE country = 'US'
+SELECT name, zip FROM (SELECT inline(ask_customers('US'))) AS customers WHERE true
 
 -- case: read outside a join with an alias and a star
 SELECT * FROM customers AS c

@@ -110,27 +110,27 @@ SELECT o.id FROM orders o WHERE o.currency NOT IN (SELECT currency FROM rates)
 -- case: exists beside or
 SELECT o.id FROM orders o WHERE o.total > 3 OR EXISTS (SELECT 1 FROM customers c WHERE c.id = o.k)
 -- becomes:
-SELECT o.id FROM orders o WHERE o.total > 3 OR EXISTS (SELECT 1 FROM (SELECT inline(ask_customers(o.k))) AS c WHERE c.id = o.k)
+SELECT o.id FROM orders o WHERE o.total > 3 OR EXISTS (SELECT 1 FROM (SELECT inline(ask_customers(o.k))) AS c WHERE true)
 
 -- case: an aggregate in exists is always true
 SELECT o.id FROM orders o WHERE EXISTS (SELECT max(c.zip) FROM customers c WHERE c.id = o.k)
 -- becomes:
-SELECT o.id FROM orders o WHERE EXISTS (SELECT max(c.zip) FROM (SELECT inline(ask_customers(o.k))) AS c WHERE c.id = o.k)
+SELECT o.id FROM orders o WHERE EXISTS (SELECT max(c.zip) FROM (SELECT inline(ask_customers(o.k))) AS c WHERE true)
 
 -- case: a scalar subquery
 SELECT o.id, (SELECT max(c.name) FROM customers c WHERE c.id = o.k) AS n FROM orders o
 -- becomes:
-SELECT o.id, (SELECT max(c.name) FROM (SELECT inline(ask_customers(o.k))) AS c WHERE c.id = o.k) AS n FROM orders o
+SELECT o.id, (SELECT max(c.name) FROM (SELECT inline(ask_customers(o.k))) AS c WHERE true) AS n FROM orders o
 
 -- case: a lateral subquery
 SELECT o.id, x.name FROM orders o, LATERAL (SELECT c.name FROM customers c WHERE c.id = o.k) x
 -- becomes:
-SELECT o.id, x.name FROM orders o, LATERAL (SELECT c.name FROM (SELECT inline(ask_customers(o.k))) AS c WHERE c.id = o.k) x
+SELECT o.id, x.name FROM orders o, LATERAL (SELECT c.name FROM (SELECT inline(ask_customers(o.k))) AS c WHERE true) x
 
 -- case: one row by a constant
 SELECT name FROM customers WHERE id = 7
 -- becomes:
-SELECT name FROM (SELECT inline(ask_customers(7))) AS customers WHERE id = 7
+SELECT name FROM (SELECT inline(ask_customers(7))) AS customers WHERE true
 
 -- case: using
 SELECT * FROM orders o LEFT JOIN customers c USING (id) WHERE c.id IS NULL
