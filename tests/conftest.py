@@ -24,12 +24,16 @@ if os.environ.get("CI"):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The Spark of all tests."""
+    yield from local_spark(tmp_path_factory.mktemp("warehouse"))
+
+
+def local_spark(warehouse: Path) -> Iterator[SparkSession]:
     """A local Spark with two task slots, whose workers run this Python and can import the tests."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    warehouse = tmp_path_factory.mktemp("warehouse")
     session = (
         SparkSession.builder.master("local[2]")
         .appName("lookup-hints-tests")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 register_connector("counting", CountingConnector)
 _numbers = itertools.count()
-_OUR_WORDS = re.compile(r"/\*\+\s*LOOKUP\(.*?\)\s*\*/|FOR SYSTEM_TIME AS OF [\w.]+(\(\))?", re.DOTALL)
+OUR_WORDS = re.compile(r"/\*\+\s*LOOKUP\(.*?\)\s*\*/|FOR SYSTEM_TIME AS OF [\w.]+(\(\))?", re.DOTALL)
 
 
 class Twins:
@@ -82,7 +82,7 @@ class Twins:
 
     def check(self, sql: str, args: Any = None) -> list[tuple[Any, ...]]:
         """Run ``sql`` both ways; columns, types and rows must be the same. Returns the rows."""
-        expected = self.plain.sql(_OUR_WORDS.sub("", sql), args)
+        expected = self.plain.sql(OUR_WORDS.sub("", sql), args)
         actual = self.session.sql(sql, args)
         assert described(actual) == described(expected)
         rows, wanted = collected(actual), collected(expected)

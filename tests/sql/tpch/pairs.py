@@ -1,0 +1,65 @@
+"""The queries of TPC-H, and which tables of each are looked up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from lookup_hints.errors import UnsupportedLookup
+from tests.sql.tpch.data import KEYS
+
+FOLDER = Path(__file__).parent
+QUERIES = {file.stem: file.read_text(encoding="utf-8") for file in sorted(FOLDER.glob("queries/*.sql"))}
+
+# The fact that drives most queries; in Q4 it is the one that is asked, by the orders.
+FACT = "lineitem"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A query, and the tables of it that are lookup tables."""
+
+    query: str
+    lookups: frozenset[str]
+
+    @property
+    def text(self) -> str:
+        """The query's text."""
+        return QUERIES[self.query]
+
+    def __str__(self) -> str:
+        return f"{self.query} {'+'.join(sorted(self.lookups))}"
+
+
+def tables_of(query: str) -> list[str]:
+    """The tables that a query names, without the fact."""
+    words = set(re.findall(r"\w+", QUERIES[query]))
+    return [name for name in KEYS if name in words and (name != FACT or query == "q04")]
+
+
+def pairs() -> Iterator[Pair]:
+    """Each query with each of its tables in turn, with each neighbouring two, and with all of them."""
+    for query in QUERIES:
+        names = tables_of(query)
+        choices = [{name} for name in names]
+        choices += [{one, other} for one, other in zip(names, names[1:], strict=False)]
+        choices += [set(names)] if len(names) > 2 else []
+        yield from (Pair(query, frozenset(choice)) for choice in choices)
+
+
+REFUSED = FOLDER / "refused.txt"
+
+
+@cache
+def refused_pairs() -> dict[str, str]:
+    """The pairs that are refused, and why: a line ``pair: reason`` each."""
+    lines = REFUSED.read_text(encoding="utf-8").splitlines()
+    return dict(line.split(": ", 1) for line in lines if not line.startswith("#"))
+
+
+def reason_of(error: UnsupportedLookup) -> str:
+    """The first problem of a refusal, without its place."""
+    return error.problems[0].message
