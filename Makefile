@@ -1,15 +1,17 @@
-# make demo     a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
-# make test     what CI runs: format, lint, types, tests
-# make check    format, lint and types only
-# make bench    the benchmarks
-# make clean    remove what these made
-# make help     show this
+# make demo         a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
+# make test         format, lint, types, tests
+# make test-trees   thousands of random queries and mistakes against Spark; SEED=n repeats a run
+# make check        format, lint and types only
+# make bench        the benchmarks
+# make clean        remove what these made
+# make help         show this
 #
+# CI runs test and test-trees.
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test check bench clean help java
+.PHONY: demo test test-trees check bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -26,6 +28,13 @@ demo: java $(VENV)/.demo
 
 test: java check
 	@$(SPARK_ENV) $(BIN)/python -m pytest -q
+
+# What `make test` runs a sample of. The seed is printed, so that a failure can be repeated; CI takes one seed.
+test-trees: java $(VENV)/.dev
+	@seed="$${SEED:-$${CI:+0}}"; seed="$${seed:-$$(date +%s)}"; echo "seed $$seed"; \
+	$(SPARK_ENV) SEED="$$seed" TREES=2400 SPARK_MUTATIONS=2000 PLANNED_MUTATIONS=40000 \
+	  $(BIN)/python -m pytest -q \
+	  --hypothesis-seed="$$seed" tests/sql/test_trees.py tests/sql/test_mutations.py tests/plan/test_mutations.py
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .

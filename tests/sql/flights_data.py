@@ -38,7 +38,9 @@ def tables(folder: Path) -> dict[str, Data]:
 def _read(file: Path) -> pa.Table:
     table = pyarrow.csv.read_csv(file, convert_options=_CONVERT)
     types = {pa.timestamp("s", tz="UTC"): _MOMENT}
-    return table.cast(pa.schema([(column.name, types.get(column.type, column.type)) for column in table.schema]))
+    return table.cast(
+        pa.schema([(column.name, types.get(column.type, column.type)) for column in table.schema])
+    )
 
 
 def _of_the_first_days(table: pa.Table) -> pa.Table:
@@ -54,15 +56,26 @@ def _edges() -> pa.Table:
         "small": (pa.int16(), [0, 1, 2, None, -1, 2]),
         "real": (pa.float32(), [0.0, 0.1, 1.5, None, nan, 2.0]),
         "wide": (pa.float64(), [-0.0, 0.1, 1.5, None, nan, 2.0]),
-        "money": (pa.decimal128(10, 2), [*map(Decimal, ("0.00", "0.10", "1.50")), None, Decimal("-1.00"), Decimal("2.00")]),
+        "money": (
+            pa.decimal128(10, 2),
+            [*map(Decimal, ("0.00", "0.10", "1.50")), None, Decimal("-1.00"), Decimal("2.00")],
+        ),
         "word": (pa.string(), ["", "a", "A", None, "a ", "2"]),
         "raw": (pa.binary(), [b"", b"a", b"\x00\xff", None, b"a ", b"2"]),
         "flag": (pa.bool_(), [True, False, True, None, False, True]),
-        "day": (pa.date32(), [date(2013, 1, 1), date(2013, 1, 2), date(1969, 12, 31), None, date(2020, 2, 29), date(1, 1, 1)]),
+        "day": (
+            pa.date32(),
+            [date(2013, 1, 1), date(2013, 1, 2), date(1969, 12, 31), None, date(2020, 2, 29), date(1, 1, 1)],
+        ),
         "moment": (
             _MOMENT,
-            [datetime(2013, 1, day, 5, tzinfo=timezone.utc) for day in (1, 2, 3)] + [None, *(datetime(2013, 1, 4, hour, tzinfo=timezone.utc) for hour in (0, 5))],
+            [datetime(2013, 1, day, 5, tzinfo=timezone.utc) for day in (1, 2, 3)]
+            + [None, *(datetime(2013, 1, 4, hour, tzinfo=timezone.utc) for hour in (0, 5))],
         ),
-        "local": (pa.timestamp("us"), [datetime(2013, 1, day) for day in (1, 2, 3)] + [None, datetime(2013, 1, 4, 5), datetime(2013, 3, 10, 2, 30)]),
+        "local": (
+            pa.timestamp("us"),
+            [datetime(2013, 1, day) for day in (1, 2, 3)]
+            + [None, datetime(2013, 1, 4, 5), datetime(2013, 3, 10, 2, 30)],
+        ),
     }
     return pa.table({name: pa.array(values, kind) for name, (kind, values) in columns.items()})

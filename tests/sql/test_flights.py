@@ -34,7 +34,7 @@ def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wor
 @contextmanager
 def configured(sessions: list[SparkSession], settings: dict[str, str]) -> Iterator[None]:
     """Sessions with ``settings``, for as long as it lasts."""
-    before = [{key: spark.conf.get(key) for key in settings} for spark in sessions]
+    before = [[(key, spark.conf.get(key)) for key in settings] for spark in sessions]
     for spark in sessions:
         for key, value in settings.items():
             spark.conf.set(key, value)
@@ -42,9 +42,9 @@ def configured(sessions: list[SparkSession], settings: dict[str, str]) -> Iterat
         yield
     finally:
         for spark, old in zip(sessions, before, strict=True):
-            for key, value in old.items():
-                assert value is not None, "only settings with a default are changed"
-                spark.conf.set(key, value)
+            for key, default in old:
+                assert default is not None, "only settings with a default are changed"
+                spark.conf.set(key, default)
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def test_a_refusal_says_why(worlds: Worlds, case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.instead], ids=str)
 def test_what_to_write_instead_gives_the_rows_that_were_meant(worlds: Worlds, case: Case) -> None:
     assert case.instead is not None
-    with world_of(worlds, case) as world:
+    with world_of(worlds, case):
         meant = worlds.answer(case.text, case.args)
         worlds.answer(case.instead, case.args).require(meant, case.instead, ordered=False)
         worlds.check(case.instead, case.lookups, case.args)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 register_connector("counting", CountingConnector)
 _numbers = itertools.count()
 
-Args = Mapping[str, Any] | Sequence[Any] | None
+Args = dict[str, Any] | list[Any] | None
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Worlds:
     folder: Path
     tables: Mapping[str, Data]
     conf: Mapping[str, str] = field(default_factory=dict)
+    connector: str = "counting"
     _worlds: dict[frozenset[str], World] = field(default_factory=dict)
     _answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     _plain: SparkSession | None = None
@@ -97,7 +98,9 @@ class Worlds:
     def check(self, text: str, lookups: frozenset[str], args: Args = None, *, ordered: bool = False) -> None:
         """Run ``text`` with ``lookups`` as lookup tables; it must give what Spark's own joins give."""
         expected = self.answer(text, args)
-        Answer.of(last_frame(self.world(lookups).session, text, args)).require(expected, text, ordered=ordered)
+        Answer.of(last_frame(self.world(lookups).session, text, args)).require(
+            expected, text, ordered=ordered
+        )
 
     def _new_session(self, names: Mapping[str, Data] | set[str]) -> SparkSession:
         spark = self.spark.newSession()
@@ -116,8 +119,12 @@ class Worlds:
         columns = [f"{quoted(column.name)} {sql_type(column.type)}" for column in data.rows.schema]
         if data.key:
             columns.append(f"PRIMARY KEY ({', '.join(data.key)}) NOT ENFORCED")
-        options = {"connector": "counting", "data": self._data(name), "log": str(log)}
-        given = ", ".join(f"{string_literal(key)} = {string_literal(value)}" for key, value in options.items())
+        options = {"connector": self.connector, "data": self._data(name)}
+        if self.connector == "counting":
+            options["log"] = str(log)
+        given = ", ".join(
+            f"{string_literal(key)} = {string_literal(value)}" for key, value in options.items()
+        )
         session.sql(f"CREATE TEMPORARY TABLE {quoted(name)} ({', '.join(columns)}) WITH ({given})")
         return log
 

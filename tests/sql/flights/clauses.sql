@@ -95,7 +95,8 @@ SELECT fan, jet FROM (SELECT origin, tailnum FROM flights) f JOIN (SELECT tailnu
 SELECT flight, what, n FROM (SELECT f.flight, p.seats, p.engines FROM flights f JOIN planes p ON p.tailnum = f.tailnum WHERE f.hour = 5) UNPIVOT (n FOR what IN (seats, engines))
 
 -- case: a lookup over an UNPIVOT
-SELECT u.flight, u.what, a.name FROM (SELECT flight, origin, dest FROM flights WHERE hour = 5) UNPIVOT (code FOR what IN (origin, dest)) u JOIN airports a ON a.faa = u.code JOIN airlines l ON l.carrier = left(u.code, 2)
+-- lookup: airports
+SELECT u.flight, u.what, a.name FROM (SELECT flight, origin, dest FROM flights WHERE hour = 5) UNPIVOT (code FOR what IN (origin, dest)) u JOIN airports a ON a.faa = u.code JOIN airlines l ON left(l.name, 1) = left(u.code, 1)
 
 -- case: hints of Spark beside ours
 SELECT /*+ LOOKUP('table'='p', 'async'='false') */ /*+ BROADCAST(a) */ f.flight, p.seats, a.name FROM flights f JOIN planes p ON p.tailnum = f.tailnum JOIN airports a ON a.faa = f.dest

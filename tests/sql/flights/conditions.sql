@@ -114,3 +114,7 @@ SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum == f.tai
 
 -- case: WHERE on the dimension of a LEFT JOIN
 SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum WHERE p.seats > 100 OR p.seats IS NULL
+
+-- case: a correlated subquery over the dimension in the condition of a LEFT JOIN
+SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > (SELECT count(*) FROM airports a WHERE a.alt = p.seats)
+-- fails: UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.UNSUPPORTED_CORRELATED_SCALAR_SUBQUERY

@@ -67,10 +67,10 @@ SELECT p.seats FROM nowhere f JOIN planes p ON p.tailnum = f.tailnum
 
 -- case: an aggregate where none can be
 SELECT f.flight, max(p.seats) FROM flights f JOIN planes p ON p.tailnum = f.tailnum
--- fails: MISSING_AGGREGATION
+-- fails: MISSING_GROUP_BY
 
 -- case: words that Spark cannot parse
-SELECT f.flight FROM flights f JOIN planes p ON p.tailnum = f.tailnum WHERE ORDER
+SELECT f.flight FROM flights f JOIN planes p ON p.tailnum = f.tailnum WHERE GROUP BY 1 HAVING HAVING
 -- fails: PARSE_SYNTAX_ERROR
 
 -- case: the same alias in two blocks

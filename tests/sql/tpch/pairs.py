@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from lookup_hints.errors import UnsupportedLookup
@@ -45,7 +46,7 @@ def pairs() -> Iterator[Pair]:
     for query in QUERIES:
         names = tables_of(query)
         choices = [{name} for name in names]
-        choices += [{one, other} for one, other in zip(names, names[1:], strict=False)]
+        choices += [{one, other} for one, other in pairwise(names)]
         choices += [set(names)] if len(names) > 2 else []
         yield from (Pair(query, frozenset(choice)) for choice in choices)
 

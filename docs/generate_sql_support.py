@@ -1,0 +1,134 @@
+"""Writes ``docs/sql-support.md`` from the cases in ``tests/sql``: ``python docs/generate_sql_support.py``.
+
+A test compares the file with what this makes, and the suites hold every line of it against Spark, so that the
+page cannot promise what does not run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.sql.corpus import Case, cases  # noqa: E402 (the path above comes first)
+from tests.sql.tpch.data import KEYS  # noqa: E402
+from tests.sql.tpch.pairs import QUERIES, pairs, refused_pairs, tables_of  # noqa: E402
+
+TARGET = Path(__file__).with_name("sql-support.md")
+
+_INTRODUCTION = """\
+# SQL support
+
+This page is made from the cases in `tests/sql` by `python docs/generate_sql_support.py`. Each line is a
+statement that the tests run twice, once with lookup tables and once over ordinary tables; column names, types
+and rows must be the same. What cannot be a lookup join is refused while the statement is planned, with the
+reason; it is never answered wrong.
+
+{counts}
+"""
+
+_TOPICS = {
+    "position": "Where a lookup join may stand",
+    "joins": "Kinds of join",
+    "conditions": "Conditions",
+    "types": "Types and NULL",
+    "names": "Names",
+    "clauses": "Around it: clauses, stars, windows, table functions",
+    "subqueries": "Subqueries, CTEs and set operations",
+    "statements": "Statements",
+    "once": "Asked once",
+}
+
+_ONCE = """
+In these no key is asked for twice, however Spark plans the rest. Equal keys are asked once in each task.
+"""
+
+_REFUSED = """
+## What is refused, and what to write instead
+
+"""
+
+_TPCH = """
+## TPC-H
+
+The 22 queries at scale 0.01, each with each of its tables in turn as the lookup table, with each two that
+are neighbours in the list, and with all of them. {counts}
+
+| query | {tables} | several |
+|---|{rules}---|
+"""
+
+_LEGEND = """
+*yes*: it runs and gives Spark's rows. *no*: it is refused. Under *several*: how many of the choices of more
+than one table run.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    known = cases()
+    return "".join(
+        [_INTRODUCTION.format(counts=_counts(known)), *_topics(known), *_refusals(known), *_tpch()]
+    )
+
+
+def _counts(known: list[Case]) -> str:
+    running = sum(case.runs for case in known)
+    refused = sum(case.refused is not None for case in known)
+    failing = len(known) - running - refused
+    return (
+        f"{running} statements run, {refused} are refused, and {failing} end in the error that Spark has for"
+        " them without lookup tables, too."
+    )
+
+
+def _topics(known: list[Case]) -> Iterable[str]:
+    for topic, title in _TOPICS.items():
+        running = [case for case in known if case.topic == topic and case.runs]
+        yield f"\n## {title}\n{_ONCE if topic == 'once' else ''}\n"
+        yield f"The statements are in [`{topic}.sql`](../tests/sql/flights/{topic}.sql).\n\n"
+        yield from (f"- {case.title}\n" for case in running)
+
+
+def _refusals(known: list[Case]) -> Iterable[str]:
+    yield _REFUSED
+    for case in known:
+        if case.refused is not None:
+            yield f"### {case.title}\n\n```sql\n{case.text}\n```\n\n> {case.refused}\n\n"
+            if case.instead is not None:
+                yield f"Instead:\n\n```sql\n{case.instead}\n```\n\n"
+
+
+def _tpch() -> Iterable[str]:
+    refused = refused_pairs()
+    every = list(pairs())
+    counts = f"{len(every) - len(refused)} of the {len(every)} pairs of a query and its lookup tables run."
+    names = list(KEYS)
+    yield _TPCH.format(counts=counts, tables=" | ".join(names), rules="---|" * len(names))
+    for query, group in groupby(every, key=lambda pair: pair.query):
+        several = [str(pair) for pair in group if len(pair.lookups) > 1]
+        running = sum(pair not in refused for pair in several)
+        cells = [_cell(query, name, refused) for name in names]
+        cells.append(f"{running} of {len(several)}" if several else "")
+        yield f"| {query.upper()} | {' | '.join(cells)} |\n"
+    yield _LEGEND
+    without = [query.upper() for query in QUERIES if not tables_of(query)]
+    yield f"{' and '.join(without)} read `lineitem` alone.\n"
+    if refused:
+        yield "\n| pairs refused | reason |\n|---|---|\n"
+        yield from (f"| {count} | {reason} |\n" for reason, count in Counter(refused.values()).most_common())
+
+
+def _cell(query: str, table: str, refused: dict[str, str]) -> str:
+    if table not in tables_of(query):
+        return ""
+    return "no" if f"{query} {table}" in refused else "yes"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page(), encoding="utf-8")

@@ -1,0 +1,74 @@
+"""Statements with mistakes in them are planned or refused with a place: never a traceback from inside."""
+
+from __future__ import annotations
+
+import os
+import time
+from random import Random
+
+import pytest
+
+from lookup_hints.commands import explained, own_setting
+from lookup_hints.ddl import parse_ddl
+from lookup_hints.errors import Problem, QueryError
+from lookup_hints.hints.validate import read_hints
+from lookup_hints.model import LookupTable
+from lookup_hints.plan.draft import Columns
+from lookup_hints.plan.planner import mentions_lookup, plan
+from lookup_hints.script import split_statements
+from tests.plan.golden import golden_cases
+from tests.plan.planning import CUSTOMERS, TABLES, context, table
+from tests.sql.corpus import cases
+from tests.sql.mutations import mutated
+
+ROUNDS = int(os.environ.get("PLANNED_MUTATIONS", "8000"))
+SEED = int(os.environ.get("SEED", "0"))
+# The corpus names other tables; what they are does not matter here, so each is the customers.
+NAMES = ("planes", "airlines", "weather", "edges")
+KNOWN: dict[str, LookupTable] = {
+    **TABLES,
+    **{
+        name: table(name, "both", {column.name: column.type for column in CUSTOMERS.schema}, ("id",))
+        for name in NAMES
+    },
+}
+TEXTS = [case.text for case in golden_cases()] + [
+    statement.text for case in cases() for statement in split_statements(case.text)
+]
+# What Spark would say of the types; None plans without Spark, as `lookup-hints check` does.
+ANALYSES: tuple[Columns | None, ...] = (None, (("k0", "bigint"), ("k1", "string"), ("k2", "bigint")))
+
+
+def read(text: str, analysis: Columns | None) -> None:
+    """All that is done with a statement before Spark sees it."""
+    parse_ddl(text)
+    own_setting(text)
+    explained(text)
+    hints, problems = read_hints(text)
+    using = context(analyse=analysis, tables=KNOWN)
+    if mentions_lookup(text, using.find_table):
+        plan(text, () if problems else hints, using)
+
+
+def problems_of(text: str, analysis: Columns | None) -> tuple[Problem, ...]:
+    """What is wrong with a statement; anything but our own errors about it fails the test."""
+    try:
+        read(text, analysis)
+    except QueryError as error:
+        return error.problems
+    except Exception as error:
+        raise AssertionError(f"{type(error).__name__}: {error} from\n{text}") from error
+    return ()
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(SEED, SEED + 4))
+def test_mistakes_are_told_and_never_crash(seed: int) -> None:
+    random = Random(seed)
+    for number in range(ROUNDS // 4):
+        text = mutated(random.choice(TEXTS), random)
+        began = time.perf_counter()
+        for problem in problems_of(text, ANALYSES[number % 2]):
+            assert str(problem)
+            assert problem.at is None or 0 <= problem.at.start <= problem.at.end <= len(problem.at.text), text
+        assert time.perf_counter() - began < 5, f"too slow:\n{text}"

@@ -1,0 +1,57 @@
+"""Random queries with mistakes in them: Spark's error or ours, and never another meaning."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lookup_hints.errors import QueryError
+from tests.sql.batches import CONF, Both, answers
+from tests.sql.mutations import WORDS, mutated
+from tests.sql.trees import LOOKUPS, Trees, tables
+from tests.sql.worlds import Worlds
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MUTATIONS = int(os.environ.get("SPARK_MUTATIONS", "240"))
+SEED = int(os.environ.get("SEED", "0"))
+# Our own words are no SQL of Spark's, so they would compare with nothing.
+SPARKS_WORDS = tuple(word for word in WORDS if "LOOKUP" not in word and "SYSTEM_TIME" not in word)
+
+
+@pytest.fixture(scope="module")
+def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    return Both(Worlds(spark, tmp_path_factory.mktemp("mutations"), tables(), CONF, connector="memory"))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(SEED, SEED + 4))
+def test_a_mistake_is_told_or_means_what_it_means_to_spark(both: Both, seed: int) -> None:
+    random = Random(seed)
+    accepted: list[tuple[str, DataFrame, DataFrame]] = []
+    for _ in range(MUTATIONS // 4):
+        text = mutated(Trees(random).query(), random, SPARKS_WORDS)
+        ours = ours_of(both, text)
+        if ours is not None:
+            accepted.append((text, both.worlds.plain.sql(text), ours))
+    assert len(accepted) > MUTATIONS // 40, "too few of them mean anything"
+    for start in range(0, len(accepted), 10):
+        some = accepted[start : start + 10]
+        expected = answers([plain for _, plain, _ in some])
+        actual = answers([ours for _, _, ours in some])
+        for (text, _, _), wanted, given in zip(some, expected, actual, strict=True):
+            given.require(wanted, text, ordered=False)
+
+
+def ours_of(both: Both, text: str) -> DataFrame | None:
+    """What a text gives over lookup tables; None where it is refused, by us or by Spark."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return both.worlds.world(LOOKUPS).session.sql(text)
+    except (QueryError, PySparkException):
+        return None
