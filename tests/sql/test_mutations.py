@@ -10,7 +10,7 @@ import pytest
 
 from lookup_hints.errors import QueryError
 from tests.sql.batches import CONF, Both, answers
-from tests.sql.mutations import WORDS, mutated
+from tests.sql.mutations import WORDS, changed, mutated
 from tests.sql.trees import LOOKUPS, Trees, tables
 from tests.sql.worlds import Worlds
 
@@ -34,10 +34,11 @@ def test_a_mistake_is_told_or_means_what_it_means_to_spark(both: Both, seed: int
     random = Random(seed)
     accepted: list[tuple[str, DataFrame, DataFrame]] = []
     for _ in range(MUTATIONS // 4):
-        text = mutated(Trees(random).query(), random, SPARKS_WORDS)
-        ours = ours_of(both, text)
-        if ours is not None:
-            accepted.append((text, both.worlds.plain.sql(text), ours))
+        query = Trees(random).query()
+        text = mutated(query, random, SPARKS_WORDS) if random.random() < 0.3 else changed(query, random)
+        plain, ours = frames(both, text)
+        if plain is not None and ours is not None:
+            accepted.append((text, plain, ours))
     assert len(accepted) > MUTATIONS // 40, "too few of them mean anything"
     for start in range(0, len(accepted), 10):
         some = accepted[start : start + 10]
@@ -47,11 +48,19 @@ def test_a_mistake_is_told_or_means_what_it_means_to_spark(both: Both, seed: int
             given.require(wanted, text, ordered=False)
 
 
-def ours_of(both: Both, text: str) -> DataFrame | None:
-    """What a text gives over lookup tables; None where it is refused, by us or by Spark."""
+def frames(both: Both, text: str) -> tuple[DataFrame | None, DataFrame | None]:
+    """What a text gives over ordinary tables and over lookup tables; None where it is refused."""
     from pyspark.errors import PySparkException
 
     try:
-        return both.worlds.world(LOOKUPS).session.sql(text)
-    except (QueryError, PySparkException):
-        return None
+        plain = both.worlds.plain.sql(text)
+    except PySparkException:
+        with pytest.raises((QueryError, PySparkException)):
+            both.worlds.world(LOOKUPS).session.sql(text)
+        return None, None
+    try:
+        return plain, both.worlds.world(LOOKUPS).session.sql(text)
+    except QueryError:
+        return plain, None
+    except PySparkException as error:
+        raise AssertionError(f"Spark refuses the rewritten text, and takes this:\n{text}") from error
