@@ -41,11 +41,22 @@ def test_a_mistake_is_told_or_means_what_it_means_to_spark(both: Both, seed: int
             accepted.append((text, plain, ours))
     assert len(accepted) > MUTATIONS // 40, "too few of them mean anything"
     for start in range(0, len(accepted), 10):
-        some = accepted[start : start + 10]
+        some = [each for each in accepted[start : start + 10] if runs(each[1])]
         expected = answers([plain for _, plain, _ in some])
         actual = answers([ours for _, _, ours in some])
         for (text, _, _), wanted, given in zip(some, expected, actual, strict=True):
             given.require(wanted, text, ordered=False)
+
+
+def runs(frame: DataFrame) -> bool:
+    """Whether Spark gets through: a text that is no number, or two rows of a scalar subquery, show when it runs."""
+    from pyspark.errors import PySparkException
+
+    try:
+        frame.collect()
+    except PySparkException:
+        return False
+    return True
 
 
 def frames(both: Both, text: str) -> tuple[DataFrame | None, DataFrame | None]:

@@ -141,3 +141,7 @@ on
 	=
 	f.tailnum
 ;
+
+-- case: the wrong number of column aliases
+SELECT f.flight FROM flights f JOIN airlines l (c) ON l.c = f.carrier
+-- fails: ASSIGNMENT_ARITY_MISMATCH
