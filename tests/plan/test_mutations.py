@@ -13,7 +13,7 @@ from lookup_hints.ddl import parse_ddl
 from lookup_hints.errors import Problem, QueryError
 from lookup_hints.hints.validate import read_hints
 from lookup_hints.model import LookupTable
-from lookup_hints.plan.draft import Columns
+from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.planner import mentions_lookup, plan
 from lookup_hints.script import split_statements
 from tests.plan.golden import golden_cases
