@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.sql.corpus import Case, cases, unresolved  # noqa: E402 (the path above comes first)
 from tests.sql.tpch.data import KEYS  # noqa: E402
-from tests.sql.tpch.pairs import QUERIES, pairs, refused_pairs, tables_of  # noqa: E402
+from tests.sql.tpch.pairs import QUERIES, outcomes, pairs, tables_of  # noqa: E402
 
 TARGET = Path(__file__).with_name("sql-support.md")
 
@@ -70,8 +70,9 @@ are neighbours in the list, and with all of them. {counts}
 """
 
 _LEGEND = """
-*yes*: it runs and gives Spark's rows. *no*: it is refused. Under *several*: how many of the choices of more
-than one table run.
+*asked*: by key, for what the rest of the query needs. *read whole*: it drives the query, or nothing gives it
+a key. Both give Spark's rows. Under *several*: how many of the choices of more than one table run.
+
 """
 
 
@@ -118,15 +119,15 @@ def _not_yet(waiting: Iterable[Case]) -> Iterable[str]:
 
 
 def _tpch() -> Iterable[str]:
-    refused = refused_pairs()
-    every = list(pairs())
-    counts = f"{len(every) - len(refused)} of the {len(every)} pairs of a query and its lookup tables run."
+    known = outcomes()
+    refused = {pair: outcome for pair, outcome in known.items() if outcome.startswith("refused")}
+    counts = f"{len(known) - len(refused)} of the {len(known)} pairs of a query and its lookup tables run."
     names = list(KEYS)
     yield _TPCH.format(counts=counts, tables=" | ".join(names), rules="---|" * len(names))
-    for query, group in groupby(every, key=lambda pair: pair.query):
+    for query, group in groupby(pairs(), key=lambda pair: pair.query):
         several = [str(pair) for pair in group if len(pair.lookups) > 1]
         running = sum(pair not in refused for pair in several)
-        cells = [_cell(query, name, refused) for name in names]
+        cells = [_cell(known.get(f"{query} {name}", "")) for name in names]
         cells.append(f"{running} of {len(several)}" if several else "")
         yield f"| {query.upper()} | {' | '.join(cells)} |\n"
     yield _LEGEND
@@ -134,13 +135,14 @@ def _tpch() -> Iterable[str]:
     yield f"{' and '.join(without)} read `lineitem` alone.\n"
     if refused:
         yield "\n| pairs refused | reason |\n|---|---|\n"
-        yield from (f"| {count} | {reason} |\n" for reason, count in Counter(refused.values()).most_common())
+        reasons = Counter(outcome.partition(": ")[2] for outcome in refused.values())
+        yield from (f"| {count} | {reason} |\n" for reason, count in reasons.most_common())
 
 
-def _cell(query: str, table: str, refused: dict[str, str]) -> str:
-    if table not in tables_of(query):
-        return ""
-    return "no" if f"{query} {table}" in refused else "yes"
+def _cell(outcome: str) -> str:
+    """What becomes of one table: several uses of it may end differently."""
+    words = ("asks", "asked"), ("reads whole", "read whole"), ("refused", "refused")
+    return ", ".join(said for word, said in words if word in outcome.partition(":")[0])
 
 
 if __name__ == "__main__":

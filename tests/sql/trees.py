@@ -99,7 +99,7 @@ class Trees:
     def _statement(self) -> str:
         main = self._select(depth=0)
         if self._chance(0.08):
-            main = f"{main} UNION ALL {self._select_alike(main)}"
+            main = f"({main}) UNION ALL {self._select_alike(main)}"
         ctes = ", ".join(self._ctes)
         return f"WITH {ctes} {main}" if ctes else main
 
@@ -122,7 +122,7 @@ class Trees:
 
     def _select_alike(self, main: str) -> str:
         """The same statement again, for a set operation: its columns fit."""
-        return f"({main})" if self._chance(0.5) else main
+        return f"({main})" if self._chance(0.5) or main.startswith("FROM") else main
 
     def _select(self, depth: int) -> str:
         source = self._from(depth)
@@ -279,6 +279,8 @@ class Trees:
 
     def _conditions(self, left: list[Column], right: Relation) -> list[str]:
         """What joins ``right``: an equality first, then more of any kind."""
+        theirs = {column.name for column in right.columns}
+        left = [column for column in left if column.relation or column.name not in theirs]
         conditions = [self._equality(left, right.columns)]
         if self._chance(0.2):
             conditions.append(self._equality(left, right.columns))

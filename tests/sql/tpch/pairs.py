@@ -9,6 +9,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+from lookup_hints import LookupSession
 from lookup_hints.errors import UnsupportedLookup
 from tests.sql.tpch.data import KEYS
 
@@ -51,16 +52,24 @@ def pairs() -> Iterator[Pair]:
         yield from (Pair(query, frozenset(choice)) for choice in choices)
 
 
-REFUSED = FOLDER / "refused.txt"
+OUTCOMES = FOLDER / "outcomes.txt"
 
 
 @cache
-def refused_pairs() -> dict[str, str]:
-    """The pairs that are refused, and why: a line ``pair: reason`` each."""
-    lines = REFUSED.read_text(encoding="utf-8").splitlines()
+def outcomes() -> dict[str, str]:
+    """What becomes of each pair, as ``outcome_of`` tells it: a line ``pair: outcome`` each."""
+    lines = OUTCOMES.read_text(encoding="utf-8").splitlines()
     return dict(line.split(": ", 1) for line in lines if not line.startswith("#"))
 
 
-def reason_of(error: UnsupportedLookup) -> str:
-    """The first problem of a refusal, without its place."""
-    return error.problems[0].message
+def outcome_of(pair: Pair, session: LookupSession) -> str:
+    """Which tables are asked by key, and which are read whole; or ``refused`` and why."""
+    try:
+        plan = session.prepare(pair.text).plan
+    except UnsupportedLookup as error:
+        return f"refused: {error.problems[0].message}"
+    assert plan is not None, "it names a lookup table"
+    asked = sorted({join.use.table.name for join in plan.joins})
+    read = sorted({scan.use.table.name for scan in plan.scans})
+    parts = [("asks", asked), ("reads whole", read)]
+    return "; ".join(f"{verb} {', '.join(names)}" for verb, names in parts if names)
