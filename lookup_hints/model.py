@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -79,11 +79,13 @@ class LookupRequest:
             schema, in the order of the join's equalities. No NULL, no duplicate, at least one row.
         schema: what the answer must hold: the key columns and the wanted ones, in the table's order.
         timeout: seconds left for this request, or None.
+        attempt: which try this is, from 1; where keys of several tries go together, the highest.
     """
 
     keys: pa.Table
     schema: pa.Schema
     timeout: float | None = None
+    attempt: int = 1
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -108,5 +110,62 @@ class PlacedRows:
     positions: pa.Array
 
 
+@dataclass(frozen=True)
+class Outcomes(PlacedRows):
+    """Placed rows, where some keys of the request failed and the others have their answer.
+
+    Args:
+        failures: by the position of its key, why a key has no outcome; it counts as if the key had been
+            asked alone.
+        notes: by the position of its key, what ``TellsOutcomes`` is told about a key without rows.
+    """
+
+    failures: Mapping[int, Exception] = field(default_factory=dict)
+    notes: Mapping[int, Any] = field(default_factory=dict)
+
+
 Answer: TypeAlias = "pa.Table | PlacedRows"
 """Rows that contain their key columns (any number per key, none for a miss), or placed rows."""
+
+
+@dataclass(frozen=True)
+class RowRequest:
+    """One key, for connectors that are asked one at a time.
+
+    Args:
+        key: the value of each column asked by; none is None.
+        schema: the columns that a row should have, as in ``LookupRequest``.
+        timeout: seconds left for this key, or None.
+        attempt: which try this is, from 1.
+    """
+
+    key: Mapping[str, Any]
+    schema: pa.Schema
+    timeout: float | None = None
+    attempt: int = 1
+
+
+@dataclass(frozen=True)
+class Miss:
+    """No rows, and what ``TellsOutcomes`` is told about it."""
+
+    note: Any = None
+
+
+Rows: TypeAlias = "Sequence[Any] | Miss"
+"""What is found for one key: dictionaries by column (key columns may be left out), none for a miss."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a lookup ended that found no rows, for connectors that tell about it in rows.
+
+    Args:
+        error: why it failed, or None for a miss.
+        attempts: how often the keys were asked.
+        notes: what the answer noted about each key, in the order of the keys.
+    """
+
+    error: Exception | None
+    attempts: int
+    notes: Sequence[Any]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lookup_hints.model import LookupTable
 from lookup_hints.retry import RetryPolicy
-from lookup_hints.spi import Connector
+from lookup_hints.spi import AsyncRowLookup, Connector
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,15 @@ class LookupSpec:
     def table(self) -> LookupTable:
         """The table asked."""
         return self.connector.table
+
+    @property
+    def by_row(self) -> bool:
+        """Whether keys are asked through the connector's row door, many at once."""
+        return (
+            self.settings.asynchronous
+            and isinstance(self.connector, AsyncRowLookup)
+            and self.connector.keys_per_request() == 1
+        )
 
     @property
     def key_schema(self) -> pa.Schema:

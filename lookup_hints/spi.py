@@ -11,14 +11,25 @@ workers after a ``LIMIT`` or a cancellation. Connections must be of a kind that 
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError
-from lookup_hints.model import Answer, LookupRequest, LookupTable, PlacedRows
+from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, nearest
+from lookup_hints.model import (
+    Answer,
+    LookupRequest,
+    LookupTable,
+    Miss,
+    Outcome,
+    Outcomes,
+    PlacedRows,
+    RowRequest,
+    Rows,
+)
 from lookup_hints.options import (
     BOOLEAN,
     DURATION,
@@ -29,6 +40,7 @@ from lookup_hints.options import (
     integer,
     number,
 )
+from lookup_hints.rowdoor import outcomes_of, rows_of
 
 __all__ = [
     "BOOLEAN",
@@ -36,17 +48,25 @@ __all__ = [
     "TEXT",
     "Answer",
     "AsyncLookup",
+    "AsyncRowLookup",
     "Connector",
     "ConnectorError",
     "LookupRequest",
     "LookupTable",
     "LookupTimeout",
+    "Miss",
     "Option",
     "OptionError",
     "OptionType",
+    "Outcome",
+    "Outcomes",
     "PlacedRows",
+    "RowRequest",
+    "Rows",
     "Scan",
     "SyncLookup",
+    "SyncRowLookup",
+    "TellsOutcomes",
     "TellsSchema",
     "choice",
     "integer",
@@ -76,6 +96,27 @@ class Connector:
         On the driver, while planning. The default is all columns.
         """
         return frozenset(self.table.schema.names)
+
+    def required_keys(self) -> frozenset[str]:
+        """Columns without which it cannot be asked: a join without an equality on each of them is refused.
+
+        On the driver, while planning. The default is none.
+        """
+        return frozenset()
+
+    def request_columns(self) -> frozenset[str]:
+        """Columns that shape the request, and are asked by even where others cover the primary key.
+
+        On the driver, while planning. The default is none: a primary key is asked by alone.
+        """
+        return frozenset()
+
+    def keys_per_request(self) -> int | None:
+        """The most keys that a request may hold, or None where `batch-size` alone decides.
+
+        On the driver, while planning. Where it is 1, a connector with a row door is asked through it.
+        """
+        return None
 
     def secrets(self) -> set[str]:
         """Texts that must not appear in any message; called on the worker after opening.
@@ -123,6 +164,102 @@ class AsyncLookup(Connector, ABC):
 
     async def aclose(self) -> None:
         """Disconnect; see the module's text for when this can be relied upon."""
+
+
+class RowsAsTable(Connector):
+    """Base of the row doors: how what they find becomes a table."""
+
+    def keys_per_request(self) -> int | None:
+        """One."""
+        return 1
+
+    def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
+        """The rows of many keys, each with its request, as a table of ``schema``, in their order.
+
+        Where it raises, each key is tried alone, and fails alone. The default takes dictionaries, adds the
+        key columns that they leave out, and refuses a column that ``schema`` does not have.
+        """
+        rows = [{**request.key, **row} for request, row in found]
+        unknown = {name for row in rows for name in row} - set(self.table.schema.names)
+        if unknown:
+            name = min(unknown)
+            tip = nearest(name, self.table.schema.names)
+            raise ConnectorError(
+                f"table {self.table.name}: a row has {name!r}, which is no column. {tip}", permanent=True
+            )
+        return pa.Table.from_pylist(rows, schema=schema)
+
+
+class SyncRowLookup(RowsAsTable, SyncLookup):
+    """A connector that is asked one key at a time, and answers while its caller waits."""
+
+    @abstractmethod
+    def lookup_row(self, request: RowRequest) -> Rows:
+        """The rows of one key, as dictionaries by column. On the worker, one call at a time.
+
+        Raises:
+            ConnectorError: as for ``SyncLookup.lookup``.
+        """
+
+    def lookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key; a key that fails fails alone."""
+        asked = [(row, self._outcome(row)) for row in rows_of(request)]
+        return outcomes_of(self, asked, request.schema)
+
+    def _outcome(self, request: RowRequest) -> Rows | Exception:
+        try:
+            return self.lookup_row(request)
+        except Exception as error:
+            return error
+
+
+class AsyncRowLookup(RowsAsTable, AsyncLookup):
+    """A connector that is asked one key at a time, for up to `capacity` keys at once.
+
+    Example:
+        A whole connector::
+
+            class Rates(AsyncRowLookup):
+                async def alookup_row(self, request):
+                    rate = await my_service.rate_of(request.key["currency"])
+                    return [] if rate is None else [{"rate": rate}]
+    """
+
+    @abstractmethod
+    async def alookup_row(self, request: RowRequest) -> Rows:
+        """The rows of one key, as dictionaries by column; up to `capacity` calls run at once.
+
+        A call is cancelled when its time is up or Spark wants no more rows.
+
+        Raises:
+            ConnectorError: as for ``SyncLookup.lookup``.
+        """
+
+    async def alookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key, asked all at once; a key that fails fails alone.
+
+        The engine does not come here: it asks through the row door, with `capacity`.
+        """
+        rows = rows_of(request)
+        outcomes = await asyncio.gather(*map(self._aoutcome, rows))
+        return outcomes_of(self, list(zip(rows, outcomes, strict=True)), request.schema)
+
+    async def _aoutcome(self, request: RowRequest) -> Rows | Exception:
+        try:
+            return await self.alookup_row(request)
+        except Exception as error:
+            return error
+
+
+class TellsOutcomes(ABC):
+    """The ability to tell in rows how a lookup ended that found none: a status, the text of an error."""
+
+    @abstractmethod
+    def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
+        """A row for each of ``keys``, in their order, or None for no rows. On the worker.
+
+        Called when no further try will be made: for misses, and for failures where `on-error` is ``null``.
+        """
 
 
 class Scan(ABC):

@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.model import Answer, LookupRequest, LookupTable, PlacedRows
+from lookup_hints.model import Answer, LookupRequest, LookupTable, Outcomes, PlacedRows
 from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup, TellsSchema
 
 CONTRACT_SCHEMA = pa.schema(
@@ -241,7 +242,7 @@ class ConnectorContract:
     def asked(self, source: ContractSource, rows: list[Any], keys: dict[str, list[Any]]) -> Counter[Any]:
         """The rows of ``keys`` in a source that holds ``rows``, counted."""
         connector = self.connector(source.filled(_table(rows)))
-        if not keys.keys() <= connector.key_columns():
+        if not connector.required_keys() <= keys.keys() <= connector.key_columns():
             _skip(f"the connector cannot be asked by {', '.join(keys)}")
         return _asked(connector, _request(keys, CONTRACT_SCHEMA.names))
 
@@ -262,17 +263,48 @@ def _answers(connector: Connector, request: LookupRequest) -> list[Answer]:
 def _ask_sync(connector: SyncLookup, request: LookupRequest) -> Answer:
     connector.open()
     try:
-        return connector.lookup(request)
+        return _joined([_settled(connector.lookup(part)) for part in _parts(request, connector)])
     finally:
         connector.close()
 
 
 async def _all_at_once(connector: AsyncLookup, requests: list[LookupRequest]) -> list[Answer]:
+    slots = asyncio.Semaphore(100)
+
+    async def answer(part: LookupRequest) -> Answer:
+        async with slots:
+            return _settled(await connector.alookup(part))
+
+    async def answers(request: LookupRequest) -> Answer:
+        return _joined(await asyncio.gather(*map(answer, _parts(request, connector))))
+
     await connector.aopen()
     try:
-        return list(await asyncio.gather(*(connector.alookup(request) for request in requests)))
+        return list(await asyncio.gather(*map(answers, requests)))
     finally:
         await connector.aclose()
+
+
+def _parts(request: LookupRequest, connector: Connector) -> list[LookupRequest]:
+    """``request`` in as many parts as the engine would make of it, for the limit of ``connector``."""
+    count = request.keys.num_rows
+    size = connector.keys_per_request() or count
+    return [replace(request, keys=request.keys.slice(start, size)) for start in range(0, count, size)]
+
+
+def _settled(answer: Answer) -> Answer:
+    """``answer``, unless a key of it failed."""
+    if isinstance(answer, Outcomes):
+        for failure in answer.failures.values():
+            raise failure
+    return answer
+
+
+def _joined(answers: Sequence[Answer]) -> Answer:
+    """The answers of the parts of a request as one."""
+    if len(answers) == 1:
+        return answers[0]
+    return pa.concat_tables([_rows_of(answer) for answer in answers])
 
 
 def _closed_twice_sync(connector: SyncLookup, request: LookupRequest) -> None:

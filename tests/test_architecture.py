@@ -17,7 +17,7 @@ CONNECTORS = ROOT / "connectors" / "lookup_connectors"
 
 LEAVES = (
     *("errors", "sqltext", "retry", "options", "secrets"),
-    *("pairs", "types", "model", "spi", "spec", "registry"),
+    *("pairs", "types", "model", "rowdoor", "spi", "spec", "registry"),
 )
 """Each imports only what is named before it."""
 

@@ -71,16 +71,17 @@ def choose(
     given = _given(hint, connector.table, conf)
     asynchronous, reason = _runner(given, connector)
     retry = _retry(given, connector.table, predicates)
+    limit = connector.keys_per_request()
     settings = LookupSettings(
         asynchronous=asynchronous,
         capacity=given.values["capacity"],
         timeout=given.values["timeout"],
         ordered=given.values["output-mode"] == "ordered",
-        batch_size=given.values["batch-size"],
+        batch_size=min(given.values["batch-size"], limit or given.values["batch-size"]),
         on_error=given.values["on-error"],
         retry=retry,
     )
-    return Choice(settings, given.values["shuffle"], reason, tuple(_notes(settings)))
+    return Choice(settings, given.values["shuffle"], reason, (*_notes(settings), *_limit_notes(given, limit)))
 
 
 def session_option(key: str, conf: Conf) -> Any:
@@ -235,6 +236,13 @@ def _backoff(values: Mapping[str, Any]) -> Backoff:
         multiplier=values["backoff-multiplier"],
         jitter=values["jitter-factor"],
     )
+
+
+def _limit_notes(given: _Given, limit: int | None) -> list[str]:
+    wish = given.values["batch-size"]
+    if limit is None or wish <= limit or "batch-size" not in given.explicit:
+        return []
+    return [f"'batch-size'='{wish}' has no effect: a request of this table holds {limit} at most"]
 
 
 def _notes(settings: LookupSettings) -> list[str]:

@@ -140,12 +140,14 @@ def sorted_conditions(
     names: Names,
     askable: frozenset[str],
     given: Iterable[KeyEquality] = (),
+    always: frozenset[str] = frozenset(),
 ) -> Conditions:
     """``candidates`` (and equalities that are ``given`` otherwise, by USING say), each where it belongs.
 
     Equalities with columns that the connector can be asked by are keys. Where they cover the declared
     primary key, the lookup is by primary key alone and the others are checked on the row found, so
-    that what counts as a miss does not depend on further conditions.
+    that what counts as a miss does not depend on further conditions; those on columns that ``always``
+    belong to the request stay keys.
     """
     keys: dict[str, KeyEquality] = {key.column: key for key in given}
     residual: list[Conjunct] = []
@@ -165,20 +167,25 @@ def sorted_conditions(
             residual.append(conjunct)
         else:
             left_only.append(conjunct)
-    by_key = chosen_keys(keys.values(), names.table)
+    by_key = chosen_keys(keys.values(), names.table, always)
     residual += [
         _whole(statement, key) for key in keys.values() if key not in by_key and not (key.shared or key.kept)
     ]
     return Conditions(by_key, tuple(residual), tuple(left_only))
 
 
-def chosen_keys(keys: Iterable[KeyEquality], table: LookupTable) -> tuple[KeyEquality, ...]:
-    """Of ``keys`` those that are asked by, in the order of the table: the primary key where they cover it."""
+def chosen_keys(
+    keys: Iterable[KeyEquality], table: LookupTable, always: frozenset[str]
+) -> tuple[KeyEquality, ...]:
+    """Of ``keys`` those that are asked by, in the order of the table.
+
+    Where they cover the primary key: that, and what ``always`` belongs to the request.
+    """
     by_column = {key.column: key for key in keys}
     in_table_order = [by_column[column] for column in table.schema.names if column in by_column]
     primary_key = set(table.primary_key)
     if primary_key and by_column.keys() >= primary_key and not any(key.shared for key in in_table_order):
-        in_table_order = [key for key in in_table_order if key.column in primary_key]
+        in_table_order = [key for key in in_table_order if key.column in primary_key | always]
     return tuple(in_table_order)
 
 

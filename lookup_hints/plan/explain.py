@@ -58,7 +58,8 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     yield "timeout", f"{settings.timeout:g} s"
     yield "retry", str(settings.retry)
     yield "on error", settings.on_error
-    yield "batch size", f"{settings.batch_size} keys in one request"
+    noun = "key" if settings.batch_size == 1 else "keys"
+    yield "batch size", f"{settings.batch_size} {noun} in one request"
     yield "function", join.function.name
     if join.shuffled:
         yield "shuffle", "left rows are partitioned by key"

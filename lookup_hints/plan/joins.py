@@ -122,6 +122,7 @@ class _Finder:
             names,
             self._askable(use),
             [self._shared_key(use, names, each, number) for number, each in enumerate(shared)],
+            self._always(use),
         )
         if kind == "INNER" and not shared:
             conditions = self._with_where(use, conditions, self._before(use))
@@ -137,6 +138,7 @@ class _Finder:
         )
         if not conditions.keys:
             raise self._no_key(join, step)
+        self._refuse_missing(join)
         outer = self._asked_from_outside(use, conditions.keys)
         if outer:
             return join.with_(
@@ -228,17 +230,19 @@ class _Finder:
     def _with_where(self, use: LookupUse, conditions: Conditions, before: frozenset[Relation]) -> Conditions:
         """``conditions`` with the equalities of WHERE, which count as those of ON in an INNER join."""
         keys = {key.column: key for key in conditions.keys}
-        if use.table.primary_key and set(use.table.primary_key) <= keys.keys():
+        wanted = {*use.table.primary_key, *self._always(use)}
+        if use.table.primary_key and wanted <= keys.keys():
             return conditions
         equalities = list(self._where_equalities(use))
         for equality, referred in equalities:
             is_usable = bool(referred.relations) and referred.relations <= before and not referred.outer
+            is_usable = is_usable or (equality.constant and equality.column in self._always(use))
             if is_usable and equality.column not in keys:
                 keys[equality.column] = equality
         if not keys:
             # A constant in WHERE is no key beside others: a filter must not decide what is a miss.
             keys = {equality.column: equality for equality, _ in equalities if equality.constant}
-        chosen = chosen_keys(keys.values(), use.table)
+        chosen = chosen_keys(keys.values(), use.table, self._always(use))
         dropped = [key for key in conditions.keys if key not in chosen]
         residual = [
             Conjunct(key.whole, tree)
@@ -268,6 +272,29 @@ class _Finder:
         except UnsupportedLookup:
             # It need not be understood: what it says stays where it is.
             return []
+
+    def _always(self, use: LookupUse) -> frozenset[str]:
+        return self._context.connector(use.table).request_columns()
+
+    def _missing(self, use: LookupUse, keys: Iterable[KeyEquality]) -> list[str]:
+        """The columns without which the source cannot be asked, and which ``keys`` do not give."""
+        missing = self._context.connector(use.table).required_keys() - {key.column for key in keys}
+        return [name for name in use.table.schema.names if name in missing]
+
+    def _refuse_missing(self, join: LookupJoin) -> None:
+        names = self._missing(join.use, join.conditions.keys)
+        if not names:
+            return
+        equalities = " and ".join(f"{join.use.alias}.{name} = ..." for name in names)
+        step = join.use.step
+        at = step.on if step is not None and step.on is not None else join.at
+        raise UnsupportedLookup(
+            Problem(
+                f"The lookup join with {join.use.alias} cannot ask its source without {' and '.join(names)}.",
+                self._statement.span(at),
+                f"Add {equalities} to the condition.",
+            )
+        )
 
     def _asked_from_outside(self, use: LookupUse, keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
         """The keys that only the outer query (or a constant) gives; empty where the left side gives one."""
@@ -341,8 +368,10 @@ class _Finder:
         inner = list(conjuncts(self._statement, use.block.wheres[0])) if use.block.wheres else []
         askable = self._askable(use)
         given = [key for key in found.keys if key.column in askable]
-        conditions = sorted_conditions(self._statement, inner, self._names(use), askable, given)
-        if len(given) < len(found.keys) or not conditions.keys:
+        conditions = sorted_conditions(
+            self._statement, inner, self._names(use), askable, given, self._always(use)
+        )
+        if len(given) < len(found.keys) or not conditions.keys or self._missing(use, conditions.keys):
             return None
         checked = [*conditions.residual, *conditions.left_only]
         if any(_is_awkward(each.tree) for each in checked) or _is_random(found.tree):
@@ -451,8 +480,8 @@ class _Finder:
         keys: dict[str, KeyEquality] = {}
         for equality, _ in equalities:
             keys.setdefault(equality.column, equality)
-        chosen = chosen_keys(keys.values(), use.table)
-        if not chosen:
+        chosen = chosen_keys(keys.values(), use.table, self._always(use))
+        if not chosen or self._missing(use, chosen):
             return None
         needs = [referred.relations for equality, referred in equalities if equality in chosen]
         return LookupJoin(
@@ -477,12 +506,16 @@ class _Finder:
             return None
         names = self._names(use)
         on = conjuncts(self._statement, step.on) if step.on is not None else ()
-        conditions = sorted_conditions(self._statement, on, names, self._askable(use))
+        conditions = sorted_conditions(
+            self._statement, on, names, self._askable(use), always=self._always(use)
+        )
         if kind == "INNER":
             inner = right.chain is not None and right.alias_at is None
             beside = right.chain.relations if inner and right.chain else [right]
             conditions = self._with_where(use, conditions, frozenset(beside))
         if not conditions.keys or all(key.constant for key in conditions.keys):
+            return None
+        if self._missing(use, conditions.keys):
             return None
         if self._asked_from_outside(use, conditions.keys):
             return None
@@ -506,8 +539,8 @@ class _Finder:
         for equality, referred in (*self._where_equalities(use), *self._on_equalities(use)):
             if not referred.relations and (equality.column not in keys or keys[equality.column].constant):
                 keys[equality.column] = equality
-        chosen = chosen_keys(keys.values(), use.table)
-        if not chosen:
+        chosen = chosen_keys(keys.values(), use.table, self._always(use))
+        if not chosen or self._missing(use, chosen):
             return None
         return LookupJoin(
             use=use,

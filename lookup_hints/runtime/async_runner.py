@@ -116,10 +116,17 @@ class AsyncDriver:
 
     def _send_all(self) -> WaitUntil | Idle:
         while isinstance(step := self._flow.next(self._now()), Ask):
-            task = asyncio.get_running_loop().create_task(self._serve(step))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(step)
         return step
+
+    def _start(self, ask: Ask) -> None:
+        self._spawn(self._serve(ask))
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _set_timer(self, time: float | None) -> None:
         if self._timer is not None:

@@ -13,24 +13,29 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import AnswerError, ConnectorError, LookupHintsError, LookupTimeout
-from lookup_hints.model import Answer, LookupRequest
+from lookup_hints.model import Answer, LookupRequest, Outcome, Outcomes, PlacedRows
 from lookup_hints.runtime.arrow import Keys, Placed, absent, count_up_to, distinct_keys, lists_per_key, place
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.window import Window
 from lookup_hints.spec import LookupSpec
+from lookup_hints.spi import TellsOutcomes
 
 BUFFER_BYTES = 64 * 1024 * 1024
 """Reading of input stops while windows that are not handed out hold this much."""
+
+ROUNDS_AHEAD = 2
+"""A row door's runner gets so many times `capacity` keys, so that none of its slots waits for the flow."""
 
 _LONGEST_BEAT = 0.125
 _KEYS_SHOWN = 3
@@ -44,6 +49,7 @@ class Batch:
 
     def __init__(self, window: Window, size: int, deadline: float) -> None:
         self.window = window
+        self.size = size
         self.deadline = deadline
         self.unsettled = size
 
@@ -87,24 +93,43 @@ class Ask:
         parts: whose keys they are.
         codes: for each key of the parts, one after the other, its position in the request.
         deadline: when the most urgent part must be settled.
+        slots: how many requests it counts for.
     """
 
     request: LookupRequest
     parts: tuple[Part, ...]
     codes: pa.Array
     deadline: float
+    slots: int = 1
 
     def shares(self, placed: Placed) -> Iterator[tuple[Part, Placed]]:
         """Each part with its rows of the answer, placed by the part's own keys."""
         if len(self.parts) == 1:
             yield self.parts[0], placed
             return
-        start = 0
-        for part in self.parts:
-            codes = self.codes[start : start + len(part)]
-            start += len(part)
+        for part, codes in self.codes_of_parts():
             own = pc.index_in(placed.positions, value_set=codes)
             yield part, Placed(placed.rows, own).filter(own.is_valid())
+
+    def codes_of_parts(self) -> Iterator[tuple[Part, pa.Array]]:
+        """Each part with the positions of its keys in the request."""
+        start = 0
+        for part in self.parts:
+            yield part, self.codes[start : start + len(part)]
+            start += len(part)
+
+    def among(self, chosen: pa.Array) -> Ask:
+        """The same question for the keys at ``chosen`` alone, in that order."""
+        parts: list[Part] = []
+        codes: list[pa.Array] = []
+        for part, own in self.codes_of_parts():
+            now = pc.index_in(own, value_set=chosen)
+            if now.null_count < len(now):
+                parts.append(part.among(pc.indices_nonzero(now.is_valid())))
+                codes.append(now.drop_null())
+        request = replace(self.request, keys=self.request.keys.take(chosen))
+        slots = self.slots * len(chosen) // self.request.keys.num_rows
+        return replace(self, request=request, parts=tuple(parts), codes=pa.concat_arrays(codes), slots=slots)
 
 
 @dataclass(frozen=True)
@@ -135,10 +160,12 @@ class LookupFlow:
         self._answer_schema = spec.answer_schema
         self._random = random
         self._windows: deque[Window] = deque()
-        self._fresh: deque[tuple[Window, pa.Array]] = deque()
+        self._fresh: deque[tuple[Window, pa.Array]] = deque()  # and the positions of its keys
         self._due: list[tuple[float, int, Part]] = []
         self._tie = count()
-        self._slots = Slots(self._settings.capacity, ordered=self._settings.ordered)
+        self._by_row = spec.by_row
+        capacity = self._settings.capacity * (ROUNDS_AHEAD if self._by_row else 1)
+        self._slots = Slots(capacity, ordered=self._settings.ordered, by_row=self._by_row)
         self._held_bytes = 0
         self._is_heard = False
         self._is_ended = False
@@ -163,8 +190,8 @@ class LookupFlow:
         """Take the keys of a new window of input."""
         window = Window(keys)
         self._windows.append(window)
-        for start in range(0, keys.table.num_rows, self._settings.batch_size):
-            self._fresh.append((window, window.everything[start : start + self._settings.batch_size]))
+        if keys.table.num_rows:
+            self._fresh.append((window, window.everything))
         self._hold(window.nbytes)
         self.metrics += LookupMetrics(
             rows_in=len(keys.codes), null_key_rows=keys.codes.null_count, keys=keys.table.num_rows
@@ -194,26 +221,32 @@ class LookupFlow:
         Raises:
             LookupTimeout: the time of waiting keys ran out, and `on-error` is ``fail``.
         """
-        if self._slots.are_taken:
+        if self._slots.free <= 0:
             return Idle()
-        parts = self._due_parts(now)
+        parts = self._due_parts(now, self._room(self._slots.free))
         if parts:
             self.metrics += LookupMetrics(retried_keys=sum(map(len, parts)))
             return self._ask(parts, now)
-        if self._fresh and self._slots.are_free_for_fresh:
-            return self._ask([self._fresh_part(now)], now)
+        if self._fresh and self._slots.free_for_fresh > 0:
+            return self._ask([self._fresh_part(now, self._room(self._slots.free_for_fresh))], now)
         return WaitUntil(self._due[0][0]) if self._due else Idle()
 
-    def _fresh_part(self, now: float) -> Part:
+    def _room(self, slots: int) -> int:
+        """How many keys may go out together where so many slots are free."""
+        return slots if self._by_row else self._settings.batch_size
+
+    def _fresh_part(self, now: float, room: int) -> Part:
         window, positions = self._fresh.popleft()
+        if len(positions) > room:
+            self._fresh.appendleft((window, positions[room:]))
+            positions = positions[:room]
         batch = Batch(window, len(positions), now + self._settings.timeout)
         self._slots.enter(batch)
         return Part(batch, positions, attempt=1)
 
-    def _due_parts(self, now: float) -> list[Part]:
-        """Parts that are due, of ``batch_size`` keys together at most; the last one is cut to fit."""
+    def _due_parts(self, now: float, room: int) -> list[Part]:
+        """Parts that are due, of ``room`` keys together at most; the last one is cut to fit."""
         parts: list[Part] = []
-        room = self._settings.batch_size
         while room and self._due and self._due[0][0] <= now:
             due, _, part = heappop(self._due)
             if part.batch.deadline <= now:  # all slots were taken for that long
@@ -227,12 +260,14 @@ class LookupFlow:
         return parts
 
     def _ask(self, parts: Sequence[Part], now: float) -> Ask:
-        self._slots.in_flight += 1
-        self.metrics += LookupMetrics(requests=1)
         deadline = min(part.batch.deadline for part in parts)
+        attempt = max(part.attempt for part in parts)
         keys = _distinct_among(parts)
-        request = LookupRequest(keys.table, self._answer_schema, timeout=deadline - now)
-        return Ask(request, tuple(parts), keys.codes, deadline)
+        request = LookupRequest(keys.table, self._answer_schema, deadline - now, attempt)
+        slots = keys.table.num_rows if self._by_row else 1
+        self._slots.in_flight += slots
+        self.metrics += LookupMetrics(requests=slots)
+        return Ask(request, tuple(parts), keys.codes, deadline, slots)
 
     # What came of it.
 
@@ -243,10 +278,30 @@ class LookupFlow:
             AnswerError: the answer breaks the connector's contract.
             LookupTimeout: keys must be asked again after their time is up, and `on-error` is ``fail``.
         """
-        self._heard()
+        self._heard(ask)
         placed = place(answer, ask.request, self._connector_name)
+        notes: Mapping[int, Any] = {}
+        if isinstance(answer, Outcomes):
+            notes = answer.notes
+            if answer.failures:
+                self._take_failures(ask, answer.failures, now)
+                ask, placed, notes = _without_failed(ask, placed, answer)
         for part, share in ask.shares(placed):
-            self._judge(part, share, now)
+            self._judge(part, share, now, _notes_of(part, ask, notes))
+
+    def _take_failures(self, ask: Ask, failures: Mapping[int, Exception], now: float) -> None:
+        """Each key fails for its own reason; those of one reason fail together."""
+        alike: dict[int, list[int]] = {}
+        count = ask.request.keys.num_rows
+        for position, error in failures.items():
+            if not 0 <= position < count:
+                raise AnswerError(
+                    f"{self._connector_name} failed key {position}; it was asked {count} keys (from 0)."
+                )
+            alike.setdefault(id(error), []).append(position)
+        for positions in alike.values():
+            failed = ask.among(pa.array(positions, pa.int32()))
+            self._fail(failed, failures[positions[0]], now)
 
     def failed(self, ask: Ask, error: Exception, now: float) -> None:
         """Take the failure of ``ask``.
@@ -254,7 +309,10 @@ class LookupFlow:
         Raises:
             ConnectorError: some keys may not be asked again, and `on-error` is ``fail``.
         """
-        self._heard()
+        self._heard(ask)
+        self._fail(ask, error, now)
+
+    def _fail(self, ask: Ask, error: Exception, now: float) -> None:
         self.metrics += LookupMetrics(errors=1)
         if _is_defect(error):
             raise error
@@ -268,11 +326,11 @@ class LookupFlow:
             else:
                 self._retry_error(part, error, now)
 
-    def _heard(self) -> None:
-        self._slots.in_flight -= 1
+    def _heard(self, ask: Ask) -> None:
+        self._slots.in_flight -= ask.slots
         self._is_heard = True
 
-    def _judge(self, part: Part, placed: Placed, now: float) -> None:
+    def _judge(self, part: Part, placed: Placed, now: float, notes: Sequence[Any]) -> None:
         """Settle the keys of ``part`` whose outcome is final, and let the others wait."""
         missed = absent(placed.positions, len(part))
         delay = self._settings.retry.delay_after_miss(part.attempt, self._spread())
@@ -281,6 +339,9 @@ class LookupFlow:
             placed = placed.filter(pc.invert(pc.is_in(placed.positions, value_set=again)))
             missed = missed.filter(pc.invert(pc.is_in(missed, value_set=again)))
         self._keep(part, placed)
+        if len(missed):
+            told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
+            self._tell(part.among(missed), Outcome(None, part.attempt, told))
         self.metrics += LookupMetrics(hits=len(part) - len(again) - len(missed), misses=len(missed))
         self._settle(part, len(part) - len(again))
         if delay is not None and len(again):
@@ -337,7 +398,20 @@ class LookupFlow:
             self.metrics += LookupMetrics(skipped=len(part))
         else:
             self.metrics += LookupMetrics(misses=len(part))
+            told = error.__cause__ if isinstance(error.__cause__, Exception) else error
+            self._tell(part, Outcome(told, part.attempt, [None] * len(part)))
         self._settle(part, len(part))
+
+    def _tell(self, part: Part, outcome: Outcome) -> None:
+        """Let the connector say in rows how it ended for keys without rows, where it does."""
+        connector = self._spec.connector
+        if not isinstance(connector, TellsOutcomes):
+            return
+        told = connector.outcome_rows(part.keys, self._answer_schema, outcome)
+        if told is not None:
+            positions = count_up_to(len(part))
+            request = LookupRequest(part.keys, self._answer_schema)
+            self._keep(part, place(PlacedRows(told, positions), request, self._connector_name))
 
     def _settle(self, part: Part, size: int) -> None:
         part.batch.window.settle(size)
@@ -381,26 +455,27 @@ class Slots:
     """Counts requests against `capacity`.
 
     In flight they always count. In ordered mode a batch whose keys are all settled counts, too, while a
-    batch asked before it is not; a batch with keys that wait for a retry does not count.
+    batch asked before it is not; a batch with keys that wait for a retry does not count. Through a row
+    door each key is a request.
     """
 
-    def __init__(self, capacity: int, *, ordered: bool) -> None:
+    def __init__(self, capacity: int, *, ordered: bool, by_row: bool = False) -> None:
         self.in_flight = 0
         self._capacity = capacity
         self._ordered = ordered
+        self._by_row = by_row
         self._asked: deque[Batch] = deque()
         self._settled_behind = 0
 
     @property
-    def are_taken(self) -> bool:
-        """Whether nothing at all may be sent."""
-        return self.in_flight >= self._capacity
+    def free(self) -> int:
+        """How many requests may be sent; retries may use whatever is not in flight."""
+        return self._capacity - self.in_flight
 
     @property
-    def are_free_for_fresh(self) -> bool:
-        """Whether keys may be sent for the first time; retries may always use what is not in flight."""
-        held = self._settled_behind if self._ordered else 0
-        return self.in_flight + held < self._capacity
+    def free_for_fresh(self) -> int:
+        """How many requests may be sent with keys that are asked for the first time."""
+        return self.free - (self._settled_behind if self._ordered else 0)
 
     def enter(self, batch: Batch) -> None:
         """``batch`` is asked for the first time."""
@@ -409,10 +484,12 @@ class Slots:
     def leave(self, batch: Batch) -> None:
         """``batch`` is settled; it is out once all before it are."""
         assert batch.unsettled == 0
-        self._settled_behind += 1
+        self._settled_behind += self._requests_of(batch)
         while self._asked and self._asked[0].unsettled == 0:
-            self._asked.popleft()
-            self._settled_behind -= 1
+            self._settled_behind -= self._requests_of(self._asked.popleft())
+
+    def _requests_of(self, batch: Batch) -> int:
+        return batch.size if self._by_row else 1
 
 
 # --- helpers -----------------------------------------------------------------------------------------
@@ -423,6 +500,25 @@ def _distinct_among(parts: Sequence[Part]) -> Keys:
     if len(parts) == 1:
         return Keys(parts[0].keys, count_up_to(len(parts[0])))
     return distinct_keys(pa.concat_tables([part.keys for part in parts]))
+
+
+def _without_failed(ask: Ask, placed: Placed, answer: Outcomes) -> tuple[Ask, Placed, Mapping[int, Any]]:
+    """``ask`` and what came of it, for the keys that did not fail."""
+    others = absent(pa.array(answer.failures, pa.int32()), ask.request.keys.num_rows)
+    if not len(others):
+        return replace(ask, parts=(), codes=others), placed, {}
+    positions = pc.index_in(placed.positions, value_set=others)
+    found = Placed(placed.rows, positions).filter(positions.is_valid())
+    notes = {now: answer.notes[was] for now, was in enumerate(others.to_pylist()) if was in answer.notes}
+    return ask.among(others), found, notes
+
+
+def _notes_of(part: Part, ask: Ask, notes: Mapping[int, Any]) -> list[Any]:
+    """What was noted about each key of ``part``; nothing where nothing was noted at all."""
+    if not notes:
+        return []
+    codes = next(own for each, own in ask.codes_of_parts() if each is part)
+    return [notes.get(code) for code in codes.to_pylist()]
 
 
 def _next_beat(due: float, delay: float) -> float:

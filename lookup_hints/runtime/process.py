@@ -15,8 +15,8 @@ from threading import Lock, Thread
 from typing import Any, Protocol, TypeVar
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.model import Answer, LookupRequest
-from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
+from lookup_hints.model import Answer, LookupRequest, RowRequest, Rows
+from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 
 IDLE_CONNECTORS = 8
 """How many opened connectors are kept that no task uses."""
@@ -86,6 +86,18 @@ class OpenedAsync:
         with needing_its_driver(self.connector):
             await asyncio.shield(self._open_task())  # a lookup out of time takes no other's connection away
             return await self.connector.alookup(request)
+
+    async def lookup_row(self, request: RowRequest) -> Rows:
+        """The connector's answer through its row door."""
+        assert isinstance(self.connector, AsyncRowLookup)
+        with needing_its_driver(self.connector):
+            if not self._is_open:  # asked for every key: no detour for those that come later
+                await asyncio.shield(self._open_task())
+            return await self.connector.alookup_row(request)
+
+    @property
+    def _is_open(self) -> bool:
+        return self._opening is not None and self._opening.done() and not _has_failed(self._opening)
 
     def _open_task(self) -> asyncio.Task[None]:
         if self._opening is None or _has_failed(self._opening):

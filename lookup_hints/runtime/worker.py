@@ -20,11 +20,12 @@ from lookup_hints.runtime.batching import key_batches, window_sizes, windows
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.masking import without_secrets
 from lookup_hints.runtime.metrics import LookupMetrics, Report
-from lookup_hints.runtime.process import needing_its_driver
+from lookup_hints.runtime.process import OpenedAsync, needing_its_driver
+from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.window import Window
 from lookup_hints.spec import LookupSpec
-from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
+from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncLookup
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
 
@@ -134,9 +135,15 @@ class _Task:
 
     def _run_async(self, connector: AsyncLookup) -> Iterator[Window]:
         with process.this_process.asynchronous(self._identity, connector) as opened:
-            driver = AsyncDriver(self._flow, opened.lookup)
+            driver = self._driver(opened)
             run = run_async(driver, self._inputs(), self._timed(process.this_process.loop.call))
             yield from without_secrets(run, opened.connector)
+
+    def _driver(self, opened: OpenedAsync) -> AsyncDriver:
+        if not self._spec.by_row:
+            return AsyncDriver(self._flow, opened.lookup)
+        assert isinstance(opened.connector, AsyncRowLookup)
+        return RowDriver(self._flow, opened.connector, opened.lookup_row, self._spec.settings.capacity)
 
     def _inputs(self) -> Iterator[Keys]:
         batches = key_batches(self._batches, self._spec.key_schema)

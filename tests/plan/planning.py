@@ -38,7 +38,20 @@ class Both(SyncOnly, AsyncOnly, Scan):
         raise AssertionError("planning asks nothing")
 
 
-KINDS = {"sync": SyncOnly, "async": AsyncOnly, "both": Both}
+class Templated(AsyncOnly):
+    """Asked through a template that needs ``id`` and may hold ``lang``, for ten keys at once."""
+
+    def required_keys(self) -> frozenset[str]:
+        return frozenset({"id"})
+
+    def request_columns(self) -> frozenset[str]:
+        return frozenset({"id", "lang"})
+
+    def keys_per_request(self) -> int | None:
+        return 10
+
+
+KINDS = {"sync": SyncOnly, "async": AsyncOnly, "both": Both, "templated": Templated}
 
 
 def table(
@@ -62,7 +75,13 @@ CUSTOMERS = table(
 )
 WEATHER = table("weather", "sync", {"origin": pa.string(), "hour": TIMESTAMP, "wind": pa.float64()})
 RATES = table("rates", "async", {"currency": pa.string(), "kind": pa.string(), "rate": pa.float64()})
-TABLES = {each.name: each for each in (CUSTOMERS, WEATHER, RATES)}
+TEXTS = table(
+    "texts",
+    "templated",
+    {"id": pa.int64(), "lang": pa.string(), "region": pa.string(), "text": pa.string()},
+    key=("id",),
+)
+TABLES = {each.name: each for each in (CUSTOMERS, WEATHER, RATES, TEXTS)}
 
 
 def connector(of: LookupTable) -> Connector:

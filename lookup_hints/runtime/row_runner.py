@@ -1,0 +1,173 @@
+"""Drives a flow through a row door: many keys in flight, each looked up by itself.
+
+The flow is made for columns, and telling it of one key costs as much as of a thousand. So finished keys are
+told together, a few milliseconds late at most, and it gives out more keys than may be in flight: the
+workers here never wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import pyarrow as pa
+
+from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.model import RowRequest, Rows
+from lookup_hints.rowdoor import RowDoor, outcomes_of, rows_of
+from lookup_hints.runtime.async_runner import AsyncDriver
+from lookup_hints.runtime.flow import Ask, LookupFlow
+
+LATE_SECONDS = 0.003
+"""How long a finished key may wait for others, to be told to the flow with them."""
+
+
+class _Asked:
+    """An ask whose keys are looked up one by one."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.rows = rows_of(ask.request)
+        self.unfinished = len(self.rows)
+        self.finished: list[tuple[int, Rows | Exception]] = []
+        self.is_out_of_time = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class RowDriver(AsyncDriver):
+    """One run of a flow whose connector is asked one key at a time, ``capacity`` of them at once."""
+
+    def __init__(
+        self,
+        flow: LookupFlow,
+        door: RowDoor,
+        lookup_row: Callable[[RowRequest], Awaitable[Rows]],
+        capacity: int,
+    ) -> None:
+        super().__init__(flow, _never)
+        self._door = door
+        self._lookup_row = lookup_row
+        self._capacity = capacity
+        self._waiting: deque[tuple[_Asked, int]] = deque()
+        self._running: dict[asyncio.Task[None], _Asked] = {}
+        self._asked: dict[_Asked, None] = {}  # in the order of asking
+        self._untold = 0
+        self._telling: asyncio.TimerHandle | None = None
+
+    async def close(self) -> None:
+        """Cancel every lookup in flight and wait, for some seconds at most, until they are gone."""
+        self._waiting.clear()
+        for asked in self._asked:
+            if asked.timer is not None:
+                asked.timer.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
+        await super().close()
+
+    def _start(self, ask: Ask) -> None:
+        asked = _Asked(ask)
+        self._asked[asked] = None
+        asked.timer = asyncio.get_running_loop().call_at(ask.deadline, self._run_out, asked)
+        self._waiting.extend((asked, position) for position in range(len(asked.rows)))
+        self._employ()
+
+    def _employ(self) -> None:
+        """As many workers as there are keys for, up to ``capacity``."""
+        for _ in range(min(len(self._waiting), self._capacity - len(self._running))):
+            asked, position = self._waiting.popleft()
+            task = self._spawn(self._work(asked, position))
+            self._running[task] = asked
+            task.add_done_callback(self._leave)
+
+    def _leave(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+        if not self._is_closing:
+            self._employ()
+
+    async def _work(self, asked: _Asked, position: int) -> None:
+        """Look up one key after the other, until none waits or one had to be cancelled."""
+        task = asyncio.current_task()
+        assert task is not None
+        while True:
+            try:
+                outcome: Rows | Exception = await self._lookup_row(asked.rows[position])
+            except asyncio.CancelledError as error:
+                if self._is_closing:
+                    raise
+                self._finish(asked, position, _cancelled(asked, error))
+                return  # a task that was cancelled once is not fit for more
+            except Exception as error:
+                outcome = error
+            self._finish(asked, position, outcome)
+            if not self._waiting:
+                return
+            asked, position = self._waiting.popleft()
+            self._running[task] = asked
+
+    def _run_out(self, asked: _Asked) -> None:
+        """The time of ``asked`` is up: its keys in flight are cancelled, the others not even started."""
+        if self._is_closing:
+            return
+        asked.is_out_of_time = True
+        for task, own in self._running.items():
+            if own is asked:
+                task.cancel()
+        unstarted = [position for own, position in self._waiting if own is asked]
+        self._waiting = deque(each for each in self._waiting if each[0] is not asked)
+        for position in unstarted:
+            self._finish(asked, position, _out_of_time(asked))
+
+    def _finish(self, asked: _Asked, position: int, outcome: Rows | Exception) -> None:
+        asked.finished.append((position, outcome))
+        self._untold += 1
+        is_last = not self._waiting and len(self._running) <= 1
+        if is_last or self._untold >= self._capacity:
+            self._tell()
+        elif self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(LATE_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        """Give the flow what has finished, and send what it wants next."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        if self._is_closing:
+            return
+        self._untold = 0
+        try:
+            for asked in [each for each in self._asked if each.finished]:
+                self._tell_of(asked)
+        except Exception as failure:
+            self._fail(failure)
+        else:
+            self._go_on()
+
+    def _tell_of(self, asked: _Asked) -> None:
+        finished = sorted(asked.finished, key=lambda each: each[0])
+        asked.finished = []
+        asked.unfinished -= len(finished)
+        if not asked.unfinished:
+            del self._asked[asked]
+            assert asked.timer is not None
+            asked.timer.cancel()
+        told = asked.ask.among(pa.array([position for position, _ in finished], pa.int32()))
+        outcomes = [(asked.rows[position], outcome) for position, outcome in finished]
+        now = max(self._now(), asked.ask.deadline) if asked.is_out_of_time else self._now()
+        self._flow.answered(told, outcomes_of(self._door, outcomes, asked.ask.request.schema), now)
+
+
+def _cancelled(asked: _Asked, error: asyncio.CancelledError) -> Exception:
+    if asked.is_out_of_time:
+        return _out_of_time(asked)
+    cancelled = ConnectorError("the connector cancelled the lookup itself")
+    cancelled.__cause__ = error
+    return cancelled
+
+
+def _out_of_time(asked: _Asked) -> LookupTimeout:
+    return LookupTimeout(f"no answer within {asked.ask.request.timeout:g} s")
+
+
+async def _never(_: object) -> pa.Table:
+    raise AssertionError("a row door is asked by row")
