@@ -93,7 +93,7 @@ def _connector(name: str) -> str:
 def _connector_row(option: Option) -> str:
     marks = [mark for mark, is_set in (("required", option.required), ("secret", option.secret)) if is_set]
     meaning = f"{option.meaning} *({', '.join(marks)})*" if marks else option.meaning
-    return _row(f"`{option.key}`", _type(option), _default(option), meaning)
+    return _row(f"`{option.shown_key}`", _type(option), _default(option), meaning)
 
 
 def _type(option: Option) -> str:

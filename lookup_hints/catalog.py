@@ -104,14 +104,14 @@ def _table_options() -> tuple[Option, ...]:
 
 
 def _refuse_unknown(table: LookupTable, own: tuple[Option, ...]) -> None:
-    known = ["connector", *(option.key for option in own), *options_at(Place.TABLE)]
+    known = ["connector", *(option.shown_key for option in own), *options_at(Place.TABLE)]
     problems = [
         Problem(
             f"table {table.name}: connector {table.connector!r} has no option {key!r}.",
             tip=nearest(key, known),
         )
         for key in table.options
-        if key not in known
+        if key not in known and not any(option.is_named(key) for option in own)
     ]
     if problems:
         raise OptionError(problems)

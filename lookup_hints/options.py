@@ -36,7 +36,7 @@ class Option:
     """One option.
 
     Args:
-        key: its name in a hint or a ``WITH`` clause.
+        key: its name in a hint or a ``WITH`` clause; that of a family ends with a dot (``header.``).
         type: what values it takes.
         meaning: one sentence for the reference.
         default: the value in force when it is given nowhere; None when there is none.
@@ -45,6 +45,8 @@ class Option:
         session_key: its name in ``SET`` (also accepted with the prefix ``spark.``).
         required: whether it must be given.
         secret: whether its value is never shown.
+        family: what follows the dot where one option stands for many (``header.<name>``); its value is
+            then a dictionary by what follows.
     """
 
     key: str
@@ -56,6 +58,17 @@ class Option:
     session_key: str = ""
     required: bool = False
     secret: bool = False
+    family: str = ""
+
+    @property
+    def shown_key(self) -> str:
+        """Its name for a reader."""
+        return f"{self.key}<{self.family}>" if self.family else self.key
+
+    def is_named(self, key: str) -> bool:
+        """Whether ``key`` of a ``WITH`` clause is this option, or one of this family."""
+        own = self.key_in(Place.TABLE)
+        return key.startswith(own) and key != own if self.family else key == own
 
     def key_in(self, place: Place) -> str:
         """The name that the option has at ``place``."""
@@ -327,6 +340,10 @@ def read_options(given: Mapping[str, str], options: Sequence[Option], *, owner: 
     values: dict[str, Any] = {}
     for option in options:
         key = option.key_in(Place.TABLE)
+        if option.family:
+            values[option.key], wrong = _read_family(given, option, owner)
+            problems += wrong
+            continue
         text = given.get(key)
         if text is None:
             if option.required:
@@ -340,6 +357,19 @@ def read_options(given: Mapping[str, str], options: Sequence[Option], *, owner: 
     if problems:
         raise OptionError(problems)
     return values
+
+
+def _read_family(
+    given: Mapping[str, str], option: Option, owner: str
+) -> tuple[dict[str, Any], list[Problem]]:
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for key in filter(option.is_named, given):
+        try:
+            values[key[len(option.key) :]] = option.type.parse(given[key])
+        except ValueError as error:
+            problems.append(bad_value(option, key, given[key], error, owner=f"{owner}: "))
+    return values, problems
 
 
 def bad_value(option: Option, key: str, text: str, error: ValueError, *, owner: str = "") -> Problem:

@@ -68,9 +68,10 @@ def _masked_alone(error: BaseException, mask: Mask) -> LookupHintsError:
         return type(error)([Problem(mask(one.message), tip=mask(one.tip)) for one in error.problems])
     if isinstance(error, InternalError):
         return InternalError(mask(str(error)))
-    if type(error) in (ConnectorError, LookupTimeout, AnswerError):
-        assert isinstance(error, ConnectorError)
-        return type(error)(mask(error.message), permanent=error.permanent, retry_after=error.retry_after)
+    if isinstance(error, ConnectorError):
+        # A kind of the connector's own may hold more than its message, and is not known on the driver.
+        kind = next(kind for kind in (AnswerError, LookupTimeout, ConnectorError) if isinstance(error, kind))
+        return kind(mask(error.message), permanent=error.permanent, retry_after=error.retry_after)
     return ConnectorError(mask(_told(error)))
 
 

@@ -10,12 +10,14 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
+from lookup_connectors.http import HttpConnector
 from lookup_connectors.memory import MemoryConnector, put_rows
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.model import LookupTable
 from lookup_hints.testing import CONTRACT_SCHEMA, ConnectorContract, ContractSource
+from tests.servers.http_server import Api
 from tests.servers.postgres import PASSWORD, PostgresServer
 
 _numbers = itertools.count(1)
@@ -112,3 +114,56 @@ class TestPostgres(ConnectorContract):
     def test_it_knows_its_secrets(self, source: ContractSource) -> None:
         connector = self.connector(source.missing())
         assert any(quote(PASSWORD, safe="") in secret for secret in connector.secrets())
+
+
+class HttpSource:
+    """Rows that an HTTP API answers."""
+
+    def __init__(self, api: Api, path: str, **options: str) -> None:
+        self.api, self.path, self.options = api, path, options
+
+    def filled(self, rows: pa.Table) -> LookupTable:
+        name = f"contract_{next(_numbers)}"
+        self.api.fill(name, rows.to_pylist())
+        return self.table(name)
+
+    def missing(self) -> LookupTable:
+        return self.table("nowhere")
+
+    def table(self, name: str) -> LookupTable:
+        url = f"{self.api.url}/tables/{name}{self.path}"
+        options = {
+            "connector": "http",
+            "url": url,
+            "token": "t0ken-of-ours",
+            "connections": "10",
+            **self.options,
+        }
+        return LookupTable(name, CONTRACT_SCHEMA, options=options)
+
+
+class TestHttpOneKeyPerRequest(ConnectorContract):
+    connector_type = HttpConnector
+    secrets = ("t0ken-of-ours",)
+
+    @pytest.fixture
+    def source(self, api: Api) -> ContractSource:
+        return HttpSource(api, "?id={id}&region={region}")
+
+    @pytest.mark.skip(reason="twenty thousand requests")
+    def test_ten_thousand_keys_fit_into_one_request(self, source: ContractSource) -> None: ...
+
+    @pytest.mark.skip(reason="twenty thousand requests")
+    def test_ten_thousand_keys_of_two_columns_fit_into_one_request(self, source: ContractSource) -> None: ...
+
+
+class TestHttpManyKeysPerRequest(ConnectorContract):
+    connector_type = HttpConnector
+    secrets = ("t0ken-of-ours",)
+
+    @pytest.fixture(params=["query", "body"])
+    def source(self, api: Api, request: pytest.FixtureRequest) -> ContractSource:
+        if request.param == "query":
+            return HttpSource(api, "?id={id}", **{"keys-per-request": "500"})
+        body = '[{"id": "{id}", "region": "{region}"}]'
+        return HttpSource(api, "", method="post", body=body, **{"keys-per-request": "5000"})

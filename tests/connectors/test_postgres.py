@@ -473,11 +473,6 @@ def test_a_scan_comes_in_batches_and_can_be_left_early(postgres_server: Postgres
 # --- TLS ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("tls") / "certificates")
-
-
 def over_tls(server: PostgresServer, port: int, host: str = "localhost", **options: str) -> LookupTable:
     return LookupTable("customers", SCHEMA, options={"url": server.url(host=host, port=port), **options})
 

@@ -1,0 +1,166 @@
+"""Ways to say who we are; each gives the headers that prove it, and some can renew them."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote, quote_plus, urlencode
+
+from lookup_connectors.http.message import HttpFailure, Request, Response
+from lookup_connectors.http.steps import Alone, Send, Steps
+
+_EARLY_SECONDS = 30.0
+"""A token is renewed this long before it ends, or in the last tenth of its life where that is shorter."""
+
+
+class Auth(Protocol):
+    """Who we are."""
+
+    renews: bool
+
+    def credentials(self, timeout: float) -> Steps[dict[str, str]]:
+        """The headers for the next request."""
+
+    def renew(self, refused: dict[str, str], timeout: float) -> Steps[None]:
+        """Get new ones, as the server refused these."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Headers that stay the same: basic, a bearer token, an API key, or none."""
+
+    headers: dict[str, str]
+    renews = False
+
+    def credentials(self, timeout: float) -> Steps[dict[str, str]]:
+        """The headers."""
+        return self.headers
+        yield  # a generator without steps
+
+    def renew(self, refused: dict[str, str], timeout: float) -> Steps[None]:
+        """Nothing can be renewed."""
+        raise AssertionError("fixed credentials are not renewed")
+        yield
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    """The header of basic authentication."""
+    return {"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
+
+
+@dataclass
+class _Token:
+    headers: dict[str, str]
+    renew_at: float
+
+
+class ClientCredentials:
+    """OAuth2 client credentials: one token for all, fetched when first wanted and renewed before it ends."""
+
+    renews = True
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        url: str,
+        client: tuple[str, str],
+        in_body: bool,
+        extra: dict[str, str],
+        clock: Callable[[], float],
+    ) -> None:
+        self._table = table
+        self._url = url
+        self._client = client
+        self._in_body = in_body
+        self._extra = extra
+        self._clock = clock
+        self._token: _Token | None = None
+        self._fetches = 0
+        self._failure: HttpFailure | None = None
+        self.secrets: set[str] = set()
+
+    def credentials(self, timeout: float) -> Steps[dict[str, str]]:
+        """The header with a token that lives on for a while."""
+        token = self._token
+        if token is None or self._clock() >= token.renew_at:
+            token = yield Alone(self._fresh(token, self._fetches, timeout))
+        return token.headers
+
+    def renew(self, refused: dict[str, str], timeout: float) -> Steps[None]:
+        """A new token, unless another request has fetched one meanwhile."""
+        if self._token is not None and self._token.headers == refused:
+            yield Alone(self._fresh(self._token, self._fetches, timeout))
+
+    def _fresh(self, old: _Token | None, fetches: int, timeout: float) -> Steps[_Token]:
+        """A token other than ``old``; whoever waited while another fetched shares what came of it."""
+        if self._fetches != fetches and self._failure is not None:
+            raise self._failure
+        if self._token is None or self._token is old:
+            yield from self._fetch(timeout)
+        assert self._token is not None
+        return self._token
+
+    def _fetch(self, timeout: float) -> Steps[None]:
+        try:
+            response: Response = yield Send(self._request(), timeout)
+            self._token, self._failure = self._read(response), None
+        except HttpFailure as failure:
+            self._token, self._failure = None, failure
+            raise
+        finally:
+            self._fetches += 1
+
+    def _request(self) -> Request:
+        form = {"grant_type": "client_credentials", **self._extra}
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        if self._in_body:
+            form |= dict(zip(("client_id", "client_secret"), self._client, strict=True))
+        else:
+            headers |= basic(*(quote(part, safe="") for part in self._client))  # RFC 6749, 2.3.1
+        return Request("POST", self._url, headers, urlencode(form, quote_via=quote_plus).encode())
+
+    def _read(self, response: Response) -> _Token:
+        answer = _json_object(response)
+        if not 200 <= response.status < 300:
+            raise self._refusal(response, answer)
+        token, life = answer.get("access_token"), answer.get("expires_in")
+        if not isinstance(token, str) or not token:
+            text = f"table {self._table}: the answer of 'oauth2-token-url' has no access_token."
+            raise HttpFailure(text, permanent=True)
+        self.secrets.add(token)
+        seconds = float(life) if isinstance(life, int | float | str) and _is_number(life) else 3600.0
+        # A token of half a minute must be of use, too.
+        renew_at = self._clock() + seconds - min(_EARLY_SECONDS, seconds / 10)
+        return _Token({"Authorization": f"Bearer {token}"}, renew_at)
+
+    def _refusal(self, response: Response, answer: dict[str, Any]) -> HttpFailure:
+        named = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
+        said = f": {', '.join(named)}" if named else ""
+        may_pass = response.status == 429 or response.status >= 500
+        tip = "" if may_pass else " Check 'oauth2-client-id' and 'oauth2-client-secret'."
+        failure = HttpFailure(
+            f"table {self._table}: no token from 'oauth2-token-url': it answered"
+            f" {response.status}{said}.{tip}",
+            permanent=not may_pass,
+        )
+        failure.response = response
+        return failure
+
+
+def _json_object(response: Response) -> dict[str, Any]:
+    try:
+        answer = json.loads(response.body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _is_number(life: Any) -> bool:
+    try:
+        return float(life) > 0
+    except ValueError:
+        return False

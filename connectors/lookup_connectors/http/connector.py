@@ -1,0 +1,394 @@
+"""The connector: doors for one key and for many, made of templates, exchanges and readers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
+
+import pyarrow as pa
+
+from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic
+from lookup_connectors.http.exchange import Exchange, Limits, Policy
+from lookup_connectors.http.message import HttpFailure, Request, Response
+from lookup_connectors.http.options import OPTIONS
+from lookup_connectors.http.plan import Plan, Templates, check_address, origins, plan_of, read_on_the_driver
+from lookup_connectors.http.response import Found, Told, metadata_column
+from lookup_connectors.http.steps import Steps
+from lookup_connectors.http.template import Key, Keys, Unaskable
+from lookup_connectors.http.throttle import Gate
+from lookup_connectors.http.transport import (
+    AsyncClient,
+    Client,
+    Connecting,
+    HttpxAsyncClient,
+    HttpxClient,
+    arun,
+    run,
+    tls_context,
+)
+from lookup_hints.errors import OptionError, Problem
+from lookup_hints.secrets import has_reference, masker, resolve
+from lookup_hints.spi import (
+    Answer,
+    AsyncRowLookup,
+    LookupRequest,
+    LookupTable,
+    Miss,
+    Option,
+    Outcome,
+    RowRequest,
+    Rows,
+    SyncRowLookup,
+    TellsOutcomes,
+)
+
+_T = TypeVar("_T")
+
+
+class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
+    """An HTTP API that answers JSON."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
+
+    def __init__(self, table: LookupTable) -> None:
+        super().__init__(table)
+        self._live: _Live | None = None
+        self._client: Client | None = None
+        self._async_client: AsyncClient | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_live": None, "_client": None, "_async_client": None}
+
+    def check(self) -> None:
+        """Refuse options that do not fit together, or that cannot be read here."""
+        hidden = [key for key in read_on_the_driver() if has_reference(self.table.options.get(key, ""))]
+        if hidden:
+            raise OptionError(Problem(f"table {self.table.name}: {hidden[0]!r} may not be a reference."))
+        plan_of(self.table)
+
+    def key_columns(self) -> frozenset[str]:
+        """The columns that the templates name."""
+        return self.request_columns()
+
+    def request_columns(self) -> frozenset[str]:
+        """The columns that the templates name: each changes what is asked for."""
+        return plan_of(self.table).keys
+
+    def required_keys(self) -> frozenset[str]:
+        """The columns in the path and in headers."""
+        return plan_of(self.table).templates.needed
+
+    def keys_per_request(self) -> int:
+        """As the option says."""
+        return int(self.table.options.get("keys-per-request", "1"))
+
+    def secrets(self) -> set[str]:
+        """Passwords, tokens, and what references in the options stand for."""
+        return self._live.secrets if self._live else self.table.read(self.OPTIONS)[1]
+
+    # Life.
+
+    def open(self) -> None:
+        """Read the options; the first request makes the first connection."""
+        self.close()
+        self._live = _Live.of(self.table)
+        self._client = HttpxClient(self._live.connecting)
+
+    async def aopen(self) -> None:
+        """Read the options; the first request makes the first connection."""
+        await self.aclose()
+        self._live = _Live.of(self.table)
+        self._async_client = HttpxAsyncClient(self._live.connecting)
+
+    def close(self) -> None:
+        """Disconnect."""
+        client, self._client, self._live = self._client, None, None
+        if client is not None:
+            client.close()
+
+    async def aclose(self) -> None:
+        """Disconnect."""
+        client, self._async_client, self._live = self._async_client, None, None
+        if client is not None:
+            await client.close()
+
+    # One key.
+
+    def lookup_row(self, request: RowRequest) -> Rows:
+        """The rows of one key."""
+        return self._run(self._opened.row(request))
+
+    async def alookup_row(self, request: RowRequest) -> Rows:
+        """The rows of one key."""
+        return await self._arun(self._opened.row(request))
+
+    def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
+        """The columns of ``schema`` for the rows ``found``."""
+        return self._opened.plan.reader.as_table([row for _, row in found], schema)
+
+    # Many keys.
+
+    def lookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key."""
+        if self.keys_per_request() == 1:
+            return super().lookup(request)
+        groups = self._opened.groups(request)
+        return self._table(request, [self._run(self._opened.rows(keys, request)) for keys in groups])
+
+    async def alookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key."""
+        if self.keys_per_request() == 1:
+            return await super().alookup(request)
+        groups = self._opened.groups(request)
+        return self._table(request, await self._all([self._opened.rows(keys, request) for keys in groups]))
+
+    async def _all(self, parts: Sequence[Steps[_T]]) -> list[_T]:
+        """What all ``parts`` return; where one fails, none is left running."""
+        if len(parts) == 1:
+            return [await self._arun(parts[0])]
+        tasks = [asyncio.ensure_future(self._arun(part)) for part in parts]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def _table(self, request: LookupRequest, answers: Sequence[list[Found]]) -> pa.Table:
+        found = [row for answer in answers for row in answer]
+        listed = self._opened.plan.templates.lists.intersection(request.key_columns)
+        return self._opened.plan.reader.as_table(found, request.schema, listed)
+
+    # Outcomes.
+
+    def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
+        """Where `outcome-rows` asks for it: the key, and in the columns for it what happened."""
+        return self._opened.outcome_rows(keys, schema, outcome) if self._opened.tells_outcomes else None
+
+    # Inside.
+
+    @property
+    def _opened(self) -> _Live:
+        assert self._live is not None, "open() or aopen() comes first"
+        return self._live
+
+    def _run(self, steps: Steps[_T]) -> _T:
+        assert self._client is not None
+        return run(steps, self._client)
+
+    async def _arun(self, steps: Steps[_T]) -> _T:
+        assert self._async_client is not None
+        return await arun(steps, self._async_client, self._opened.lock)
+
+
+class _Live:
+    """What an open connector has, but for its client."""
+
+    def __init__(
+        self,
+        table: LookupTable,
+        plan: Plan,
+        templates: Templates,
+        exchange: Exchange,
+        connecting: Connecting,
+        auth: Auth,
+        secrets: set[str],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.plan = plan
+        self.connecting = connecting
+        self.tells_outcomes: bool = options["outcome-rows"]
+        self.lock = asyncio.Lock()
+        self._name = table.name
+        self._templates = templates
+        self._exchange = exchange
+        self._auth = auth
+        self._secrets = secrets
+
+    @classmethod
+    def of(cls, table: LookupTable) -> _Live:
+        """Made from the options of ``table``, on the machine that connects."""
+        options, secrets = table.read(OPTIONS)
+        plan = plan_of(table)
+        templates = plan.templates.resolved(
+            lambda text: resolve(text, table.conf, option="url, query, header or body", known=secrets)
+        )
+        try:
+            home = check_address(templates.address)
+            allowed = origins(options["allowed-origins"] or "")
+        except ValueError as error:
+            raise HttpFailure(
+                f"table {table.name}: 'url' or 'allowed-origins': {error}.", permanent=True
+            ) from None
+        auth = _auth(table.name, options)
+        exchange = Exchange(
+            table.name,
+            home=home,
+            auth=auth,
+            gate=Gate(options["requests-per-second"], options["throttle-delay"]),
+            limits=Limits(options["request-timeout"], options["max-redirects"], allowed),
+            policy=Policy(
+                success=options["success-codes"],
+                miss=options["miss-codes"],
+                transient=options["transient-codes"],
+                waits=options["on-throttle"] == "wait",
+            ),
+            clock=time.monotonic,
+            wall_clock=time.time,
+        )
+        return cls(table, plan, templates, exchange, _connecting(table.name, options), auth, secrets, options)
+
+    @property
+    def secrets(self) -> set[str]:
+        """All that may not be shown."""
+        tokens = self._auth.secrets if isinstance(self._auth, ClientCredentials) else set()
+        return self._secrets | tokens
+
+    # Asking.
+
+    def row(self, request: RowRequest) -> Steps[Rows]:
+        """The rows of one key."""
+        started = time.monotonic()
+        deadline = None if request.timeout is None else started + request.timeout
+        try:
+            first = self._templates.request(Keys([request.key]))
+        except Unaskable:
+            return Miss()
+        try:
+            response, pages = yield from self._pages(first, deadline)
+        except HttpFailure as failure:
+            failure.elapsed = time.monotonic() - started
+            raise
+        elapsed = time.monotonic() - started
+        if not pages:
+            return Miss(self._told("miss", response, elapsed, request.attempt))
+        told = self._told("hit", response, elapsed, request.attempt)
+        return [Found(row, name, request.key, told) for name, row in pages]
+
+    def rows(self, keys: Keys, request: LookupRequest) -> Steps[list[Found]]:
+        """The rows of many keys, which say themselves whose they are."""
+        started = time.monotonic()
+        deadline = None if request.timeout is None else started + request.timeout
+        try:
+            first = self._templates.request(keys)
+        except Unaskable:
+            return (yield from self._one_by_one(keys, request))
+        response, pages = yield from self._pages(first, deadline)
+        told = self._told("hit", response, time.monotonic() - started, request.attempt)
+        given = {name: value for name, value in keys.keys[0].items() if name not in keys.lists}
+        return [Found(row, name, given, told) for name, row in pages]
+
+    def _one_by_one(self, keys: Keys, request: LookupRequest) -> Steps[list[Found]]:
+        """Without the keys that cannot be asked for."""
+        askable = [key for key in keys.keys if self._is_askable(Keys([key], keys.lists))]
+        return (yield from self.rows(Keys(askable, keys.lists), request)) if askable else []
+
+    def _is_askable(self, keys: Keys) -> bool:
+        try:
+            self._templates.request(keys)
+        except Unaskable:
+            return False
+        return True
+
+    def _pages(
+        self, request: Request, deadline: float | None
+    ) -> Steps[tuple[Response, list[tuple[str | None, Any]]]]:
+        """The rows of all pages, and the last response."""
+        paging, reader = self.plan.paging, self.plan.reader
+        current: Request | None = paging.begin(request)
+        rows: list[tuple[str | None, Any]] = []
+        asked: set[tuple[str, bytes | None]] = set()
+        while True:
+            assert current is not None
+            if len(asked) == paging.most:
+                raise self._endless(f"there are more than {paging.most} pages ('max-pages')")
+            asked.add((current.url, current.body))
+            response = yield from self._exchange.ask(current, deadline)
+            if self._exchange.is_miss(response):
+                return response, rows
+            document = reader.document(response)
+            found = reader.found(document)
+            rows += found
+            sizes = len(found), len(rows)
+            current = paging.following(current, response, document, len(asked), sizes, self._exchange.page)
+            if current is None:
+                return response, rows
+            if (current.url, current.body) in asked:
+                raise self._endless("the next page is one that was read already")
+
+    def _endless(self, what: str) -> HttpFailure:
+        return HttpFailure(f"table {self._name}: {what}. Nothing is cut off: ask for less.", permanent=True)
+
+    def groups(self, request: LookupRequest) -> list[Keys]:
+        """The keys of ``request``, as many together as differ in nothing but the columns that list them."""
+        lists = self._templates.lists
+        groups: dict[tuple[Any, ...], list[Key]] = {}
+        for key in request.keys.to_pylist():
+            common = tuple(value for name, value in key.items() if name not in lists)
+            groups.setdefault(common, []).append(key)
+        return [Keys(keys, lists) for keys in groups.values()]
+
+    # Telling.
+
+    def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table:
+        """A row for each key, with what is known of how it ended."""
+        told = [self._end(outcome, note) for note in outcome.notes]
+        columns = [self._outcome_column(field, keys, told) for field in schema]
+        return pa.table(columns, schema=schema)
+
+    def _outcome_column(self, field: pa.Field, keys: pa.Table, told: Sequence[Told]) -> Any:
+        if field.name in keys.column_names:
+            return keys.column(field.name)
+        source = self.plan.reader.sources[field.name]
+        if isinstance(source, str):
+            return metadata_column(field, source, told)
+        return pa.nulls(len(told), field.type)
+
+    def _end(self, outcome: Outcome, note: Any) -> Told:
+        error = outcome.error
+        if error is None:
+            return note if isinstance(note, Told) else Told("miss", attempts=outcome.attempts)
+        response = error.response if isinstance(error, HttpFailure) else None
+        elapsed = error.elapsed if isinstance(error, HttpFailure) else None
+        told = self._told("error", response, elapsed, outcome.attempts)
+        return replace(told, error=masker(self.secrets)(str(error)))
+
+    def _told(self, outcome: str, response: Response | None, elapsed: float | None, attempt: int) -> Told:
+        status = response.status if response else None
+        return Told(outcome, status, None, attempt, elapsed, response.headers if response else None)
+
+
+def _auth(table: str, options: Mapping[str, Any]) -> Auth:
+    if options["username"] is not None:
+        return Fixed(basic(options["username"], options["password"] or ""))
+    if options["token"] is not None:
+        return Fixed({"Authorization": f"Bearer {options['token']}"})
+    if options["api-key"] is not None:
+        return Fixed({options["api-key-header"]: options["api-key"]})
+    if options["oauth2-token-url"] is None:
+        return Fixed({})
+    extra = {name: options[f"oauth2-{name}"] for name in ("scope", "audience")}
+    return ClientCredentials(
+        table,
+        url=options["oauth2-token-url"],
+        client=(options["oauth2-client-id"], options["oauth2-client-secret"]),
+        in_body=options["oauth2-client-auth"] == "body",
+        extra={name: text for name, text in extra.items() if text},
+        clock=time.monotonic,
+    )
+
+
+def _connecting(table: str, options: Mapping[str, Any]) -> Connecting:
+    tls = [options[f"tls-{name}"] for name in ("ca", "cert", "key", "key-password")]
+    return Connecting(
+        table=table,
+        connections=options["connections"],
+        connect_timeout=options["connect-timeout"],
+        idle_timeout=options["idle-timeout"],
+        most_bytes=options["max-response-bytes"],
+        tls=tls_context(table, *tls),
+        proxy=options["proxy"],
+        environment=options["use-environment"],
+    )

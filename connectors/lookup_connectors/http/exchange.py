@@ -1,0 +1,205 @@
+"""One question to an API, from the first request to a response that can be read: without any I/O.
+
+An exchange is a generator that says what it wants next (send this, wait so long, do that alone) and is told
+what came of it. ``transport`` drives it, with a sync client or an async one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lookup_connectors.http.auth import Auth
+from lookup_connectors.http.codes import Codes
+from lookup_connectors.http.message import HttpFailure, Request, Response, joined_url, origin_of
+from lookup_connectors.http.steps import Pause, Send, Steps
+from lookup_connectors.http.throttle import Gate, told_pause
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_CREDENTIALS = ("authorization", "cookie", "proxy-authorization")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds an exchange."""
+
+    request_timeout: float
+    max_redirects: int
+    origins: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What status codes mean, and what to do when the server wants less."""
+
+    success: Codes
+    miss: Codes
+    transient: Codes
+    waits: bool
+
+
+class Exchange:
+    """Asks one origin, under its limits, with its credentials."""
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        home: str,
+        auth: Auth,
+        gate: Gate,
+        limits: Limits,
+        policy: Policy,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._table = table
+        self._home = home
+        self._auth = auth
+        self._gate = gate
+        self._limits = limits
+        self._policy = policy
+        self._clock = clock
+        self._wall_clock = wall_clock
+
+    def ask(self, request: Request, deadline: float | None) -> Steps[Response]:
+        """The response to ``request``: a success or a miss, after redirects, pauses and a renewed token.
+
+        Raises:
+            HttpFailure: anything else.
+        """
+        redirects, renewed = 0, False
+        while True:
+            yield from self._turn(deadline)
+            credentials = yield from self._auth.credentials(self._left(deadline))
+            signed = self._signed(request, credentials)
+            response: Response = yield Send(signed, self._left(deadline))
+            if self._is_refused(response, deadline):
+                continue
+            if response.status == 401 and self._auth.renews and not renewed:
+                renewed = True
+                yield from self._auth.renew(credentials, self._left(deadline))
+                continue
+            if response.status in _REDIRECTS and "location" in response.headers:
+                redirects += 1
+                request = self._redirected(request, response, redirects)
+                continue
+            if response.status in self._policy.miss or response.status in self._policy.success:
+                return response
+            raise self._failure(request, response)
+
+    def is_miss(self, response: Response) -> bool:
+        """Whether its status says that there is nothing."""
+        return response.status in self._policy.miss
+
+    def page(self, request: Request, link: str) -> Request:
+        """The request for the page that ``link`` leads to.
+
+        Raises:
+            HttpFailure: it leads to an origin that is not allowed.
+        """
+        return self._towards(replace(request, method="GET", body=None), link, "the next page")
+
+    def _turn(self, deadline: float | None) -> Steps[None]:
+        """Wait until the origin may be asked."""
+        wait = self._gate.reserve(self._clock())
+        while (wait := max(wait, self._gate.paused(self._clock()))) > 0:
+            if deadline is not None and self._clock() + wait >= deadline:
+                raise self._no_time(wait)
+            yield Pause(wait)
+            wait = 0.0
+
+    def _no_time(self, wait: float) -> HttpFailure:
+        return HttpFailure(
+            f"table {self._table}: {self._home} may be asked again in {wait:.3g} s, which is longer than this"
+            " lookup has left. Raise 'timeout', or ask less: 'requests-per-second', 'capacity'.",
+            retry_after=wait,
+        )
+
+    def _left(self, deadline: float | None) -> float:
+        """Seconds for the next request."""
+        if deadline is None:
+            return self._limits.request_timeout
+        return min(self._limits.request_timeout, max(deadline - self._clock(), 1e-3))
+
+    def _signed(self, request: Request, credentials: dict[str, str]) -> Request:
+        """``request`` with what proves who we are; no other origin gets to see that."""
+        if not credentials or request.origin != self._home:
+            return request
+        return replace(request, headers={**request.headers, **credentials})
+
+    def _is_refused(self, response: Response, deadline: float | None) -> bool:
+        """Whether the server wants a pause, after which the request goes out again."""
+        now = self._clock()
+        told = told_pause(response.status, response.headers, self._wall_clock())
+        is_throttled = response.status == 429 or (
+            response.status == 503 and "retry-after" in response.headers
+        )
+        if not is_throttled or response.status in self._policy.miss:
+            self._gate.served(now, told)
+            return False
+        pause = self._gate.refused(now, told)
+        if self._policy.waits and (deadline is None or now + pause < deadline):
+            return True
+        tip = " That is longer than this lookup has left: raise 'timeout'." if self._policy.waits else ""
+        failure = HttpFailure(
+            f"table {self._table}: {self._home} answered {response.status} and wants a pause of"
+            f" {pause:.3g} s.{tip}",
+            retry_after=pause,
+        )
+        failure.response = response
+        raise failure
+
+    def _redirected(self, request: Request, response: Response, redirects: int) -> Request:
+        if redirects > self._limits.max_redirects:
+            raise HttpFailure(
+                f"table {self._table}: more than {self._limits.max_redirects} redirects, the last one from"
+                f" {request.origin}. 'max-redirects' says how many are followed.",
+                permanent=True,
+            )
+        # What browsers do: only 307 and 308 repeat a POST.
+        if response.status == 303 or (response.status in (301, 302) and request.method == "POST"):
+            request = replace(request, method="GET", body=None)
+        return self._towards(request, response.headers["location"], "a redirect")
+
+    def _towards(self, request: Request, link: str, what: str) -> Request:
+        """``request``, sent to where ``link`` leads."""
+        try:
+            url = joined_url(request.url, link)
+            origin = origin_of(url)
+        except ValueError:
+            raise HttpFailure(f"table {self._table}: {what} leads to no URL.", permanent=True) from None
+        if origin == self._home:
+            return replace(request, url=url)
+        if origin not in self._limits.origins:
+            raise HttpFailure(
+                f"table {self._table}: {what} leads to {origin}, which is not allowed. If it is to be"
+                f" trusted, name it in 'allowed-origins'.",
+                permanent=True,
+            )
+        headers = {name: text for name, text in request.headers.items() if name.lower() not in _CREDENTIALS}
+        return replace(request, url=url, headers=headers)
+
+    def _failure(self, request: Request, response: Response) -> HttpFailure:
+        status = response.status
+        transient = status in self._policy.transient
+        told = f" It says: {excerpt}" if (excerpt := response.excerpt()) else ""
+        tip = _TIPS.get(status, "")
+        failure = HttpFailure(
+            f"table {self._table}: {request.origin} answered {status} to {request.method}."
+            f"{told} {tip}".rstrip(),
+            permanent=not transient,
+        )
+        failure.response = response
+        return failure
+
+
+_TIPS = {
+    400: "Check 'url', 'query' and 'body'.",
+    401: "Check the credentials.",
+    403: "Check the rights of these credentials.",
+    405: "Check 'method'.",
+    413: "Lower 'keys-per-request'.",
+    414: "Lower 'keys-per-request', or send the keys in a body.",
+    415: "Set 'header.Content-Type'.",
+}

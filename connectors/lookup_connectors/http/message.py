@@ -1,0 +1,79 @@
+"""Requests and responses as plain values, whatever client carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urljoin, urlsplit
+
+from lookup_hints.errors import ConnectorError
+
+
+@dataclass(frozen=True)
+class Request:
+    """One HTTP request.
+
+    Args:
+        method: GET or POST.
+        url: absolute, with its query, all of it encoded.
+        headers: by name; credentials are not among them, they are added for each attempt.
+        body: what is sent, if anything.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        return origin_of(self.url)
+
+
+@dataclass(frozen=True)
+class Response:
+    """One HTTP response, read whole.
+
+    Args:
+        status: the status code.
+        headers: by name in lower case; values of a name that came twice are joined with commas.
+        body: as it was before any content encoding.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def excerpt(self) -> str:
+        """The beginning of the body as text, for an error message."""
+        text = " ".join(self.body[:400].decode("utf-8", "replace").split())
+        return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+class HttpFailure(ConnectorError):
+    """A lookup over HTTP failed; it remembers the response, where there was one, and the time it took."""
+
+    response: Response | None = None
+    elapsed: float | None = None
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of ``url``, in one spelling.
+
+    Raises:
+        ValueError: it is no absolute HTTP URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError("write an absolute URL: https://host/path")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}:{parts.port or _PORTS[parts.scheme]}"
+
+
+def joined_url(base: str, link: str) -> str:
+    """``link`` as seen from ``base``, without a fragment."""
+    return urljoin(base, link).partition("#")[0]

@@ -1,0 +1,405 @@
+"""What the options of a table ask for, checked: pure, without resolving a secret or touching the network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import pyarrow as pa
+from pyarrow import types
+
+from lookup_connectors.http.message import Request, origin_of
+from lookup_connectors.http.options import REQUEST, RESPONSE
+from lookup_connectors.http.paging import Paging
+from lookup_connectors.http.paths import Path, named, parse_path
+from lookup_connectors.http.response import Reader, unreadable
+from lookup_connectors.http.template import (
+    JsonBody,
+    Keys,
+    Query,
+    Resolve,
+    Template,
+    in_header,
+    in_path,
+    parse_json_body,
+    parse_query,
+    parse_template,
+)
+from lookup_hints.errors import OptionError, Problem, nearest
+from lookup_hints.secrets import has_reference
+from lookup_hints.spi import LookupTable
+
+_SECRET_HEADER = re.compile(
+    r"(proxy-)?authorization|cookie|.*(token|secret|api-?key|password).*", re.IGNORECASE
+)
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_ORIGIN = re.compile(r"https?://[^/?#{}]+(?=[/?]|$)", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Templates:
+    """The parts of a request.
+
+    Args:
+        method: GET or POST.
+        address: scheme, host and path.
+        query: its parameters.
+        headers: by name.
+        body: of a POST.
+        lists: the columns that list the keys, where a request holds many.
+    """
+
+    method: str
+    address: Template
+    query: Query
+    headers: Mapping[str, Template]
+    body: JsonBody | Query | None
+    lists: frozenset[str]
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Every column that some part names."""
+        body = self.body.columns if self.body else ()
+        return self.needed | {*self.query.columns, *body}
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """The columns without which there is no request."""
+        in_headers = (column for each in self.headers.values() for column in each.columns)
+        return frozenset({*self.address.columns, *in_headers})
+
+    def request(self, keys: Keys) -> Request:
+        """The request for ``keys``.
+
+        Raises:
+            Unaskable: there is none.
+        """
+        query = self.query.text(keys)
+        address = in_path(self.address, keys)
+        headers = {name: in_header(value, keys) for name, value in self.headers.items()}
+        body = self.body.text(keys).encode() if self.body else None
+        return Request(self.method, f"{address}?{query}" if query else address, headers, body)
+
+    def resolved(self, resolve: Resolve) -> Templates:
+        """The same, with references to secrets resolved."""
+        return replace(
+            self,
+            address=self.address.resolved(resolve),
+            query=self.query.resolved(resolve),
+            headers={name: each.resolved(resolve) for name, each in self.headers.items()},
+            body=self.body.resolved(resolve) if self.body else None,
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a table asks with, and how it reads what comes."""
+
+    templates: Templates
+    reader: Reader
+    paging: Paging
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The columns that can be asked by."""
+        return self.templates.columns
+
+
+def plan_of(table: LookupTable) -> Plan:
+    """The plan that the options of ``table`` describe.
+
+    Raises:
+        OptionError: all that is wrong with them, at once.
+    """
+    return _Planning(table).plan()
+
+
+class _Planning:
+    def __init__(self, table: LookupTable) -> None:
+        self._table = table
+        self._options = table.options
+        self._names = table.schema.names
+        self._problems: list[Problem] = []
+
+    def plan(self) -> Plan:
+        templates = self._templates()
+        reader = self._reader()
+        paging = self._paging()
+        self._check_keys(templates, reader)
+        self._check_credentials()
+        self._check_origins()
+        if self._problems:
+            raise OptionError(self._problems)
+        return Plan(templates, reader, paging)
+
+    # Problems.
+
+    def _wrong(self, what: str, tip: str = "") -> None:
+        self._problems.append(Problem(f"table {self._table.name}: {what}.".replace("..", "."), tip=tip))
+
+    def _read(self, key: str, text: str, parse: Callable[[str], _T], otherwise: _T) -> _T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            known = self._names if "no column" in str(error) else ()
+            missing = re.search(r"no column '(.*)'", str(error))
+            self._wrong(f"{key!r}: {error}", nearest(missing[1], known) if missing else "")
+            return otherwise
+
+    def _given(self, key: str) -> str:
+        return self._options.get(key, "")
+
+    def _columns(self, key: str) -> frozenset[str]:
+        """The columns that an option lists."""
+        by_lower = {name.lower(): name for name in self._names}
+        given = [name.strip() for name in self._given(key).split(",") if name.strip()]
+        for name in given:
+            if name.lower() not in by_lower:
+                self._wrong(f"{key!r}: there is no column {name!r}", nearest(name, self._names))
+        return frozenset(by_lower[name.lower()] for name in given if name.lower() in by_lower)
+
+    # The request.
+
+    def _templates(self) -> Templates:
+        address, in_url = _split_url(self._given("url"))
+        none = Template(())
+        path = self._read("url", address, self._template, none)
+        self._check_address(path)
+        repeated = self._choice("list-style", "comma") == "repeat"
+        text = "&".join(each for each in (in_url, self._given("query")) if each)
+
+        def parsed_query(text: str) -> Query:
+            return parse_query(text, self._names, repeated=repeated)
+
+        query = self._read("query", text, parsed_query, Query(()))
+        headers = self._headers()
+        body = self._body(parsed_query, headers)
+        method = "POST" if self._choice("method", "get") == "post" else "GET"
+        if body is not None and method == "GET":
+            self._wrong("'body' is sent by POST alone", "Set 'method' = 'POST'.")
+        lists = self._lists(path, query, body)
+        return Templates(method, path, query, headers, body, lists)
+
+    def _template(self, text: str) -> Template:
+        return parse_template(text, self._names)
+
+    def _choice(self, key: str, default: str) -> str:
+        return self._options.get(key, default).strip().lower().replace("-", "_")
+
+    def _headers(self) -> dict[str, Template]:
+        headers: dict[str, Template] = {}
+        for key, text in self._options.items():
+            if not key.startswith("header."):
+                continue
+            name = key[len("header.") :]
+            if not _HEADER_NAME.fullmatch(name):
+                self._wrong(f"{key!r}: this is no name of a header")
+            if _SECRET_HEADER.fullmatch(name) and not has_reference(text):
+                self._wrong(
+                    f"{key!r}: a secret may not stand in the text of a statement",
+                    "Write '${env:NAME}' or '${file:path}'; or use 'token', 'password' or 'api-key'.",
+                )
+            headers[name] = self._read(key, text, self._template, Template(()))
+        return headers
+
+    def _body(
+        self, parsed_query: Callable[[str], Query], headers: dict[str, Template]
+    ) -> JsonBody | Query | None:
+        if "body" not in self._options:
+            return None
+        is_form = self._choice("body-format", "json") == "form"
+        if not any(name.lower() == "content-type" for name in headers):
+            kind = "application/x-www-form-urlencoded" if is_form else "application/json"
+            headers["Content-Type"] = Template((kind,))
+        if is_form:
+            return self._read("body", self._given("body"), parsed_query, Query(()))
+        parse: Callable[[str], JsonBody] = lambda text: parse_json_body(text, self._names)  # noqa: E731
+        return self._read("body", self._given("body"), parse, JsonBody(None))
+
+    def _lists(self, path: Template, query: Query, body: JsonBody | Query | None) -> frozenset[str]:
+        if self._given("keys-per-request").strip() in ("", "1"):
+            if "list-columns" in self._options:
+                self._wrong("'list-columns' is for several keys per request", "Set 'keys-per-request'.")
+            return frozenset()
+        in_text = frozenset({*query.columns, *(body.columns if body else ())})
+        named_lists = self._columns("list-columns")
+        lists = named_lists or in_text or frozenset(path.columns)
+        strangers = lists - in_text - set(path.columns)
+        for name in sorted(strangers):
+            self._wrong(f"'list-columns': nothing in the request names {name!r}", f"Write {{{name}}}.")
+        return lists
+
+    def _check_address(self, path: Template) -> None:
+        """No key may choose whom we talk to."""
+        if self._problems:
+            return  # there is no address to check
+        start = path.parts[0] if path.parts and isinstance(path.parts[0], str) else ""
+        if has_reference(start):
+            # Checked again when it is resolved, on the worker.
+            if path.columns and not re.search(r"\}[^{]*/", start):
+                self._wrong("'url': a '/' must stand between the reference and the first column")
+            return
+        try:
+            check_address(path)
+        except ValueError as error:
+            self._wrong(f"'url': {error}")
+
+    def _check_origins(self) -> None:
+        text = self._given("allowed-origins")
+        if not has_reference(text):
+            none: frozenset[str] = frozenset()
+            self._read("allowed-origins", text, origins, none)
+
+    # The response.
+
+    def _reader(self) -> Reader:
+        sources = self._sources()
+        rows = self._read("rows", self._options.get("rows", "@"), parse_path, named("@"))
+        row_key = next(iter(self._columns("row-key")), None)
+        required = self._columns("required-columns")
+        for field in self._table.schema:
+            if problem := unreadable(field, sources[field.name]):
+                self._wrong(f"column {field.name!r}: {problem}")
+        return Reader(
+            table=self._table.name,
+            rows=rows,
+            row_key=row_key,
+            sources=sources,
+            required=required,
+            exact=any(_has_decimal(field.type) for field in self._table.schema),
+        )
+
+    def _sources(self) -> dict[str, Path | str]:
+        sources: dict[str, Path | str] = {name: named(name) for name in self._names}
+        by_lower = {name.lower(): name for name in self._names}
+        for key, text in self._options.items():
+            if not key.startswith("path."):
+                continue
+            column = by_lower.get(key[len("path.") :].lower())
+            if column is None:
+                name = key[len("path.") :]
+                self._wrong(f"{key!r}: there is no column {name!r}", nearest(name, self._names))
+            elif text.startswith("$"):
+                sources[column] = text.strip().lower()
+            else:
+                sources[column] = self._read(key, text, parse_path, named(column))
+        return sources
+
+    def _paging(self) -> Paging:
+        kind = self._choice("paging", "none")
+        wants = {
+            "next_url": ("paging-path",),
+            "cursor": ("paging-path", "paging-parameter"),
+            "page": ("paging-parameter",),
+            "offset": ("paging-parameter",),
+        }.get(kind, ())
+        for key in ("paging-path", "paging-parameter"):
+            if (key in wants) != (key in self._options):
+                verb = "needs" if key in wants else "does not take"
+                self._wrong(f"'paging' = {kind!r} {verb} {key!r}")
+        path = self._given("paging-path")
+        return Paging(
+            kind=kind,
+            path=self._read("paging-path", path, parse_path, None) if path else None,
+            parameter=self._given("paging-parameter"),
+            first=_whole(self._given("first-page"), 1),
+            size=_whole(self._given("page-size"), 0) or None,
+            most=_whole(self._given("max-pages"), 100),
+        )
+
+    # All together.
+
+    def _check_keys(self, templates: Templates, reader: Reader) -> None:
+        if not templates.columns and not self._problems:
+            self._wrong(
+                "no part of the request names a column, so every key would ask the same",
+                "Write {column} in 'url', 'query', 'body' or a header.",
+            )
+        for name in sorted(templates.columns):
+            kind = self._table.schema.field(name).type
+            if not _can_be_spelled(kind):
+                self._wrong(f"column {name!r} cannot stand in a request: {kind} has no text")
+            if isinstance(reader.sources[name], str):
+                self._wrong(f"column {name!r} is metadata, and cannot stand in a request")
+
+    def _check_credentials(self) -> None:
+        ways = [key for key in ("username", "token", "api-key", "oauth2-token-url") if key in self._options]
+        if len(ways) > 1:
+            self._wrong(f"{' and '.join(map(repr, ways))} are different ways to say who we are", "Give one.")
+        self._belongs("password", "username")
+        self._belongs("api-key-header", "api-key")
+        for key in ("client-id", "client-secret", "scope", "audience", "client-auth"):
+            self._belongs(f"oauth2-{key}", "oauth2-token-url")
+        for key in ("oauth2-client-id", "oauth2-client-secret"):
+            if "oauth2-token-url" in self._options and key not in self._options:
+                self._wrong(f"'oauth2-token-url' needs {key!r}")
+        self._belongs("tls-key", "tls-cert")
+        self._belongs("tls-key-password", "tls-cert")
+
+    def _belongs(self, key: str, to: str) -> None:
+        if key in self._options and to not in self._options:
+            self._wrong(f"{key!r} is of no use without {to!r}")
+
+
+def check_address(address: Template) -> str:
+    """The origin that ``address`` leads to.
+
+    Raises:
+        ValueError: it leads nowhere, or a column could choose where.
+    """
+    start = address.parts[0] if address.parts and isinstance(address.parts[0], str) else ""
+    match = _ORIGIN.match(start)
+    if match is None and start.lower().startswith(("http://", "https://")) and address.columns:
+        raise ValueError("a column may not choose the host")
+    if match is None:
+        raise ValueError("write an absolute URL: https://host/path")
+    if match.end() == len(start) and address.columns:
+        raise ValueError("a '/' must stand between the host and the first column")
+    if "@" in match[0]:
+        raise ValueError("write the user and the password in 'username' and 'password'")
+    if any("#" in part for part in address.parts if isinstance(part, str)):
+        raise ValueError("a fragment ('#') is never sent; write %23")
+    return origin_of(match[0])
+
+
+def origins(text: str) -> frozenset[str]:
+    """The origins that ``text`` lists.
+
+    Raises:
+        ValueError: one of them is none.
+    """
+    return frozenset(origin_of(each.strip()) for each in text.split(",") if each.strip())
+
+
+def _split_url(url: str) -> tuple[str, str]:
+    """``url`` cut at its question mark; one inside a reference is none."""
+    hidden = _REFERENCE.sub(lambda match: "_" * len(match[0]), url)
+    cut = hidden.find("?")
+    return (url, "") if cut < 0 else (url[:cut], url[cut + 1 :])
+
+
+def _whole(text: str, default: int) -> int:
+    return int(text) if text.strip().isdigit() else default
+
+
+def _has_decimal(kind: pa.DataType) -> bool:
+    if types.is_nested(kind):
+        return any(_has_decimal(kind.field(position).type) for position in range(kind.num_fields))
+    return bool(types.is_decimal(kind))
+
+
+def _can_be_spelled(kind: pa.DataType) -> bool:
+    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_duration(kind))
+
+
+def read_on_the_driver() -> Iterable[str]:
+    """Options that decide about the plan: a reference in them would be read too late."""
+    return (
+        option.key
+        for option in (*REQUEST, *RESPONSE)
+        if option.key not in ("url", "query", "header.", "body")
+    )

@@ -1,0 +1,95 @@
+"""When the next request to an origin may go out: its rate, and the pauses that the server asks for.
+
+Pure: times are given, nobody waits here. One gate stands before the origin for all requests of a process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+_LONGEST_GUESS = 60.0
+_EPOCH = 1e9
+"""A reset above this many seconds is a moment; below, it is a time from now."""
+
+_RESET = ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset")
+_REMAINING = ("ratelimit-remaining", "x-ratelimit-remaining", "x-rate-limit-remaining")
+
+
+class Gate:
+    """Lets requests pass at a rate, and stops them all while the origin wants a pause."""
+
+    def __init__(self, rate: float | None, guess: float) -> None:
+        self._interval = 0.0 if rate is None else 1.0 / rate
+        self._guess = guess
+        self._next = 0.0
+        self._opens = 0.0
+        self._refusals = 0
+
+    def paused(self, now: float) -> float:
+        """Seconds until the origin may be asked again; 0 while there is no pause."""
+        return max(0.0, self._opens - now)
+
+    def reserve(self, now: float) -> float:
+        """Take the next place in the row; seconds until it is due."""
+        due = max(self._next, now)
+        self._next = due + self._interval
+        return due - now
+
+    def refused(self, now: float, told: float | None) -> float:
+        """The server refused a request, and told how long to wait, or did not: seconds of the pause.
+
+        Without a word the pause is guessed: twice as long after each refusal, once the last pause is over.
+        """
+        if told is None and now >= self._opens:
+            self._refusals += 1
+        guessed = min(self._guess * 2.0 ** min(max(self._refusals - 1, 0), 20), _LONGEST_GUESS)
+        pause = guessed if told is None else told
+        self._opens = max(self._opens, now + pause)
+        return pause
+
+    def served(self, now: float, told: float | None) -> None:
+        """The server answered, and may have told that the next request must wait."""
+        if now >= self._opens:
+            self._refusals = 0
+        if told is not None:
+            self._opens = max(self._opens, now + told)
+
+
+def told_pause(status: int, headers: Mapping[str, str], wall_clock: float) -> float | None:
+    """Seconds that a response asks to wait before the next request, or None.
+
+    ``Retry-After`` counts on 429 and 503; the rate-limit headers count where nothing remains.
+    """
+    if status in (429, 503):
+        after = _retry_after(headers.get("retry-after", ""), wall_clock)
+        if after is not None:
+            return after
+    return _until_reset(headers, wall_clock)
+
+
+def _retry_after(text: str, wall_clock: float) -> float | None:
+    text = text.strip()
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - wall_clock)
+    except (ValueError, TypeError, IndexError):
+        return None
+
+
+def _until_reset(headers: Mapping[str, str], wall_clock: float) -> float | None:
+    combined = headers.get("ratelimit", "")  # the IETF draft: "default";r=0;t=30
+    remaining = re.search(r"\b(?:r|remaining)=(\d+)", combined)
+    reset = re.search(r"\b(?:t|reset)=(\d+)", combined)
+    left = remaining[1] if remaining else _first(headers, _REMAINING)
+    until = reset[1] if reset else _first(headers, _RESET)
+    if left.strip() != "0" or not re.fullmatch(r"\d+(\.\d+)?", until.strip()):
+        return None
+    seconds = float(until)
+    return max(0.0, seconds - wall_clock) if seconds > _EPOCH else seconds
+
+
+def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((headers[name] for name in names if name in headers), "")

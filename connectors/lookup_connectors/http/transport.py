@@ -1,0 +1,336 @@
+"""Carries requests with httpx, and drives exchanges: once with a sync client, once with an async one."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, Protocol, TypeVar
+
+import httpx
+
+from lookup_connectors.http.message import HttpFailure, Request, Response
+from lookup_connectors.http.steps import Pause, Send, Steps
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Connecting:
+    """How connections are made.
+
+    Args:
+        table: its name, for messages.
+        connections: how many at once.
+        connect_timeout: seconds for one to be made.
+        idle_timeout: seconds after which an unused one is closed.
+        most_bytes: the largest body that is read.
+        tls: what TLS trusts, and shows.
+        proxy: URL of a proxy, or None.
+        environment: whether proxies and .netrc of the environment are used.
+    """
+
+    table: str
+    connections: int
+    connect_timeout: float
+    idle_timeout: float
+    most_bytes: int
+    tls: ssl.SSLContext
+    proxy: str | None
+    environment: bool
+
+
+def tls_context(
+    table: str, ca: str | None, cert: str | None, key: str | None, password: str | None
+) -> ssl.SSLContext:
+    """A context that trusts ``ca`` (or what the system and httpx trust), and shows a certificate.
+
+    Raises:
+        HttpFailure: a file cannot be read, or is no certificate.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca) if ca else httpx.create_ssl_context(trust_env=False)
+        if cert:
+            context.load_cert_chain(cert, key, password or _no_password)
+    except (OSError, ssl.SSLError, ValueError) as error:
+        files = ", ".join(file for file in (ca, cert, key) if file)
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise HttpFailure(
+            f"table {table}: the TLS files cannot be used: {said}. They are: {files}.", permanent=True
+        ) from None
+    return context
+
+
+def _no_password() -> str:
+    # Without one, OpenSSL would ask on the terminal.
+    raise ValueError("the key is encrypted; give 'tls-key-password'")
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+class Client(Protocol):
+    """Carries one request at a time, to the end of its response."""
+
+    def send(self, request: Request, timeout: float) -> Response:
+        """The response.
+
+        Raises:
+            HttpFailure: there is none.
+        """
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+class AsyncClient(Protocol):
+    """Carries many requests at once."""
+
+    async def send(self, request: Request, timeout: float) -> Response:
+        """The response.
+
+        Raises:
+            HttpFailure: there is none.
+        """
+
+    async def close(self) -> None:
+        """Disconnect."""
+
+
+class HttpxClient:
+    """httpx, while the caller waits."""
+
+    def __init__(self, connecting: Connecting) -> None:
+        self._connecting = connecting
+        self._client = httpx.Client(**_settings(connecting))
+        _forget_cookies(self._client)
+
+    def send(self, request: Request, timeout: float) -> Response:
+        """The response."""
+        fresh = _Connects()
+        try:
+            return self._send(request, timeout, fresh.note)
+        except httpx.HTTPError as error:
+            if fresh.happened or not _is_lost(request, error):
+                raise _explained(self._connecting, request, error, timeout) from error
+        return self._again(request, timeout)
+
+    def _again(self, request: Request, timeout: float) -> Response:
+        try:
+            return self._send(request, timeout, None)
+        except httpx.HTTPError as error:
+            raise _explained(self._connecting, request, error, timeout) from error
+
+    def _send(self, request: Request, timeout: float, trace: Callable[..., None] | None) -> Response:
+        end = time.monotonic() + timeout
+        with self._client.stream(**_arguments(self._connecting, request, timeout, trace)) as response:
+            body = bytearray()
+            for chunk in response.iter_bytes():
+                body += chunk
+                _check_size(self._connecting, len(body))
+                if time.monotonic() > end:
+                    raise httpx.ReadTimeout("slow")
+            return _read(response, bytes(body))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.close()
+
+
+class HttpxAsyncClient:
+    """httpx, on an event loop."""
+
+    def __init__(self, connecting: Connecting) -> None:
+        self._connecting = connecting
+        self._client = httpx.AsyncClient(**_settings(connecting))
+        # httpx looks through all that wait for a connection whenever one is free: they wait here.
+        self._slots = asyncio.Semaphore(connecting.connections)
+        _forget_cookies(self._client)
+
+    async def send(self, request: Request, timeout: float) -> Response:
+        """The response."""
+        fresh = _Connects()
+
+        async def note(name: str, info: Any) -> None:
+            fresh.note(name, info)
+
+        try:
+            return await asyncio.wait_for(self._in_turn(request, timeout, note), timeout)
+        except (httpx.HTTPError, asyncio.TimeoutError) as error:
+            if fresh.happened or not _is_lost(request, error):
+                raise _explained(self._connecting, request, error, timeout) from error
+        return await self._again(request, timeout)
+
+    async def _again(self, request: Request, timeout: float) -> Response:
+        try:
+            return await asyncio.wait_for(self._in_turn(request, timeout, None), timeout)
+        except (httpx.HTTPError, asyncio.TimeoutError) as error:
+            raise _explained(self._connecting, request, error, timeout) from error
+
+    async def _in_turn(
+        self, request: Request, timeout: float, trace: Callable[..., Awaitable[None]] | None
+    ) -> Response:
+        async with self._slots:
+            return await self._send(request, timeout, trace)
+
+    async def _send(
+        self, request: Request, timeout: float, trace: Callable[..., Awaitable[None]] | None
+    ) -> Response:
+        async with self._client.stream(**_arguments(self._connecting, request, timeout, trace)) as response:
+            body = bytearray()
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                _check_size(self._connecting, len(body))
+            return _read(response, bytes(body))
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._client.aclose()
+
+
+class _Connects:
+    """Notes whether a request had to make a connection."""
+
+    happened = False
+
+    def note(self, name: str, _: Any) -> None:
+        """Called by httpx for each thing that happens to a request."""
+        if name == "connection.connect_tcp.started":
+            self.happened = True
+
+
+def _is_lost(request: Request, error: Exception) -> bool:
+    """Whether the server closed an idle connection just when we took it: a GET may go out again."""
+    lost = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
+    return request.method == "GET" and isinstance(error, lost)
+
+
+def _settings(connecting: Connecting) -> dict[str, Any]:
+    return {
+        "verify": connecting.tls,
+        "proxy": connecting.proxy,
+        "trust_env": connecting.environment,
+        "follow_redirects": False,
+        "headers": {"User-Agent": "lookup-hints", "Accept": "application/json"},
+        "limits": httpx.Limits(
+            max_connections=connecting.connections,
+            max_keepalive_connections=connecting.connections,
+            keepalive_expiry=connecting.idle_timeout,
+        ),
+    }
+
+
+def _forget_cookies(client: httpx.Client | httpx.AsyncClient) -> None:
+    # A lookup must not depend on which ones went before.
+    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+
+def _arguments(connecting: Connecting, request: Request, timeout: float, trace: Any) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "url": request.url,
+        "headers": dict(request.headers),
+        "content": request.body,
+        # Waiting for a free connection has no limit of its own: it counts in the time of the whole.
+        "timeout": httpx.Timeout(timeout, connect=min(timeout, connecting.connect_timeout), pool=None),
+        "extensions": {} if trace is None else {"trace": trace},
+    }
+
+
+def _read(response: httpx.Response, body: bytes) -> Response:
+    return Response(
+        response.status_code, {name.lower(): text for name, text in response.headers.items()}, body
+    )
+
+
+def _check_size(connecting: Connecting, size: int) -> None:
+    if size > connecting.most_bytes:
+        raise HttpFailure(
+            f"table {connecting.table}: a response is larger than {connecting.most_bytes} bytes"
+            " ('max-response-bytes').",
+            permanent=True,
+        )
+
+
+def _explained(connecting: Connecting, request: Request, error: Exception, timeout: float) -> HttpFailure:
+    """What failed, without the URL (it may hold secrets), and whether it may pass."""
+    origin, table = request.origin, connecting.table
+    certificate = _cause(error, ssl.SSLCertVerificationError)
+    if certificate is not None:
+        text = f"the certificate of {origin} is not trusted: {certificate.verify_message}. Check 'tls-ca'."
+        return HttpFailure(f"table {table}: {text}", permanent=True)
+    if isinstance(error, httpx.ConnectTimeout):
+        limit = min(timeout, connecting.connect_timeout)
+        text = f"{origin} took no connection within {limit:.3g} s ('connect-timeout')."
+    elif isinstance(error, httpx.TimeoutException | asyncio.TimeoutError):
+        text = f"no answer from {origin} within {timeout:.3g} s ('request-timeout')."
+    elif isinstance(error, httpx.ConnectError):
+        text = f"no connection to {origin}: {error}."
+    elif isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
+        return HttpFailure(f"table {table}: {origin} cannot be asked: {error}.", permanent=True)
+    else:
+        text = f"the answer of {origin} broke off: {error or type(error).__name__}."
+    return HttpFailure(f"table {table}: {text}".replace("..", "."))
+
+
+_E = TypeVar("_E", bound=BaseException)
+
+
+def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+# --- driving exchanges ----------------------------------------------------------------------------
+
+
+def run(steps: Steps[_T], client: Client, sleep: Callable[[float], None] = time.sleep) -> _T:
+    """Do what ``steps`` want, and return what they return."""
+    resume = partial(next, steps)
+    while True:
+        try:
+            step = resume()
+        except StopIteration as stop:
+            result: _T = stop.value
+            return result
+        try:
+            if isinstance(step, Send):
+                outcome: Any = client.send(step.request, step.timeout)
+            elif isinstance(step, Pause):
+                sleep(step.seconds)
+                outcome = None
+            else:
+                outcome = run(step.steps, client, sleep)
+        except Exception as error:
+            resume = partial(steps.throw, error)
+        else:
+            resume = partial(steps.send, outcome)
+
+
+async def arun(steps: Steps[_T], client: AsyncClient, lock: asyncio.Lock) -> _T:
+    """Do what ``steps`` want, and return what they return."""
+    resume = partial(next, steps)
+    while True:
+        try:
+            step = resume()
+        except StopIteration as stop:
+            result: _T = stop.value
+            return result
+        try:
+            if isinstance(step, Send):
+                outcome: Any = await client.send(step.request, step.timeout)
+            elif isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+                outcome = None
+            else:
+                async with lock:
+                    outcome = await arun(step.steps, client, lock)
+        except Exception as error:
+            resume = partial(steps.throw, error)
+        else:
+            resume = partial(steps.send, outcome)

@@ -1,0 +1,70 @@
+"""Pauses and rates, on times that are made up."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+
+import pytest
+from lookup_connectors.http.throttle import Gate, told_pause
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "seconds"),
+    [
+        (429, {"retry-after": "7"}, 7.0),
+        (503, {"retry-after": " 1.5 "}, 1.5),
+        (429, {"retry-after": formatdate(NOW + 30, usegmt=True)}, 30.0),
+        (429, {"retry-after": formatdate(NOW - 30, usegmt=True)}, 0.0),
+        (429, {"retry-after": "soon"}, None),
+        (500, {"retry-after": "7"}, None),
+        (200, {"retry-after": "7"}, None),
+        (200, {"ratelimit-remaining": "0", "ratelimit-reset": "12"}, 12.0),
+        (200, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW) + 9)}, 9.0),
+        (200, {"x-rate-limit-remaining": "0", "x-rate-limit-reset": str(int(NOW) - 9)}, 0.0),
+        (200, {"ratelimit-remaining": "1", "ratelimit-reset": "12"}, None),
+        (200, {"ratelimit-remaining": "0"}, None),
+        (200, {"ratelimit": '"default";r=0;t=30'}, 30.0),
+        (200, {"ratelimit": "limit=10, remaining=0, reset=5"}, 5.0),
+        (200, {"ratelimit": '"default";r=4;t=30'}, None),
+        (429, {"retry-after": "3", "ratelimit-remaining": "0", "ratelimit-reset": "60"}, 3.0),
+        (200, {}, None),
+    ],
+)
+def test_what_a_response_asks_for(status: int, headers: dict[str, str], seconds: float | None) -> None:
+    assert told_pause(status, headers, NOW) == seconds
+
+
+def test_requests_go_out_at_their_rate() -> None:
+    gate = Gate(4.0, 1.0)
+    assert [gate.reserve(10.0) for _ in range(3)] == [0.0, 0.25, 0.5]
+    assert gate.reserve(20.0) == 0.0
+
+
+def test_without_a_rate_nothing_waits() -> None:
+    gate = Gate(None, 1.0)
+    assert [gate.reserve(1.0) for _ in range(3)] == [0.0] * 3
+    assert gate.paused(1.0) == 0.0
+
+
+def test_a_pause_that_is_told_holds_and_a_shorter_one_does_not_end_it() -> None:
+    gate = Gate(None, 1.0)
+    assert gate.refused(0.0, 10.0) == 10.0
+    gate.refused(1.0, 2.0)
+    gate.served(1.0, None)
+    assert gate.paused(4.0) == 6.0
+
+
+def test_guesses_double_and_many_refusals_at_once_count_once() -> None:
+    gate = Gate(None, 1.0)
+    assert [gate.refused(0.0, None), gate.refused(0.1, None), gate.refused(0.2, None)] == [1.0] * 3
+    assert gate.refused(1.3, None) == 2.0
+    assert gate.refused(9.0, None) == 4.0
+    gate.served(20.0, None)
+    assert gate.refused(21.0, None) == 1.0
+
+
+def test_guesses_have_an_end() -> None:
+    gate = Gate(None, 1.0)
+    assert max(gate.refused(now * 100.0, None) for now in range(40)) == 60.0
