@@ -12,7 +12,7 @@ from lookup_hints.options import LOOKUP_OPTIONS, SESSION_OPTIONS, Option, Place
 from lookup_hints.registry import connector_class
 
 TARGET = Path(__file__).with_name("options.md")
-CONNECTORS = ("memory", "sqlite", "postgres")
+CONNECTORS = ("memory", "sqlite", "postgres", "http")
 
 _INTRODUCTION = """\
 # Options
@@ -103,6 +103,8 @@ def _type(option: Option) -> str:
 def _default(option: Option) -> str:
     if option.default is None:
         return ""
+    if option.type.name == "status codes":
+        return f"`{option.default}`"
     if option.type.name == "duration":
         return f"`{option.default:g} s`"
     return f"`{str(option.default).lower()}`"

@@ -188,7 +188,7 @@ class Server:
                 await asyncio.sleep(0.05)
             return False
         await writer.drain()
-        return not (act.get("cut") or act.get("close"))
+        return "cut" not in act
 
     def _control(self, asked: Asked) -> Any:
         name, content = asked.path.removeprefix("/_/"), json.loads(asked.body)

@@ -17,6 +17,9 @@ class Codes:
     included: tuple[str, ...]
     excluded: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return ",".join([*self.included, *(f"!{code}" for code in self.excluded)])
+
     def __contains__(self, status: int) -> bool:
         return _matches(status, self.included) and not _matches(status, self.excluded)
 

@@ -1,0 +1,201 @@
+"""HTTP through Spark: what is asked, how it ends, and what SQL sees of it, counted at a real server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lookup_hints import LookupSession
+from tests.servers.http_server import Api, running_api
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RETRY = "'retry-strategy'='fixed_delay', 'fixed-delay'='200 ms', 'max-attempts'='5'"
+BOTH = pytest.mark.parametrize("runner", ["true", "false"], ids=["async", "sync"])
+
+
+@pytest.fixture(scope="module")
+def _running() -> Iterator[Api]:
+    with running_api() as api:
+        yield api
+
+
+@pytest.fixture
+def api(_running: Api) -> Api:
+    _running.reset()
+    return _running
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> LookupSession:
+    own = LookupSession(spark.newSession())
+    own.sql("CREATE TEMPORARY VIEW visits AS SELECT id % 40 AS person FROM range(0, 400, 1, 2)")
+    return own
+
+
+def create(session: LookupSession, api: Api, columns: str, path: str, **options: str) -> None:
+    given = {"connector": "http", "url": api.url + path, **options}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+    session.sql(f"CREATE OR REPLACE TEMPORARY TABLE people ({columns}) WITH ({listed})")
+
+
+def people(session: LookupSession, api: Api, **options: str) -> None:
+    create(
+        session,
+        api,
+        "id BIGINT, name STRING, zip STRING, tags ARRAY<STRING>",
+        "/people/{id}",
+        **{"path.zip": "address.zip", "path.tags": "address.tags", **options},
+    )
+
+
+@BOTH
+def test_one_key_per_request_equals_sparks_join_and_asks_each_key_once(
+    session: LookupSession, api: Api, runner: str
+) -> None:
+    people(session, api)
+    session.sql("CREATE TEMPORARY VIEW few AS SELECT id * 300 AS person FROM range(0, 12, 1, 2)")
+    rows = session.sql(
+        f"SELECT /*+ LOOKUP('table'='p', 'async'='{runner}') */ f.person, p.name, p.zip, p.tags"
+        " FROM few f LEFT JOIN people p ON f.person = p.id ORDER BY f.person"
+    ).collect()
+    assert [tuple(row) for row in rows] == [
+        (key, f"n{key}", f"{key:05}", ["a", "b"]) if key < 1000 else (key, None, None, None)
+        for key in range(0, 3600, 300)
+    ]
+    assert api.targets() == {f"/people/{key}": 1 for key in range(0, 3600, 300)}
+
+
+def test_equal_keys_of_a_task_are_asked_once(session: LookupSession, api: Api) -> None:
+    people(session, api)
+    query = "SELECT count(p.name) AS n FROM visits v JOIN people p ON v.person = p.id"
+    assert session.sql(query).collect()[0].n == 400
+    assert sum(api.targets().values()) == 80, "two tasks, forty keys each"
+
+
+@BOTH
+def test_many_keys_per_request(session: LookupSession, api: Api, runner: str) -> None:
+    create(
+        session, api, "id BIGINT, name STRING", "/people?ids={id}",
+        **{"rows": "data", "keys-per-request": "16"},
+    )  # fmt: skip
+    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}') */"
+    query = f"SELECT {hint} count(p.name) AS n FROM visits v JOIN people p ON v.person = p.id"
+    assert session.sql(query).collect()[0].n == 400
+    assert sum(api.targets().values()) == 2 * 3
+    assert "16 keys in one request" in session.explain(query)
+
+
+def test_several_rows_of_several_pages(session: LookupSession, api: Api) -> None:
+    create(
+        session, api, "id BIGINT, `order` INT, total DECIMAL(8, 2)", "/orders/cursor?customer={id}",
+        **{"rows": "orders", "paging": "cursor", "paging-path": "meta.cursor", "paging-parameter": "cursor"},
+    )  # fmt: skip
+    rows = session.sql(
+        "SELECT c.id, count(p.`order`) AS orders, sum(p.total) AS total FROM VALUES (1L), (2L), (3L) AS c (id)"
+        " LEFT JOIN people p ON c.id = p.id GROUP BY c.id ORDER BY c.id"
+    ).collect()
+    assert [(row.id, row.orders, str(row.total)) for row in rows] == [
+        (1, 7, "22.75"),
+        (2, 1, "0.25"),
+        (3, 0, "None"),
+    ]
+
+
+def test_an_expression_of_the_left_feeds_the_request_beside_the_key(session: LookupSession, api: Api) -> None:
+    create(
+        session,
+        api,
+        "id BIGINT, region STRING, target STRING, PRIMARY KEY (id) NOT ENFORCED",
+        "/echo/{id}?region={region}",
+    )
+    rows = session.sql(
+        "SELECT p.target FROM VALUES (1L, 'eu'), (2L, 'u s') AS o (id, part)"
+        " JOIN people p ON o.id = p.id AND p.region = upper(o.part) ORDER BY o.id"
+    ).collect()
+    assert [row.target for row in rows] == ["/echo/1?region=EU", "/echo/2?region=U%20S"]
+    with pytest.raises(Exception, match="cannot ask its source without id"):
+        session.sql("SELECT p.target FROM visits v JOIN people p ON p.region = 'EU'")
+
+
+@BOTH
+def test_a_429_delays_a_job_and_fails_nothing(session: LookupSession, api: Api, runner: str) -> None:
+    people(session, api)
+    for key in (3, 17):
+        api.script(f"/people/{key}", {"status": 429, "headers": {"Retry-After": "1"}})
+    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}') */"
+    query = f"SELECT {hint} count(p.name) AS n FROM visits v JOIN people p ON v.person = p.id"
+    assert session.sql(query).collect()[0].n == 400
+    assert sum(api.targets().values()) == 82
+
+
+@BOTH
+def test_a_storm_of_errors_is_retried_for_the_keys_that_failed(
+    session: LookupSession, api: Api, runner: str
+) -> None:
+    people(session, api)
+    for key in range(10):
+        api.script(f"/people/{key}", {"status": 500}, {"drop": True}, {"status": 200, "body": "{", "cut": 0})
+    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}', 'retry-predicate'='exception', {RETRY}) */"
+    session.sql("CREATE TEMPORARY VIEW once AS SELECT id AS person FROM range(0, 40, 1, 1)")
+    query = f"SELECT {hint} count(p.name) AS n FROM once v JOIN people p ON v.person = p.id"
+    assert session.sql(query).collect()[0].n == 40
+    # A kept connection that breaks is asked again at once, so an attempt may cost one request more.
+    asked = api.targets()
+    assert {target for target, count in asked.items() if count > 1} == {f"/people/{key}" for key in range(10)}
+    assert sum(asked.values()) <= 30 + 4 * 10
+
+
+def test_a_late_row_is_waited_for(session: LookupSession, api: Api) -> None:
+    people(session, api)
+    api.script("/people/7", *[{"status": 404}] * 3)
+    hint = f"/*+ LOOKUP('table'='p', 'retry-predicate'='lookup_miss', {RETRY}) */"
+    query = f"SELECT {hint} p.name FROM VALUES (7L), (8L) AS o (id) LEFT JOIN people p ON o.id = p.id"
+    assert Counter(row.name for row in session.sql(query).collect()) == {"n7": 1, "n8": 1}
+    assert api.targets() == {"/people/7": 4, "/people/8": 1}
+
+
+@BOTH
+def test_outcomes_are_visible_in_sql(session: LookupSession, api: Api, runner: str) -> None:
+    create(
+        session, api, "id BIGINT, name STRING, outcome STRING, status INT, error STRING, attempts INT", "/people/{id}",
+        **{f"path.{name}": f"${name}" for name in ("outcome", "status", "error", "attempts")},
+        **{"outcome-rows": "true", "on-error": "null"},
+    )  # fmt: skip
+    api.script("/people/1", {"status": 500, "body": "boom", "repeat": True})
+    api.script("/people/2", {"status": 503})
+    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}', 'retry-predicate'='exception', {RETRY}) */"
+    rows = session.sql(
+        f"SELECT {hint} o.id, p.name, p.outcome, p.status, p.error, p.attempts"
+        " FROM VALUES (1L), (2L), (3L), (5000L) AS o (id) JOIN people p ON o.id = p.id ORDER BY o.id"
+    ).collect()
+    told = f"table people: {api.url} answered 500 to GET. It says: boom"
+    assert [tuple(row) for row in rows] == [
+        (1, None, "error", 500, told, 6),
+        (2, "n2", "hit", 200, None, 2),
+        (3, "n3", "hit", 200, None, 1),
+        (5000, None, "miss", 404, None, 1),
+    ]
+
+
+def test_a_failure_fails_the_query_with_its_reason_and_without_the_secret(
+    session: LookupSession, api: Api
+) -> None:
+    session.spark.conf.set("my.token", "hunter2hunter2")
+    people(session, api, token="${conf:my.token}")
+    api.script("/people/1", {"status": 403, "body": "who is hunter2hunter2?"})
+    query = "SELECT p.name FROM VALUES (1L) AS o (id) JOIN people p ON o.id = p.id"
+    with pytest.raises(Exception, match="answered 403 to GET") as caught:
+        session.sql(query).collect()
+    shown = [
+        str(caught.value),
+        session.explain(query),
+        str(session.sql("SHOW CREATE TABLE people").collect()),
+    ]
+    assert "hunter2" not in " ".join(shown)
+    assert "It says: who is ***?" in str(caught.value)
+    assert api.asked()[0]["headers"]["authorization"] == "Bearer hunter2hunter2"
