@@ -14,6 +14,9 @@ from lookup_hints.model import Answer, LookupTable, Outcomes, PlacedRows
 from tests.connectors.asking import request_for
 from tests.servers.http_server import Api
 
+ENGINE = "auto"
+"""What sends the requests of tables made here; tests run over each."""
+
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 Result = TypeVar("Result")
 
@@ -21,7 +24,7 @@ Result = TypeVar("Result")
 def table_of(api: Api | None, path: str, schema: pa.Schema = SCHEMA, **options: str) -> LookupTable:
     """A table over ``path`` of ``api``; in option names ``__`` is a dot and ``_`` a hyphen."""
     base = "http://127.0.0.1:9" if api is None else api.url
-    given = {_option(key): value for key, value in options.items()}
+    given = {"engine": ENGINE, **{_option(key): value for key, value in options.items()}}
     return LookupTable("people", schema, (), {"connector": "http", "url": f"{base}{path}", **given})
 
 

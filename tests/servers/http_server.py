@@ -179,6 +179,13 @@ class Server:
             await asyncio.sleep(3600)
         if act.get("drop"):
             return False
+        if "raw" in act:
+            writer.write(act["raw"].encode("latin-1"))
+            await writer.drain()
+            if "HTTP/1.0" in act["raw"]:
+                writer.close()
+                await writer.wait_closed()
+            return "HTTP/1.1" in act["raw"]
         answer = self._acted(act) if "status" in act else self._handled(asked)
         _write(writer, answer, cut=act.get("cut"), drip=bool(act.get("drip")))
         if act.get("drip"):

@@ -101,7 +101,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
         """Read the options; the first request makes the first connection."""
         await self.aclose()
         self._live = _Live.of(self.table)
-        self._async_client = HttpxAsyncClient(self._live.connecting)
+        self._async_client = self._live.async_client()
 
     def close(self) -> None:
         """Disconnect."""
@@ -202,6 +202,7 @@ class _Live:
         self.tells_outcomes: bool = options["outcome-rows"]
         self.lock = asyncio.Lock()
         self._name = table.name
+        self._engine: str = options["engine"]
         self._templates = templates
         self._exchange = exchange
         self._auth = auth
@@ -245,6 +246,25 @@ class _Live:
         """All that may not be shown."""
         tokens = self._auth.secrets if isinstance(self._auth, ClientCredentials) else set()
         return self._secrets | tokens
+
+    def async_client(self) -> AsyncClient:
+        """The client that `engine` asks for.
+
+        Raises:
+            HttpFailure: it is the fast one, which cannot be had.
+        """
+        plain = self.connecting.proxy is None and not self.connecting.environment
+        if self._engine == "httpx" or (self._engine == "auto" and not plain):
+            return HttpxAsyncClient(self.connecting)
+        if not plain:
+            raise HttpFailure(f"table {self._name}: 'engine' = 'fast' knows no proxies.", permanent=True)
+        try:
+            from lookup_connectors.http.fast import FastClient
+        except ModuleNotFoundError:
+            if self._engine == "auto":
+                return HttpxAsyncClient(self.connecting)
+            raise
+        return FastClient(self.connecting)
 
     # Asking.
 

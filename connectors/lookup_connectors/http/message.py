@@ -8,6 +8,14 @@ from urllib.parse import urljoin, urlsplit
 
 from lookup_hints.errors import ConnectorError
 
+STANDING_HEADERS = {
+    "User-Agent": "lookup-hints",
+    "Accept": "application/json",
+    "Accept-Encoding": "gzip, deflate",
+    "Connection": "keep-alive",
+}
+"""Sent with every request that does not say otherwise."""
+
 
 @dataclass(frozen=True)
 class Request:

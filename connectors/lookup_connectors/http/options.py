@@ -75,6 +75,12 @@ OUTCOMES = (
 )  # fmt: skip
 
 LIMITS = (
+    Option(
+        "engine",
+        choice("auto", "httpx", "fast"),
+        "What sends async requests: the fast client where httptools is there and no proxy is wanted.",
+        default="auto",
+    ),
     Option("requests-per-second", number(0.001), "Requests per worker process, at most."),
     Option("connections", integer(1, 10_000), "Connections per worker process, at most.", default=100),
     Option("request-timeout", DURATION, "Time for one request.", default=30.0),

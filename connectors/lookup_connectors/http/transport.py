@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import httpx
 
-from lookup_connectors.http.message import HttpFailure, Request, Response
+from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response
 from lookup_connectors.http.steps import Pause, Send, Steps
 
 _T = TypeVar("_T")
@@ -131,7 +131,7 @@ class HttpxClient:
             body = bytearray()
             for chunk in response.iter_bytes():
                 body += chunk
-                _check_size(self._connecting, len(body))
+                check_size(self._connecting, len(body))
                 if time.monotonic() > end:
                     raise httpx.ReadTimeout("slow")
             return _read(response, bytes(body))
@@ -184,7 +184,7 @@ class HttpxAsyncClient:
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
-                _check_size(self._connecting, len(body))
+                check_size(self._connecting, len(body))
             return _read(response, bytes(body))
 
     async def close(self) -> None:
@@ -215,7 +215,7 @@ def _settings(connecting: Connecting) -> dict[str, Any]:
         "proxy": connecting.proxy,
         "trust_env": connecting.environment,
         "follow_redirects": False,
-        "headers": {"User-Agent": "lookup-hints", "Accept": "application/json"},
+        "headers": STANDING_HEADERS,
         "limits": httpx.Limits(
             max_connections=connecting.connections,
             max_keepalive_connections=connecting.connections,
@@ -247,7 +247,12 @@ def _read(response: httpx.Response, body: bytes) -> Response:
     )
 
 
-def _check_size(connecting: Connecting, size: int) -> None:
+def check_size(connecting: Connecting, size: int) -> None:
+    """Refuse a body that is too large.
+
+    Raises:
+        HttpFailure: it is.
+    """
     if size > connecting.most_bytes:
         raise HttpFailure(
             f"table {connecting.table}: a response is larger than {connecting.most_bytes} bytes"

@@ -1,0 +1,323 @@
+"""A client for many small requests at once: HTTP/1.1 over asyncio, parsed by httptools.
+
+It does what an exchange needs and nothing more: no redirects, cookies or proxies (an exchange decides about
+the first, httpx does the last). What it leaves out is what costs httpx many times as much per request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import time
+import zlib
+from collections import deque
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+import httptools
+
+from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
+from lookup_connectors.http.transport import Connecting, check_size
+
+_PLAIN = re.compile(r"[!-~]*")
+_AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
+_ALLOWED = "%/:=&?~+!$,;'@()*[]\"<>{}|^`\\-._"
+
+
+class _BrokenOff(Exception):
+    """The line ended, or what came is no HTTP, before the response was whole."""
+
+    def __init__(self, text: str, *, untouched: bool) -> None:
+        super().__init__(text)
+        self.untouched = untouched
+        """Whether not one byte of an answer had come."""
+
+
+class FastClient:
+    """Carries many requests at once over kept connections."""
+
+    def __init__(self, connecting: Connecting) -> None:
+        self._connecting = connecting
+        self._slots = asyncio.Semaphore(connecting.connections)
+        self._idle: dict[_Origin, deque[_Connection]] = {}
+        self._origins: dict[str, _Origin] = {}
+        self._busy: set[_Connection] = set()
+
+    async def send(self, request: Request, timeout: float) -> Response:
+        """The response."""
+        end = asyncio.get_running_loop().time() + timeout
+        try:
+            async with self._slots:
+                return await self._send(request, end)
+        except _BrokenOff as error:
+            raise self._failure(f"the answer of {request.origin} broke off: {error}.") from None
+        except asyncio.TimeoutError:
+            text = f"no answer from {request.origin} within {timeout:.3g} s ('request-timeout')."
+            raise self._failure(text) from None
+
+    async def _send(self, request: Request, end: float) -> Response:
+        start, path = _cut(request.url)
+        origin = self._origins.get(start)
+        if origin is None:
+            origin = self._origins[start] = _Origin.of(start)
+        data = _written(request, path, origin.authority)
+        kept = self._kept(origin)
+        if kept is not None:
+            try:
+                return await self._ask(kept, origin, data, end)
+            except _BrokenOff as error:
+                # The server closed an idle connection just when we took it: a GET may go out again.
+                if request.method != "GET" or not error.untouched:
+                    raise
+        return await self._ask(await self._connected(request, origin, end), origin, data, end)
+
+    async def _ask(self, connection: _Connection, origin: _Origin, data: bytes, end: float) -> Response:
+        self._busy.add(connection)
+        try:
+            response = await connection.ask(data, end)
+        except BaseException:
+            connection.abort()  # whatever is under way on it, nobody waits for
+            raise
+        finally:
+            self._busy.discard(connection)
+        if connection.is_reusable:
+            self._keep(origin, connection)
+        else:
+            connection.abort()
+        return _decoded(response, self._connecting)
+
+    def _kept(self, origin: _Origin) -> _Connection | None:
+        """The idle connection that was used last, if any is fit for use."""
+        idle = self._idle.get(origin)
+        now = time.monotonic()
+        while idle:
+            connection = idle.pop()
+            if connection.is_reusable and now - connection.used_at < self._connecting.idle_timeout:
+                return connection
+            connection.abort()
+        return None
+
+    def _keep(self, origin: _Origin, connection: _Connection) -> None:
+        idle = self._idle.setdefault(origin, deque())
+        idle.append(connection)
+        now = time.monotonic()
+        while now - idle[0].used_at >= self._connecting.idle_timeout:
+            idle.popleft().abort()
+
+    async def _connected(self, request: Request, origin: _Origin, end: float) -> _Connection:
+        loop = asyncio.get_running_loop()
+        limit = min(self._connecting.connect_timeout, end - loop.time())
+        making = loop.create_connection(
+            lambda: _Connection(self._connecting),
+            origin.host,
+            origin.port,
+            ssl=self._connecting.tls if origin.is_secure else None,
+            server_hostname=origin.host if origin.is_secure else None,
+        )
+        try:
+            _, connection = await asyncio.wait_for(making, limit)
+        except asyncio.TimeoutError:
+            text = f"{request.origin} took no connection within {limit:.3g} s ('connect-timeout')."
+            raise self._failure(text) from None
+        except ssl.SSLCertVerificationError as error:
+            told = (
+                f"the certificate of {request.origin} is not trusted: {error.verify_message}. Check 'tls-ca'."
+            )
+            raise self._failure(told, permanent=True) from None
+        except (OSError, UnicodeError) as error:
+            raise self._failure(f"no connection to {request.origin}: {error}.") from None
+        return connection
+
+    def _failure(self, text: str, *, permanent: bool = False) -> HttpFailure:
+        message = f"table {self._connecting.table}: {text}".replace("..", ".")
+        return HttpFailure(message, permanent=permanent)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        for connection in [*self._busy, *(each for idle in self._idle.values() for each in idle)]:
+            connection.abort()
+        self._idle.clear()
+        await asyncio.sleep(0)  # so that the sockets close before the loop may
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, asked one thing at a time; also what the parser calls back."""
+
+    def __init__(self, connecting: Connecting) -> None:
+        self._connecting = connecting
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[Response] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._keeps_alive = True
+        self.used_at = 0.0
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether it may be asked once more."""
+        assert self._transport is not None
+        return self._keeps_alive and not self._transport.is_closing()
+
+    async def ask(self, data: bytes, end: float) -> Response:
+        """Send ``data``, and wait for the response until ``end``."""
+        assert self._transport is not None
+        loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+        self._is_touched = False
+        self._reads_to_end = False
+        self._answer = loop.create_future()
+        self._timer = loop.call_at(end, self._fail, asyncio.TimeoutError())
+        self._transport.write(data)
+        try:
+            return await self._answer
+        finally:
+            self._timer.cancel()
+            self._answer = None
+            self.used_at = time.monotonic()
+
+    def abort(self) -> None:
+        """Close it, now."""
+        self._keeps_alive = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the event loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():
+            self._keeps_alive = False  # nobody asked
+            return
+        self._is_touched = True
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(_BrokenOff(f"it is no HTTP ({error})", untouched=False))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._keeps_alive = False
+        if self._answer is None or self._answer.done():
+            return
+        if self._reads_to_end and error is None:
+            self._finish()
+        else:
+            text = "the connection was closed" if error is None else str(error) or type(error).__name__
+            self._fail(_BrokenOff(text, untouched=not self._is_touched))
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        self._headers = {}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        before = self._headers.get(key)
+        self._headers[key] = text if before is None else f"{before}, {text}"
+
+    def on_headers_complete(self) -> None:
+        headers = self._headers
+        self._reads_to_end = "content-length" not in headers and "transfer-encoding" not in headers
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+        self._size += len(body)
+        try:
+            check_size(self._connecting, self._size)
+        except HttpFailure as failure:
+            self._fail(failure)
+
+    def on_message_complete(self) -> None:
+        if self._parser.get_status_code() >= 200:  # 1xx is only news
+            self._keeps_alive = self._parser.should_keep_alive()
+            self._finish()
+
+    def _finish(self) -> None:
+        assert self._answer is not None
+        if not self._answer.done():
+            body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+            self._answer.set_result(Response(self._parser.get_status_code(), self._headers, body))
+        else:
+            self._keeps_alive = False  # a second answer to one question
+
+    def _fail(self, error: Exception) -> None:
+        self._keeps_alive = False
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+
+
+# --- requests and responses as bytes --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Whom to connect to, and what to call them."""
+
+    host: str
+    port: int
+    is_secure: bool
+    authority: str
+
+    @classmethod
+    def of(cls, url: str) -> _Origin:
+        """The origin of ``url``."""
+        parts = urlsplit(origin_of(url))
+        host = parts.hostname or ""
+        if not host.isascii():
+            host = host.encode("idna").decode("ascii")
+        port = parts.port or 0
+        shown = f"[{host}]" if ":" in host else host
+        is_standard = (parts.scheme, port) in (("http", 80), ("https", 443))
+        return cls(host, port, parts.scheme == "https", shown if is_standard else f"{shown}:{port}")
+
+
+def _cut(url: str) -> tuple[str, str]:
+    """Everything up to the path, and what comes from there on."""
+    match = _AUTHORITY.match(url)
+    assert match is not None, "the address was checked before"
+    path = url[match.end() :]
+    return match[0], path if path.startswith("/") else f"/{path}"
+
+
+def _written(request: Request, path: str, authority: str) -> bytes:
+    """The request as bytes."""
+    if not _PLAIN.fullmatch(path):
+        path = quote(path, safe=_ALLOWED)
+    lines = [f"{request.method} {path} HTTP/1.1", f"Host: {authority}"]
+    given = {name.lower() for name in request.headers}
+    lines += [f"{name}: {text}" for name, text in STANDING_HEADERS.items() if name.lower() not in given]
+    lines += [f"{name}: {_one_line(text)}" for name, text in request.headers.items()]
+    if request.body is not None:
+        lines.append(f"Content-Length: {len(request.body)}")
+    head = "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
+    return head if request.body is None else head + request.body
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text or "\r" in text:
+        raise ValueError("a header may not hold a line break")
+    return text
+
+
+def _decoded(response: Response, connecting: Connecting) -> Response:
+    """``response`` without its content encoding."""
+    encoding = response.headers.get("content-encoding", "").lower()
+    if encoding in ("", "identity") or not response.body:
+        return response
+    if encoding not in ("gzip", "deflate"):
+        raise _BrokenOff(f"it is encoded as {encoding}, which was not asked for", untouched=False)
+    # 47: gzip or zlib, whichever it begins with.
+    reader = zlib.decompressobj(47)
+    try:
+        body = reader.decompress(response.body, connecting.most_bytes + 1)
+    except zlib.error as error:
+        raise _BrokenOff(f"it is no {encoding} ({error})", untouched=False) from None
+    check_size(connecting, len(body))
+    if not reader.eof:
+        raise _BrokenOff("its encoding has no end", untouched=False)
+    return Response(response.status, response.headers, body)
