@@ -110,6 +110,11 @@ def from_json_values(values: Sequence[Any], target: pa.DataType) -> pa.Array:
         return _maps(values, target)
     if types.is_list(target):
         return _lists(values, target)
+    exact = _exact_type(target)
+    if exact is not None:
+        if not set(map(type, values)) <= {exact, type(None)}:
+            raise TypeError
+        return pa.array(values, target)
     leaves = [None if value is None else _leaf(value, target) for value in values]
     return from_texts(leaves, target) if _spelled_as_text(target) else pa.array(leaves, target)
 
@@ -150,16 +155,21 @@ def _spelled_as_text(kind: pa.DataType) -> bool:
     return bool(types.is_decimal(kind) or types.is_temporal(kind))
 
 
+def _exact_type(kind: pa.DataType) -> type | None:
+    """The type of all JSON values of ``kind``, where it is the same for JSON and for Arrow."""
+    if types.is_integer(kind):
+        return int
+    if types.is_boolean(kind):
+        return bool
+    return str if types.is_string(kind) else None
+
+
 def _leaf(value: Any, kind: pa.DataType) -> Any:
     if types.is_decimal(kind):
         return str(_of(value, int, Decimal, str))
     if types.is_floating(kind):
         # str: "NaN" and "Infinity", which JSON has no number for.
         return float(_of(value, int, float, Decimal, str))
-    if types.is_integer(kind):
-        return _of(value, int)
-    if types.is_boolean(kind):
-        return _of(value, bool)
     return _of(value, str)
 
 

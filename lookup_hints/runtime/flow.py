@@ -34,7 +34,7 @@ from lookup_hints.spi import TellsOutcomes
 BUFFER_BYTES = 64 * 1024 * 1024
 """Reading of input stops while windows that are not handed out hold this much."""
 
-ROUNDS_AHEAD = 2
+ROUNDS_AHEAD = 3
 """A row door's runner gets so many times `capacity` keys, so that none of its slots waits for the flow."""
 
 _LONGEST_BEAT = 0.125
@@ -227,13 +227,18 @@ class LookupFlow:
         if parts:
             self.metrics += LookupMetrics(retried_keys=sum(map(len, parts)))
             return self._ask(parts, now)
-        if self._fresh and self._slots.free_for_fresh > 0:
+        if self._fresh and self._slots.free_for_fresh >= self._wanted_for_fresh:
             return self._ask([self._fresh_part(now, self._room(self._slots.free_for_fresh))], now)
         return WaitUntil(self._due[0][0]) if self._due else Idle()
 
     def _room(self, slots: int) -> int:
         """How many keys may go out together where so many slots are free."""
-        return slots if self._by_row else self._settings.batch_size
+        return min(slots, self._settings.capacity) if self._by_row else self._settings.batch_size
+
+    @property
+    def _wanted_for_fresh(self) -> int:
+        """How many slots must be free. Through a row door not a few: each question costs us something."""
+        return min(len(self._fresh[0][1]), self._settings.capacity) if self._by_row else 1
 
     def _fresh_part(self, now: float, room: int) -> Part:
         window, positions = self._fresh.popleft()

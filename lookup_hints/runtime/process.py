@@ -90,10 +90,13 @@ class OpenedAsync:
     async def lookup_row(self, request: RowRequest) -> Rows:
         """The connector's answer through its row door."""
         assert isinstance(self.connector, AsyncRowLookup)
-        with needing_its_driver(self.connector):
-            if not self._is_open:  # asked for every key: no detour for those that come later
+        if not self._is_open:  # asked for every key: no detour for those that come later
+            with needing_its_driver(self.connector):
                 await asyncio.shield(self._open_task())
+        try:
             return await self.connector.alookup_row(request)
+        except ModuleNotFoundError as error:
+            raise _lacks(self.connector, error) from error
 
     @property
     def _is_open(self) -> bool:
@@ -120,11 +123,15 @@ def needing_its_driver(connector: Connector) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ConnectorError(
-            f"connector {type(connector).__name__} needs the Python module {error.name!r}, which this worker"
-            " does not have; install it on every worker",
-            permanent=True,
-        ) from error
+        raise _lacks(connector, error) from error
+
+
+def _lacks(connector: Connector, error: ModuleNotFoundError) -> ConnectorError:
+    return ConnectorError(
+        f"connector {type(connector).__name__} needs the Python module {error.name!r}, which this worker"
+        " does not have; install it on every worker",
+        permanent=True,
+    )
 
 
 _O = TypeVar("_O", bound=Opened)

@@ -19,7 +19,7 @@ from lookup_hints.rowdoor import RowDoor, outcomes_of, rows_of
 from lookup_hints.runtime.async_runner import AsyncDriver
 from lookup_hints.runtime.flow import Ask, LookupFlow
 
-LATE_SECONDS = 0.003
+LATE_SECONDS = 0.005
 """How long a finished key may wait for others, to be told to the flow with them."""
 
 

@@ -12,21 +12,16 @@ _CODE = re.compile(r"!?[1-5](\d\d|[xX]{2})")
 
 @dataclass(frozen=True)
 class Codes:
-    """A set of status codes; what it excludes counts more than what it includes."""
+    """A set of status codes, and how it was written."""
 
-    included: tuple[str, ...]
-    excluded: tuple[str, ...]
+    text: str
+    statuses: frozenset[int]
 
     def __str__(self) -> str:
-        return ",".join([*self.included, *(f"!{code}" for code in self.excluded)])
+        return self.text
 
     def __contains__(self, status: int) -> bool:
-        return _matches(status, self.included) and not _matches(status, self.excluded)
-
-
-def _matches(status: int, codes: tuple[str, ...]) -> bool:
-    text = str(status)
-    return text in codes or f"{text[0]}XX" in codes
+        return status in self.statuses
 
 
 def _codes(text: str) -> Codes:
@@ -34,8 +29,15 @@ def _codes(text: str) -> Codes:
     for code in given:
         if not _CODE.fullmatch(code):
             raise ValueError(f"{code!r} is no status code; write 404, 5XX or !501, separated by commas")
-    included = tuple(code for code in given if not code.startswith("!"))
-    return Codes(included, tuple(code[1:] for code in given if code.startswith("!")))
+    # What is excluded counts more, wherever it stands.
+    included = {status for code in given if not code.startswith("!") for status in _statuses(code)}
+    excluded = {status for code in given if code.startswith("!") for status in _statuses(code[1:])}
+    return Codes(",".join(given), frozenset(included - excluded))
+
+
+def _statuses(code: str) -> range:
+    first = int(code.replace("X", "0"))
+    return range(first, first + 100) if code.endswith("XX") else range(first, first + 1)
 
 
 CODES = OptionType("status codes", _codes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
@@ -317,6 +316,10 @@ class _Live:
     ) -> Steps[tuple[Response, list[tuple[str | None, Any]]]]:
         """The rows of all pages, and the last response."""
         paging, reader = self.plan.paging, self.plan.reader
+        if paging.kind == "none":
+            response = yield from self._exchange.ask(request, deadline)
+            is_miss = self._exchange.is_miss(response)
+            return response, [] if is_miss else reader.found(reader.document(response))
         current: Request | None = paging.begin(request)
         rows: list[tuple[str | None, Any]] = []
         asked: set[tuple[str, bytes | None]] = set()
@@ -373,7 +376,7 @@ class _Live:
         response = error.response if isinstance(error, HttpFailure) else None
         elapsed = error.elapsed if isinstance(error, HttpFailure) else None
         told = self._told("error", response, elapsed, outcome.attempts)
-        return replace(told, error=masker(self.secrets)(str(error)))
+        return told._replace(error=masker(self.secrets)(str(error)))
 
     def _told(self, outcome: str, response: Response | None, elapsed: float | None, attempt: int) -> Told:
         status = response.status if response else None

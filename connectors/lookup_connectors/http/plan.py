@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 import pyarrow as pa
@@ -16,13 +17,13 @@ from lookup_connectors.http.paging import Paging
 from lookup_connectors.http.paths import Path, named, parse_path
 from lookup_connectors.http.response import Reader, unreadable
 from lookup_connectors.http.template import (
+    Address,
     JsonBody,
     Keys,
     Query,
     Resolve,
     Template,
     in_header,
-    in_path,
     parse_json_body,
     parse_query,
     parse_template,
@@ -72,6 +73,10 @@ class Templates:
         in_headers = (column for each in self.headers.values() for column in each.columns)
         return frozenset({*self.address.columns, *in_headers})
 
+    @cached_property
+    def _pieces(self) -> Address:
+        return Address.of(self.address)
+
     def request(self, keys: Keys) -> Request:
         """The request for ``keys``.
 
@@ -79,7 +84,7 @@ class Templates:
             Unaskable: there is none.
         """
         query = self.query.text(keys)
-        address = in_path(self.address, keys)
+        address = self._pieces.text(keys)
         headers = {name: in_header(value, keys) for name, value in self.headers.items()}
         body = self.body.text(keys).encode() if self.body else None
         return Request(self.method, f"{address}?{query}" if query else address, headers, body)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyarrow import types
@@ -28,8 +28,7 @@ METADATA: Mapping[str, pa.DataType] = {
 """What a column can tell about the request that found (or did not find) its row."""
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(NamedTuple):
     """What is known about how a row was found, or not found, by the names of ``METADATA``."""
 
     outcome: str
@@ -45,8 +44,7 @@ class Told:
         return list(value.items()) if isinstance(value, Mapping) else value
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """One row of a response.
 
     Args:
@@ -198,6 +196,8 @@ def metadata_column(field: pa.Field, name: str, told: Sequence[Told]) -> pa.Arra
 
 
 def _charset(response: Response) -> str:
+    if "charset" not in response.headers.get("content-type", ""):
+        return "utf-8-sig"
     match = re.search(r"charset=\"?([\w.:-]+)", response.headers.get("content-type", ""), re.IGNORECASE)
     return match[1] if match else "utf-8-sig"
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -56,7 +57,7 @@ class Template:
 
     def filled(self, fill: Callable[[str], str]) -> str:
         """The text, with what ``fill`` makes of each column."""
-        return "".join(fill(part.column) if isinstance(part, Hole) else part for part in self.parts)
+        return "".join([part if isinstance(part, str) else fill(part.column) for part in self.parts])
 
     def resolved(self, resolve: Resolve) -> Template:
         """The same, with references to secrets resolved; what a secret holds is never a hole."""
@@ -95,6 +96,8 @@ def _column(name: str, columns: Sequence[str]) -> str:
 
 def spelled(value: Any) -> str:
     """A key as text: ISO dates, moments in UTC, exact numbers."""
+    if type(value) is int:
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
@@ -133,38 +136,53 @@ class Keys:
         return column in self.lists
 
 
-def in_path(template: Template, keys: Keys) -> str:
-    """The path for ``keys``.
+@dataclass(frozen=True)
+class Address:
+    """Scheme, host and path: plain text, and the segments of the path that have holes."""
 
-    Raises:
-        Unaskable: a segment would be empty, or climb: ``/x/..`` asks for something else.
-    """
+    pieces: tuple[str | Template, ...]
 
-    def fill(column: str) -> str:
-        texts = [spelled(value) for value in keys.values(column)]
-        if keys.is_list(column) and any(text in _DOT_SEGMENTS for text in texts):
-            raise Unaskable
-        return ",".join(quote(text, safe="") for text in texts)
+    @classmethod
+    def of(cls, template: Template) -> Address:
+        """The address that ``template`` spells."""
+        segments: list[list[str | Hole]] = [[]]
+        for part in template.parts:
+            if isinstance(part, Hole):
+                segments[-1].append(part)
+                continue
+            first, *others = part.split("/")
+            segments[-1].append(first)
+            segments.extend([each] for each in others)
+        pieces: list[str | Template] = []
+        for number, segment in enumerate(segments):
+            has_holes = any(isinstance(part, Hole) for part in segment)
+            pieces.append("/" if number else "")
+            pieces.append(Template(tuple(segment)) if has_holes else "".join(map(str, segment)))
+        return cls(tuple(pieces))
 
-    path = template.filled(fill)
-    if template.columns and any(segment in _DOT_SEGMENTS for segment in _filled_segments(template, fill)):
+    def text(self, keys: Keys) -> str:
+        """The address for ``keys``.
+
+        Raises:
+            Unaskable: a segment would be empty, or climb: ``/x/..`` asks for something else.
+        """
+        return "".join([piece if isinstance(piece, str) else _segment(piece, keys) for piece in self.pieces])
+
+
+def _segment(template: Template, keys: Keys) -> str:
+    text = template.filled(partial(_in_segment, keys))
+    if text in _DOT_SEGMENTS:
         raise Unaskable
-    return path
+    return text
 
 
-def _filled_segments(template: Template, fill: Callable[[str], str]) -> Iterator[str]:
-    """The segments of the path that hold a value."""
-    segments: list[list[str | Hole]] = [[]]
-    for part in template.parts:
-        if isinstance(part, Hole):
-            segments[-1].append(part)
-            continue
-        first, *others = part.split("/")
-        segments[-1].append(first)
-        segments.extend([each] for each in others)
-    for segment in segments:
-        if any(isinstance(part, Hole) for part in segment):
-            yield Template(tuple(segment)).filled(fill)
+def _in_segment(keys: Keys, column: str) -> str:
+    if not keys.is_list(column):
+        return quote(spelled(keys.keys[0][column]), safe="")
+    texts = [spelled(value) for value in keys.values(column)]
+    if any(text in _DOT_SEGMENTS for text in texts):
+        raise Unaskable
+    return ",".join([quote(text, safe="") for text in texts])
 
 
 @dataclass(frozen=True)

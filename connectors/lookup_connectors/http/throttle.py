@@ -15,6 +15,7 @@ _EPOCH = 1e9
 
 _RESET = ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset")
 _REMAINING = ("ratelimit-remaining", "x-ratelimit-remaining", "x-rate-limit-remaining")
+_ABOUT_LIMITS = frozenset({"ratelimit", *_RESET, *_REMAINING})
 
 
 class Gate:
@@ -62,6 +63,8 @@ def told_pause(status: int, headers: Mapping[str, str], wall_clock: float) -> fl
 
     ``Retry-After`` counts on 429 and 503; the rate-limit headers count where nothing remains.
     """
+    if status not in (429, 503) and _ABOUT_LIMITS.isdisjoint(headers):
+        return None  # nearly all of them
     if status in (429, 503):
         after = _retry_after(headers.get("retry-after", ""), wall_clock)
         if after is not None:

@@ -7,7 +7,6 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Protocol, TypeVar
 
@@ -296,46 +295,46 @@ def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
 
 def run(steps: Steps[_T], client: Client, sleep: Callable[[float], None] = time.sleep) -> _T:
     """Do what ``steps`` want, and return what they return."""
-    resume = partial(next, steps)
+    outcome: Any = None
+    failure: Exception | None = None
     while True:
         try:
-            step = resume()
+            step = steps.send(outcome) if failure is None else steps.throw(failure)
         except StopIteration as stop:
             result: _T = stop.value
             return result
         try:
             if isinstance(step, Send):
-                outcome: Any = client.send(step.request, step.timeout)
+                outcome = client.send(step.request, step.timeout)
             elif isinstance(step, Pause):
                 sleep(step.seconds)
                 outcome = None
             else:
                 outcome = run(step.steps, client, sleep)
+            failure = None
         except Exception as error:
-            resume = partial(steps.throw, error)
-        else:
-            resume = partial(steps.send, outcome)
+            failure = error
 
 
 async def arun(steps: Steps[_T], client: AsyncClient, lock: asyncio.Lock) -> _T:
     """Do what ``steps`` want, and return what they return."""
-    resume = partial(next, steps)
+    outcome: Any = None
+    failure: Exception | None = None
     while True:
         try:
-            step = resume()
+            step = steps.send(outcome) if failure is None else steps.throw(failure)
         except StopIteration as stop:
             result: _T = stop.value
             return result
         try:
             if isinstance(step, Send):
-                outcome: Any = await client.send(step.request, step.timeout)
+                outcome = await client.send(step.request, step.timeout)
             elif isinstance(step, Pause):
                 await asyncio.sleep(step.seconds)
                 outcome = None
             else:
                 async with lock:
                     outcome = await arun(step.steps, client, lock)
+            failure = None
         except Exception as error:
-            resume = partial(steps.throw, error)
-        else:
-            resume = partial(steps.send, outcome)
+            failure = error
