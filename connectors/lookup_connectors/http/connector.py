@@ -347,6 +347,8 @@ class _Live:
     def groups(self, request: LookupRequest) -> list[Keys]:
         """The keys of ``request``, as many together as differ in nothing but the columns that list them."""
         lists = self._templates.lists
+        if lists.issuperset(request.key_columns):
+            return [Keys(request.keys.to_pylist(), lists)]
         groups: dict[tuple[Any, ...], list[Key]] = {}
         for key in request.keys.to_pylist():
             common = tuple(value for name, value in key.items() if name not in lists)

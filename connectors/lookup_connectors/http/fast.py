@@ -13,6 +13,7 @@ import time
 import zlib
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 import httptools
@@ -254,7 +255,7 @@ class _Connection(asyncio.Protocol):
 # --- requests and responses as bytes --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Origin:
     """Whom to connect to, and what to call them."""
 
@@ -288,14 +289,20 @@ def _written(request: Request, path: str, authority: str) -> bytes:
     """The request as bytes."""
     if not _PLAIN.fullmatch(path):
         path = quote(path, safe=_ALLOWED)
-    lines = [f"{request.method} {path} HTTP/1.1", f"Host: {authority}"]
-    given = {name.lower() for name in request.headers}
+    head = f"{request.method} {path} HTTP/1.1\r\n".encode("ascii")
+    headers = _written_headers(authority, tuple(request.headers.items()))
+    if request.body is None:
+        return b"%s%s\r\n" % (head, headers)
+    return b"%s%sContent-Length: %d\r\n\r\n%s" % (head, headers, len(request.body), request.body)
+
+
+@lru_cache(256)  # they are the same for most requests
+def _written_headers(authority: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+    given = {name.lower() for name, _ in headers}
+    lines = [f"Host: {authority}"]
     lines += [f"{name}: {text}" for name, text in STANDING_HEADERS.items() if name.lower() not in given]
-    lines += [f"{name}: {_one_line(text)}" for name, text in request.headers.items()]
-    if request.body is not None:
-        lines.append(f"Content-Length: {len(request.body)}")
-    head = "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
-    return head if request.body is None else head + request.body
+    lines += [f"{name}: {_one_line(text)}" for name, text in headers]
+    return "".join([f"{line}\r\n" for line in lines]).encode("latin-1", "replace")
 
 
 def _one_line(text: str) -> str:

@@ -51,6 +51,10 @@ def parse_path(text: str) -> Path:
 
 
 def _follow(names: tuple[str, ...]) -> Callable[[Any], Any]:
+    if len(names) == 1:
+        [only] = names
+        return lambda document: document.get(only) if isinstance(document, dict) else None
+
     def find(document: Any) -> Any:
         for name in names:
             if not isinstance(document, dict):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -107,7 +108,8 @@ class Reader:
         Raises:
             HttpFailure: they are not where they should be.
         """
-        rows = self._follow(self.rows, document, "'rows'")
+        with self._following(self.rows, "'rows'"):
+            rows = self.rows.find(document)
         if self.row_key is not None:
             return self._members(rows)
         if isinstance(rows, list):
@@ -145,7 +147,7 @@ class Reader:
         if all(field.name in each.given for each in found):
             return pa.array([each.given[field.name] for each in found], field.type)
         by_name = field.name == self.row_key
-        values = [each.name if by_name else self._value(source, each.row, field.name) for each in found]
+        values = [each.name for each in found] if by_name else self._values(source, found, field.name)
         if is_required and None in values:
             raise self._lacks(field.name, source, found[values.index(None)])
         path = "its name" if by_name else f"path {source.text}"
@@ -158,12 +160,15 @@ class Reader:
 
         return convert(values, to_arrow, field, table=self.table, where=where)
 
-    def _value(self, path: Path, row: Any, column: str) -> Any:
-        return self._follow(path, row, f"the path of column {column!r}")
+    def _values(self, path: Path, found: Sequence[Found], column: str) -> list[Any]:
+        find = path.find
+        with self._following(path, f"the path of column {column!r}"):
+            return [find(each.row) for each in found]
 
-    def _follow(self, path: Path, document: Any, what: str) -> Any:
+    @contextmanager
+    def _following(self, path: Path, what: str) -> Iterator[None]:
         try:
-            return path.find(document)
+            yield
         except PathFailure as error:
             raise HttpFailure(
                 f"table {self.table}: {what}, {path.text}, cannot be followed: {error}", permanent=True

@@ -1,7 +1,7 @@
 """What an exchange may want next: the alphabet between decisions and I/O.
 
-Named tuples here and in ``response``, as some are made for every request: frozen dataclasses take four times as
-long.
+Named tuples here and in ``response``, as some are made for every request: frozen dataclasses take four times
+as long.
 """
 
 from __future__ import annotations

@@ -212,7 +212,10 @@ class Query:
             return
 
         def fill(column: str) -> str:
-            return ",".join(quote(spelled(each), safe="") for each in keys.values(column))
+            values = keys.values(column)
+            if isinstance(values[0], int):
+                return ",".join(map(spelled, values))  # nothing in them to encode
+            return ",".join([quote(spelled(each), safe="") for each in values])
 
         equals = "=" if value.parts else ""
         yield f"{name.filled(fill)}{equals}{value.filled(fill)}"
