@@ -1,4 +1,4 @@
-"""An API for benchmarks, in its own process: ``/people/<id>`` and ``/people?ids=...``, some milliseconds late.
+"""An API for benchmarks, in its own process: `/people/<id>` and `/people?ids=...`, some milliseconds late.
 
 As little work as can be, because it shares the machine with what it measures.
 """

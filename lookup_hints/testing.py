@@ -1,4 +1,7 @@
-"""For those who write connectors: the contract that every connector keeps, as a pytest class.
+"""For those who write connectors: the contract that every connector keeps, as a pytest class, and a fake.
+
+``FakeConnector`` is a source whose misses, errors and delays are scripted; ``looked_up`` asks any connector
+as the engine would, with retries and timeouts, without Spark and without waiting.
 
 Example:
     A module of your tests; pytest runs every test of the contract against your source::
@@ -23,8 +26,20 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError
+from lookup_hints.fake import Call, FakeClock, FakeConnector, LookedUp, looked_up
 from lookup_hints.model import Answer, LookupRequest, LookupTable, Outcomes, PlacedRows
 from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup, TellsSchema
+
+__all__ = [
+    "CONTRACT_SCHEMA",
+    "Call",
+    "ConnectorContract",
+    "ContractSource",
+    "FakeClock",
+    "FakeConnector",
+    "LookedUp",
+    "looked_up",
+]
 
 CONTRACT_SCHEMA = pa.schema(
     [

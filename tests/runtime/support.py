@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from lookup_hints.fake import FakeLoop
 from lookup_hints.model import Answer, LookupRequest, LookupTable
 from lookup_hints.retry import FixedDelay, RetryPolicy
 from lookup_hints.runtime.arrow import Keys, distinct_keys
@@ -116,35 +116,7 @@ class Clock:
         self.now += seconds
 
 
-class _SkippingSelector(selectors.DefaultSelector):
-    """Instead of waiting, moves the loop's time on; waiting for ever is a failure."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready:
-            if timeout is None:
-                raise AssertionError("the loop would wait for ever")
-            self.now += timeout
-        return ready
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes only by its own timers; ``call`` runs a coroutine on it."""
-
-    def __init__(self) -> None:
-        self._skipping = _SkippingSelector()
-        super().__init__(self._skipping)
-
-    def time(self) -> float:
-        return self._skipping.now
-
-    def call(self, coroutine: Coroutine[Any, Any, _T], /) -> _T:
-        return self.run_until_complete(coroutine)
-
+VirtualLoop = FakeLoop
 
 Latency = Callable[[LookupRequest], float]
 
