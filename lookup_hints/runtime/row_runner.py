@@ -52,6 +52,7 @@ class RowDriver(AsyncDriver):
         self._waiting: deque[tuple[_Asked, int]] = deque()
         self._running: dict[asyncio.Task[None], _Asked] = {}
         self._asked: dict[_Asked, None] = {}  # in the order of asking
+        self._in_flight = 0
         self._untold = 0
         self._telling: asyncio.TimerHandle | None = None
 
@@ -90,6 +91,7 @@ class RowDriver(AsyncDriver):
         task = asyncio.current_task()
         assert task is not None
         while True:
+            self._in_flight += 1
             try:
                 outcome: Rows | Exception = await self._lookup_row(asked.rows[position])
             except asyncio.CancelledError as error:
@@ -99,6 +101,8 @@ class RowDriver(AsyncDriver):
                 return  # a task that was cancelled once is not fit for more
             except Exception as error:
                 outcome = error
+            finally:
+                self._in_flight -= 1
             self._finish(asked, position, outcome)
             if not self._waiting:
                 return
@@ -121,7 +125,7 @@ class RowDriver(AsyncDriver):
     def _finish(self, asked: _Asked, position: int, outcome: Rows | Exception) -> None:
         asked.finished.append((position, outcome))
         self._untold += 1
-        is_last = not self._waiting and len(self._running) <= 1
+        is_last = not self._waiting and not self._in_flight
         if is_last or self._untold >= self._capacity:
             self._tell()
         elif self._telling is None:
