@@ -83,9 +83,17 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         joins=draft.joins,
         scans=draft.scans,
         output=draft.output,
-        query=None if gives_rows(statement) else spliced(text, draft.edits, statement.queries[0]),
+        query=_written_query(draft),
         notes=draft.notes,
     )
+
+
+def _written_query(draft: Draft) -> str | None:
+    """The one query, as Spark gets it, of a statement that writes what the query gives."""
+    statement = draft.statement
+    if gives_rows(statement) or not is_one_query(statement):
+        return None
+    return spliced(statement.text, draft.edits, statement.queries[0])
 
 
 def analyse_as_plain_join(draft: Draft) -> Draft:
