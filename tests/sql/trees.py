@@ -231,8 +231,9 @@ class Trees:
         return Relation(f"({inner.text})", inner.columns)
 
     def _explicit(self, source: From, right: Relation, kind: str) -> None:
-        conditions = self._conditions(source.shown, right)
-        if kind in ("JOIN", "INNER JOIN") and self._chance(0.15):
+        moves = kind in ("JOIN", "INNER JOIN") and self._chance(0.15)
+        conditions = self._conditions(_qualified(source.shown) if moves else source.shown, right)
+        if moves:
             source.where += conditions[1:]
             conditions = conditions[:1]
         source.text += f" {kind} {right.text} ON {' AND '.join(conditions)}"
@@ -240,14 +241,14 @@ class Trees:
             self._show(source, right)
 
     def _comma(self, source: From, right: Relation) -> None:
-        source.where += self._conditions(source.columns, right)
+        source.where += self._conditions(_qualified(source.columns), right)
         source.text += f", {right.text}"
         source.has_comma = True
         source.shown = []
         self._show(source, right)
 
     def _crossed(self, source: From, right: Relation) -> None:
-        source.where += self._conditions(source.shown, right)
+        source.where += self._conditions(_qualified(source.shown), right)
         source.text += f" {self._pick(['CROSS JOIN', 'JOIN'])} {right.text}"
         self._show(source, right)
 
@@ -393,3 +394,8 @@ class Trees:
     def _asked(self) -> Relation:
         is_lookup = not self._chance(0.15)
         return self._table(self._pick(sorted(LOOKUPS) if is_lookup else ORDINARY), is_lookup=is_lookup)
+
+
+def _qualified(columns: list[Column]) -> list[Column]:
+    """Without the merged columns of USING: a later relation may make their names ambiguous in WHERE."""
+    return [column for column in columns if column.relation]
