@@ -42,7 +42,8 @@ def test_the_answers_say_something(worlds: Worlds) -> None:
         for query, text in QUERIES.items()
         if all(value == "None" for row in worlds.answer(text).rows for value in row)
     }
-    assert not empty
+    # No part fits the standard parameters of q17 at this scale; its NULL is compared all the same.
+    assert empty <= {"q17"}
 
 
 def test_each_outcome_is_that_of_a_pair() -> None:
