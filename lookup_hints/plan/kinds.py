@@ -147,7 +147,8 @@ def _refuse_uses_outside(statement: Statement, parts: list[Cut]) -> None:
         )
         if inside or not is_use:
             continue
-        if statement.tokens.is_word(index - 1, "INTO", "UPDATE"):
+        is_deleted = index == 2 and statement.pieces[0].is_word("DELETE")
+        if is_deleted or statement.tokens.is_word(index - 1, "INTO", "UPDATE"):
             raise _writes(statement, piece, is_create=False)
         raise UnreadableStatement(
             Problem(
