@@ -1,18 +1,19 @@
 # make demo         a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
 # make test         format, lint, types, tests
 # make test-sql     every query of TPC-H and of a corpus, random queries and mistakes, against Spark itself
+# make test-matrix  what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
 # make check        format, lint and types only
-# make bench        the benchmarks
+# make bench        the benchmarks (about an hour), and their table in docs/performance.md
 # make clean        remove what these made
 # make help         show this
 #
-# CI runs test and test-sql. TREES=n and MISTAKES=n say how many random queries and mistakes there are,
-# SEED=n repeats a run.
+# CI runs test and test-sql. TREES=n and MISTAKES=n say how many random queries
+# and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of a cell run beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test test-sql check bench clean help java
+.PHONY: demo test test-sql test-matrix check bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -38,18 +39,26 @@ test-sql: java $(VENV)/.dev
 	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 \
 	  $(BIN)/python -m pytest -q --hypothesis-seed="$$seed" tests/sql tests/plan/test_mutations.py
 
+# Files of a cell run beside each other: most of their time is one thread of Spark, or the start of another one.
+JOBS = 2
+CELLS =
+test-matrix: java
+	@JOBS=$(JOBS) .ci/matrix $(CELLS)
+
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: java $(VENV)/.dev
+bench: java $(VENV)/.bench
 	@for file in benchmarks/bench_*.py; do \
-	  echo "== $$file"; $(SPARK_ENV) $(BIN)/python "$$file" || exit 1; \
+	  name=$$(basename "$$file" .py); echo "== $$name"; \
+	  $(SPARK_ENV) $(BIN)/python -m "benchmarks.$$name" || exit 1; \
 	done
+	@$(BIN)/python -m benchmarks.page
 
 clean:
-	@rm -rf $(VENV) data build dist spark-warehouse metastore_db derby.log artifacts
+	@rm -rf $(VENV) .matrix data build dist spark-warehouse metastore_db derby.log artifacts
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -64,6 +73,10 @@ $(VENV)/.demo: pyproject.toml $(BIN)/python
 $(VENV)/.dev: pyproject.toml $(BIN)/python
 	@echo "Installing lookup-hints and its tools into $(VENV) (once) ..."
 	@$(PIP) install -e '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	@$(PIP) install -e '.[bench]'
 	@touch $@
 
 $(BIN)/python:

@@ -1,73 +1,113 @@
 """Orders looked up over HTTP through Spark, beside plain clients in one process asking for the same keys.
 
-``python benchmarks/bench_http.py [--keys N] [--runs N]``. The server is 2 ms away and shares the machine; all
-runs in one go, in turn: only the ratios mean something. Each key is asked once, 100 at a time in each task.
+``python -m benchmarks.bench_http [--keys N] [--runs N]``. The server is 2 ms away and shares the machine.
+Each key is asked once, 100 requests at a time in each task; the ways with many keys per request get ten times
+as many keys, slow ways a few. Planning and starting the job count.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import statistics
-import sys
 import time
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+import aiohttp
+import httpx
 
-import aiohttp  # noqa: E402 (the path above comes first)
-import httpx  # noqa: E402
-from pyspark.sql import SparkSession  # noqa: E402
-
-from benchmarks.http_server import running_api  # noqa: E402
-from lookup_hints import LookupSession  # noqa: E402
+from benchmarks.http_server import running_api, seconds_of
+from benchmarks.measuring import (
+    Figure,
+    Sample,
+    Way,
+    cpu_ratio,
+    in_turn,
+    ratio,
+    seconds,
+    spark_session,
+    theme,
+)
+from lookup_hints import LookupSession
 
 IN_FLIGHT = 100
-MANY = 100
+MANY, MORE = 100, 1000
 QUERY = "SELECT count(p.name) AS found, max(p.name) AS name FROM {keys} o JOIN {table} p ON o.id = p.id"
+
+AIOHTTP, HTTPX = "plain aiohttp, one process", "plain httpx, one process"
+ONE, OVER_HTTPX = "lookup join, one key per request", "lookup join, engine httpx"
+BY_GET, BY_POST = f"lookup join, {MANY} keys per GET", f"lookup join, {MORE:,} keys per POST"
 
 Get = Callable[[str], Awaitable[object]]
 
 
 def main() -> None:
-    """Time all ways in turn and print medians and ratios."""
+    """Time all ways in turn, and compare their rates."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=60_000)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    with running_api() as url:
-        session = _session(url, options.keys)
-        for table in ("one", "many", "over_httpx"):
-            _looked_up(session, table, "few")  # starts the workers and warms the server
-        rates: dict[str, list[float]] = {}
-        for _ in range(options.runs):
-            for way, rate in _all_ways(url, session, options.keys).items():
-                rates.setdefault(way, []).append(rate)
-        session.spark.stop()
-    _print({way: statistics.median(each) for way, each in rates.items()}, options.keys, options.runs)
+    one, many, few = options.keys, options.keys * 10, options.keys // 100
+    title = f"HTTP, 2 ms away: {one:,} keys one by one, {many:,} in requests of many, local[2]"
+    with theme("http", title, options.runs) as found, running_api() as api, spark_session() as spark:
+        session = LookupSession(spark)
+        _declare(session, api.url)
+        looked_up = partial(_looked_up, session)
+        ways: dict[str, tuple[int, Way]] = {
+            AIOHTTP: (one // 2, lambda: asyncio.run(_with_aiohttp(api.url, one // 2))),
+            HTTPX: (few, lambda: asyncio.run(_with_httpx(api.url, few))),
+            ONE: (one, looked_up("one", one)),
+            OVER_HTTPX: (few, looked_up("over_httpx", few)),
+            BY_GET: (many, looked_up("many", many)),
+            BY_POST: (many, looked_up("more", many)),
+        }
+        counts = {name: count for name, (count, _) in ways.items()}
+        served: dict[str, float] = {}
+        watched = {name: _watched(way, name, api.pid, served) for name, (_, way) in ways.items()}
+        in_turn({name: way for name, way in watched.items() if name != HTTPX}, 1)  # warms all sides
+        samples = in_turn(watched, options.runs)
+        _print(samples, counts, served)
+
+        def speed(over: str, under: str) -> float:
+            return ratio(samples[under], samples[over]) * counts[over] / counts[under]
+
+        cpu = cpu_ratio(samples[AIOHTTP], samples[ONE]) * counts[ONE] / counts[AIOHTTP]
+        note = f"the aim is 2.5; processor seconds: {cpu:.2f}"
+        found.add(Figure(f"speed of the {ONE} / {AIOHTTP}", speed(ONE, AIOHTTP), at_least=1.2, note=note))
+        for way in (BY_POST, BY_GET):
+            least = 20.0 if way == BY_POST else None
+            found.add(Figure(f"speed of the {way} / one key per request", speed(way, ONE), at_least=least))
+        found.add(Figure(f"speed of the {OVER_HTTPX} / {HTTPX}", speed(OVER_HTTPX, HTTPX)))
+        for way in (ONE, BY_POST):
+            share = served[way] / seconds(samples[way]) * 100
+            found.add(Figure(f"share of a core that the server takes, {way}", share, unit=" %", at_most=90))
 
 
-def _all_ways(url: str, session: LookupSession, keys: int) -> dict[str, float]:
-    """Keys per second of each way."""
-    few = keys // 20
-    return {
-        "plain httpx, one process": few / asyncio.run(_with_httpx(url, few)),
-        "plain aiohttp, one process": keys / asyncio.run(_with_aiohttp(url, keys)),
-        "lookup join, engine httpx": few / _looked_up(session, "over_httpx", "few"),
-        "lookup join, one key per request": keys / _looked_up(session, "one", "one_each"),
-        f"lookup join, {MANY} keys per request": keys * 10 / _looked_up(session, "many", "ten_each"),
-    }
+def _watched(way: Way, name: str, server: int, served: dict[str, float]) -> Way:
+    """``way``, noting in ``served`` the processor seconds of the server in its last run."""
+
+    def run() -> object:
+        before = seconds_of(server)
+        result = way()
+        served[name] = seconds_of(server) - before
+        return result
+
+    return run
 
 
-def _print(rates: dict[str, float], keys: int, runs: int) -> None:
-    mark = rates["plain aiohttp, one process"]
-    print(f"{keys:,} keys, median of {runs}; ratio: that way / plain aiohttp")
-    for way, rate in rates.items():
-        print(f"  {way:<36} {rate:>10,.0f} keys/s   {rate / mark:>7.2f}")
+def _print(
+    samples: Mapping[str, list[Sample]], counts: Mapping[str, int], served: Mapping[str, float]
+) -> None:
+    for name, each in samples.items():
+        took, count = seconds(each), counts[name]
+        cpu = statistics.median(sample.cpu for sample in each) / count * 1e6
+        server = served[name] / count * 1e6
+        print(
+            f"  {name:<40} {took:>7.2f} s {count / took:>10,.0f} keys/s;"
+            f" {cpu:>6.1f} us of processors per key, {server:>5.1f} of them the server's",
+            flush=True,
+        )
 
 
 async def _with_httpx(url: str, keys: int) -> float:
@@ -104,38 +144,29 @@ async def _all_asked(get: Get, url: str, keys: int) -> float:
     return time.perf_counter() - start
 
 
-def _session(url: str, keys: int) -> LookupSession:
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("bench_http")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    for name, count in (("few", keys // 20), ("one_each", keys), ("ten_each", keys * 10)):
-        spark.range(0, count, 1, 2).createOrReplaceTempView(name)
-    session = LookupSession(spark)
+def _declare(session: LookupSession, url: str) -> None:
     columns = "id BIGINT, name STRING, country STRING"
     for table, path, more in (
         ("one", "/people/{id}", ""),
         ("over_httpx", "/people/{id}", ", 'engine' = 'httpx'"),
         ("many", "/people?ids={id}", f", 'keys-per-request' = '{MANY}'"),
+        ("more", "/people", f", 'keys-per-request' = '{MORE}', 'method' = 'POST', 'body' = '[\"{{id}}\"]'"),
     ):
         session.sql(
             f"CREATE TEMPORARY TABLE {table} ({columns}) WITH ('connector' = 'http', 'url' = '{url}{path}',"
             f" 'capacity' = '{IN_FLIGHT}'{more})"
         )
-    return session
 
 
-def _looked_up(session: LookupSession, table: str, keys: str) -> float:
-    """Seconds that the query takes, planning included."""
-    start = time.perf_counter()
-    row = session.sql(QUERY.format(table=table, keys=keys)).collect()[0]
-    seconds = time.perf_counter() - start
-    assert row.found == session.spark.table(keys).count()
-    return seconds
+def _looked_up(session: LookupSession, table: str, count: int) -> Way:
+    """The query for ``count`` keys, planning included; all must be found."""
+    query = QUERY.format(table=table, keys=f"range(0, {count}, 1, 2)")
+
+    def run() -> None:
+        [row] = session.sql(query).collect()
+        assert row.found == count
+
+    return run
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """How fast plain asyncpg looks up a million orders in PostgreSQL: the mark that a lookup join is held to.
 
 ``python -m benchmarks.postgres_raw`` starts a server, loads the customers and times each way of asking.
-Figures move with the machine's load: compare within one run only.
+Figures move with the machine's load: compare within one run only. Every way ends with the same Arrow rows:
+one for each order, NULLs for a customer that does not exist.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 
 import asyncpg
 import pyarrow as pa
@@ -29,6 +31,8 @@ _BY_KEYS = "WHERE id = ANY($1::bigint[])"
 _RECORDS = f"SELECT {', '.join(ROW.names)} FROM customers {_BY_KEYS}"
 _COLUMNS = f"SELECT {', '.join(f'array_agg({name})' for name in ROW.names)} FROM customers {_BY_KEYS}"
 _ONE = f"SELECT {', '.join(ROW.names)} FROM customers WHERE id = $1"
+
+WINDOW = 128 * 1024
 
 AnswerBatch = Callable[[asyncpg.Connection, list[int]], Awaitable[pa.Table]]
 
@@ -72,6 +76,14 @@ async def _copy(server: PostgresServer, customers: int) -> None:
         await connection.close()
 
 
+@contextmanager
+def customers_server() -> Iterator[PostgresServer]:
+    """A server of its own that holds the customers."""
+    with contextmanager(running_server)() as server:
+        load(server)
+        yield server
+
+
 class _Source:
     """Bytes as the driver reads a file."""
 
@@ -89,11 +101,28 @@ def order_keys(orders: int = ORDERS, ids: int = IDS, seed: int = 7) -> list[int]
     return random.Random(seed).choices(range(1, ids + 1), k=orders)
 
 
+def skewed_keys(orders: int = ORDERS, ids: int = IDS, seed: int = 7) -> list[int]:
+    """The customer of each order, by Zipf's law with exponent 1.1; popular ids are anywhere."""
+    chance = random.Random(seed)
+    customers = chance.sample(range(1, ids + 1), ids)
+    weights = list(accumulate(1 / rank**1.1 for rank in range(1, ids + 1)))
+    return chance.choices(customers, cum_weights=weights, k=orders)
+
+
 def raw_columns(
     server: PostgresServer, keys: Sequence[int], *, connections: int = 4, batch_size: int = 1000
 ) -> Timing:
-    """Batches by ``= ANY``, answered as one row of arrays."""
+    """Batches of orders as they come by ``= ANY``, answered as one row of arrays."""
     return _timed("columns", server, keys, connections, batch_size, _ask_for_columns)
+
+
+def raw_sorted(
+    server: PostgresServer, keys: Sequence[int], *, connections: int = 4, batch_size: int = 4000
+) -> Timing:
+    """The sorted distinct keys of ``WINDOW`` orders: neighbours in the index are asked together."""
+    column = pa.array(keys, pa.int64())
+    found, seconds = asyncio.run(_run_windows(server, column, connections, batch_size))
+    return Timing("columns, sorted keys", len(keys), found, seconds)
 
 
 def raw_records(
@@ -161,9 +190,58 @@ async def _run(
             await connection.close()
 
 
+async def _run_windows(
+    server: PostgresServer, keys: pa.Array, connections: int, batch_size: int
+) -> tuple[int, float]:
+    async def work(connection: asyncpg.Connection) -> None:
+        for window, batch in batches:
+            window.answers.append(await _ask_for_columns(connection, batch))
+            if len(window.answers) == window.batches:
+                found.append(_found(window.enriched()))
+
+    found: list[int] = []
+    opened = [await asyncpg.connect(server.url()) for _ in range(connections)]
+    try:
+        for connection in opened:
+            await _ask_for_columns(connection, [1])
+        start = time.perf_counter()
+        batches = _batches(keys, batch_size)
+        await asyncio.gather(*map(work, opened))
+        return sum(found), time.perf_counter() - start
+    finally:
+        for connection in opened:
+            await connection.close()
+
+
+class _Window:
+    """Orders that are asked for together, and the answers so far."""
+
+    def __init__(self, keys: pa.Array, batches: int) -> None:
+        self.keys, self.batches = keys, batches
+        self.answers: list[pa.Table] = []
+
+    def enriched(self) -> pa.Table:
+        return _rows_of(self.keys, pa.concat_tables(self.answers))
+
+
+def _batches(keys: pa.Array, batch_size: int) -> Iterator[tuple[_Window, list[int]]]:
+    for start in range(0, len(keys), WINDOW):
+        orders = keys[start : start + WINDOW]
+        distinct = pc.unique(orders)
+        ascending = distinct.take(pc.sort_indices(distinct)).to_pylist()
+        cuts = range(0, len(ascending), batch_size)
+        window = _Window(orders, len(cuts))
+        for cut in cuts:
+            yield window, ascending[cut : cut + batch_size]
+
+
 def _enriched(keys: list[int], customers: pa.Table) -> pa.Table:
+    return _rows_of(pa.array(keys, pa.int64()), customers)
+
+
+def _rows_of(keys: pa.Array, customers: pa.Table) -> pa.Table:
     """One row per order, as a LEFT JOIN gives it: NULLs for a customer that does not exist."""
-    places = pc.index_in(pa.array(keys, pa.int64()), customers.column("id").combine_chunks())
+    places = pc.index_in(keys, customers.column("id").combine_chunks())
     return customers.take(places)
 
 
@@ -173,12 +251,10 @@ def _found(rows: pa.Table) -> int:
 
 def main() -> None:
     """Time all ways and print them."""
-    for server in running_server():
-        start = time.perf_counter()
-        load(server)
-        print(f"loaded {CUSTOMERS:,} customers in {time.perf_counter() - start:.1f} s")
+    with customers_server() as server:
         keys = order_keys()
         print(raw_columns(server, keys))
+        print(raw_sorted(server, keys))
         print(raw_records(server, keys))
         print(raw_one_by_one(server, keys[:100_000]))
 

@@ -8,11 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from lookup_hints.options import LOOKUP_OPTIONS, SESSION_OPTIONS, Option, Place
+from lookup_hints.options import (
+    LOOKUP_OPTIONS,
+    RESTART_OPTIONS,
+    SESSION_OPTIONS,
+    STREAM_OPTIONS,
+    Option,
+    Place,
+)
 from lookup_hints.registry import connector_class
 
 TARGET = Path(__file__).with_name("options.md")
-CONNECTORS = ("memory", "sqlite", "postgres", "http")
+CONNECTORS = ("memory", "sqlite", "postgres", "http", "redis")
 
 _INTRODUCTION = """\
 # Options
@@ -42,7 +49,41 @@ _RETRY = """
 not a miss. `exception` asks again after a failure that may pass. Predicates of your own, over the rows
 of a key, are registered with `lookup_hints.register_retry_predicate(name, function)`.
 
+### Budgets for the whole cluster
+
+`lookup.max-concurrency` and `lookup.rate-limit` bound what one lookup join asks of its source, however many
+tasks run. Tasks do not know of each other, so each gets an equal part: the budget divided by the tasks that
+Spark runs at once at the most. Together they stay within it; while fewer run, part of it is unused. The
+number comes from Spark's configuration: that of `local[n]`, or executors (`spark.executor.instances`,
+`spark.dynamicAllocation.maxExecutors`) times cores (`spark.executor.cores`) by `spark.task.cpus`, or
+`spark.cores.max`. Where that does not say, `SET lookup.cluster-tasks = <number>`; a table with a budget is
+refused otherwise. EXPLAIN shows the part of each task.
+
+The rate counts requests, retries included: keys where one is asked at a time, batches elsewhere; a lookup
+over HTTP that takes several pages counts once. A task's first request waits for its turn, too, and requests
+of 50 ms may go out together. Two joins, or two queries at once, have a budget each.
+
 ## Session options
+
+| key | type | default | meaning |
+|---|---|---|---|
+"""
+
+_STREAMS = """
+## Streams
+
+For `INSERT INTO ... SELECT ... FROM STREAM ...`, see [Streams](streaming.md). An option stands in
+`WITH (...)` after the sink, or in `SET`; the former wins. Other options go to the sink.
+
+| in `SET` as | in `WITH` as | type | default | meaning |
+|---|---|---|---|---|
+"""
+
+_RESTARTS = """
+## Restart strategies
+
+For streaming queries that an `INSERT` starts; as in Flink. Another name of `restart-strategy.type` is
+`restart-strategy`, of `execution.failover-strategy` `jobmanager.execution.failover-strategy`.
 
 | key | type | default | meaning |
 |---|---|---|---|
@@ -62,6 +103,7 @@ option marked *secret*.
 def page() -> str:
     """The whole page."""
     parts = [_INTRODUCTION, *map(_lookup_row, LOOKUP_OPTIONS), _RETRY, *map(_session_row, SESSION_OPTIONS)]
+    parts += [_STREAMS, *map(_stream_row, STREAM_OPTIONS), _RESTARTS, *map(_session_row, RESTART_OPTIONS)]
     parts += [_CONNECTORS, *(_connector(name) for name in CONNECTORS)]
     return "".join(parts)
 
@@ -82,7 +124,13 @@ def _lookup_row(option: Option) -> str:
 
 
 def _session_row(option: Option) -> str:
-    return _row(f"`{option.session_key}`", _type(option), _default(option), option.meaning)
+    key = option.key_in(Place.SESSION)
+    return _row(f"`{key}`", _type(option), _default(option), option.meaning)
+
+
+def _stream_row(option: Option) -> str:
+    in_insert = f"`{option.key_in(Place.INSERT)}`" if Place.INSERT in option.places else ""
+    return _row(f"`{option.session_key}`", in_insert, _type(option), _default(option), option.meaning)
 
 
 def _connector(name: str) -> str:
@@ -97,7 +145,7 @@ def _connector_row(option: Option) -> str:
 
 
 def _type(option: Option) -> str:
-    return option.type.name.replace("|", "or")
+    return option.type.name.replace("|", "or").replace("<duration>", "*duration*")
 
 
 def _default(option: Option) -> str:

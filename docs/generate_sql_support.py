@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.sql.corpus import Case, cases, unresolved  # noqa: E402 (the path above comes first)
+from tests.sql.corpus import Case, cases  # noqa: E402 (the path above comes first)
 from tests.sql.tpch.data import KEYS  # noqa: E402
 from tests.sql.tpch.pairs import QUERIES, outcomes, pairs, tables_of  # noqa: E402
 
@@ -46,16 +46,20 @@ _TOPICS = {
 
 _ONCE = """
 In these no key is asked for twice, however Spark plans the rest. Equal keys are asked once in each task.
+
+What Spark computes twice is asked twice. No rewrite cures these, and EXPLAIN says so for each:
+
+- `FROM ... INSERT ... INSERT ...`: each INSERT computes the FROM by itself. Write the rows once, or cache.
+- A scalar or LATERAL subquery that is correlated by more than equalities: Spark computes the rows around it
+  once for their distinct values and once more for the join with the subquery's rows.
+- A lookup table that the outer query gives the key (`(SELECT max(c.x) FROM c WHERE c.id = o.k)`): Spark
+  computes the outer query twice; each key is asked once.
+- `/*+ REPARTITION_BY_RANGE(...) */` right over a lookup join: Spark samples its rows first. Use REPARTITION.
+- A DataFrame that is used twice (written twice, joined with itself): `cache()` it, as everywhere in Spark.
 """
 
 _REFUSED = """
 ## What is refused, and what to write instead
-
-"""
-
-_NOT_YET = """## Not yet
-
-These are refused, or end in an error that Spark would not have without lookup tables.
 
 """
 
@@ -78,10 +82,10 @@ a key. Both give Spark's rows. Under *several*: how many of the choices of more 
 
 def page() -> str:
     """The whole page."""
-    waiting = unresolved()
-    known = [case for case in cases() if str(case) not in waiting]
-    parts = [_INTRODUCTION.format(counts=_counts(known)), *_topics(known), *_refusals(known)]
-    return "".join([*parts, *_not_yet(case for case in cases() if str(case) in waiting), *_tpch()])
+    known = cases()
+    return "".join(
+        [_INTRODUCTION.format(counts=_counts(known)), *_topics(known), *_refusals(known), *_tpch()]
+    )
 
 
 def _counts(known: list[Case]) -> str:
@@ -109,13 +113,6 @@ def _refusals(known: list[Case]) -> Iterable[str]:
             yield f"### {case.title}\n\n```sql\n{case.text}\n```\n\n> {case.refused}\n\n"
             if case.instead is not None:
                 yield f"Instead:\n\n```sql\n{case.instead}\n```\n\n"
-
-
-def _not_yet(waiting: Iterable[Case]) -> Iterable[str]:
-    found = list(waiting)
-    if found:
-        yield _NOT_YET
-        yield from (f"### {case.title}\n\n```sql\n{case.text}\n```\n\n" for case in found)
 
 
 def _tpch() -> Iterable[str]:

@@ -12,23 +12,66 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from lookup_hints.registry import register_connector as register_connector
+    from lookup_hints.restart import ExponentialDelayRestart as ExponentialDelayRestart
+    from lookup_hints.restart import FailureRateRestart as FailureRateRestart
+    from lookup_hints.restart import FixedDelayRestart as FixedDelayRestart
+    from lookup_hints.restart import NoRestart as NoRestart
+    from lookup_hints.retry import ExponentialDelay as ExponentialDelay
+    from lookup_hints.retry import FixedDelay as FixedDelay
+    from lookup_hints.retry import RetryPolicy as RetryPolicy
+    from lookup_hints.retry import RetryStrategy as RetryStrategy
     from lookup_hints.session import LookupSession as LookupSession
     from lookup_hints.session import disable as disable
     from lookup_hints.session import enable as enable
     from lookup_hints.session import register_retry_predicate as register_retry_predicate
+    from lookup_hints.supervision import supervise as supervise
+    from lookup_hints.waiting import async_wait as async_wait
 
 _HOME = {
+    "ExponentialDelay": "retry",
+    "ExponentialDelayRestart": "restart",
+    "FailureRateRestart": "restart",
+    "FixedDelay": "retry",
+    "FixedDelayRestart": "restart",
     "LookupSession": "session",
+    "NoRestart": "restart",
+    "RetryPolicy": "retry",
+    "RetryStrategy": "retry",
+    "async_wait": "waiting",
     "disable": "session",
     "enable": "session",
     "register_connector": "registry",
     "register_retry_predicate": "session",
+    "supervise": "supervision",
 }
 
-__all__ = ["LookupSession", "disable", "enable", "register_connector", "register_retry_predicate"]
+__all__ = [
+    "ExponentialDelay",
+    "ExponentialDelayRestart",
+    "FailureRateRestart",
+    "FixedDelay",
+    "FixedDelayRestart",
+    "LookupSession",
+    "NoRestart",
+    "RetryPolicy",
+    "RetryStrategy",
+    "async_wait",
+    "disable",
+    "enable",
+    "register_connector",
+    "register_retry_predicate",
+    "supervise",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext lookup_hints`` does: it brings ``%%lookup_sql`` and ``%lookup_tables``."""
+    from lookup_hints.magics import load
+
+    load(shell)

@@ -90,6 +90,10 @@ def build_connector(table: LookupTable) -> Connector:
     for column in table.schema:
         sql_type(column.type)
     connector = kind(table)
+    if getattr(connector, "table", None) is not table:
+        raise OptionError(
+            Problem(f"{kind.__name__}.__init__(self, table) must call super().__init__(table).")
+        )
     connector.check()
     return connector
 

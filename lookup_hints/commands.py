@@ -6,16 +6,28 @@ import re
 from dataclasses import replace
 
 from lookup_hints.errors import OptionError, Problem, Span, nearest
-from lookup_hints.options import LOOKUP_OPTIONS, SESSION_OPTIONS, Option, Place, bad_value
+from lookup_hints.options import (
+    LOOKUP_OPTIONS,
+    RESTART_OPTIONS,
+    SESSION_OPTIONS,
+    STREAM_OPTIONS,
+    Option,
+    Place,
+    bad_value,
+)
 from lookup_hints.sqltext import Kind, blanked, pieces
 
 _OPTIONS: dict[str, Option] = {
-    prefix + option.session_key: option
-    for prefix in ("", "spark.")
-    for option in (*LOOKUP_OPTIONS, *SESSION_OPTIONS)
+    key: option
+    for option in (*LOOKUP_OPTIONS, *SESSION_OPTIONS, *STREAM_OPTIONS, *RESTART_OPTIONS)
     if Place.SESSION in option.places
+    for key in option.session_keys
 }
-_OURS = re.compile(r"(spark\.)?(lookup|table\.exec\.async-lookup)\.", re.IGNORECASE)
+_OURS = re.compile(
+    r"(spark\.)?((lookup|table\.exec\.async-lookup|restart-strategy)\.|restart-strategy$|table\.dml-sync$"
+    r"|(jobmanager\.)?execution\.failover-strategy$)",
+    re.IGNORECASE,
+)
 _SET = re.compile(r"\s*SET\s+(['\"`]?)(?P<key>[\w.-]+)\1\s*=\s*(?P<value>.*)", re.IGNORECASE | re.DOTALL)
 _MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
 
@@ -37,7 +49,7 @@ def own_setting(text: str) -> tuple[str, str] | None:
     key, written = match["key"], match["value"].rstrip("; \t\r\n")
     option = _OPTIONS.get(key)
     if option is None:
-        known = [each for each in _OPTIONS if each.startswith("spark.") == key.lower().startswith("spark.")]
+        known = [each for each in _OPTIONS if _family(each) == _family(key.lower())]
         at = Span(text, *match.span("key"))
         raise OptionError(Problem(f"No session option is called {key!r}.", at, nearest(key, known)))
     found = pieces(written)
@@ -48,6 +60,11 @@ def own_setting(text: str) -> tuple[str, str] | None:
         at = Span(text, match.start("value"), match.start("value") + len(written))
         raise OptionError(replace(bad_value(option, key, value, error), at=at)) from None
     return key, value
+
+
+def _family(key: str) -> tuple[bool, str]:
+    """With the prefix or not, and the first word after it: what a mistyped key may have meant."""
+    return key.startswith("spark."), key.removeprefix("spark.").partition(".")[0]
 
 
 def explained(text: str) -> tuple[str, str] | None:

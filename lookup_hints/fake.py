@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import time
 from collections import defaultdict, deque
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from lookup_hints.errors import ConnectorError
 from lookup_hints.model import Answer, LookupRequest, LookupTable, Outcomes
 from lookup_hints.runtime.arrow import distinct_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
+from lookup_hints.runtime.async_runner import Call as LoopCall
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.row_runner import RowDriver
@@ -148,7 +150,12 @@ class LookedUp:
 
 
 def looked_up(
-    connector: Connector, keys: Sequence[Sequence[Any]], *, by: Sequence[str] = (), **settings: Any
+    connector: Connector,
+    keys: Sequence[Sequence[Any]],
+    *,
+    by: Sequence[str] = (),
+    waits: bool = False,
+    **settings: Any,
 ) -> LookedUp:
     """Ask ``connector`` for ``keys`` as the engine would in one task, without Spark and without waiting.
 
@@ -156,6 +163,8 @@ def looked_up(
         connector: not opened; it is opened and closed here.
         keys: one tuple for each input row; None is NULL.
         by: the columns asked by; by default the first ones of the table.
+        waits: whether time passes as it does, for connectors that talk to something: a clock that only timers
+            move knows nothing of sockets.
         settings: those of ``LookupSettings``: ``retry``, ``timeout``, ``capacity``, ``batch_size``,
             ``on_error``, ``asynchronous`` (where the connector can, by default).
     """
@@ -173,7 +182,7 @@ def looked_up(
     )
     flow = LookupFlow(spec, Random(0))  # noqa: S311 - jitter, not cryptography
     run = _run_async if spec.settings.asynchronous else _run_sync
-    windows, seconds = run(spec, flow, table)
+    windows, seconds = run(spec, flow, table, waits=waits)
     lists = [
         each for window in windows for part in window.results(spec.row_type) for each in part.to_pylist()
     ]
@@ -181,34 +190,41 @@ def looked_up(
     return LookedUp(rows, seconds, flow.metrics)
 
 
-def _run_sync(spec: LookupSpec, flow: LookupFlow, table: pa.Table) -> tuple[list[Window], float]:
+def _run_sync(
+    spec: LookupSpec, flow: LookupFlow, table: pa.Table, *, waits: bool
+) -> tuple[list[Window], float]:
     connector = spec.connector
     assert isinstance(connector, SyncLookup), f"{type(connector).__name__} cannot be asked sync"
-    clock = connector.clock if isinstance(connector, FakeConnector) else FakeClock()
+    fake = connector.clock if isinstance(connector, FakeConnector) else FakeClock()
+    clock, sleep = (time.monotonic, time.sleep) if waits else (fake, fake.sleep)
     started = clock()
     connector.open()
     try:
         inputs = iter([distinct_keys(table)])
-        windows = list(run_sync(flow, inputs, connector.lookup, clock=clock, sleep=clock.sleep))
+        windows = list(run_sync(flow, inputs, connector.lookup, clock=clock, sleep=sleep))
     finally:
         connector.close()
     return windows, clock() - started
 
 
-def _run_async(spec: LookupSpec, flow: LookupFlow, table: pa.Table) -> tuple[list[Window], float]:
+def _run_async(
+    spec: LookupSpec, flow: LookupFlow, table: pa.Table, *, waits: bool
+) -> tuple[list[Window], float]:
     connector = spec.connector
     assert isinstance(connector, AsyncLookup), f"{type(connector).__name__} cannot be asked async"
     if isinstance(connector, AsyncRowLookup) and spec.by_row:
         driver: AsyncDriver = RowDriver(flow, connector, connector.alookup_row, spec.settings.capacity)
     else:
         driver = AsyncDriver(flow, connector.alookup)
-    loop = FakeLoop()
+    loop = asyncio.SelectorEventLoop() if waits else FakeLoop()
+    call: LoopCall = loop.run_until_complete
+    started = loop.time()
     try:
-        loop.call(connector.aopen())
+        call(connector.aopen())
         try:
-            return list(run_async(driver, iter([distinct_keys(table)]), loop.call)), loop.time()
+            return list(run_async(driver, iter([distinct_keys(table)]), call)), loop.time() - started
         finally:
-            loop.call(connector.aclose())
+            call(connector.aclose())
     finally:
         loop.close()
 
@@ -257,6 +273,9 @@ class _SkippingSelector(selectors.DefaultSelector):
         ready = super().select(0)
         if not ready:
             if timeout is None:
-                raise AssertionError("the loop would wait for ever")
+                raise AssertionError(
+                    "the loop would wait for ever: only timers move this clock. For a connector that talks to"
+                    " something write looked_up(..., waits=True)."
+                )
             self.now += timeout
         return ready

@@ -1,7 +1,10 @@
 """Lookup specs as Spark functions, table scans as views, and what the workers counted.
 
-A function's name is a hash of all that decides its result; it is registered once and never replaced:
-on Spark Connect a DataFrame is analysed again at each action, and must find the function it was made with.
+A function's name is a hash of all that decides its result, so that none is ever replaced by another: on Spark
+Connect a DataFrame is analysed again at each action, and must find the function it was made with.
+
+Spark hands each micro-batch of ``foreachBatch`` over in a session of its own. So what makes names and takes
+counts belongs to the application: the same lookup has one function, however many sessions it is made in.
 """
 
 from __future__ import annotations
@@ -10,12 +13,15 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.plan.draft import TableScan
 from lookup_hints.runtime.metrics import LookupMetrics, Report
+from lookup_hints.runtime.process import install_tip
+from lookup_hints.shipping import Batches, bare, shipped
 from lookup_hints.spec import LookupSpec
 from lookup_hints.sqltext import quoted
 from lookup_hints.types import sql_type
@@ -24,14 +30,35 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class _Application:
+    """What the sessions of one Spark application share; on Spark Connect each session is on its own."""
+
+    def __init__(self, counts: Any) -> None:
+        # Names appear in plans; without the salt a short secret inside a spec could be guessed from its hash.
+        self.salt = token_bytes(16)
+        self.counts = counts
+
+
+_applications: WeakKeyDictionary[Any, _Application] = WeakKeyDictionary()
+
+
+def _application_of(spark: SparkSession) -> _Application:
+    if is_connect(spark):
+        return _Application(None)  # which has no accumulators
+    context = spark.sparkContext
+    if context not in _applications:
+        _applications[context] = _Application(_accumulator(spark))
+    return _applications[context]
+
+
 class Functions:
-    """The lookup functions and scan views of one Spark session."""
+    """The lookup functions and scan views that one Spark session, and copies of it, have."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._registered: set[str] = set()
-        # Names appear in plans; without the salt a short secret inside a spec could be guessed from its hash.
-        self._salt = token_bytes(16)
-        self._counts = _accumulator(spark)
+        application = _application_of(spark)
+        self._salt, self._counts = application.salt, application.counts
+        self._registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+        self._names: set[str] = set()
 
     def name(self, prefix: str, *content: Any) -> str:
         """A name for ``content``, the same for the same content in this session."""
@@ -50,34 +77,46 @@ class Functions:
             repeated: whether Spark must not compute it twice where its rows are read twice.
             transport: how keys and rows travel: ``arrow`` or ``pandas``.
         """
-        if spec.name in self._registered:
+        if self._is_there(spark, spec.name):
             return
         make = _arrow_function if transport == "arrow" else _pandas_function
         function = make(spec, self._report())
         spark.udf.register(spec.name, function.asNondeterministic() if repeated else function)
-        self._registered.add(spec.name)
+        self._add(spark, spec.name)
 
     def create_scan(self, spark: SparkSession, scan: TableScan) -> None:
         """Make the view that reads the whole table of ``scan``, anew at each action and in one task."""
-        if scan.relation in self._registered:
+        if self._is_there(spark, scan.relation):
             return
         fields = [scan.use.table.schema.field(name) for name in scan.columns]
         schema = pa.schema(fields)
         connector = scan.connector
 
-        def rows(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def rows(one_row: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from lookup_hints.runtime.worker import scanned
 
-            return scanned(connector, schema)
+            for _ in one_row:  # to the end: Spark ends a worker that leaves input unread
+                yield from scanned(connector, schema)
 
         columns = ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in fields)
-        frame = spark.range(0, 1, 1, 1).mapInArrow(rows, columns)
+        stub = shipped(rows, install_tip=install_tip(connector))
+        bare(stub)
+        frame = spark.range(0, 1, 1, 1).mapInArrow(stub, columns)
         frame.createOrReplaceTempView(scan.relation)
-        self._registered.add(scan.relation)
+        self._add(spark, scan.relation)
 
     def metrics(self) -> Mapping[str, LookupMetrics]:
-        """What each lookup function counted so far in this session; empty on Spark Connect."""
-        return {} if self._counts is None else dict(self._counts.value)
+        """What each of these functions counted so far; empty on Spark Connect."""
+        if self._counts is None:
+            return {}
+        return {name: counted for name, counted in self._counts.value.items() if name in self._names}
+
+    def _is_there(self, spark: SparkSession, name: str) -> bool:
+        return name in self._registered.get(spark, ())
+
+    def _add(self, spark: SparkSession, name: str) -> None:
+        self._registered.setdefault(spark, set()).add(name)
+        self._names.add(name)
 
     def _report(self) -> Report | None:
         counts = self._counts
@@ -95,9 +134,7 @@ class _Reporter:
 
 
 def _accumulator(spark: SparkSession) -> Any:
-    """An accumulator of counts by function, or None on Spark Connect, which has no accumulators."""
-    if is_connect(spark):
-        return None
+    """An accumulator of counts by function."""
     from pyspark.accumulators import AccumulatorParam
 
     class Counts(AccumulatorParam[dict[str, LookupMetrics]]):
@@ -117,6 +154,12 @@ def _accumulator(spark: SparkSession) -> Any:
 def is_connect(spark: SparkSession) -> bool:
     """Whether ``spark`` is a Spark Connect session."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def spark_version(spark: SparkSession) -> tuple[int, int]:
+    """The first two numbers of Spark's version, of the server on Spark Connect."""
+    major, minor = spark.version.split(".")[:2]
+    return int(major), int(minor)
 
 
 def transport_for(wish: str) -> str:
@@ -144,18 +187,12 @@ def wrapping_for(transport: str) -> Callable[[pa.DataType], tuple[str, str]]:
     return wrapping
 
 
-def _return_type(spec: LookupSpec) -> str:
-    return sql_type(pa.list_(spec.row_type))
-
-
 def _arrow_function(spec: LookupSpec, report: Report | None) -> Any:
     from pyspark.sql.pandas.functions import arrow_udf
 
     from lookup_hints.runtime.worker import arrow_lookup
 
-    # Its type wants the kind said in the call; the annotations of the function say it.
-    make: Any = arrow_udf
-    return make(arrow_lookup(spec, report), _return_type(spec))
+    return _made(arrow_udf, arrow_lookup(spec, report), spec, ("pyarrow",))
 
 
 def _pandas_function(spec: LookupSpec, report: Report | None) -> Any:
@@ -163,5 +200,12 @@ def _pandas_function(spec: LookupSpec, report: Report | None) -> Any:
 
     from lookup_hints.runtime.pandas_worker import pandas_lookup
 
-    make: Any = pandas_udf  # as above
-    return make(pandas_lookup(spec, report), _return_type(spec))
+    return _made(pandas_udf, pandas_lookup(spec, report), spec, ("pyarrow", "pandas"))
+
+
+def _made(make: Any, function: Batches, spec: LookupSpec, packages: tuple[str, ...]) -> Any:
+    """A function of Spark's; ``make`` (without a type: it wants the kind said) reads the annotations."""
+    stub = shipped(function, packages, install_tip(spec.connector))
+    made = make(stub, sql_type(pa.list_(spec.row_type)))
+    bare(stub)
+    return made

@@ -16,10 +16,11 @@ from lookup_hints.errors import OptionError, Problem, nearest
 
 
 class Place(Enum):
-    """Where an option may be given; a hint beats a table, a table beats the session."""
+    """Where an option may be given; what is nearer to the statement beats what is further away."""
 
     HINT = "hint"
     TABLE = "table"
+    INSERT = "insert"
     SESSION = "session"
 
 
@@ -43,6 +44,8 @@ class Option:
         places: where it may stand.
         table_key: its name in ``WITH`` where that differs.
         session_key: its name in ``SET`` (also accepted with the prefix ``spark.``).
+        insert_key: its name in the ``WITH`` of a streaming INSERT.
+        session_aliases: other names that it has in ``SET``.
         required: whether it must be given.
         secret: whether its value is never shown.
         family: what follows the dot where one option stands for many (``header.<name>``); its value is
@@ -56,6 +59,8 @@ class Option:
     places: frozenset[Place] = frozenset({Place.TABLE})
     table_key: str = ""
     session_key: str = ""
+    insert_key: str = ""
+    session_aliases: tuple[str, ...] = ()
     required: bool = False
     secret: bool = False
     family: str = ""
@@ -72,8 +77,18 @@ class Option:
 
     def key_in(self, place: Place) -> str:
         """The name that the option has at ``place``."""
-        names = {Place.TABLE: self.table_key, Place.SESSION: self.session_key}
+        names = {
+            Place.TABLE: self.table_key,
+            Place.SESSION: self.session_key,
+            Place.INSERT: self.insert_key,
+        }
         return names.get(place) or self.key
+
+    @property
+    def session_keys(self) -> tuple[str, ...]:
+        """Its names in ``SET``; the first that is set counts."""
+        names = (self.key_in(Place.SESSION), *self.session_aliases)
+        return (*names, *(f"spark.{name}" for name in names))
 
 
 # --- types -----------------------------------------------------------------------------------------
@@ -90,7 +105,7 @@ _UNITS: dict[str, float] = {
 }
 
 
-def _duration(text: str) -> float:
+def _duration(text: str, least: float = 1e-3) -> float:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError("write a whole number and a unit, as in '10s', '500 ms', '3 min' or '1 h'")
@@ -99,7 +114,7 @@ def _duration(text: str) -> float:
         tip = "; write 'min' for minutes" if unit == "m" else ""
         raise ValueError(f"{match[2]!r} is not a unit; use d, h, min, s, ms, µs or ns{tip}")
     seconds = int(match[1]) * _UNITS[unit]
-    if seconds < 1e-3:
+    if seconds < least:
         raise ValueError("it must be at least 1 ms")
     return seconds
 
@@ -153,6 +168,51 @@ def choice(*values: str) -> OptionType:
     return OptionType(" | ".join(values), parse)
 
 
+def spelled(**values: Sequence[str]) -> OptionType:
+    """One of ``values``, each with its other spellings; case is ignored, ``_`` stands for ``-``.
+
+    Keyword arguments take no dash, so ``fixed_delay=...`` is the value ``fixed-delay``.
+    """
+    names = {name.replace("_", "-"): others for name, others in values.items()}
+    spellings = {spelling: name for name, others in names.items() for spelling in (name, *others)}
+
+    def parse(text: str) -> str:
+        value = text.strip().lower().replace("_", "-")
+        if value not in spellings:
+            raise ValueError(f"it must be one of {', '.join(names)}. {nearest(value, list(names))}")
+        return spellings[value]
+
+    return OptionType(" | ".join(names), parse)
+
+
+Trigger = tuple[str, str | bool]
+"""When a streaming query runs: keyword and value for ``DataStreamWriter.trigger``."""
+
+_TRIGGERS = {
+    "processing-time": "processingTime",
+    "available-now": "availableNow",
+    "once": "once",
+    "real-time": "realTime",
+    "continuous": "continuous",
+}
+_WITHOUT_TIME = ("available-now", "once")
+
+
+def _trigger(text: str) -> Trigger:
+    match = re.fullmatch(r"([a-z]+(?:[-_ ][a-z]+)?)\s*(.*)", text.strip().lower())
+    kind = match[1].replace("_", "-").replace(" ", "-") if match else text
+    if match is None or kind not in _TRIGGERS:
+        raise ValueError(f"it must be one of {TRIGGER.name}. {nearest(kind, list(_TRIGGERS))}")
+    if kind in _WITHOUT_TIME:
+        if match[2]:
+            raise ValueError(f"{kind} takes no time")
+        return _TRIGGERS[kind], True
+    if not match[2]:
+        raise ValueError(f"{kind} needs a time, as in '{kind} 10s'")
+    seconds = _duration(match[2], 0.0 if kind == "processing-time" else 1e-3)
+    return _TRIGGERS[kind], f"{round(seconds * 1000)} milliseconds"
+
+
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(normal_value(name) for name in text.split(","))
     if "" in names:
@@ -173,6 +233,11 @@ def normal_value(text: str) -> str:
 
 BOOLEAN = OptionType("boolean", _boolean)
 DURATION = OptionType("duration", _duration)
+DURATION_OR_ZERO = OptionType("duration", lambda text: _duration(text, 0.0))
+TRIGGER = OptionType(
+    "processing-time <duration> | available-now | once | real-time <duration> | continuous <duration>",
+    _trigger,
+)
 TEXT = OptionType("text", _text)
 NAMES = OptionType("names, comma-separated", _names)
 
@@ -280,9 +345,23 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "batch-size",
         integer(1, 1_000_000),
-        "Keys in one request, at most.",
-        default=1000,
+        "Keys in one request, at most; requests start smaller and grow while they are answered quickly.",
+        default=8192,
         places=_QUERY,
+    ),
+    Option(
+        "max-concurrency",
+        integer(1),
+        "Requests in flight in the whole cluster for one lookup join: each task that may run at once has its"
+        " part of them, and `capacity` at most.",
+        table_key="lookup.max-concurrency",
+    ),
+    Option(
+        "rate-limit",
+        number(0.001),
+        "Requests per second in the whole cluster for one lookup join: each task that may run at once has its"
+        " part of them.",
+        table_key="lookup.rate-limit",
     ),
 )
 
@@ -310,6 +389,164 @@ SESSION_OPTIONS: tuple[Option, ...] = (
         default=True,
         places=_SESSION,
         session_key="lookup.rebalance-order-by",
+    ),
+    Option(
+        "cluster-tasks",
+        integer(1),
+        "How many tasks run at once at the most, by which lookup.max-concurrency and lookup.rate-limit are"
+        " split; by default what Spark's configuration says.",
+        places=_SESSION,
+        session_key="lookup.cluster-tasks",
+    ),
+)
+
+_STREAM = frozenset({Place.INSERT, Place.SESSION})
+
+STREAM_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "checkpoint",
+        TEXT,
+        "Folder of the query's checkpoint, its own alone: what it has read and written, to go on from there."
+        " Needed for all sinks but console, noop and memory, which take it from `WITH` alone. Without it,"
+        " `spark.sql.streaming.checkpointLocation` and the name say where it is.",
+        places=_STREAM,
+        session_key="lookup.stream.checkpoint",
+        insert_key="checkpointLocation",
+    ),
+    Option(
+        "trigger",
+        TRIGGER,
+        "When the query looks for new rows. available-now: all that is there, then it ends."
+        " Without it, a batch begins when the last one is done.",
+        places=_STREAM,
+        session_key="lookup.stream.trigger",
+    ),
+    Option(
+        "output-mode",
+        choice("append", "update", "complete"),
+        "Which rows of a query with an aggregation reach the sink.",
+        default="append",
+        places=_STREAM,
+        session_key="lookup.stream.output-mode",
+        insert_key="outputMode",
+    ),
+    Option(
+        "name",
+        TEXT,
+        "Name of the query, in logs, the Spark UI and `spark.streams`.",
+        places=_STREAM,
+        session_key="lookup.stream.name",
+        insert_key="queryName",
+    ),
+    Option(
+        "sync",
+        BOOLEAN,
+        "true: a streaming INSERT returns when its query has ended; false: when it has started.",
+        default=False,
+        places=_SESSION,
+        session_key="table.dml-sync",
+    ),
+)
+
+RESTART_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "restart-strategy.type",
+        spelled(
+            none=("off", "disable"),
+            fixed_delay=("fixeddelay",),
+            exponential_delay=("exponentialdelay",),
+            failure_rate=("failurerate",),
+        ),
+        "What happens when a streaming query fails. Without it: exponential-delay where the query has a"
+        " checkpoint, else none.",
+        places=_SESSION,
+        session_aliases=("restart-strategy",),
+    ),
+    Option(
+        "restart-strategy.fixed-delay.attempts",
+        integer(0),
+        "Restarts in all, of fixed-delay.",
+        default=1,
+        places=_SESSION,
+    ),
+    Option(
+        "restart-strategy.fixed-delay.delay",
+        DURATION_OR_ZERO,
+        "The wait before each restart, of fixed-delay.",
+        default=1.0,
+        places=_SESSION,
+    ),
+    Option(
+        "restart-strategy.exponential-delay.initial-backoff",
+        DURATION,
+        "The first wait of exponential-delay.",
+        default=1.0,
+        places=_SESSION,
+    ),
+    Option(
+        "restart-strategy.exponential-delay.max-backoff",
+        DURATION,
+        "The longest wait of exponential-delay.",
+        default=60.0,
+        places=_SESSION,
+    ),
+    Option(
+        "restart-strategy.exponential-delay.backoff-multiplier",
+        number(1),
+        "Growth of exponential-delay from one wait to the next; more than 1.",
+        default=1.5,
+        places=_SESSION,
+    ),
+    Option(
+        "restart-strategy.exponential-delay.reset-backoff-threshold",
+        DURATION,
+        "Time without a failure after which exponential-delay begins anew with its first wait.",
+        default=3600.0,
+        places=_SESSION,
+    ),
+    Option(
+        "restart-strategy.exponential-delay.jitter-factor",
+        number(0, 1),
+        "Part of a wait of exponential-delay that is added or taken at random.",
+        default=0.1,
+        places=_SESSION,
+    ),
+    Option(
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+        integer(1),
+        "Restarts in a row, of exponential-delay; the default is without limit.",
+        default=2**31 - 1,
+        places=_SESSION,
+    ),
+    Option(
+        "restart-strategy.failure-rate.max-failures-per-interval",
+        integer(1),
+        "Failures within the interval that failure-rate bears; one more is final.",
+        default=1,
+        places=_SESSION,
+    ),
+    Option(
+        "restart-strategy.failure-rate.failure-rate-interval",
+        DURATION,
+        "The time over which failure-rate counts.",
+        default=60.0,
+        places=_SESSION,
+    ),
+    Option(
+        "restart-strategy.failure-rate.delay",
+        DURATION_OR_ZERO,
+        "The wait before each restart, of failure-rate.",
+        default=1.0,
+        places=_SESSION,
+    ),
+    Option(
+        "execution.failover-strategy",
+        spelled(region=(), full=()),
+        "What starts again after a failure: the query that failed (region), or all streaming queries of the"
+        " session that have this set (full).",
+        default="region",
+        places=_SESSION,
+        session_aliases=("jobmanager.execution.failover-strategy",),
     ),
 )
 
@@ -359,6 +596,29 @@ def read_options(given: Mapping[str, str], options: Sequence[Option], *, owner: 
     return values
 
 
+def from_session(option: Option, conf: Callable[[str], str | None]) -> Any:
+    """The value that the session gives ``option``, or None.
+
+    Raises:
+        OptionError: it is one that the option cannot have.
+    """
+    if Place.SESSION not in option.places:
+        return None
+    for key in option.session_keys:
+        text = conf(key)
+        if text is not None:
+            return parsed(option, key, text, owner="session: ")
+    return None
+
+
+def parsed(option: Option, key: str, text: str, *, owner: str) -> Any:
+    """The typed value of ``text``, which stands under ``key``; an OptionError says whose it is."""
+    try:
+        return option.type.parse(text)
+    except ValueError as error:
+        raise OptionError(bad_value(option, key, text, error, owner=owner)) from None
+
+
 def _read_family(
     given: Mapping[str, str], option: Option, owner: str
 ) -> tuple[dict[str, Any], list[Problem]]:
@@ -375,4 +635,5 @@ def _read_family(
 def bad_value(option: Option, key: str, text: str, error: ValueError, *, owner: str = "") -> Problem:
     """The problem of a value that ``option`` cannot have; the value is shown unless it is secret."""
     shown = "the value given" if option.secret else repr(text)
-    return Problem(f"{owner}{key!r} cannot be {shown}: {error}.".replace("..", "."))
+    why = str(error)
+    return Problem(f"{owner}{key!r} cannot be {shown}: {why}{'' if why.endswith(('.', '?')) else '.'}")

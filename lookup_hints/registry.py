@@ -7,14 +7,23 @@ themselves ``module:Class``. Nothing is imported before a table of that connecto
 from __future__ import annotations
 
 import importlib
+import inspect
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 
 from lookup_hints.errors import OptionError, Problem, nearest
-from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
+from lookup_hints.spi import AsyncLookup, Connector, Option, SyncLookup
 
 GROUP = "lookup_hints.connectors"
 
 _registered: dict[str, type[Connector] | str] = {}
+# Reading what is installed takes 10 ms, and each statement asks for its connectors several times.
+_found: dict[str, str] = {}
+
+
+_BASES = "Inherit AsyncRowLookup, SyncRowLookup, AsyncLookup or SyncLookup."
+_ASYNC_METHODS = ("aopen", "alookup", "alookup_row", "aclose")
+_SYNC_METHODS = ("open", "lookup", "lookup_row", "close")
 
 
 def register_connector(name: str, connector: type[Connector] | str) -> None:
@@ -40,7 +49,7 @@ def connector_class(name: str) -> type[Connector]:
         OptionError: nothing is known under the name, it cannot be imported, two packages claim it,
             or what it names is no connector.
     """
-    target = _registered.get(name.lower()) or _installed(name)
+    target = _registered.get(name.lower()) or _found.get(name.lower()) or _installed(name)
     if target is None and ":" in name:
         target = name
     if target is None:
@@ -50,10 +59,34 @@ def connector_class(name: str) -> type[Connector]:
         )
     loaded = _load(target, name) if isinstance(target, str) else target
     if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
-        raise OptionError(Problem(f"Connector {name!r}: {target} is not a Connector class."))
+        raise OptionError(Problem(f"Connector {name!r}: {target} is not a Connector class.", tip=_BASES))
     if not issubclass(loaded, SyncLookup | AsyncLookup):
-        raise OptionError(Problem(f"Connector {name!r}: {target} is neither SyncLookup nor AsyncLookup."))
+        raise OptionError(Problem(f"Connector {name!r}: {target} has no ability.", tip=_BASES))
+    problems = [Problem(f"Connector {name!r}: {each}") for each in _mistakes_of(loaded)]
+    if problems:
+        raise OptionError(problems)
     return loaded
+
+
+def _mistakes_of(kind: type[Connector]) -> Iterator[str]:
+    """What is wrong with a class, as far as it shows before an instance is made."""
+    for method in sorted(getattr(kind, "__abstractmethods__", ())):
+        yield f"class {kind.__name__} has no method {method}(). {nearest(method, list(vars(kind)))}"
+    for method in _ASYNC_METHODS if issubclass(kind, AsyncLookup) else ():
+        if _is_plain(getattr(kind, method, None), method):
+            yield f"{kind.__name__}.{method} must be written with 'async def', and return its answer."
+    for method in _SYNC_METHODS if issubclass(kind, SyncLookup) else ():
+        if inspect.iscoroutinefunction(getattr(kind, method, None)):
+            yield f"{kind.__name__}.{method} may not be 'async': an async connector has a{method}()."
+    if not all(isinstance(option, Option) for option in kind.OPTIONS):
+        yield f"{kind.__name__}.OPTIONS must hold Options: Option('url', TEXT, 'Where it is.')."
+
+
+def _is_plain(function: object, name: str) -> bool:
+    """Whether ``function`` was written so, and is neither a coroutine nor a decorator's work."""
+    if not inspect.isfunction(function) or function.__name__ != name:
+        return False
+    return not inspect.iscoroutinefunction(inspect.unwrap(function))
 
 
 def _installed(name: str) -> str | None:
@@ -65,7 +98,9 @@ def _installed(name: str) -> str | None:
                 tip="Name the one you mean as 'module:Class'.",
             )
         )
-    return next(iter(targets), None)
+    if targets:
+        _found[name.lower()] = targets.pop()
+    return _found.get(name.lower())
 
 
 def _load(target: str, name: str) -> object:

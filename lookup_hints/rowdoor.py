@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from lookup_hints.errors import ConnectorError
+from lookup_hints.errors import AnswerError, ConnectorError
 from lookup_hints.model import LookupRequest, LookupTable, Miss, Outcomes, RowRequest, Rows
 
 
@@ -22,8 +22,12 @@ class RowDoor(Protocol):
 
 def rows_of(request: LookupRequest) -> list[RowRequest]:
     """The keys of ``request``, each as a request of its own."""
-    keys = request.keys.to_pylist()
-    return [RowRequest(key, request.schema, request.timeout, request.attempt) for key in keys]
+    names = request.key_columns
+    columns = (column.to_pylist() for column in request.keys.columns)  # faster than to_pylist of the table
+    return [
+        RowRequest(dict(zip(names, values, strict=True)), request.schema, request.timeout, request.attempt)
+        for values in zip(*columns, strict=True)
+    ]
 
 
 def outcomes_of(
@@ -32,6 +36,9 @@ def outcomes_of(
     schema: pa.Schema,
 ) -> Outcomes:
     """One answer from the outcomes of single keys; their places are those in ``asked``."""
+    for request, outcome in asked:
+        if not isinstance(outcome, list | Exception | Miss):
+            _check_rows(door, request, outcome)
     failures = {place: outcome for place, (_, outcome) in enumerate(asked) if isinstance(outcome, Exception)}
     notes = {place: outcome.note for place, (_, outcome) in enumerate(asked) if isinstance(outcome, Miss)}
     found = [
@@ -48,6 +55,20 @@ def outcomes_of(
         found = [(place, row) for place, row in found if place not in refused]
         table = door.rows_as_table([row for _, row in found], schema)
     return Outcomes(table, pa.array([place for place, _ in found], pa.int32()), failures, notes)
+
+
+def _check_rows(door: RowDoor, request: RowRequest, rows: object) -> None:
+    """Refuse what holds no rows: None, one row alone, a coroutine.
+
+    Raises:
+        AnswerError: ``rows`` are none.
+    """
+    if not isinstance(rows, Iterable) or isinstance(rows, Mapping | str | bytes):
+        key = " and ".join(f"{name} = {value!r}" for name, value in request.key.items())
+        raise AnswerError(
+            f"connector {type(door).__name__} of table {door.table.name} answered a {type(rows).__name__} for"
+            f" {key}; expected a list of dictionaries, an empty one where there is no row."
+        )
 
 
 def _refused(

@@ -6,10 +6,13 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from lookup_hints import dataframe
 from lookup_hints.catalog import LookupCatalog, build_connector, secret_keys
 from lookup_hints.commands import explained, own_setting
 from lookup_hints.ddl import (
@@ -24,7 +27,8 @@ from lookup_hints.ddl import (
     parse_ddl,
 )
 from lookup_hints.errors import HintError, InternalError, Problem, QueryError, Span, UnsupportedLookup
-from lookup_hints.functions import Functions, transport_for, wrapping_for
+from lookup_hints.frames import named_frames, run_over, variables_refused
+from lookup_hints.functions import Functions, spark_version, transport_for, wrapping_for
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.analysis import Columns
@@ -33,13 +37,18 @@ from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.reading import UnreadableStatement
-from lookup_hints.plan.views import PRIVATE_PREFIX
-from lookup_hints.retry import RowPredicate
+from lookup_hints.plan.views import PRIVATE_PREFIX, ROW
+from lookup_hints.retry import RetryPolicy, RowPredicate
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.script import read_script, split_statements
 from lookup_hints.secrets import shown
 from lookup_hints.spec import LookupSpec
+from lookup_hints.spi import Connector
 from lookup_hints.sqltext import code, pieces, string_literal
+from lookup_hints.streaming.insert import StreamInsert, StreamSource, names_a_stream, read_insert
+from lookup_hints.streaming.older import SINCE, with_views
+from lookup_hints.streaming.sinks import sink_without_table
+from lookup_hints.streaming.streams import Preparation, Streams
 from lookup_hints.types import sql_type
 
 if TYPE_CHECKING:
@@ -72,6 +81,7 @@ class _State:
     """What belongs to one Spark session, however many LookupSessions are made for it."""
 
     functions: Functions
+    streams: Streams
     catalog: LookupCatalog = field(default_factory=LookupCatalog)
 
 
@@ -82,6 +92,7 @@ _states: WeakKeyDictionary[Any, _State] = WeakKeyDictionary()
 class Prepared:
     """A statement that is planned but not run: a plan, or DDL of ours, or neither: Spark's business.
 
+    Of a streaming INSERT (``insert``), text and plan are those of its query.
     Its text and the values of its parameters may hold secrets, so they are not shown.
     """
 
@@ -89,6 +100,7 @@ class Prepared:
     args: Args = field(default=None, repr=False)
     plan: LookupPlan | None = None
     ddl: Ddl | None = None
+    insert: StreamInsert | None = None
 
 
 class LookupSession:
@@ -106,8 +118,11 @@ class LookupSession:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         if spark not in _states:
-            _states[spark] = _State(Functions(spark))
+            _states[spark] = _State(Functions(spark), Streams(spark))
         self._state = _states[spark]
+        self._frames: Mapping[str, DataFrame] = {}
+        self._connectors: Mapping[str, Connector] = {}
+        self._hints: tuple[LookupHint, ...] = ()
 
     # --- statements --------------------------------------------------------------------------------
 
@@ -117,7 +132,7 @@ class LookupSession:
         Args:
             text: one statement. Without a lookup table in it, it goes to Spark untouched.
             args: values of parameter markers, by name (``:p``) or position (``?``).
-            kwargs: as ``spark.sql`` takes them; not together with lookup tables.
+            kwargs: as ``spark.sql`` takes them; with lookup tables DataFrames only (``FROM {orders}``).
 
         Raises:
             QueryError: a hint, an option or the shape of a join is wrong; shows the place.
@@ -139,14 +154,105 @@ class LookupSession:
         prepared = self.prepare(inner[0] if inner else text, args)
         if prepared.ddl is not None:
             return "A statement about lookup tables; Spark does not see it."
+        if prepared.insert is not None:
+            head = f"== Streaming query into {prepared.insert.shown_sink} =="
+            return f"{head}\n\n{self.explain(prepared.text, prepared.args, mode)}"
         if prepared.plan is None:
             return self._explained(prepared.text, prepared.args, mode)
         self._register(prepared.plan)
         spark_plan = self._explained(prepared.plan.sql, prepared.args, mode)
         return f"{explain(prepared.plan)}\n\n== Spark plan ==\n{spark_plan}"
 
+    def lookup_join(
+        self,
+        df: DataFrame,
+        table: str,
+        on: dataframe.On = None,
+        how: str = "inner",
+        *,
+        condition: str | None = None,
+        columns: dataframe.Columns | None = None,
+        alias: str | None = None,
+        retry: RetryPolicy | None = None,
+        asynchronous: bool | None = None,
+        ordered: bool | None = None,
+        capacity: int | None = None,
+        timeout: float | str | None = None,
+        batch_size: int | None = None,
+        on_error: str | None = None,
+        shuffle: bool | None = None,
+    ) -> DataFrame:
+        """Join ``df`` with a lookup table, asking it for the keys of ``df`` alone; lazy, as ``df.join`` is.
+
+        The rows, names and types are those that ``df.join`` gives over the same rows. What is not given
+        is as the table or the session says.
+
+        Args:
+            df: batch or streaming, classic or Connect.
+            table: the name of a lookup table.
+            on: which columns are equal. A name, or a list of names, that both sides have: such a column
+                comes once, and first, as in ``df.join(other, on="id")``. ``{"customer_id": "id"}``, or
+                pairs ``[(df.customer_id, "id")]``, for a column, SQL expression or Column of ``df`` and a
+                column of the table: then all columns come.
+            how: ``inner``, ``left``, ``left_semi`` or ``left_anti``, or another name that Spark has for one.
+            condition: more of the join's condition as SQL: what rows that are found must meet, or keys
+                (``"kind = 'b'"``). Columns of ``df`` are ``df.total``, those of the table
+                ``customers.country``; a name that only one side has may stand alone.
+            columns: which columns of the table come, or a dictionary of them with new names; all without it.
+            alias: what the table is called in ``condition`` and in the result (``select("c.name")``).
+            retry: when a key is asked again, such as ``FixedDelay(3, 10.0).if_miss()``.
+            asynchronous: a wish for the async or the sync runner.
+            ordered: whether completed requests count against ``capacity`` until all before them are out.
+            capacity: requests in flight per task.
+            timeout: seconds for one key, retries and waits included; or as in a hint (``"3 min"``).
+            batch_size: the most keys in one request.
+            on_error: ``fail``, ``null`` or ``skip``.
+            shuffle: whether the rows of ``df`` are partitioned by key first.
+
+        Raises:
+            QueryError: a column, an option or the kind of join is wrong; says what to write.
+
+        Example:
+            >>> session.lookup_join(orders, "customers", on={"customer_id": "id"}, how="left",
+            ...                     condition="customers.country <> 'DE'", columns=["name", "zip"],
+            ...                     retry=FixedDelay(3, 10.0).if_miss(), timeout=60.0)
+        """
+        connector = self._connector_named(table)
+        options = {
+            "async": asynchronous,
+            "output-mode": dataframe.output_mode(ordered),
+            "capacity": capacity,
+            "timeout": timeout,
+            "batch-size": batch_size,
+            "on-error": on_error,
+            "shuffle": shuffle,
+        }
+        wishes = dataframe.Wishes(
+            pairs=dataframe.pairs_of(on),
+            is_using=dataframe.is_using(on),
+            kind=dataframe.kind_of(how, table),
+            condition=condition,
+            columns=None if columns is None else dataframe.renamed(columns),
+            alias=alias or connector.table.name,
+            options=dataframe.read_options("lookup_join", options),
+            retry=dataframe.checked_retry("lookup_join", retry),
+        )
+        return self.join_frame(df, connector, wishes)
+
+    def join_frame(self, df: DataFrame, connector: Connector, wishes: dataframe.Wishes) -> DataFrame:
+        """``df`` joined with the table of ``connector``, which need not be in the catalog."""
+        case_sensitive = (self._conf("spark.sql.caseSensitive") or "false").lower() == "true"
+        join = dataframe.frame_join(df, connector, wishes, case_sensitive)
+        session = self._over({dataframe.LEFT: join.frame})
+        session._connectors = {connector.table.name.lower(): connector}
+        session._hints = (join.hint,)
+        result = session.sql(join.text)
+        return result.drop(*join.private) if join.private else result
+
     def run_script(self, path_or_text: str | os.PathLike[str], args: Args = None) -> list[DataFrame]:
         """Run each statement of a script; one DataFrame for each, lazy where Spark's are.
+
+        Streaming queries that it starts go on; ``streams`` waits for them and stops them.
 
         Args:
             path_or_text: a path to a file, or the text of the script.
@@ -157,66 +263,147 @@ class LookupSession:
         """
         return [self.sql(statement.text, args) for statement in split_statements(read_script(path_or_text))]
 
-    def prepare(self, text: str, args: Args = None) -> Prepared:
-        """Plan a statement without running it; ``run`` runs it."""
+    def prepare(self, text: str, args: Args = None, *, few_rows: bool = False) -> Prepared:
+        """Plan a statement without running it; ``run`` runs it.
+
+        Args:
+            text: one statement.
+            args: as for ``sql``.
+            few_rows: whether the first rows alone will be taken, as by ``show``: few keys are then asked.
+        """
         if all(piece.is_symbol(";") for piece in code(pieces(text))):
             return Prepared(text, args)
+        if names_a_stream(text):
+            return self._prepare_stream(text, args)
         ddl = parse_ddl(text)
         if ddl is not None and self._is_ours(ddl):
             return Prepared(text, args, ddl=ddl)
         hints, problems = read_hints(text)
-        if not (hints or problems or mentions_lookup(text, self._state.catalog.find)):
+        if not (hints or problems or mentions_lookup(text, self._find)):
             return Prepared(text, args)
         if explained(text) is not None:
             return Prepared(text, args)
         if args is not None and not isinstance(args, Mapping):
             text, args = _named_parameters(text, args)
             hints, problems = read_hints(text)
-        planned = self._plan(text, args, hints, problems)
+        planned = self._plan(text, args, (*hints, *self._hints), problems, few_rows)
         uses_lookup = planned is not None and (planned.joins or planned.scans)
         return Prepared(text, args, plan=planned) if uses_lookup else Prepared(text, args)
 
     def run(self, prepared: Prepared) -> DataFrame:
-        """Run a prepared statement."""
+        """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
+        if prepared.insert is not None:
+            return self._start_stream(prepared, prepared.insert)
         if prepared.ddl is not None:
             return self._run_ddl(prepared.ddl)
+        try:
+            return self._run_query(prepared)
+        except Exception as error:
+            if not (_reads_a_stream(prepared.text, error) or self._overflows_over_a_stream(prepared, error)):
+                raise
+            return self.run(self._prepare_stream(prepared.text, prepared.args))
+
+    def _overflows_over_a_stream(self, prepared: Prepared, error: Exception) -> bool:
+        """Whether ``error`` is how Spark 3.5 refuses an INSERT that reads a stream: by endless explaining."""
+        if "StackOverflowError" not in str(error) or not code(pieces(prepared.text))[0].is_word("INSERT"):
+            return False
+        try:
+            return self.sql(read_insert(prepared.text).query, prepared.args).isStreaming
+        except QueryError:
+            return False
+
+    def _run_query(self, prepared: Prepared) -> DataFrame:
         if prepared.plan is None:
             return self._run_plain(prepared)
         planned = prepared.plan
         self._register(planned)
+        self._refuse_functions_in_lambdas(planned, prepared.args)
         try:
-            if planned.query is not None and planned.output is not None:
+            if planned.query is None:
+                return _named_as_written(planned, self._spark_sql(planned.sql, prepared.args))
+            if planned.output is not None:
                 # Before it writes: what it would write must be what the user's text says.
                 _check_columns(planned, self._spark_sql(planned.query, prepared.args))
-            frame = self._spark_sql(planned.sql, prepared.args)
+            return self._spark_sql(planned.sql, prepared.args)
         except Exception as error:
+            from pyspark.errors import AnalysisException
+
             _refuse_own_functions(error)
+            if planned.query is None and planned.output and isinstance(error, AnalysisException):
+                raise _not_taken(error) from error
             raise
-        if planned.query is None:
-            _check_columns(planned, frame)
-        return frame
+
+    def _refuse_functions_in_lambdas(self, planned: LookupPlan, args: Args) -> None:
+        """Find what Spark before 4.0 finds when it runs: that a lambda calls a function of the user's own."""
+        sql = planned.query or planned.sql
+        if ROW not in sql or spark_version(self.spark) >= (4, 0):
+            return
+        if _OWN_IN_LAMBDA.search(self._explained(sql, args, "extended")):
+            raise UnsupportedLookup(_OWN_FUNCTION_IN_ON)
 
     def metrics(self) -> Mapping[str, LookupMetrics]:
         """What each lookup function counted so far, by its name (EXPLAIN shows it); empty on Connect.
 
-        Counts arrive when a task ends; those of a task that Spark stopped early may be missing.
+        Counts arrive when a task ends; those of a task that Spark stopped early may be missing. Two sessions
+        of one application that make the very same lookup share its function, and so its counts.
         """
         return self._state.functions.metrics()
+
+    def tables(self) -> tuple[LookupTable, ...]:
+        """The lookup tables of the session, by name."""
+        return tuple(self._state.catalog.tables())
+
+    @property
+    def streams(self) -> Streams:
+        """The streaming queries that INSERT statements of this session started: to wait for and to stop."""
+        return self._state.streams
+
+    # --- streams -----------------------------------------------------------------------------------
+
+    def _prepare_stream(self, text: str, args: Args) -> Prepared:
+        insert = read_insert(text)
+        query = insert.query
+        if spark_version(self.spark) < SINCE:
+            query = with_views(query, self.spark, self._name_stream)
+        return replace(self.prepare(query, args), insert=insert)
+
+    def _name_stream(self, source: StreamSource) -> str:
+        return self._state.functions.name("lookup_stream", source.name, dict(source.options))
+
+    def _start_stream(self, prepared: Prepared, insert: StreamInsert) -> DataFrame:
+        frame = self._run_query(replace(prepared, insert=None))
+        planned = prepared.plan
+        started = self._state.streams.start(
+            Preparation(
+                insert=insert,
+                frame=frame,
+                query=prepared.text if planned is None else planned.sql,
+                has_lookups=planned is not None and bool(planned.joins),
+                run_sql=lambda sql: self._spark_sql(sql, prepared.args),
+            )
+        )
+        query = started.supervised
+        return self._rows("query STRING, id STRING", [(query.name, str(query.query.id))])
 
     # --- planning ----------------------------------------------------------------------------------
 
     def _plan(
-        self, text: str, args: Args, hints: tuple[LookupHint, ...], problems: tuple[Problem, ...]
+        self,
+        text: str,
+        args: Args,
+        hints: tuple[LookupHint, ...],
+        problems: tuple[Problem, ...],
+        few_rows: bool,
     ) -> LookupPlan | None:
         """The plan of a statement; None when a lookup table's name in it means something else."""
-        context = self._context(args)
+        context = replace(self._context(args), few_rows=few_rows)
         tolerant = session_option("on-invalid-hint", self._conf) == "warn"
         try:
             if problems:
                 raise HintError(problems)
             return plan(text, hints, context)
         except UnreadableStatement:
-            if not (hints or surely_uses_lookup(text, self._state.catalog.find)):
+            if not (hints or surely_uses_lookup(text, self._find)):
                 return None
             self._let_spark_refuse(text, args)
             raise
@@ -237,33 +424,49 @@ class LookupSession:
                 raise
 
     def _context(self, args: Args) -> Context:
-        functions = self._state.functions
+        functions, transport = self._state.functions, self._transport()
 
         def analyse(sql: str) -> Columns:
             return _columns(self._spark_sql(sql, args))
 
         def name_function(spec: LookupSpec, repeated: bool) -> str:
-            return functions.name("lookup", spec, repeated, self._transport())
+            return functions.name("lookup", spec, repeated, transport)
 
         def name_scan(table: LookupTable, columns: tuple[str, ...]) -> str:
-            return functions.name("lookup_scan", build_connector(table), columns)
+            return functions.name("lookup_scan", self._connector_of(table), columns)
 
         return Context(
-            find_table=self._state.catalog.find,
-            connector=build_connector,
-            conf=self._conf,
+            find_table=self._find,
+            connector=self._connector_of,
+            conf=cache(self._conf),  # each costs a round trip, and every join asks for the same ones
             analyse=analyse,
             name_function=name_function,
             name_scan=name_scan,
             predicates=_predicates,
-            wrapping=wrapping_for(self._transport()),
+            wrapping=wrapping_for(transport),
         )
 
     def _register(self, planned: LookupPlan) -> None:
+        transport = self._transport()
         for join in planned.joins:
-            self._state.functions.register(self.spark, join.function, join.repeated, self._transport())
+            self._state.functions.register(self.spark, join.function, join.repeated, transport)
         for scan in planned.scans:
             self._state.functions.create_scan(self.spark, scan)
+
+    def _find(self, name: str) -> LookupTable | None:
+        own = self._connectors.get(name.lower())
+        return self._state.catalog.find(name) if own is None else own.table
+
+    def _connector_named(self, name: str) -> Connector:
+        found = self._find(name)
+        if found is None:
+            known = [table.name for table in self._state.catalog.tables()]
+            raise QueryError(dataframe.no_table(name, known))
+        return self._connector_of(found)
+
+    def _connector_of(self, table: LookupTable) -> Connector:
+        own = self._connectors.get(table.name.lower())
+        return build_connector(table) if own is None else own
 
     def _transport(self) -> str:
         return transport_for(session_option("transport", self._conf))
@@ -275,6 +478,8 @@ class LookupSession:
 
     def _spark_sql(self, text: str, args: Args = None) -> DataFrame:
         """Spark's own ``sql``, also where ``enable`` has put ours in its place."""
+        if self._frames:
+            return run_over(self.spark, text, args, self._frames)
         original: Callable[..., DataFrame] = type(self.spark).sql
         return original(self.spark, text, args) if args else original(self.spark, text)
 
@@ -290,17 +495,22 @@ class LookupSession:
 
     def _sql_with_variables(self, text: str, args: Args, variables: dict[str, Any]) -> DataFrame:
         ddl = parse_ddl(text)
-        is_ours = ddl is not None and self._is_ours(ddl)
-        if is_ours or mentions_lookup(text, self._state.catalog.find):
-            raise QueryError(
-                Problem(
-                    f"Variables in braces ({', '.join(sorted(variables))}) cannot stand in a statement with a"
-                    " lookup table.",
-                    tip="Pass values as args= with markers (:name), and DataFrames as temporary views.",
-                )
-            )
+        if ddl is not None and self._is_ours(ddl):
+            raise variables_refused(variables)
+        if mentions_lookup(text, self._find):
+            text, frames = named_frames(text, variables)
+            return self._over(frames).sql(text, args)
         original: Callable[..., DataFrame] = type(self.spark).sql
         return original(self.spark, text, args, **variables)
+
+    def _over(self, frames: Mapping[str, DataFrame]) -> LookupSession:
+        """This session for statements that read ``frames``, in the Spark session that these are of."""
+        session = copy(self)
+        session._frames = frames
+        for frame in frames.values():
+            if frame.sparkSession is not self.spark:  # that of a micro-batch is a copy
+                session.spark = frame.sparkSession
+        return session
 
     def _explained(self, text: str, args: Args, mode: str) -> str:
         row = self._spark_sql(f"EXPLAIN {mode.upper()} {text.rstrip().rstrip(';')}", args).collect()[0]
@@ -390,41 +600,113 @@ def _columns(frame: DataFrame) -> Columns:
     return tuple((column.name, column.dataType.simpleString()) for column in frame.schema.fields)
 
 
+_STREAM_AS_BATCH = "streaming sources must be executed with writeStream.start"
+
+
+def _reads_a_stream(text: str, error: Exception) -> bool:
+    """Whether ``text`` is an INSERT that Spark refuses as a batch: it reads a stream, or writes to what
+    only a stream can be written to.
+    """
+    found = code(pieces(text))
+    if not (found and found[0].is_word("INSERT")):
+        return False
+    if "TABLE_OR_VIEW_NOT_FOUND" not in str(error):
+        return _STREAM_AS_BATCH in str(error)
+    try:
+        return sink_without_table(read_insert(text)) is not None
+    except QueryError:
+        return False
+
+
+_SHARED_COLUMN = re.compile(rf"{PRIVATE_PREFIX}(\w+)")
 _OWN_FUNCTION = re.compile("LAMBDA_FUNCTION_WITH_(PYTHON|SQL)_UDF|UNSUPPORTED_SQL_UDF_USAGE")
+
+
+# In a plan, a Python function is `name(arguments)#number`.
+_OWN_IN_LAMBDA = re.compile(rf"lambda {ROW.strip('`')}#\d+[^\n]*?\)#\d+")
+_OWN_FUNCTION_IN_ON = Problem(
+    "A function of your own (Python or SQL) stands in the ON condition of a lookup join, where"
+    " Spark cannot call it.",
+    tip="Of an INNER JOIN, move the condition to WHERE; of a LEFT JOIN, compute its left part in a subquery"
+    " on the left.",
+)
 
 
 def _refuse_own_functions(error: Exception) -> None:
     """Say in the user's words what Spark says about text that the user did not write."""
     if _OWN_FUNCTION.search(str(error)):
-        raise UnsupportedLookup(
+        raise UnsupportedLookup(_OWN_FUNCTION_IN_ON) from error
+
+
+def _not_taken(error: Exception) -> UnsupportedLookup:
+    """What to say when Spark took the user's text, and does not take the text that it became."""
+    shared = _SHARED_COLUMN.search(str(error))
+    if shared is not None:
+        column = shared[1]
+        return UnsupportedLookup(
             Problem(
-                "A function of your own (Python or SQL) stands in the ON condition of a lookup join, where"
-                " Spark cannot call it.",
-                tip="Of an INNER JOIN, move the condition to WHERE; of a LEFT JOIN, compute its left part in"
-                " a subquery on the left.",
+                f"{column}, a column of USING or NATURAL, cannot be named by its lookup table in this place.",
+                tip="Name that of the other side, or write ON with the equality in place of USING"
+                f" ({column}).",
             )
-        ) from error
+        )
+    reason = str(error).strip().partition("\n")[0]
+    return UnsupportedLookup(
+        Problem(
+            "Spark takes this statement, but not the one that it becomes with its lookup joins; please report"
+            f" this with the statement. Spark says: {reason}",
+            tip="Until then, try the lookup join in a subquery: FROM (SELECT ... FROM ... JOIN ...).",
+        )
+    )
+
+
+def _named_as_written(planned: LookupPlan, frame: DataFrame) -> DataFrame:
+    """``frame`` with the names that the columns of the user's text have."""
+    renamed = _renamed_columns(planned, frame)
+    return frame.toDF(*(name for name, _ in planned.output or ())) if renamed else frame
 
 
 def _check_columns(planned: LookupPlan, frame: DataFrame) -> None:
-    """The rewritten statement must give what the user's would have given."""
-    if planned.output is None or _columns(frame) == planned.output:
-        return
-    unnamed = [name for name in frame.columns if PRIVATE_PREFIX in name]
-    if unnamed and len(frame.columns) == len(planned.output):
-        names = [name for name, _ in planned.output]
-        natural = names[frame.columns.index(unnamed[0])]
+    """What a statement writes must be what the user's would have written."""
+    renamed = _renamed_columns(planned, frame)
+    if renamed:
         raise UnsupportedLookup(
             Problem(
-                f"The column {natural} of the result takes its name from a column that USING or NATURAL joins"
-                " with a lookup table, which has another name inside.",
-                tip=f"Give it a name: {natural} AS x.",
+                f"The column {renamed[0]} of what is written takes its name from its expression, which is"
+                " another one inside.",
+                tip=f"Give it a name: {renamed[0]} AS x.",
             )
         )
-    raise InternalError(
-        f"the rewritten statement gives {_columns(frame)} instead of {planned.output}; please report"
-        f" this with the statement:\n{planned.text}"
+
+
+def _renamed_columns(planned: LookupPlan, frame: DataFrame) -> list[str]:
+    """The columns that Spark names after expressions which the rewrite changed.
+
+    Raises:
+        InternalError: the rewritten statement gives anything else than the user's would have given.
+    """
+    found, wanted = _columns(frame), planned.output
+    if wanted is None or found == wanted:
+        return []
+    pairs = list(zip(found, wanted, strict=False))
+    is_same = len(found) == len(wanted) and all(
+        has[1] == should[1] and _is_same_expression(has[0], should[0]) for has, should in pairs
     )
+    if not is_same:
+        raise InternalError(
+            f"the rewritten statement gives {found} instead of {wanted}; please report"
+            f" this with the statement:\n{planned.text}"
+        )
+    return [should[0] for has, should in pairs if has != should]
+
+
+def _is_same_expression(found: str, wanted: str) -> bool:
+    """Whether Spark's names of two expressions differ only in what a rewrite changes.
+
+    That is a column of USING under its private name, or how often a subquery names the outer query.
+    """
+    subquery = "scalarsubquery("
+    return found.replace(PRIVATE_PREFIX, "") == wanted or (subquery in found and subquery in wanted)
 
 
 def _described(table: LookupTable, extended: bool) -> list[tuple[str, str, str | None]]:

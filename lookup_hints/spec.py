@@ -13,15 +13,21 @@ from lookup_hints.spi import AsyncRowLookup, Connector
 
 @dataclass(frozen=True)
 class LookupSettings:
-    """How one lookup join runs; made by the planner from hint, table, session and defaults."""
+    """How one lookup join runs; made by the planner from hint, table, session and defaults.
+
+    ``rate`` is this task's share of the requests per second, None where there is no limit. ``stops_early``
+    says that the query may be content with the first rows.
+    """
 
     asynchronous: bool
     capacity: int = 100
     timeout: float = 300.0
     ordered: bool = True
-    batch_size: int = 1000
+    batch_size: int = 8192
     on_error: str = "fail"
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    rate: float | None = None
+    stops_early: bool = False
 
 
 @dataclass(frozen=True)

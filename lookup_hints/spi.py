@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, nearest
+from lookup_hints.errors import ConnectorError, InternalError, LookupTimeout, OptionError, nearest
 from lookup_hints.model import (
     Answer,
     LookupRequest,
@@ -41,6 +42,7 @@ from lookup_hints.options import (
     number,
 )
 from lookup_hints.rowdoor import outcomes_of, rows_of
+from lookup_hints.types import sql_type
 
 __all__ = [
     "BOOLEAN",
@@ -118,6 +120,14 @@ class Connector:
         """
         return None
 
+    def requests_at_once(self) -> int | None:
+        """The most requests worth having in flight in one task, or None where `capacity` alone decides.
+
+        On the worker, once per task, before opening; references in the options are not resolved yet. For a
+        source that is asked over a few connections: keys that wait for one can as well go in larger requests.
+        """
+        return None
+
     def secrets(self) -> set[str]:
         """Texts that must not appear in any message; called on the worker after opening.
 
@@ -187,7 +197,24 @@ class RowsAsTable(Connector):
             raise ConnectorError(
                 f"table {self.table.name}: a row has {name!r}, which is no column. {tip}", permanent=True
             )
-        return pa.Table.from_pylist(rows, schema=schema)
+        try:
+            return pa.Table.from_pylist(rows, schema=schema)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise self._misfit(rows, schema) from None
+
+    def _misfit(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> ConnectorError:
+        """What does not fit of ``rows``."""
+        for row, column in product(rows, schema):
+            try:
+                pa.array([row.get(column.name)], column.type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                value = row[column.name]
+                return ConnectorError(
+                    f"table {self.table.name}: column {column.name!r} of the row {row!r:.200}: {value!r:.60}"
+                    f" ({type(value).__name__}) does not fit {sql_type(column.type)}.",
+                    permanent=True,
+                )
+        raise InternalError("each value fits, and all together do not")
 
 
 class SyncRowLookup(RowsAsTable, SyncLookup):

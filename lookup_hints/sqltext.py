@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 
 class Kind(Enum):
@@ -89,7 +90,8 @@ _KINDS = {
 }
 
 
-def pieces(text: str) -> list[Piece]:
+@lru_cache(maxsize=8)  # a statement is looked at by several readers, one after the other
+def pieces(text: str) -> tuple[Piece, ...]:
     """Every piece of ``text`` but white space, in order.
 
     A quote or comment that is never closed gives one last piece of kind ``UNCLOSED``.
@@ -110,7 +112,7 @@ def pieces(text: str) -> list[Piece]:
         elif group != "space" and group is not None:
             found.append(Piece(_KINDS[group], match[0], at))
         at = found[-1].end if group in ("block", "open") else match.end()
-    return found
+    return tuple(found)
 
 
 def code(found: Sequence[Piece]) -> list[Piece]:

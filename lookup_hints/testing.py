@@ -210,6 +210,32 @@ class ConnectorContract:
             [key] = request.keys.column("id").to_pylist()
             assert _matching(answer, request) == Counter(row for row in _ROWS if row[0] == key)
 
+    def test_a_cancelled_lookup_takes_no_answer_from_the_next(self, source: ContractSource) -> None:
+        connector = self.connector(source.filled(_table(_ROWS)))
+        if not isinstance(connector, AsyncLookup):
+            _skip("the connector is asked one request at a time")
+            return
+        requests = [_request({"id": [key]}, CONTRACT_SCHEMA.names) for key in (1, 2)]
+        for answer in asyncio.run(_after_cancellations(connector, *requests)):
+            assert _matching(answer, requests[1]) == Counter(row for row in _ROWS if row[0] == 2)
+
+    def test_each_input_row_gets_the_rows_of_its_key_and_no_null_is_asked(
+        self, source: ContractSource
+    ) -> None:
+        keys = [2, None, 1, 77, 2, 1, None]
+        expected = [Counter(row for row in _ROWS if row[0] == key and key is not None) for key in keys]
+        for asynchronous in (False, True):
+            connector = self.connector(source.filled(_table(_ROWS)))
+            if not isinstance(connector, AsyncLookup if asynchronous else SyncLookup):
+                continue
+            _need_keys(connector, ["id"])
+            found = looked_up(
+                connector, [(key,) for key in keys], by=["id"], waits=True, asynchronous=asynchronous
+            )
+            assert [Counter(rows or ()) for rows in found.rows] == expected
+            assert found.metrics.keys == 3, "each distinct key once"
+            assert found.metrics.null_key_rows == 2
+
     def test_a_missing_table_is_a_permanent_error(self, source: ContractSource) -> None:
         error = _failure(self.connector_type(source.missing()))
         assert error.permanent
@@ -298,6 +324,29 @@ async def _all_at_once(connector: AsyncLookup, requests: list[LookupRequest]) ->
         return list(await asyncio.gather(*map(answers, requests)))
     finally:
         await connector.aclose()
+
+
+async def _after_cancellations(
+    connector: AsyncLookup, cancelled: LookupRequest, request: LookupRequest
+) -> list[Answer]:
+    """Answers to ``request`` after lookups that were cancelled, each a little later in its life."""
+    answers: list[Answer] = []
+    await connector.aopen()
+    try:
+        for turns in range(6):
+            lookup = asyncio.ensure_future(_answered(connector, cancelled))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            lookup.cancel()
+            await asyncio.wait([lookup])
+            answers.append(await _answered(connector, request))
+    finally:
+        await connector.aclose()
+    return answers
+
+
+async def _answered(connector: AsyncLookup, request: LookupRequest) -> Answer:
+    return _settled(await connector.alookup(request))
 
 
 def _parts(request: LookupRequest, connector: Connector) -> list[LookupRequest]:

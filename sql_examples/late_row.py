@@ -11,6 +11,7 @@ import sqlite3
 import sys
 import tempfile
 import threading
+from contextlib import closing
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -48,7 +49,7 @@ def main() -> None:
 
 
 def _write(path: Path, statement: str) -> None:
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute(statement)
     database.close()
 

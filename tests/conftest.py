@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import sys
 from collections.abc import Iterator
@@ -16,10 +17,22 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Sparks of tests live for a minute: compiling their code well would take longer than running it. (Spark hands
+# this to the JVM of a driver; that of all tests, those of scenarios, notebooks and spark-submit.)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # CI runs the same examples each time, so that a change is judged by itself; runs by hand draw new ones.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let old Sparks warn about themselves: our own warnings are errors on the newest."""
+    version = tuple(map(int, importlib.metadata.version("pyspark").split(".")[:2]))
+    if version < (4, 3):
+        for kind in ("DeprecationWarning", "ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+            config.addinivalue_line("filterwarnings", f"ignore::{kind}")
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +55,9 @@ def local_spark(warehouse: Path) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.sql.warehouse.dir", str(warehouse))
         .config("spark.default.parallelism", "2")
+        # As Spark does by itself from 4.0 on: old dates are written and read as they are.
+        .config("spark.sql.parquet.datetimeRebaseModeInWrite", "CORRECTED")
+        .config("spark.sql.parquet.datetimeRebaseModeInRead", "CORRECTED")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

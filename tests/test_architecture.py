@@ -16,7 +16,7 @@ LIBRARY = ROOT / "lookup_hints"
 CONNECTORS = ROOT / "connectors" / "lookup_connectors"
 
 LEAVES = (
-    *("errors", "sqltext", "retry", "options", "secrets"),
+    *("errors", "sqltext", "retry", "restart", "options", "secrets"),
     *("pairs", "types", "model", "rowdoor", "spi", "spec", "registry"),
 )
 """Each imports only what is named before it."""
@@ -25,24 +25,36 @@ ROOMS: dict[str, set[str]] = {
     "hints": {*LEAVES},
     "ddl": {*LEAVES},
     "script": {*LEAVES},
+    "userfunction": {*LEAVES},
+    "frames": {*LEAVES},
+    "dataframe": {*LEAVES, "frames", "hints"},
     "commands": {*LEAVES},
     "catalog": {*LEAVES, "ddl"},
+    "supervision": {*LEAVES},
+    "streaming": {*LEAVES, "supervision"},
     "plan": {*LEAVES, "hints"},
     "runtime": {*LEAVES},
     "fake": {*LEAVES, "runtime"},
     "testing": {*LEAVES, "runtime", "fake"},
-    "functions": {*LEAVES, "plan", "runtime"},
+    "shipping": set(),
+    "functions": {*LEAVES, "plan", "runtime", "shipping"},
+    "counts": {*LEAVES, "plan", "runtime"},
+    "progress": {"functions"},
+    "brief": {*LEAVES, "supervision"},
+    "archive": {*LEAVES},
+    "picture": {*LEAVES, "plan", "progress"},
 }
 """What each room imports beside itself. The surfaces below import what they like."""
 
-SURFACES = {"session", "check", "cli", "magics", "supervise"}
+SURFACES = {"session", "waiting", "check", "cli", "magics", "job", "submit", "scripts"}
 
 FOR_CONNECTORS = {"spi", "model", "errors", "options", "secrets", "types", "sqltext"}
 
 OWNERS = {
     "sqlglot": {"hints", "plan"},
-    "pyspark": {"session", "functions", "cli", "magics", "supervise"},
+    "pyspark": {"session", "functions", "shipping", "cli", "magics", "submit", "brief", "streaming"},
     "pandas": {"runtime.pandas_worker"},
+    "IPython": {"magics"},
 }
 """The only modules of the library that import these packages."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lookup_hints import progress, registry
 from lookup_hints.cli import main
 
 if TYPE_CHECKING:
@@ -48,6 +50,43 @@ def test_run_prints_plan_rows_and_summary(
     assert summary.split()[1:3] == ["5", "3"]
 
 
+def test_run_sums_up_and_logs_a_line_for_each_statement(
+    spark: SparkSession,
+    job: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("INFO", "lookup_hints.job"):
+        assert main(["run", str(job), "--param", "most=5"]) == 0
+    printed = capsys.readouterr()
+    end = printed.out[printed.out.index(f"{job}: 3 statements in ") :].splitlines()
+    assert end[1].split()[:4] == ["line", "lookup", "rows/s", "rows"]
+    assert end[2].split()[:2] == ["5", "p"]
+    assert end[2].split()[3:5] == ["5", "3"]
+    assert len(end) == 3
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        *("[1/3] line 2", "[2/3] line 4", "[3/3] line 5")
+    ]
+    assert ": done in " in caplog.records[2].getMessage()
+    assert "p: 5 rows in, 3 rows out, " in caplog.records[2].getMessage()
+    assert "\r[" not in printed.err, "no bar where there is no terminal"
+
+
+def test_run_shows_a_bar_on_a_terminal(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "long.sql"
+    # Long enough for many looks, however fast the machine is.
+    path.write_text("SELECT count(*) AS n FROM range(0, 3000000000, 1, 8) WHERE id % 7 = 3", encoding="utf-8")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(progress, "_EVERY", 0.005)
+    assert main(["run", str(path)]) == 0
+    printed = capsys.readouterr()
+    assert re.search(r"\r\[=* *\] \d+/\d+ tasks", printed.err)
+    assert printed.err.endswith(" \r"), "the line is left as if nothing had been there"
+    assert "tasks" not in printed.out
+
+
 def test_run_stops_at_the_first_failure(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,7 +96,9 @@ def test_run_stops_at_the_first_failure(
     printed = capsys.readouterr()
     assert "error in the statement at line 3" in printed.err
     assert "UNRESOLVED_COLUMN" in printed.err
-    assert "\tat org.apache" not in printed.err
+    assert "line 1, column 8:\nSELECT nope FROM range(1)\n       ^^^^\n" in printed.err
+    assert "org.apache" not in printed.err
+    assert ": 1 of 3 statements in " in printed.out
     assert "three" not in printed.out
 
 
@@ -92,6 +133,28 @@ def test_check_finds_every_mistake_with_its_place(tmp_path: Path, capsys: pytest
     assert f"{path}:9:24: error: The lookup join with p cannot run: a RIGHT JOIN" in out
     assert f"{path}:10:49: error: The lookup join with p has no key" in out
     assert out.endswith("4 errors\n")
+
+
+def test_check_imports_the_modules_that_register_connectors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+    module = tmp_path / "my_capitals.py"
+    module.write_text(
+        "from lookup_hints import register_connector\n"
+        "from lookup_hints.spi import SyncRowLookup\n"
+        "class Capitals(SyncRowLookup):\n"
+        "    def lookup_row(self, request):\n"
+        "        return []\n"
+        "register_connector('capitals', Capitals)\n"
+    )
+    path = tmp_path / "job.sql"
+    path.write_text("CREATE TEMPORARY TABLE c (code STRING) WITH ('connector' = 'capitals')")
+    assert main(["check", str(path), "--module", str(module)]) == 0
+    monkeypatch.setattr(registry, "_registered", {})
+    assert main(["check", str(path)]) == 1
+    assert "No connector is called 'capitals'" in capsys.readouterr().out
+    assert main(["check", str(path), "--module", "my_capitols"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -227,6 +290,19 @@ def test_explain_never_writes_a_table_whatever_its_name(
     path.write_text("CREATE TABLE temp USING parquet AS SELECT 1 AS one", encoding="utf-8")
     assert main(["explain", str(path)]) == 0
     assert not spark.catalog.tableExists("temp")
+
+
+def test_check_does_not_miss_what_only_spark_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.sql"
+    path.write_text(
+        "CREATE TEMPORARY TABLE a (id INT) WITH ('connector' = 'memory', 'rows' = '[]',"
+        " 'lookup.max-concurrency' = '1');\n"
+        "SELECT 1 FROM t JOIN a ON t.id = a.id"
+    )
+    assert main(["check", str(path)]) == 0
+    assert not capsys.readouterr().err
 
 
 def test_check_touches_no_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

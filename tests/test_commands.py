@@ -75,9 +75,8 @@ def test_other_statements_are_no_settings_of_ours(text: str) -> None:
         (
             "SET lookup.no-such-option = 1",
             "line 1, column 5: No session option is called 'lookup.no-such-option'."
-            " Known: table.exec.async-lookup.output-mode, table.exec.async-lookup.buffer-capacity,"
-            " table.exec.async-lookup.timeout, lookup.on-invalid-hint, lookup.transport,"
-            " lookup.rebalance-order-by.\n"
+            " Known: lookup.on-invalid-hint, lookup.transport, lookup.rebalance-order-by,"
+            " lookup.cluster-tasks, lookup.stream.checkpoint, lookup.stream.trigger, lookup.stream.output-mode, lookup.stream.name.\n"
             "SET lookup.no-such-option = 1\n"
             "    ^^^^^^^^^^^^^^^^^^^^^",
         ),

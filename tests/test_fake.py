@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
+import time
 
 import pyarrow as pa
 import pytest
@@ -10,13 +12,13 @@ import pytest
 from lookup_hints import fake as fake_module
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.model import RowRequest, Rows
-from lookup_hints.retry import FixedDelay, RetryPolicy
+from lookup_hints.retry import FixedDelay
 from lookup_hints.spi import AsyncRowLookup, LookupTable, SyncRowLookup
 from lookup_hints.testing import Call, FakeConnector, looked_up
 
 COLUMNS = {"id": pa.int64(), "name": pa.string()}
 ROWS = [(1, "Ada"), (2, "Emmy"), (2, "Emmy again")]
-RETRY = RetryPolicy(on_miss=True, on_exception=True, backoff=FixedDelay(10.0), max_attempts=2)
+RETRY = FixedDelay(2, 10.0).if_miss().if_exception()
 BOTH = pytest.mark.parametrize("asynchronous", [True, False])
 
 
@@ -83,3 +85,20 @@ class Doubled(AsyncRowLookup, SyncRowLookup):
 def test_any_connector_is_asked_as_the_engine_would(asynchronous: bool) -> None:
     doubled = Doubled(LookupTable("doubled", pa.schema(list(COLUMNS.items()))))
     assert looked_up(doubled, [(4,), (0,)], asynchronous=asynchronous).rows == [[(4, "8")], []]
+
+
+class Elsewhere(AsyncRowLookup):
+    """Asks another thread, of which the clock of tests knows nothing."""
+
+    async def aopen(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.05)
+
+    async def alookup_row(self, request: RowRequest) -> Rows:
+        return [{"name": "n"}]
+
+
+def test_a_connector_that_talks_to_something_is_waited_for_when_asked_so() -> None:
+    table = LookupTable("elsewhere", pa.schema(list(COLUMNS.items())))
+    assert looked_up(Elsewhere(table), [(1,)], waits=True).rows == [[(1, "n")]]
+    with pytest.raises(AssertionError, match=r"write looked_up\(..., waits=True\)"):
+        looked_up(Elsewhere(table), [(1,)])

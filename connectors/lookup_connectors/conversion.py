@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from decimal import Decimal
 from itertools import accumulate, chain
@@ -15,6 +16,7 @@ from lookup_hints.errors import ConnectorError
 from lookup_hints.types import sql_type
 
 ToArrow = Callable[[Sequence[Any]], pa.Array]
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*(e[+-]?[0-9]+)?|inf(inity)?)|nan", re.IGNORECASE)
 _REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
@@ -168,7 +170,9 @@ def _leaf(value: Any, kind: pa.DataType) -> Any:
     if types.is_decimal(kind):
         return str(_of(value, int, Decimal, str))
     if types.is_floating(kind):
-        # str: "NaN" and "Infinity", which JSON has no number for.
+        # str: "NaN" and "Infinity", which JSON has no number for. Python's float() takes more than they.
+        if type(value) is str and not _NUMBER.fullmatch(value):
+            raise ValueError("not a number")
         return float(_of(value, int, float, Decimal, str))
     return _of(value, str)
 

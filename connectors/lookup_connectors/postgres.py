@@ -28,7 +28,7 @@ from lookup_connectors.postgres_types import (
     told_type,
 )
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem, nearest
-from lookup_hints.secrets import masker
+from lookup_hints.secrets import has_reference, masker
 from lookup_hints.spi import (
     DURATION,
     TEXT,
@@ -59,6 +59,9 @@ _READ_ONLY = "default_transaction_read_only"
 _SESSION = {"application_name": "lookup_hints", "datestyle": "ISO", "timezone": "UTC"}
 
 
+_POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
+
+
 class PostgresConnector(AsyncLookup, Scan, TellsSchema):
     """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
 
@@ -78,7 +81,7 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
         Option("sslrootcert", TEXT, "File of the authorities to trust."),
         Option("sslcert", TEXT, "File of the client's certificate."),
         Option("sslkey", TEXT, "File of the client's private key."),
-        Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4),
+        _POOL_SIZE,
         Option("idle-timeout", DURATION, "Unused connections are closed after this.", default=60.0),
         Option("connect-timeout", DURATION, "Time to establish one connection.", default=10.0),
         Option(
@@ -111,6 +114,13 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
     def key_columns(self) -> frozenset[str]:
         """All columns but ARRAY, MAP and STRUCT ones."""
         return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
+
+    def requests_at_once(self) -> int | None:
+        """One for each connection, and one more each, so that none waits for the task's next one."""
+        given = self.table.options.get(_POOL_SIZE.key)
+        if given and has_reference(given):
+            return None
+        return 2 * (int(given) if given else _POOL_SIZE.default)
 
     def secrets(self) -> set[str]:
         """The URL, the password, and what references in the options stand for."""

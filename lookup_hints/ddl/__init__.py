@@ -1,6 +1,6 @@
 """Statements about lookup tables: CREATE, DROP, DESCRIBE and SHOW, read and written."""
 
-from lookup_hints.ddl.parse import parse_ddl, shown_statement
+from lookup_hints.ddl.parse import columns_of, parse_ddl, shown_statement
 from lookup_hints.ddl.show import create_statement
 from lookup_hints.ddl.statements import (
     CreateLookupTable,
@@ -22,6 +22,7 @@ __all__ = [
     "ShowCreateTable",
     "ShowLookupTables",
     "ShowTables",
+    "columns_of",
     "create_statement",
     "parse_ddl",
     "shown_statement",

@@ -48,6 +48,27 @@ def parse_ddl(text: str) -> Ddl | None:
     return statement
 
 
+def columns_of(text: str) -> pa.Schema:
+    """The columns that ``text`` lists, as in the parentheses of CREATE TEMPORARY TABLE.
+
+    >>> columns_of("id BIGINT, name STRING").names
+    ['id', 'name']
+
+    Raises:
+        DdlError: every mistake, with its place.
+    """
+    found = code(pieces(text))
+    if not found:
+        raise DdlError(Problem("The column list is empty.", tip="Write names and types: 'name STRING'."))
+    reader = Reader(text, found, [], len(text))
+    schema, primary_key = read_columns(reader)
+    if primary_key:
+        reader.report("A PRIMARY KEY cannot stand here.", found, tip="Leave it out.")
+    if reader.problems:
+        raise DdlError(reader.problems)
+    return schema
+
+
 def shown_statement(text: str) -> str:
     """``text`` as it may be shown: where it is about options of a lookup table, their values are masked."""
     try:

@@ -10,6 +10,7 @@ from lookup_hints.errors import HintError, Problem, Span, nearest
 from lookup_hints.hints.parse import ParsedHint, parse_hints
 from lookup_hints.options import Place, bad_value, options_at
 from lookup_hints.pairs import Pair
+from lookup_hints.retry import RetryPolicy
 
 _OPTIONS = options_at(Place.HINT)
 
@@ -24,6 +25,7 @@ class LookupHint:
         select: where the SELECT of its query block stands.
         options: typed values of the options given, by key; ``table`` is not among them.
         places: where the value of each option given stands, ``table`` included.
+        retry: a policy made in Python, in place of the options of a retry.
     """
 
     table: str
@@ -31,6 +33,7 @@ class LookupHint:
     select: int
     options: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, Span] = field(default_factory=dict)
+    retry: RetryPolicy | None = None
 
     @property
     def scope(self) -> tuple[int, str]:

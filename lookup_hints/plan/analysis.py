@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from sqlglot import exp
+
 from lookup_hints.hints.parse import removals
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.conditions import KeyEquality
+from lookup_hints.plan.places import as_written, put_in_place
 from lookup_hints.plan.reading import LookupUse, Statement
 from lookup_hints.plan.splice import Cut, Edit, Fragment, spliced
 from lookup_hints.plan.structure import Block, Level, Relation
@@ -77,7 +80,24 @@ class Analysis:
         """
         if self._analyse is None:
             return None
-        return self._analyse(self._text(self._statement.queries[0]))
+        text, query = self._statement.text, self._statement.queries[0]
+        try:
+            return self._analyse(self._text(query))
+        except Exception as error:
+            if type(error).__name__ == "ParseException":
+                # It shows the text that it is about, which should be the user's.
+                self._let_spark_parse(as_written(text, query))
+            put_in_place(error, text, self._edits, query)
+            raise
+
+    def _let_spark_parse(self, sql: str) -> None:
+        """Raise Spark's error where it cannot parse ``sql``; lookup tables in it are not known to Spark."""
+        assert self._analyse is not None
+        try:
+            self._analyse(sql)
+        except Exception as error:
+            if type(error).__name__ == "ParseException":
+                raise error from None
 
     def columns_of(self, relation: Relation) -> tuple[str, ...] | None:
         """The names of a relation's columns, or None where it does not stand by itself."""
@@ -105,12 +125,14 @@ class Analysis:
         """
         assert self._analyse is not None
         texts = [next(self._key_texts(question)) for question in questions]
-        relations = ", ".join(f"({text}) AS __keys{number}" for number, text in enumerate(texts))
+        wanted = {text: len(self._wanted(question)) for text, question in zip(texts, questions, strict=True)}
+        relations = ", ".join(f"({text}) AS __keys{number}" for number, text in enumerate(wanted))
         try:
             kinds = iter([kind for _, kind in self._analyse(f"SELECT * FROM {relations}")])  # noqa: S608
         except Exception:
             return [self._key_types(question) for question in questions]
-        return [[next(kinds) for _ in self._wanted(question)] for question in questions]
+        found = {text: [next(kinds) for _ in range(count)] for text, count in wanted.items()}
+        return [found[text] for text in texts]
 
     def _key_types(self, question: KeyQuestion) -> list[str]:
         assert self._analyse is not None
@@ -129,6 +151,10 @@ class Analysis:
             part if isinstance(part, str) else self._with_variables(part) for part in self._wanted(question)
         )
         wanted = ", ".join(f"{text} AS k{number}" for number, text in enumerate(texts))
+        only = None if question.outer else self._only_relation(question)
+        if only is not None:
+            place = self._statement.tokens.cut(only.first, only.last)
+            yield self._beneath(home.query.levels, f"SELECT {wanted} FROM {self._text(place)}")  # noqa: S608
         if question.outer:
             wider = self._ever_wider(f"SELECT {wanted}", use.block)
             parent = use.block.query.parent
@@ -141,6 +167,27 @@ class Analysis:
             source = self._left(use) if question.left is None else f"FROM {self._text(question.left)}"
             wider = self._ever_wider(f"SELECT {wanted} {source}", home)
         yield from wider
+
+    def _only_relation(self, question: KeyQuestion) -> Relation | None:
+        """The one relation that all columns of the keys are of, by their qualifier; else None.
+
+        By itself it says the same as the whole left side, in a fraction of the time.
+        """
+        statement = self._statement
+        trees = [
+            statement.expression(part) if isinstance(part, Cut) else None for part in self._wanted(question)
+        ]
+        columns = [column for tree in trees if tree is not None for column in tree.find_all(exp.Column)]
+        qualifiers = {column.parts[0].name.lower() for column in columns if len(column.parts) > 1}
+        is_told = None not in trees and not any(tree and tree.find(exp.Query) for tree in trees)
+        if not is_told or len(qualifiers) != 1 or any(len(column.parts) == 1 for column in columns):
+            return None
+        named = [
+            relation
+            for relation in question.home.relations
+            if (statement.alias_of(relation) or "").lower() in qualifiers and not relation.lateral
+        ]
+        return named[0] if len(named) == 1 and named[0] is not question.use.relation else None
 
     def _wanted(self, question: KeyQuestion) -> list[Fragment]:
         wanted: list[Fragment] = [key.left for key in question.keys]

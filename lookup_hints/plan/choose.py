@@ -13,11 +13,12 @@ from lookup_hints.options import (
     LOOKUP_OPTIONS,
     RETRY_KEYS,
     SESSION_OPTIONS,
-    Option,
     Place,
-    bad_value,
+    from_session,
+    parsed,
 )
-from lookup_hints.retry import Backoff, ExponentialDelay, FixedDelay, RetryPolicy, RowPredicate
+from lookup_hints.plan.budget import Share, share_of, tasks_at_once
+from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.spec import LookupSettings
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 
@@ -72,22 +73,25 @@ def choose(
     asynchronous, reason = _runner(given, connector)
     retry = _retry(given, connector.table, predicates)
     limit = connector.keys_per_request()
+    share = _share(given, connector.table, conf)
     settings = LookupSettings(
         asynchronous=asynchronous,
-        capacity=given.values["capacity"],
+        capacity=share.capacity,
         timeout=given.values["timeout"],
         ordered=given.values["output-mode"] == "ordered",
         batch_size=min(given.values["batch-size"], limit or given.values["batch-size"]),
         on_error=given.values["on-error"],
         retry=retry,
+        rate=share.rate,
     )
-    return Choice(settings, given.values["shuffle"], reason, (*_notes(settings), *_limit_notes(given, limit)))
+    notes = (*_notes(settings), *_limit_notes(given, limit), *share.notes)
+    return Choice(settings, given.values["shuffle"], reason, notes)
 
 
 def session_option(key: str, conf: Conf) -> Any:
     """The value in force of one of ``SESSION_OPTIONS``."""
     option = next(option for option in SESSION_OPTIONS if option.key == key)
-    value = _from_session(option, conf)
+    value = from_session(option, conf)
     return option.default if value is None else value
 
 
@@ -98,30 +102,23 @@ def _given(hint: LookupHint | None, table: LookupTable, conf: Conf) -> _Given:
         if hint is not None and option.key in hint.options:
             values[option.key] = hint.options[option.key]
         elif (text := table.options.get(option.key_in(Place.TABLE))) and Place.TABLE in option.places:
-            values[option.key] = _parsed(option, option.key_in(Place.TABLE), text, f"table {table.name}: ")
+            values[option.key] = parsed(
+                option, option.key_in(Place.TABLE), text, owner=f"table {table.name}: "
+            )
         else:
-            from_session = _from_session(option, conf)
-            values[option.key] = option.default if from_session is None else from_session
+            value = from_session(option, conf)
+            values[option.key] = option.default if value is None else value
             continue
         explicit.add(option.key)
     return _Given(values, hint, frozenset(explicit))
 
 
-def _from_session(option: Option, conf: Conf) -> Any:
-    if Place.SESSION not in option.places:
-        return None
-    for key in (option.session_key, f"spark.{option.session_key}"):
-        text = conf(key)
-        if text is not None:
-            return _parsed(option, key, text, "session: ")
-    return None
-
-
-def _parsed(option: Option, key: str, text: str, owner: str) -> Any:
-    try:
-        return option.type.parse(text)
-    except ValueError as error:
-        raise OptionError(bad_value(option, key, text, error, owner=owner)) from None
+def _share(given: _Given, table: LookupTable, conf: Conf) -> Share:
+    tasks = session_option("cluster-tasks", conf) or tasks_at_once(conf)
+    values = given.values
+    return share_of(
+        values["capacity"], values["max-concurrency"], values["rate-limit"], tasks, table=table.name
+    )
 
 
 def _runner(given: _Given, connector: Connector) -> tuple[bool, str]:
@@ -142,6 +139,8 @@ def _runner(given: _Given, connector: Connector) -> tuple[bool, str]:
 
 
 def _retry(given: _Given, table: LookupTable, predicates: Mapping[str, RowPredicate]) -> RetryPolicy:
+    if given.hint is not None and given.hint.retry is not None:
+        return given.hint.retry
     explicit = [key for key in RETRY_KEYS if key in given.explicit]
     if not explicit:
         return RetryPolicy()
@@ -150,16 +149,17 @@ def _retry(given: _Given, table: LookupTable, predicates: Mapping[str, RowPredic
         raise _error(given)(sorted(problems, key=lambda problem: problem.at.start if problem.at else 0))
     names: tuple[str, ...] = given.values["retry-predicate"]
     try:
-        return RetryPolicy(
-            on_miss=_MISS in names,
-            on_exception=_EXCEPTION in names,
-            on_rows=_any_of([predicates[name] for name in names if name in predicates]),
-            predicate_names=names,
-            backoff=_backoff(given.values),
-            max_attempts=given.values["max-attempts"],
-        )
+        policy = RetryPolicy(_strategy(given.values))
     except ValueError as error:
         raise _error(given)(Problem(f"{_owner(given, table)}{error}.", given.at(*explicit))) from None
+    for name in names:
+        if name == _MISS:
+            policy = policy.if_miss()
+        elif name == _EXCEPTION:
+            policy = policy.if_exception()
+        else:
+            policy = policy.if_result(predicates[name], name)
+    return policy
 
 
 def _error(given: _Given) -> type[QueryError]:
@@ -221,16 +221,11 @@ def _unknown_predicates(given: _Given, predicates: Mapping[str, RowPredicate]) -
     ]
 
 
-def _any_of(chosen: list[RowPredicate]) -> RowPredicate | None:
-    if len(chosen) < 2:
-        return chosen[0] if chosen else None
-    return lambda rows: any(predicate(rows) for predicate in chosen)
-
-
-def _backoff(values: Mapping[str, Any]) -> Backoff:
+def _strategy(values: Mapping[str, Any]) -> RetryStrategy:
     if values["retry-strategy"] == "fixed_delay":
-        return FixedDelay(values["fixed-delay"])
+        return FixedDelay(values["max-attempts"], values["fixed-delay"])
     return ExponentialDelay(
+        values["max-attempts"],
         initial=values["initial-backoff"],
         maximum=values["max-backoff"],
         multiplier=values["backoff-multiplier"],

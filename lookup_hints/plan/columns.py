@@ -49,7 +49,7 @@ def _gives_all(statement: Statement, use: LookupUse, names: Names) -> bool:
     block = use.block
     if _selects_nothing_by_name(statement, use) or _hides_names(statement, block):
         return True
-    own = set(own_stars(statement, block))
+    own = set(stars(statement, block, block.last + 1))
     return any(
         index in own or _is_star_of(statement, index, names)
         for index in range(block.first, block.last + 1)
@@ -64,8 +64,15 @@ def _selects_nothing_by_name(statement: Statement, use: LookupUse) -> bool:
         return not block.selects
     if use.pipe is None and block.selects and block.selects[0] < use.index:
         return False
-    later = [pipe for pipe in block.pipes if pipe.first > use.index]
-    return not any(statement.tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE") for pipe in later)
+    for pipe in block.pipes:
+        if pipe.first > use.index and statement.tokens.is_word(pipe.first + 1, *_PAIRING_COLUMNS):
+            return True
+        if pipe.first > use.index and statement.tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE"):
+            return False
+    return True
+
+
+_PAIRING_COLUMNS = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
 
 
 def _hides_names(statement: Statement, block: Block) -> bool:
@@ -81,12 +88,16 @@ def _hides_names(statement: Statement, block: Block) -> bool:
 
 
 def own_stars(statement: Statement, block: Block) -> Iterator[int]:
-    """Indices of the stars without a qualifier that mean all columns of the block; not those of count(*)."""
+    """Indices of the stars without a qualifier that mean all columns of the block's FROM."""
+    return stars(statement, block, block.pipes[0].first if block.pipes else block.last + 1)
+
+
+def stars(statement: Statement, block: Block, end: int) -> Iterator[int]:
+    """Indices before ``end`` of the block's stars without a qualifier; not those of count(*)."""
     tokens = statement.tokens
     inner = [
         query for query in statement.structure.queries if query.parent is block and query is not block.query
     ]
-    end = block.pipes[0].first if block.pipes else block.last + 1
     for index in range(block.first, end):
         if not tokens.is_symbol(index, "*") or any(each.first <= index <= each.last for each in inner):
             continue
@@ -106,12 +117,21 @@ def _is_counted(statement: Statement, index: int) -> bool:
 
 
 def _is_star_of(statement: Statement, index: int, names: Names) -> bool:
-    """Whether the star is ``c.*``."""
+    """Whether the star is ``c.*``, or that of a name which ``|> AS`` gave to all columns."""
     tokens = statement.tokens
     before = tokens.after(index - 2)
-    return (
-        tokens.is_symbol(index - 1, ".") and before is not None and before.name.lower() == names.alias.lower()
-    )
+    if before is None or not tokens.is_symbol(index - 1, "."):
+        return False
+    return before.name.lower() == names.alias.lower() or before.name.lower() in _given_to_all(statement)
+
+
+def _given_to_all(statement: Statement) -> set[str]:
+    tokens = statement.tokens
+    return {
+        piece.name.lower()
+        for index, piece in enumerate(statement.pieces)
+        if tokens.is_word(index - 1, "AS") and tokens.is_symbol(index - 2, "|>")
+    }
 
 
 def _column_at(statement: Statement, index: int, names: Names) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -168,10 +168,15 @@ def sorted_conditions(
         else:
             left_only.append(conjunct)
     by_key = chosen_keys(keys.values(), names.table, always)
-    residual += [
-        _whole(statement, key) for key in keys.values() if key not in by_key and not (key.shared or key.kept)
-    ]
+    residual += not_asked(statement, keys.values(), by_key)
     return Conditions(by_key, tuple(residual), tuple(left_only))
+
+
+def not_asked(
+    statement: Statement, keys: Iterable[KeyEquality], chosen: Sequence[KeyEquality]
+) -> list[Conjunct]:
+    """The equalities of ``keys`` that are not ``chosen``: they are checked on the rows found."""
+    return [_whole(statement, key) for key in keys if key not in chosen and not (key.shared or key.kept)]
 
 
 def chosen_keys(

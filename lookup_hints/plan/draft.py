@@ -37,6 +37,7 @@ class Context:
         name_scan: a name for the relation that reads the given columns of a whole lookup table.
         predicates: registered retry predicates.
         wrapping: what to write before and after a key of a type, so that it reaches Python as it is.
+        few_rows: whether the first rows of the statement alone will be taken.
     """
 
     find_table: FindTable
@@ -47,6 +48,7 @@ class Context:
     name_scan: Callable[[LookupTable, tuple[str, ...]], str]
     predicates: Mapping[str, RowPredicate]
     wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
+    few_rows: bool = False
 
     @property
     def case_sensitive(self) -> bool:
@@ -78,7 +80,8 @@ class LookupJoin:
         home: the block whose rows are joined.
         names: what its columns are called.
         conditions: its conditions, sorted.
-        needs: the relations that its keys name, where they may come later in FROM.
+        needs: the relations beyond its chain that it names: those that give the keys of a comma join,
+            and those that the ON of a join names though a comma stands between.
         hint: the merged LOOKUP hint, if any.
         choice: how it runs.
         casts: for each key how it becomes a value of the column's type.
@@ -111,6 +114,11 @@ class LookupJoin:
     def is_semi(self) -> bool:
         """Whether it gives no columns, but keeps or drops left rows."""
         return self.kind in ("LEFT SEMI", "LEFT ANTI")
+
+    @property
+    def left(self) -> list[Relation]:
+        """The relations that stand before it in its chain."""
+        return [] if self.use.chain is None else self.use.chain.before(self.use.relation)
 
     @property
     def chosen(self) -> Choice:

@@ -59,7 +59,9 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     yield "retry", str(settings.retry)
     yield "on error", settings.on_error
     noun = "key" if settings.batch_size == 1 else "keys"
-    yield "batch size", f"{settings.batch_size} {noun} in one request"
+    yield "batch size", f"at most {settings.batch_size} {noun} in one request"
+    if settings.stops_early:
+        yield "limit", "may stop it early, so nothing is read ahead of its rows"
     yield "function", join.function.name
     if join.shuffled:
         yield "shuffle", "left rows are partitioned by key"

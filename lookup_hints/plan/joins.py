@@ -18,6 +18,7 @@ from lookup_hints.plan.conditions import (
     conjuncts,
     implied_equalities,
     key_equality,
+    not_asked,
     sorted_conditions,
 )
 from lookup_hints.plan.draft import Context, LookupJoin, Place
@@ -114,28 +115,20 @@ class _Finder:
         kind = _KINDS.get(step.words[1:] if natural else step.words)
         if kind is None:
             raise refused(self._statement, use, head, f"{' '.join(step.words)} JOIN is no kind of join")
-        names = self._names(use)
         shared = self._shared_columns(use, step, natural)
         conditions = sorted_conditions(
             self._statement,
             conjuncts(self._statement, step.on) if step.on is not None else (),
-            names,
+            self._names(use),
             self._askable(use),
-            [self._shared_key(use, names, each, number) for number, each in enumerate(shared)],
+            [self._shared_key(use, each, number) for number, each in enumerate(shared)],
             self._always(use),
         )
         if kind == "INNER" and not shared:
-            conditions = self._with_where(use, conditions, self._before(use))
-        join = LookupJoin(
-            use=use,
-            connector=self._context.connector(use.table),
-            kind=kind,
-            place=Place.PIPE if use.pipe is not None else Place.STEP,
-            at=tokens.cut(step.first, step.last),
-            home=use.block,
-            names=names,
-            conditions=conditions,
-        )
+            before = () if use.chain is None else use.chain.before(use.relation)
+            conditions = self._with_where(use, conditions, frozenset(before))
+        place = Place.STEP if use.pipe is None else Place.PIPE
+        join = self._join(use, kind, place, tokens.cut(step.first, step.last), conditions)
         if not conditions.keys:
             raise self._no_key(join, step)
         self._refuse_missing(join)
@@ -144,7 +137,35 @@ class _Finder:
             return join.with_(
                 place=Place.SOURCE, conditions=Conditions(_answered(outer)), notes=_asked_by(outer)
             )
-        return join.with_(conditions=self._possible(self._without_outer(join)))
+        possible = self._possible(self._without_outer(join))
+        return join.with_(conditions=possible, needs=self._before_comma(use, possible))
+
+    def _before_comma(self, use: LookupUse, conditions: Conditions) -> frozenset[Relation]:
+        """The relations before a comma that the joins so far name: a comma binds as a JOIN does in Spark."""
+        source = use.block.source
+        if source is None or use.chain is None or use.chain not in source.chains[1:]:
+            return frozenset()
+        chains = source.chains[: source.chains.index(use.chain)]
+        before = {relation for chain in chains for relation in chain.shown}
+        scope, expression = self._scope(use.block), self._statement.expression
+        steps = use.chain.steps[: use.chain.steps.index(use.step) + 1] if use.step is not None else ()
+        stated = (expression(step.on) for step in steps if step.on is not None)
+        referred = [scope.referred(tree) for tree in stated if tree is not None]
+        referred += [self._referred(scope, key) for key in conditions.keys if not key.shared]
+        return frozenset(before & set[Relation]().union(*(each.relations for each in referred)))
+
+    def _join(self, use: LookupUse, kind: str, place: Place, at: Cut, conditions: Conditions) -> LookupJoin:
+        """The lookup join of ``use`` with the rows of its own block."""
+        return LookupJoin(
+            use=use,
+            connector=self._context.connector(use.table),
+            kind=kind,
+            place=place,
+            at=at,
+            home=use.block,
+            names=self._names(use),
+            conditions=conditions,
+        )
 
     def _without_outer(self, join: LookupJoin) -> LookupJoin:
         """``join`` without conditions that name an outer query: they are checked on its result."""
@@ -202,8 +223,8 @@ class _Finder:
             )
         return shared
 
-    def _shared_key(self, use: LookupUse, names: Names, shared: int | str, position: int) -> KeyEquality:
-        tokens = self._statement.tokens
+    def _shared_key(self, use: LookupUse, shared: int | str, position: int) -> KeyEquality:
+        tokens, names = self._statement.tokens, self._names(use)
         assert use.step is not None
         name = shared if isinstance(shared, str) else tokens.pieces[shared].name
         at = tokens.cut(use.step.first, use.relation.last)
@@ -214,18 +235,6 @@ class _Finder:
             raise refused(self._statement, use, at, f"{name} is no column that {use.alias} can be asked by")
         left = quoted(name) if isinstance(shared, str) else at
         return KeyEquality(column, left, at, shared=True, position=position)
-
-    def _before(self, use: LookupUse) -> frozenset[Relation]:
-        """The relations that stand before the join in its chain."""
-        if use.chain is None:
-            return frozenset()
-        relations: list[Relation] = []
-        for relation in (use.chain.head, *(step.right for step in use.chain.steps)):
-            if relation is use.relation or relation is None:
-                break
-            inner = relation.chain is not None and relation.alias_at is None
-            relations += relation.chain.relations if inner and relation.chain else [relation]
-        return frozenset(relations)
 
     def _with_where(self, use: LookupUse, conditions: Conditions, before: frozenset[Relation]) -> Conditions:
         """``conditions`` with the equalities of WHERE, which count as those of ON in an INNER join."""
@@ -243,12 +252,7 @@ class _Finder:
             # A constant in WHERE is no key beside others: a filter must not decide what is a miss.
             keys = {equality.column: equality for equality, _ in equalities if equality.constant}
         chosen = chosen_keys(keys.values(), use.table, self._always(use))
-        dropped = [key for key in conditions.keys if key not in chosen]
-        residual = [
-            Conjunct(key.whole, tree)
-            for key in dropped
-            if (tree := self._statement.expression(key.whole)) is not None
-        ]
+        residual = not_asked(self._statement, conditions.keys, chosen)
         return replace(conditions, keys=chosen, residual=(*conditions.residual, *residual))
 
     def _where_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
@@ -256,19 +260,32 @@ class _Finder:
         if use.relation not in use.block.shown:
             return
         names, scope = self._names(use), self._scope_of(use.block, use.block.shown)
+        is_piped = not use.block.wheres
         for conjunct in self._where(use.block):
             equality = key_equality(self._statement, conjunct, names)
             equalities = [replace(equality, kept=True)] if equality is not None else []
             for each in equalities or implied_equalities(self._statement, conjunct, names):
-                if each.column in self._askable(use) and not _is_random(conjunct.tree):
-                    yield each, self._referred(scope, each)
+                if each.column not in self._askable(use) or _is_random(conjunct.tree):
+                    continue
+                referred = self._referred(scope, each)
+                # Below a pipe operator Spark lets no generator name the outer query.
+                if not (is_piped and referred.outer):
+                    yield each, referred
 
     def _where(self, block: Block) -> list[Conjunct]:
-        """What the ANDs of the block's WHERE join; nothing where it has none, or several."""
-        if len(block.wheres) != 1 or block.pipes or len(block.selects) > 1:
+        """What the ANDs of the block's WHERE join, or of the ``|> WHERE`` right behind its FROM.
+
+        Nothing where there is none, or several.
+        """
+        pipe = block.pipes[0] if block.pipes else None
+        selects = [at for at in block.selects if pipe is None or at < pipe.first]
+        wheres = list(block.wheres)
+        if pipe is not None and pipe.where is not None and not selects:
+            wheres.append(pipe.where)
+        if len(wheres) != 1 or len(selects) > 1:
             return []
         try:
-            return list(conjuncts(self._statement, block.wheres[0]))
+            return list(conjuncts(self._statement, wheres[0]))
         except UnsupportedLookup:
             # It need not be understood: what it says stays where it is.
             return []
@@ -380,16 +397,8 @@ class _Finder:
         if why_not is not None:
             self._whys[use.relation] = why_not
             return None
-        return LookupJoin(
-            use=use,
-            connector=self._context.connector(use.table),
-            kind="LEFT ANTI" if found.negated else "LEFT SEMI",
-            place=Place.CONDITION,
-            at=found.at,
-            home=parent,
-            names=self._names(use),
-            conditions=conditions,
-        )
+        kind = "LEFT ANTI" if found.negated else "LEFT SEMI"
+        return self._join(use, kind, Place.CONDITION, found.at, conditions).with_(home=parent)
 
     def _three_values(self, use: LookupUse, found: Membership) -> UnsupportedLookup | None:
         """Why a NOT IN is no anti join: it is one only where neither side can be NULL."""
@@ -484,17 +493,9 @@ class _Finder:
         if not chosen or self._missing(use, chosen):
             return None
         needs = [referred.relations for equality, referred in equalities if equality in chosen]
-        return LookupJoin(
-            use=use,
-            connector=self._context.connector(use.table),
-            kind="INNER",
-            place=Place.COMMA,
-            at=self._statement.tokens.cut(use.relation.first, use.relation.last),
-            home=use.block,
-            names=self._names(use),
-            conditions=Conditions(chosen),
-            needs=frozenset().union(*needs),
-        )
+        at = self._statement.tokens.cut(use.relation.first, use.relation.last)
+        join = self._join(use, "INNER", Place.COMMA, at, Conditions(chosen))
+        return join.with_(needs=frozenset().union(*needs))
 
     def _swapped(self, use: LookupUse, step: Step) -> LookupJoin | None:
         """The lookup join that ``use`` is with the sides swapped, or None."""
@@ -504,31 +505,21 @@ class _Finder:
             return None
         if self._statement.table_of(right) is not None:
             return None
-        names = self._names(use)
         on = conjuncts(self._statement, step.on) if step.on is not None else ()
         conditions = sorted_conditions(
-            self._statement, on, names, self._askable(use), always=self._always(use)
+            self._statement, on, self._names(use), self._askable(use), always=self._always(use)
         )
         if kind == "INNER":
-            inner = right.chain is not None and right.alias_at is None
-            beside = right.chain.relations if inner and right.chain else [right]
-            conditions = self._with_where(use, conditions, frozenset(beside))
+            beside = frozenset(right.as_seen(lambda _: True))
+            conditions = self._with_where(use, conditions, beside)
         if not conditions.keys or all(key.constant for key in conditions.keys):
             return None
         if self._missing(use, conditions.keys):
             return None
         if self._asked_from_outside(use, conditions.keys):
             return None
-        join = LookupJoin(
-            use=use,
-            connector=self._context.connector(use.table),
-            kind=kind,
-            place=Place.SWAP,
-            at=self._statement.tokens.cut(use.relation.first, step.last),
-            home=use.block,
-            names=names,
-            conditions=conditions,
-        )
+        at = self._statement.tokens.cut(use.relation.first, step.last)
+        join = self._join(use, kind, Place.SWAP, at, conditions)
         return join.with_(conditions=self._possible(join))
 
     def _asked(self, use: LookupUse) -> LookupJoin | None:
@@ -542,17 +533,9 @@ class _Finder:
         chosen = chosen_keys(keys.values(), use.table, self._always(use))
         if not chosen or self._missing(use, chosen):
             return None
-        return LookupJoin(
-            use=use,
-            connector=self._context.connector(use.table),
-            kind="INNER",
-            place=Place.SOURCE,
-            at=self._statement.tokens.cut(use.relation.first, use.relation.last),
-            home=use.block,
-            names=self._names(use),
-            conditions=Conditions(_answered(chosen)),
-            notes=_asked_by(chosen),
-        )
+        at = self._statement.tokens.cut(use.relation.first, use.relation.last)
+        join = self._join(use, "INNER", Place.SOURCE, at, Conditions(_answered(chosen)))
+        return join.with_(notes=_asked_by(chosen))
 
     def _on_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
         """The key equalities in the ON of the INNER joins right behind the relation."""

@@ -17,6 +17,13 @@ _KEY_TYPES = (
     *("boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz"),
 )
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_FIXED_ZONE = re.compile(
+    r"(Etc/)?(UTC|GMT|UCT|Z|Zulu|Universal)|(UTC|GMT|UT)?[+-]\d\d?(:?\d\d)?", re.IGNORECASE
+)
+_KEY = "`__lookup_key`"
+_ABOVE = {"int": "2147483648D", "bigint": "9223372036854775808D"}
+# Exact numbers of so many digits are different ones as floating point numbers, too.
+_DIGITS_TOLD_APART = {"double": 15, "float": 6}
 
 
 @dataclass(frozen=True)
@@ -26,11 +33,14 @@ class KeyCast:
     Args:
         steps: types to cast to, in order; the last one is cast to with ``try_cast`` when ``recheck``.
         recheck: whether the original equality must be checked on the rows found.
+        digits: of a floating point number that asks for an exact one: below ten to this power the column's
+            values are told apart; a larger number that the column can hold fails the query.
         wrapping: what to write around the cast value, so that it reaches Python as it is.
     """
 
     steps: tuple[str, ...] = ()
     recheck: bool = False
+    digits: int | None = None
     wrapping: tuple[str, str] = ("", "")
 
     def prefix_and_suffix(self) -> tuple[str, str]:
@@ -38,9 +48,26 @@ class KeyCast:
         before, after = "", ""
         for number, step in enumerate(self.steps):
             is_last = number == len(self.steps) - 1
+            if is_last and self.digits is not None:
+                before, after = f"element_at(transform(array({before}", f"{after}){self._guarded(step)}), 1)"
+                continue
             function = "try_cast" if self.recheck and is_last else "CAST"
             before, after = f"{function}({before}", f"{after} AS {step.upper()})"
         return self.wrapping[0] + before, after + self.wrapping[1]
+
+    def _guarded(self, column: str) -> str:
+        """The last cast as a lambda: no false match below so many digits, an error above them."""
+        precision, scale = _precision(column)
+        largest = _ABOVE.get(column, f"1E{precision - scale}D")
+        message = (
+            f"' is too large to be looked up as {column.upper()}: it equals several such values."
+            f" Write CAST(... AS {column.upper()}) around the key.'"
+        )
+        return (
+            f", {_KEY} -> CASE WHEN abs({_KEY}) < 1E{self.digits}D THEN try_cast({_KEY} AS {column.upper()})"
+            f" WHEN abs({_KEY}) <= {largest}"
+            f" THEN raise_error(concat('The key ', {_KEY}, {message})) END"
+        )
 
 
 def is_key_type(kind: str) -> bool:
@@ -48,13 +75,17 @@ def is_key_type(kind: str) -> bool:
     return kind in _KEY_TYPES or _DECIMAL.fullmatch(kind) is not None
 
 
-def key_cast(left: str, column: str, *, ansi: bool = True) -> KeyCast | None:
+def key_cast(left: str, column: str, *, ansi: bool = True, zone: str = "") -> KeyCast | None:
     """How a ``left`` value asks for a ``column`` value (Spark type names), or None: no single value does.
 
-    ``ansi`` says whether `spark.sql.ansi.enabled` is on, which decides how texts are compared.
+    Args:
+        left: the type of the key.
+        column: the type of the column that it is compared with.
+        ansi: whether `spark.sql.ansi.enabled` is on, which decides as what Spark compares texts and FLOATs.
+        zone: the session's time zone: where its offset changes, two local times can be one moment.
 
     >>> key_cast("bigint", "int")
-    KeyCast(steps=('int',), recheck=True)
+    KeyCast(steps=('int',), recheck=True, digits=None, wrapping=('', ''))
     """
     if left == column:
         return KeyCast()
@@ -70,18 +101,22 @@ def key_cast(left: str, column: str, *, ansi: bool = True) -> KeyCast | None:
         # Where the common type has fewer decimals than the column, several values of it are one there.
         is_told_apart = _precision(column)[1] <= _precision(common)[1]
         return KeyCast((common, column), recheck=True) if is_told_apart else None
+    if _is_number(left) and _is_number(column):
+        return _floating(left, column, _common_float(left, column, ansi))
     if left == "string":
         return _from_text(column, ansi)
-    return _KEY_CASTS.get((left, column)) or _floating(left, column)
+    if (left, column) == ("timestamp", "timestamp_ntz") and not _FIXED_ZONE.fullmatch(zone):
+        return None
+    return _KEY_CASTS.get((left, column))
 
 
 _KEY_CASTS = {
-    ("float", "double"): KeyCast(("double",)),
-    ("double", "float"): KeyCast(("float",), recheck=True),
     ("date", "timestamp"): KeyCast(("timestamp",)),
     ("timestamp", "date"): KeyCast(("date",), recheck=True),
     ("date", "timestamp_ntz"): KeyCast(("timestamp_ntz",)),
     ("timestamp_ntz", "date"): KeyCast(("date",), recheck=True),
+    ("timestamp_ntz", "timestamp"): KeyCast(("timestamp",)),
+    ("timestamp", "timestamp_ntz"): KeyCast(("timestamp_ntz",), recheck=True),
 }
 
 
@@ -92,18 +127,35 @@ def _from_text(column: str, ansi: bool) -> KeyCast | None:
     """
     if column in _INTEGERS and column != "bigint" and ansi:
         return KeyCast(("bigint", column), recheck=True)
-    if column in (*_INTEGERS, "boolean", "date", "timestamp", "double"):
+    if _DECIMAL.fullmatch(column) or (column == "float" and ansi):
+        return _floating("string", column, "double")
+    if is_key_type(column):
         return KeyCast((column,))
     return None
 
 
-def _floating(left: str, column: str) -> KeyCast | None:
-    """DOUBLE against exact numbers: compared as DOUBLE, which tells apart up to 15 digits."""
-    if column == "double" and _is_exact(left):
-        return KeyCast(("double",))
-    if left == "double" and _is_exact(column) and _precision(column)[0] <= 15:
-        return KeyCast((column,), recheck=True)
-    return None
+def _common_float(left: str, column: str, ansi: bool) -> str:
+    """As what Spark compares two numbers, one of which is a floating point number."""
+    others = {left, column} - {"float"}
+    is_float = not ansi and others <= set(_INTEGERS)
+    return "float" if is_float else "double"
+
+
+def _floating(left: str, column: str, common: str) -> KeyCast:
+    """A key that is compared with the column as a floating point number, FLOAT or DOUBLE."""
+    steps = () if left == common else (common,)
+    if column == common:
+        return KeyCast(steps)
+    if column == "float":
+        return KeyCast((*steps, column), recheck=True)
+    precision, scale = _precision(column)
+    told_apart = _DIGITS_TOLD_APART[common]
+    digits = None if precision <= told_apart else told_apart - scale
+    return KeyCast((*steps, column), recheck=True, digits=digits)
+
+
+def _is_number(kind: str) -> bool:
+    return kind in _DIGITS_TOLD_APART or _is_exact(kind)
 
 
 def _is_exact(kind: str) -> bool:

@@ -40,24 +40,26 @@ def gives_rows(statement: Statement) -> bool:
     """Whether the statement is a query, and not one that writes its rows somewhere."""
     first = statement.pieces[0]
     is_query = first.is_word(*QUERY_WORDS) or first.is_symbol("(")
-    return is_query and not _inserts(statement.tokens)
+    return is_query and not inserts(statement.tokens)
 
 
 def is_one_query(statement: Statement) -> bool:
     """Whether the statement holds one query, whose columns are what it gives or writes."""
     return len(statement.queries) == 1 and not (
-        _inserts(statement.tokens) or statement.pieces[0].is_word(*_HOLDING_WORDS)
+        inserts(statement.tokens) or statement.pieces[0].is_word(*_HOLDING_WORDS)
     )
 
 
-def _inserts(tokens: Tokens) -> bool:
-    """Whether an INSERT stands behind a FROM or WITH."""
-    return any(
-        piece.is_word("INSERT")
+def inserts(tokens: Tokens) -> list[int]:
+    """The indices of each INSERT behind a FROM or WITH."""
+    return [
+        index
+        for index, piece in enumerate(tokens.pieces)
+        if index > 0
+        and piece.is_word("INSERT")
         and tokens.depth(index) == 0
         and tokens.is_word(index + 1, "INTO", "OVERWRITE")
-        for index, piece in enumerate(tokens.pieces)
-    )
+    ]
 
 
 def script_variables(tokens: Tokens) -> dict[str, str]:

@@ -19,10 +19,11 @@ from lookup_hints.plan.joins import find_lookups, names_of
 from lookup_hints.plan.keys import KeyCast, key_cast
 from lookup_hints.plan.kinds import gives_rows, is_one_query, names_a_relation, query_parts, script_variables
 from lookup_hints.plan.reading import FindTable, LookupUse, Statement, UnreadableStatement
-from lookup_hints.plan.repeated import notes_of_ranges, notes_of_subqueries
+from lookup_hints.plan.repeated import notes_of_inserts, notes_of_ranges, notes_of_subqueries
 from lookup_hints.plan.rewrite import edits_of, single_relation
 from lookup_hints.plan.sorting import rebalanced
 from lookup_hints.plan.splice import Cut, spliced
+from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.plan.structure import Block, Cte, Relation
 from lookup_hints.spec import LookupSpec
 from lookup_hints.sqltext import Kind, code, pieces
@@ -73,7 +74,7 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
     except RecursionError:
         problem = Problem("This statement, which uses a lookup table, is nested too deeply.")
         raise UnreadableStatement(problem) from None
-    except (LookupError, AttributeError, StopIteration, RuntimeError, AssertionError) as error:
+    except (LookupError, AttributeError, StopIteration, AssertionError) as error:
         raise InternalError(
             f"the planner failed ({type(error).__name__}: {error}); please report this with the statement"
         ) from error
@@ -191,6 +192,19 @@ def choose_settings(draft: Draft) -> Draft:
     return draft.each_join(with_choice)
 
 
+def expect_early_stops(draft: Draft) -> Draft:
+    """A join whose rows go to a LIMIT asks for no more than it must until Spark has seen its first rows."""
+    stopped = draft.joins and stopped_early(draft)
+
+    def with_patience(join: LookupJoin) -> LookupJoin:
+        if join.use.index not in stopped:
+            return join
+        settings = replace(join.chosen.settings, stops_early=True)
+        return join.with_(choice=replace(join.chosen, settings=settings))
+
+    return draft.each_join(with_patience)
+
+
 def type_keys(draft: Draft) -> Draft:
     """Each key is cast to its column's type, where one value can stand for it."""
     if not draft.analysis.knows or not draft.joins:
@@ -226,6 +240,8 @@ def _casts(draft: Draft, join: LookupJoin, types: list[str]) -> tuple[KeyCast, .
 def _left_side(draft: Draft, join: LookupJoin) -> Cut | None:
     """What the keys are over, where it is not what stands before the join."""
     tokens, source = draft.statement.tokens, join.home.source
+    if join.place is Place.STEP and join.needs and source is not None and join.use.step is not None:
+        return tokens.cut(source.chains[0].first, join.use.step.first - 1)
     if join.place is Place.SWAP and join.use.chain is not None:
         right = join.use.chain.steps[0].right
         return None if right is None else tokens.cut(right.first, right.last)
@@ -239,7 +255,8 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
     kind = join.use.table.schema.field(key.column).type
     column = sql_type(kind).lower().replace(", ", ",")
     ansi = (draft.context.conf("spark.sql.ansi.enabled") or "true").lower() == "true"
-    cast = key_cast(left, column, ansi=ansi)
+    zone = draft.context.conf("spark.sql.session.timeZone") or ""
+    cast = key_cast(left, column, ansi=ansi, zone=zone)
     if cast is not None and cast.recheck and not key.kept and _has_subquery(draft.statement, key):
         cast = None
     if (
@@ -354,7 +371,7 @@ def name_functions(draft: Draft) -> Draft:
 
 def note_repeated_work(draft: Draft) -> Draft:
     """What makes Spark ask again, and cannot be cured, is said."""
-    notes = [*notes_of_ranges(draft), *notes_of_subqueries(draft)]
+    notes = [*notes_of_ranges(draft), *notes_of_inserts(draft), *notes_of_subqueries(draft)]
     return draft.with_(notes=(*draft.notes, *notes))
 
 
@@ -381,6 +398,7 @@ RULES: Iterable[Callable[[Draft], Draft]] = (
     find_joins,
     match_hints,
     choose_settings,
+    expect_early_stops,
     type_keys,
     choose_columns,
     find_repeated,

@@ -9,6 +9,7 @@ from sqlglot import exp
 from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.conditions import conjuncts
 from lookup_hints.plan.draft import Draft
+from lookup_hints.plan.kinds import inserts
 from lookup_hints.plan.splice import Cut
 from lookup_hints.plan.structure import Block, Query, Role
 from lookup_hints.sqltext import Kind, pieces
@@ -19,6 +20,14 @@ def notes_of_ranges(draft: Draft) -> Iterator[str]:
     hints = (piece.text.upper() for piece in pieces(draft.statement.text) if piece.kind is Kind.HINT)
     if draft.joins and any("REPARTITION_BY_RANGE" in hint for hint in hints):
         yield "REPARTITION_BY_RANGE samples its rows first: right over a lookup join it asks for a key twice"
+
+
+def notes_of_inserts(draft: Draft) -> Iterator[str]:
+    """``FROM ... INSERT ... INSERT ...`` is as many queries over one FROM."""
+    found = inserts(draft.statement.tokens)
+    is_shared = draft.statement.pieces[0].is_word("FROM", "WITH") and len(found) > 1
+    if is_shared and any(join.use.index < found[0] for join in draft.joins):
+        yield "each INSERT of this statement computes the FROM before it, and so asks its keys, by itself"
 
 
 def notes_of_subqueries(draft: Draft) -> Iterator[str]:

@@ -12,14 +12,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from lookup_hints.plan.analysis import alias_text, removed_hints, selected_instead
-from lookup_hints.plan.columns import own_stars
+from lookup_hints.plan.columns import own_stars, stars
 from lookup_hints.plan.draft import Draft, LookupJoin, Place, TableScan
 from lookup_hints.plan.joins import refused
 from lookup_hints.plan.reading import Statement
-from lookup_hints.plan.shared import shared_edits, star_edits, star_of_all
+from lookup_hints.plan.shared import (
+    Merged,
+    merged_by,
+    qualified_names,
+    shared_edits,
+    short_names,
+    star_edits,
+    star_of_all,
+)
 from lookup_hints.plan.splice import Cut, Edit, Fragment
-from lookup_hints.plan.structure import Block, Chain, Relation, Shape, Step
-from lookup_hints.plan.views import Text, joined, lateral_view, pipe_operators, source_query
+from lookup_hints.plan.structure import Block, Chain, Pipe, Relation, Shape, Step
+from lookup_hints.plan.views import Text, joined, lateral_view, pipe_operators, private_name, source_query
 from lookup_hints.sqltext import quoted
 
 
@@ -47,6 +55,8 @@ class _Built:
         views: lookup joins that are still to be appended to it.
         reordered: whether the text shows the relations in another order than ``visible``.
         hidden: private columns that it has beside.
+        using: its ordinary joins by USING or NATURAL: packed, they must not be joins any more.
+        first: index of its first piece.
     """
 
     parts: list[Fragment]
@@ -54,6 +64,8 @@ class _Built:
     views: list[LookupJoin] = field(default_factory=list)
     reordered: bool = False
     hidden: list[str] = field(default_factory=list)
+    using: list[Step] = field(default_factory=list)
+    first: int = -1
 
     @property
     def must_be_packed(self) -> bool:
@@ -67,6 +79,8 @@ class _Rewriter:
         self._by_relation = {join.use.relation: join for join in draft.joins}
         self._private = 0
         self._hidden: dict[Block | Relation, list[str]] = {}
+        self._using: dict[Relation, list[Step]] = {}
+        self._merged: list[Merged] = []
 
     def edits(self) -> Iterator[Edit]:
         """The edits of all blocks."""
@@ -78,6 +92,7 @@ class _Rewriter:
                 yield _distributed(self._statement, join)
         for block in self._statement.structure.blocks:
             joins = [join for join in self._draft.joins if join.home is block]
+            self._merged = []
             if joins:
                 yield from self._parentheses(block)
                 yield from self._source(block, joins)
@@ -95,23 +110,39 @@ class _Rewriter:
             yield Edit(join.at, ("true",))
         elif join.place is Place.PIPE and use.pipe is not None:
             first, last = use.pipe.first, use.pipe.last
+            self._refuse_names_behind_pipe(join, last)
             at = Cut(tokens.pieces[first].end, tokens.pieces[last].end)
             yield Edit(at, pipe_operators(self._statement, join, self._next()))
+
+    def _refuse_names_behind_pipe(self, join: LookupJoin, last: int) -> None:
+        """Refuse ``c.id`` behind ``|> JOIN c USING (id)``: pipes show one ``id`` only."""
+        shared = {key.column.lower() for key in join.conditions.shared_keys}
+        for index in qualified_names(self._statement, join.home, join.use.alias):
+            piece = self._statement.pieces[index]
+            if index > last and piece.is_name and piece.name.lower() in shared:
+                reason = (
+                    f"{piece.text} is a column of USING, which pipes have once; name it without"
+                    f" {join.use.alias}"
+                )
+                raise refused(self._statement, join.use, self._statement.tokens.cut(index - 2, index), reason)
 
     def _names(self, block: Block, joins: list[LookupJoin]) -> Iterator[Edit]:
         """The edits of stars and names that private columns make necessary."""
         hidden = self._hidden.get(block, [])
-        steps = [join for join in joins if join.place is Place.STEP]
+        looked_up = [merged_by(join) for join in joins if join.place is Place.STEP]
+        merged = [*self._merged, *(each for each in looked_up if each is not None)]
         if self._selects_first(block):
-            yield from star_edits(self._draft, block, steps, hidden)
-        elif block.source is not None:
-            star = star_of_all(self._draft, block, steps, hidden)
-            end = self._end(max(block.source.last, block.views_last))
+            yield from star_edits(self._draft, block, merged, hidden)
+        elif block.source is not None and not _is_projected(self._statement, block):
+            star = star_of_all(self._draft, block, merged, hidden)
+            end = self._end(_last_before_columns(self._statement, block))
             if star is not None:
                 yield Edit(Cut(end, end), (f" |> SELECT {star}",))
             elif hidden:
                 yield Edit(Cut(end, end), (f" |> DROP {', '.join(hidden)}",))
-        yield from shared_edits(self._draft, block, steps)
+        yield from shared_edits(self._draft, block, merged)
+        if hidden:
+            yield from short_names(self._statement, block)
 
     # --- one FROM ----------------------------------------------------------------------------------
 
@@ -125,39 +156,73 @@ class _Rewriter:
             if join.place in (Place.STEP, Place.SWAP, Place.COMMA) and not join.use.around
         ]
         views = tuple(part for join in semis for part in (" ", *self._view(join)))
+        if moved:
+            self._refuse_using_behind_comma(block, moved[0])
         if self._is_simple(block, moved):
             self._hidden[block] = [
                 column
                 for chain in block.source.chains
                 for relation in chain.direct_shown
-                for column in self._hidden.get(relation, [])
+                for column in self._hidden_in(relation)
             ]
             for join in moved:
                 yield Edit(join.at, self._view(join))
         else:
+            self._refuse_names_from_before_comma(moved)
             at = self._statement.tokens.cut(block.source.chains[0].first, block.source.last)
             yield Edit(at, self._rebuilt(block))
         if views:
             end = self._end(max(block.source.last, block.views_last))
             yield Edit(Cut(end, end), views)
 
+    def _refuse_using_behind_comma(self, block: Block, join: LookupJoin) -> None:
+        """Refuse USING whose left column may be that of a relation before the comma.
+
+        A comma binds no looser than JOIN in Spark: ``a, b JOIN c USING (id)`` is ``(a, b) JOIN c``.
+        """
+        assert block.source is not None
+        before: list[Relation] = []
+        for chain in block.source.chains:
+            for step in _using_in(chain) if before else ():
+                names = {self._statement.pieces[at].name.lower() for at in step.using}
+                columns = [self._draft.analysis.columns_of(relation) for relation in before]
+                if not names or any(each is None or names & set(map(str.lower, each)) for each in columns):
+                    reason = (
+                        "a join with USING or NATURAL stands behind a comma, where its columns may be those"
+                        " of a relation before the comma; write ON with the equality"
+                    )
+                    raise refused(self._statement, join.use, join.at, reason)
+            before += chain.shown
+
+    def _refuse_names_from_before_comma(self, joins: list[LookupJoin]) -> None:
+        for join in joins:
+            if join.place is Place.STEP and join.needs:
+                names = " and ".join(sorted(self._seen(relation).alias for relation in join.needs))
+                reason = (
+                    f"its ON names {names} from before a comma, and another join has to be written anew;"
+                    " write CROSS JOIN in place of the comma"
+                )
+                raise refused(self._statement, join.use, join.at, reason)
+
     def _is_simple(self, block: Block, joins: list[LookupJoin]) -> bool:
         """Whether each lookup join can become its view where it stands: all of them are last in FROM."""
         assert block.source is not None
         if not joins:
             return True
-        if len(block.source.chains) > 1 or any(join.place is not Place.STEP for join in joins):
+        chain = block.source.chains[-1]
+        if any(join.place is not Place.STEP or join.use.chain is not chain for join in joins):
+            return False
+        # What stands before a comma need not go through the lookup, unless the lookup names it.
+        if len(block.source.chains) > 1 and not any(join.needs for join in joins):
             return False
         if any(join.conditions.after for join in joins):
             return False
-        steps = block.source.chains[0].steps
-        looked_up = [step.right is not None and step.right in self._moved_relations() for step in steps]
+        steps = chain.steps
+        moved = {join.use.relation for join in joins}
+        looked_up = [step.right in moved for step in steps]
         tail = looked_up[looked_up.index(True) :]
         is_pivoted = steps[-1].right is None and self._statement.tokens.is_word(steps[-1].first, "PIVOT")
         return all(tail[:-1] if is_pivoted else tail)
-
-    def _moved_relations(self) -> set[Relation]:
-        return {join.use.relation for join in self._draft.joins if join.place is Place.STEP}
 
     def _rebuilt(self, block: Block) -> Text:
         """The relations of a FROM, written anew."""
@@ -229,14 +294,14 @@ class _Rewriter:
             list(groups[-1].views),
             reordered=any(built.reordered for built in packed),
             hidden=[column for built in packed for column in built.hidden],
+            using=[step for built in packed for step in built.using],
         )
 
     def _in_order(self, groups: list[_Built], order: list[_Visible], block: Block) -> Text:
         """The groups with commas between them, their relations shown in the user's order."""
         out: list[Fragment] = []
         hidden = self._hidden.setdefault(block, [])
-        restored: dict[int, dict[Relation, str]] = {}
-        emitted: set[int] = set()
+        packed: dict[int, dict[Relation, str]] = {}
         previous: int | None = None
         for visible in order:
             number = next(
@@ -245,23 +310,17 @@ class _Rewriter:
                 if any(each.relation is visible.relation for each in built.visible)
             )
             built = groups[number]
-            if not built.views:
-                if number not in emitted:
-                    out += [", " if out else "", *built.parts]
-                    hidden += built.hidden
-                emitted.add(number)
-                previous = number
-                continue
-            if number not in emitted:
-                text, columns = self._packing(built)
+            if number not in packed:
+                if built.views:
+                    self._refuse_using(built)
+                text, packed[number] = self._packing(built) if built.views else (built.parts, {})
                 out += [", " if out else "", *text]
-                hidden += columns.values()
-                restored[number] = columns
-                emitted.add(number)
+                hidden += packed[number].values() or built.hidden
                 previous = number
-            separator = " JOIN " if previous == number else ", "
-            column = restored[number][visible.relation]
-            out += [f"{separator}LATERAL (SELECT {column}.*) AS ", visible.alias]
+            if built.views:
+                separator = " JOIN " if previous == number else ", "
+                column = packed[number][visible.relation]
+                out += [f"{separator}LATERAL (SELECT {column}.*) AS ", visible.alias]
             previous = number
         return tuple(out)
 
@@ -291,7 +350,7 @@ class _Rewriter:
                     built.visible.append(self._seen(join.use.relation))
             else:
                 if built.views:
-                    self._refuse_unpackable(built.views[-1], chain, step)
+                    self._refuse_pivot(built.views[-1], step)
                     built = self._packed(built)
                 self._append(built, step, end)
             end = self._end(step.last)
@@ -310,34 +369,30 @@ class _Rewriter:
         added = self._relation(right)
         built.parts += [Cut(end, self._statement.pieces[right.first].start), *added.parts]
         built.parts.append(Cut(self._end(right.last), self._end(step.last)))
-        if not {"SEMI", "ANTI"} & set(step.words):
+        built.using += [step] if step.using or "NATURAL" in step.words else []
+        if not step.hides_right:
             built.visible += added.visible
             built.hidden += added.hidden
+            built.using += added.using
 
-    def _refuse_unpackable(self, join: LookupJoin, chain: Chain, step: Step) -> None:
-        reason = ""
+    def _refuse_pivot(self, join: LookupJoin, step: Step) -> None:
         if step.right is None:
             reason = "a PIVOT or UNPIVOT follows it; put the join into a subquery"
-        before = [each for each in chain.steps if each.last < self._statement.tokens.index_at(join.at.start)]
-        if any(each.using or "NATURAL" in each.words for each in before):
-            reason = (
-                "a join with USING or NATURAL stands before it, and another relation after it; write ON"
-                " with the equality, or put the lookup join last"
-            )
-        if reason:
             raise refused(self._statement, join.use, join.at, reason)
 
     def _relation(self, relation: Relation, named: bool = True) -> _Built:
         """One ordinary relation, with a name where it has none and one is wanted."""
         at = self._statement.tokens.cut(relation.first, relation.last)
-        if relation.chain is not None and relation.alias_at is None:
-            seen_inside = [self._seen(each) for each in relation.chain.shown]
-            return _Built([at], seen_inside, hidden=list(self._hidden.get(relation, [])))
+        if relation.open_chain is not None:
+            seen_inside = [self._seen(each) for each in relation.open_chain.shown]
+            using = self._using.get(relation, list(_using_in(relation.open_chain)))
+            hidden = self._hidden_in(relation)
+            return _Built([at], seen_inside, hidden=hidden, using=using, first=relation.first)
         seen = self._seen(relation)
         parts: list[Fragment] = [at]
         if named and self._statement.alias_index(relation) is None:
             parts.append(f" AS {seen.alias}")
-        return _Built(parts, [seen])
+        return _Built(parts, [seen], first=relation.first)
 
     def _seen(self, relation: Relation) -> _Visible:
         at = self._statement.alias_index(relation)
@@ -354,11 +409,53 @@ class _Rewriter:
 
     def _packed(self, built: _Built) -> _Built:
         """The relations and lookup joins of ``built`` in a derived table, their names given back."""
+        merged = {id(each.step.right): each for each in self._unmerged(built)}
+        self._merged += merged.values()
         parts, columns = self._packing(built)
         for visible in built.visible:
-            column = columns[visible.relation]
-            parts += [f" JOIN LATERAL (SELECT {column}.*) AS ", visible.alias]
-        return _Built(parts, built.visible, hidden=list(columns.values()))
+            column, shared = columns[visible.relation], merged.get(id(visible.relation))
+            items = f"{column}.*"
+            if shared is not None:
+                names = {quoted(name): private for name, private in shared.private.items()}
+                renamed = "".join(f"{column}.{name} AS {private}, " for name, private in names.items())
+                items = f"{renamed}{column}.* EXCEPT ({', '.join(names)})"
+            parts += [f" JOIN LATERAL (SELECT {items}) AS ", visible.alias]
+        return _Built(parts, built.visible, hidden=list(columns.values()), first=built.first)
+
+    def _unmerged(self, built: _Built) -> Iterator[Merged]:
+        """The ordinary joins by USING that are about to be packed: each name must mean one column then."""
+        join, pieces = built.views[-1], self._statement.pieces
+        last = self._statement.tokens.index_at(join.at.end - 1)
+        elsewhere = (key.left for view in built.views for key in view.conditions.keys if key.kept)
+        if any(isinstance(left, Cut) and left.start > join.at.end for left in elsewhere):
+            # Its key stands in WHERE, too, where the names are the private ones.
+            self._refuse_using(built)
+        for step in built.using:
+            if step.hides_right:
+                continue
+            right = step.right
+            alias = None if right is None else self._statement.alias_of(right)
+            is_kept = step.words in ((), ("INNER",), ("LEFT",), ("LEFT", "OUTER"))
+            if not is_kept or right is None or right.chain is not None or alias is None:
+                self._refuse_using(built)
+            assert right is not None and alias is not None  # noqa: PT018 (refused above)
+            spelled = {name.lower(): name for name in self._draft.analysis.columns_of(right) or ()}
+            given = (pieces[at].name for at in step.using)
+            names = tuple(spelled.get(name.lower(), name) for name in given)
+            private = {name: private_name(name) for name in names}
+            before = [visible.relation for visible in built.visible]
+            left = tuple(before[: before.index(right)])
+            yield Merged(join, step, alias, left, names, private, own=(built.first, last))
+
+    def _refuse_using(self, built: _Built) -> None:
+        """Refuse to pack joins by USING whose columns could not be told apart behind it."""
+        if any(not step.hides_right for step in built.using):
+            join = built.views[-1]
+            reason = (
+                "a join with USING or NATURAL stands before it, and another relation after it; write ON"
+                " with the equality, or put the lookup join last"
+            )
+            raise refused(self._statement, join.use, join.at, reason)
 
     def _packing(self, built: _Built) -> tuple[list[Fragment], dict[Relation, str]]:
         """The derived table, and the private column of each of its relations."""
@@ -392,29 +489,83 @@ class _Rewriter:
 
     def _parentheses(self, block: Block) -> Iterator[Edit]:
         """The edits of relations in parentheses that hold lookup joins: no LATERAL VIEW can stand there."""
-        around: dict[Relation, list[LookupJoin]] = {}
+        around: set[Relation] = set()
         for join in self._draft.joins:
             if join.home is block and join.use.around and join.place in (Place.STEP, Place.SWAP):
-                around.setdefault(join.use.around[-1], []).append(join)
-        inner_first = sorted(around, key=lambda relation: relation.first, reverse=True)
-        for relation in inner_first:
+                # A name of its own makes a star of all columns, private ones of those inside it too.
+                named = (relation for relation in join.use.around if relation.alias_at is not None)
+                around |= {join.use.around[-1], *named}
+        for relation in sorted(around, key=lambda relation: relation.first, reverse=True):
             assert relation.chain is not None
             at = self._statement.tokens.cut(relation.chain.first, relation.chain.last)
             if relation.alias_at is None:
                 built = self._chain(relation.chain)
                 built = self._packed(built) if built.views else built
-                self._hidden[relation] = built.hidden
+                self._hidden[relation], self._using[relation] = built.hidden, built.using
                 yield Edit(at, tuple(built.parts))
             else:
                 yield Edit(at, self._named(relation.chain))
 
+    def _hidden_in(self, relation: Relation) -> list[str]:
+        """The private columns that a relation has, by the parentheses inside it too."""
+        if relation in self._hidden or relation.open_chain is None:
+            return list(self._hidden.get(relation, []))
+        inside = relation.open_chain.direct_shown
+        return [column for each in inside for column in self._hidden_in(each)]
+
     def _named(self, chain: Chain) -> Text:
         """A chain in parentheses that has a name of its own, as a query."""
+        already = len(self._merged)
         built = self._chain(chain)
         if built.must_be_packed or built.reordered:
             built = self._packed(built)
+        for merged in self._merged[already:]:
+            reason = "it stands in named parentheses behind a join with USING; write ON with the equality"
+            raise refused(self._statement, merged.join.use, merged.join.at, reason)
         star = f"* EXCEPT ({', '.join(built.hidden)})" if built.hidden else "*"
         return (f"SELECT {star} FROM ", *built.parts, *self._views(built))  # noqa: S608 (the user's text)
+
+
+def _is_projected(statement: Statement, block: Block) -> bool:
+    """Whether a pipe operator selects columns by name before private ones are seen."""
+    tokens = statement.tokens
+    for pipe in block.pipes:
+        if tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE"):
+            return not any(at > pipe.first for at in stars(statement, block, pipe.last + 1))
+        if not _keeps_columns(statement, pipe):
+            return False
+    return False
+
+
+def _last_before_columns(statement: Statement, block: Block) -> int:
+    """Index of the last piece of FROM and the pipe operators behind it that leave its columns as they are.
+
+    So far a column of USING can be named by its qualifier.
+    """
+    assert block.source is not None
+    last = max(block.source.last, block.views_last)
+    for pipe in block.pipes:
+        if not _keeps_columns(statement, pipe):
+            break
+        last = pipe.last
+    return last
+
+
+def _keeps_columns(statement: Statement, pipe: Pipe) -> bool:
+    """Whether the columns so far stay first, in their order, with their qualifiers."""
+    if pipe.join is not None:
+        return not (pipe.join.using or "NATURAL" in pipe.join.words)
+    return statement.tokens.is_word(
+        pipe.first + 1, "WHERE", "ORDER", "LIMIT", "OFFSET", "TABLESAMPLE", "EXTEND"
+    )
+
+
+def _using_in(chain: Chain) -> Iterator[Step]:
+    """The joins by USING or NATURAL of a chain in parentheses, whose relations can be named behind it."""
+    for relation in chain.direct_shown:
+        if relation.open_chain is not None:
+            yield from _using_in(relation.open_chain)
+    yield from (step for step in chain.steps if step.using or "NATURAL" in step.words)
 
 
 def _scan(statement: Statement, scan: TableScan) -> Iterator[Edit]:

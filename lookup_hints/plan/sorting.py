@@ -20,9 +20,9 @@ def rebalanced(draft: Draft) -> list[Edit]:
     places = {
         draft.statement.pieces[block.selects[0]].end
         for query in draft.statement.structure.queries
-        if query.ordered and not query.limited and _sorts(query)
+        if query.ordered and query.limit_at is None and _sorts(query)
         for block in query.blocks
-        if block.selects and not block.pipes and _is_plain(block) and _reads_lookup(draft, block)
+        if block.selects and not block.pipes and is_plain(block) and _reads_lookup(draft, block)
     }
     edits = [Edit(Cut(place, place), (f" {hint}",)) for place in sorted(places)]
     return [*edits, *_in_pipes(draft, hint)]
@@ -48,7 +48,7 @@ def _sorts(query: Query) -> bool:
     return True
 
 
-def _is_plain(block: Block) -> bool:
+def is_plain(block: Block) -> bool:
     """Whether nothing between its FROM and its rows shuffles them anyway."""
     return not (block.grouped or block.distinct)
 

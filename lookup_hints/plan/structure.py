@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import takewhile
 
 from lookup_hints.plan.splice import Cut
 from lookup_hints.plan.tokens import JOIN_WORDS, QUERY_WORDS, Tokens
@@ -101,11 +102,14 @@ class Relation:
         if self.chain is not None:
             yield from self.chain.everything
 
+    @property
+    def open_chain(self) -> Chain | None:
+        """What its parentheses hold, where no alias closes them: those relations keep their names outside."""
+        return self.chain if self.alias_at is None else None
+
     def as_seen(self, is_seen: Callable[[Step], bool]) -> list[Relation]:
         """The relations that this one shows: itself, or what its parentheses hold."""
-        if self.chain is not None and self.alias_at is None:
-            return self.chain._seen(is_seen)
-        return [self]
+        return [self] if self.open_chain is None else self.open_chain._seen(is_seen)
 
 
 @dataclass(eq=False)
@@ -130,6 +134,11 @@ class Step:
     on: Cut | None = None
     using: tuple[int, ...] = ()
 
+    @property
+    def hides_right(self) -> bool:
+        """Whether nothing behind it can name its right side: it only keeps or drops rows."""
+        return "SEMI" in self.words or "ANTI" in self.words
+
 
 @dataclass(eq=False)
 class Chain:
@@ -151,8 +160,8 @@ class Chain:
     @property
     def steps_in_order(self) -> Iterator[Step]:
         """Its joins, those in the parentheses that it begins with first."""
-        if self.head.chain is not None and self.head.alias_at is None:
-            yield from self.head.chain.steps_in_order
+        if self.head.open_chain is not None:
+            yield from self.head.open_chain.steps_in_order
         yield from self.steps
 
     @property
@@ -172,7 +181,7 @@ class Chain:
         """Its relations in order, parentheses as one, that can be named behind it."""
         yield self.head
         for step in self.steps:
-            if step.right is not None and not {"SEMI", "ANTI"} & set(step.words):
+            if step.right is not None and not step.hides_right:
                 yield step.right
 
     @property
@@ -180,10 +189,14 @@ class Chain:
         """Its relations in order; those in parentheses without an alias as if they stood there."""
         return self._seen(lambda _: True)
 
+    def before(self, relation: Relation) -> list[Relation]:
+        """Its relations in order, those in parentheses as above, that stand before ``relation``."""
+        return list(takewhile(lambda each: each is not relation, self.relations))
+
     @property
     def shown(self) -> list[Relation]:
         """Its relations that can be named behind it: not the right sides of SEMI and ANTI joins."""
-        return self._seen(lambda step: not {"SEMI", "ANTI"} & set(step.words))
+        return self._seen(lambda step: not step.hides_right)
 
     def _seen(self, is_seen: Callable[[Step], bool]) -> list[Relation]:
         seen = self.head.as_seen(is_seen)
@@ -222,12 +235,14 @@ class Pipe:
         first: index of its ``|>``.
         last: index of its last piece.
         join: the join, where it is one.
+        where: the condition, where it is a WHERE.
         ordered: whether it is an ORDER BY.
     """
 
     first: int
     last: int
     join: Step | None = None
+    where: Cut | None = None
     ordered: bool = False
 
 
@@ -307,7 +322,7 @@ class Query:
         blocks: its blocks; those of branches in parentheses included.
         branches: its branches in parentheses.
         ordered: whether it ends with an ORDER BY.
-        limited: whether it ends with a LIMIT.
+        limit_at: index of the LIMIT that it ends with, or None.
         lateral: whether it is a LATERAL subquery.
     """
 
@@ -319,7 +334,7 @@ class Query:
     blocks: list[Block] = field(default_factory=list)
     branches: list[Query] = field(default_factory=list)
     ordered: bool = False
-    limited: bool = False
+    limit_at: int | None = None
     lateral: bool = False
 
 
@@ -689,11 +704,11 @@ class _QueryReader:
             return self._where(at)
         if piece.is_word(*_SET_WORDS) and not tokens.is_symbol(at - 1, "*"):
             self._block = None
-            self._query.ordered = self._query.limited = False
+            self._query.ordered, self._query.limit_at = False, None
         elif piece.is_word("ORDER") and tokens.is_word(at + 1, "BY"):
             self._query.ordered = True
         elif piece.is_word("LIMIT") and not tokens.is_word(at + 1, "ALL"):
-            self._query.limited = True
+            self._query.limit_at = at
         elif piece.is_word("GROUP") and tokens.is_word(at + 1, "BY") and self._block is not None:
             self._block.grouped = True
         return at + 1
@@ -782,5 +797,6 @@ class _QueryReader:
         if tokens.is_word(at + 1, "SELECT"):
             block.selects.append(at + 1)
         self._reader.expressions(at + 1, last + 1, block)
-        block.pipes.append(Pipe(at, last, ordered=tokens.is_word(at + 1, "ORDER")))
+        where = tokens.cut(at + 2, last) if tokens.is_word(at + 1, "WHERE") and last > at + 1 else None
+        block.pipes.append(Pipe(at, last, where=where, ordered=tokens.is_word(at + 1, "ORDER")))
         return last + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +36,19 @@ class Keys:
 def distinct_keys(rows: pa.Table) -> Keys:
     """The distinct keys among ``rows``, equal as SQL's join has it: -0.0 is 0.0 and NaN equals NaN."""
     return reduce(_paired, (_column_keys(rows, name) for name in rows.column_names))
+
+
+def in_order(keys: Keys) -> Keys:
+    """The same keys, ascending: what a source's index has side by side is then asked together."""
+    order = pc.sort_indices(keys.table, sort_keys=[(name, "ascending") for name in keys.table.column_names])
+    return Keys(keys.table.take(order), _inverse(order.cast(pa.int32())).take(keys.codes))
+
+
+def _inverse(order: pa.Array) -> pa.Array:
+    """For each number below the length of ``order``, where it stands in it."""
+    if hasattr(pc, "inverse_permutation"):  # since pyarrow 20, and ten times as fast
+        return pc.inverse_permutation(order)
+    return pc.index_in(count_up_to(len(order)), value_set=order)
 
 
 def _column_keys(rows: pa.Table, name: str) -> Keys:
@@ -75,15 +88,25 @@ def _chunks(column: pa.ChunkedArray) -> list[pa.Array]:
 
 def count_up_to(length: int) -> pa.Array:
     """0, 1, 2, ... ``length - 1``."""
+    return _counted(1 << length.bit_length())[:length]
+
+
+@cache  # as many as there are powers of two
+def _counted(length: int) -> pa.Array:
     ones = pa.repeat(pa.scalar(1, pa.int32()), length)
     return pc.subtract(pc.cumulative_sum(ones), pa.scalar(1, pa.int32()))
 
 
+def _is_count(positions: pa.Array, length: int) -> bool:
+    """Whether ``positions`` are ``count_up_to(length)``, as where each key has its one row: cheap to see."""
+    return len(positions) == length and bool(positions.equals(count_up_to(length)))
+
+
 def absent(positions: pa.Array, length: int) -> pa.Array:
     """The numbers below ``length`` that are not among ``positions``."""
-    if len(pc.unique(positions)) == length:
-        return pa.array([], pa.int32())
     everything = count_up_to(length)
+    if _is_count(positions, length):
+        return everything[:0]
     return everything.filter(pc.invert(pc.is_in(everything, value_set=positions)))
 
 
@@ -119,6 +142,11 @@ def place(answer: Answer, request: LookupRequest, connector: str) -> Placed:
 
 def positions_of(rows: pa.Table, keys: pa.Table) -> pa.Array:
     """For each of ``rows`` the position of its key in ``keys``, NULL where it is not among them."""
+    if rows.num_rows == keys.num_rows and rows.select(keys.column_names).equals(keys):
+        return count_up_to(keys.num_rows)  # the usual answer to keys that all exist
+    if keys.num_columns == 1:
+        own = _normal(whole(rows.column(keys.column_names[0])))
+        return pc.index_in(own, value_set=whole(keys.column(0)))
     # The keys are distinct and come first, so their codes are their positions; strangers get higher ones.
     count = keys.num_rows
     codes = distinct_keys(pa.concat_tables([keys, rows.select(keys.column_names)])).codes[count:]
@@ -249,6 +277,8 @@ def _grouped(placed: Placed) -> Placed:
 
 
 def _offsets(positions: pa.Array, count: int) -> pa.Array:
+    if _is_count(positions, count):
+        return count_up_to(count + 1)
     # Arrow has no bincount. One more of each position gives them all, in order, to value_counts.
     each_once_more = pa.concat_arrays([count_up_to(count), positions])
     counts = pc.subtract(pc.value_counts(each_once_more).field("counts"), 1)

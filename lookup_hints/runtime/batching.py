@@ -1,7 +1,7 @@
 """Cutting the input into windows of our own size: Spark's batch size is not ours to choose.
 
-Equal keys of one window are asked once, so windows should be large; a ``LIMIT 20`` should ask for few
-keys, so they start small.
+Equal keys of one window are asked once, and neighbours in a source's index together, so windows should be
+large; a query that is content with a few rows should ask for few keys, so they start small.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 FIRST_ROWS = 1024
-GROWTH = 4
+GROWTH = 8
+CAREFUL_GROWTH = 2
+"""Where few rows may do, and where each key is a request."""
+
 LARGEST_ROWS = 128 * 1024
 
 
@@ -22,12 +25,20 @@ def key_batches(batches: Iterator[Sequence[pa.Array]], schema: pa.Schema) -> Ite
         yield pa.RecordBatch.from_arrays(typed, schema=schema)
 
 
-def window_sizes() -> Iterator[int]:
-    """How many rows the first, second, ... window should have."""
+def window_sizes(growth: int) -> Iterator[int]:
+    """How many rows the first, second, ... window should have: ever ``growth`` times as many, to a limit."""
     rows = FIRST_ROWS
     while True:
         yield rows
-        rows = min(rows * GROWTH, LARGEST_ROWS)
+        rows = min(rows * growth, LARGEST_ROWS)
+
+
+def ending_at(rows: int, sizes: Iterator[int]) -> Iterator[int]:
+    """``sizes``, made smaller so that a window ends at so many ``rows``."""
+    for size in sizes:
+        fitting = min(size, rows) if rows else size
+        yield fitting
+        rows = max(0, rows - fitting)
 
 
 def windows(batches: Iterator[pa.RecordBatch], sizes: Iterator[int]) -> Iterator[pa.Table]:

@@ -26,7 +26,9 @@ import pyarrow.compute as pc
 from lookup_hints.errors import AnswerError, ConnectorError, LookupHintsError, LookupTimeout
 from lookup_hints.model import Answer, LookupRequest, Outcome, Outcomes, PlacedRows
 from lookup_hints.runtime.arrow import Keys, Placed, absent, count_up_to, distinct_keys, lists_per_key, place
+from lookup_hints.runtime.budget import Pace
 from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.pacing import RequestSize
 from lookup_hints.runtime.window import Window
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import TellsOutcomes
@@ -92,6 +94,7 @@ class Ask:
         request: the distinct keys of all parts.
         parts: whose keys they are.
         codes: for each key of the parts, one after the other, its position in the request.
+        asked: when it is sent.
         deadline: when the most urgent part must be settled.
         slots: how many requests it counts for.
     """
@@ -99,6 +102,7 @@ class Ask:
     request: LookupRequest
     parts: tuple[Part, ...]
     codes: pa.Array
+    asked: float
     deadline: float
     slots: int = 1
 
@@ -164,8 +168,14 @@ class LookupFlow:
         self._due: list[tuple[float, int, Part]] = []
         self._tie = count()
         self._by_row = spec.by_row
-        capacity = self._settings.capacity * (ROUNDS_AHEAD if self._by_row else 1)
-        self._slots = Slots(capacity, ordered=self._settings.ordered, by_row=self._by_row)
+        self._size = RequestSize(self._settings.batch_size)
+        rate = spec.settings.rate
+        self._pace = None if rate is None else Pace(rate)
+        # At a pace a row door's keys are given out when they may go out, and no sooner.
+        ahead = ROUNDS_AHEAD if self._by_row and self._pace is None else 1
+        capacity = self._settings.capacity * ahead
+        at_once = min(capacity, spec.connector.requests_at_once() or capacity)
+        self._slots = Slots(capacity, at_once, ordered=self._settings.ordered, by_row=self._by_row)
         self._held_bytes = 0
         self._is_heard = False
         self._is_ended = False
@@ -176,9 +186,10 @@ class LookupFlow:
     def wants_input(self) -> bool:
         """Whether the next window should be added now.
 
-        Nothing is read ahead of the first answer: a query with a LIMIT may be content with few rows.
+        Nothing is read ahead of the first answer, and ahead of no answer where a LIMIT may stop the task.
         """
-        is_stuck = self._held_bytes >= BUFFER_BYTES or (self._slots.in_flight > 0 and not self._is_heard)
+        reads_ahead = self._is_heard and not self._settings.stops_early
+        is_stuck = self._held_bytes >= BUFFER_BYTES or (self._slots.in_flight > 0 and not reads_ahead)
         return not (self._is_ended or self._fresh or is_stuck)
 
     @property
@@ -190,6 +201,7 @@ class LookupFlow:
         """Take the keys of a new window of input."""
         window = Window(keys)
         self._windows.append(window)
+        self._size.saw(keys.table)
         if keys.table.num_rows:
             self._fresh.append((window, window.everything))
         self._hold(window.nbytes)
@@ -223,22 +235,28 @@ class LookupFlow:
         """
         if self._slots.free <= 0:
             return Idle()
-        parts = self._due_parts(now, self._room(self._slots.free))
+        if self._pace is not None and (self._fresh or self._due) and not self._pace.allowed(now):
+            return WaitUntil(self._pace.opens(now))
+        parts = self._due_parts(now, self._room(self._slots.free, now))
         if parts:
             self.metrics += LookupMetrics(retried_keys=sum(map(len, parts)))
             return self._ask(parts, now)
         if self._fresh and self._slots.free_for_fresh >= self._wanted_for_fresh:
-            return self._ask([self._fresh_part(now, self._room(self._slots.free_for_fresh))], now)
+            return self._ask([self._fresh_part(now, self._room(self._slots.free_for_fresh, now))], now)
         return WaitUntil(self._due[0][0]) if self._due else Idle()
 
-    def _room(self, slots: int) -> int:
-        """How many keys may go out together where so many slots are free."""
-        return min(slots, self._settings.capacity) if self._by_row else self._settings.batch_size
+    def _room(self, slots: int, now: float) -> int:
+        """How many keys may go out together at ``now`` where so many slots are free."""
+        if not self._by_row:
+            return self._size.keys
+        allowed = slots if self._pace is None else self._pace.allowed(now)
+        return min(slots, self._settings.capacity, allowed)
 
     @property
     def _wanted_for_fresh(self) -> int:
         """How many slots must be free. Through a row door not a few: each question costs us something."""
-        return min(len(self._fresh[0][1]), self._settings.capacity) if self._by_row else 1
+        in_bulk = self._by_row and self._pace is None
+        return min(len(self._fresh[0][1]), self._settings.capacity) if in_bulk else 1
 
     def _fresh_part(self, now: float, room: int) -> Part:
         window, positions = self._fresh.popleft()
@@ -271,8 +289,10 @@ class LookupFlow:
         request = LookupRequest(keys.table, self._answer_schema, deadline - now, attempt)
         slots = keys.table.num_rows if self._by_row else 1
         self._slots.in_flight += slots
+        if self._pace is not None:
+            self._pace.take(slots)
         self.metrics += LookupMetrics(requests=slots)
-        return Ask(request, tuple(parts), keys.codes, deadline, slots)
+        return Ask(request, tuple(parts), keys.codes, now, deadline, slots)
 
     # What came of it.
 
@@ -283,7 +303,7 @@ class LookupFlow:
             AnswerError: the answer breaks the connector's contract.
             LookupTimeout: keys must be asked again after their time is up, and `on-error` is ``fail``.
         """
-        self._heard(ask)
+        self._heard(ask, now)
         placed = place(answer, ask.request, self._connector_name)
         notes: Mapping[int, Any] = {}
         if isinstance(answer, Outcomes):
@@ -314,7 +334,7 @@ class LookupFlow:
         Raises:
             ConnectorError: some keys may not be asked again, and `on-error` is ``fail``.
         """
-        self._heard(ask)
+        self._heard(ask, now)
         self._fail(ask, error, now)
 
     def _fail(self, ask: Ask, error: Exception, now: float) -> None:
@@ -331,8 +351,9 @@ class LookupFlow:
             else:
                 self._retry_error(part, error, now)
 
-    def _heard(self, ask: Ask) -> None:
+    def _heard(self, ask: Ask, now: float) -> None:
         self._slots.in_flight -= ask.slots
+        self._size.answered(ask.request.keys.num_rows, now - ask.asked)
         self._is_heard = True
 
     def _judge(self, part: Part, placed: Placed, now: float, notes: Sequence[Any]) -> None:
@@ -436,7 +457,7 @@ class LookupFlow:
         return _chained(kind(message), error)
 
     def _out_of_time(self, part: Part, error: Exception | None) -> ConnectorError:
-        last = f" The last one failed: {_said(error)}" if error is not None else ""
+        last = f" The last one failed: {_said(error).rstrip('.')}." if error is not None else ""
         message = (
             f"{self._what(part)} has no final outcome within the timeout of {self._settings.timeout:g} s,"
             f" after {_times(part.attempt)}.{last} Raise 'timeout', or lower 'max-attempts' or the delay."
@@ -457,16 +478,17 @@ def feed(flow: LookupFlow, keys: Keys | None) -> None:
 
 
 class Slots:
-    """Counts requests against `capacity`.
+    """Counts requests against `capacity`, and those in flight against what the source works on ``at_once``.
 
     In flight they always count. In ordered mode a batch whose keys are all settled counts, too, while a
     batch asked before it is not; a batch with keys that wait for a retry does not count. Through a row
     door each key is a request.
     """
 
-    def __init__(self, capacity: int, *, ordered: bool, by_row: bool = False) -> None:
+    def __init__(self, capacity: int, at_once: int, *, ordered: bool, by_row: bool = False) -> None:
         self.in_flight = 0
         self._capacity = capacity
+        self._at_once = at_once
         self._ordered = ordered
         self._by_row = by_row
         self._asked: deque[Batch] = deque()
@@ -475,12 +497,13 @@ class Slots:
     @property
     def free(self) -> int:
         """How many requests may be sent; retries may use whatever is not in flight."""
-        return self._capacity - self.in_flight
+        return self._at_once - self.in_flight
 
     @property
     def free_for_fresh(self) -> int:
         """How many requests may be sent with keys that are asked for the first time."""
-        return self.free - (self._settled_behind if self._ordered else 0)
+        settled_behind = self._settled_behind if self._ordered else 0
+        return min(self.free, self._capacity - self.in_flight - settled_behind)
 
     def enter(self, batch: Batch) -> None:
         """``batch`` is asked for the first time."""

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
+import socket
+import sys
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -128,10 +131,17 @@ def needing_its_driver(connector: Connector) -> Iterator[None]:
 
 def _lacks(connector: Connector, error: ModuleNotFoundError) -> ConnectorError:
     return ConnectorError(
-        f"connector {type(connector).__name__} needs the Python module {error.name!r}, which this worker"
-        " does not have; install it on every worker",
+        f"connector {type(connector).__name__} needs the Python module {error.name!r}, which the worker on"
+        f" {socket.gethostname()} (Python {platform.python_version()}, {sys.executable}) does not have;"
+        f" install it for that Python on every worker{install_tip(connector)}",
         permanent=True,
     )
+
+
+def install_tip(connector: Connector) -> str:
+    """How the drivers of ``connector`` are installed, where that is known."""
+    is_ours = type(connector).__module__.startswith("lookup_connectors.")
+    return f" (pip install 'lookup-hints[{connector.table.connector}]')" if is_ours else ""
 
 
 _O = TypeVar("_O", bound=Opened)

@@ -68,5 +68,7 @@ class Window:
     def _all_found(self, row_type: pa.StructType) -> Placed:
         if not self._found:
             return Placed(pa.schema(list(row_type)).empty_table(), pa.array([], pa.int32()))
-        rows = pa.concat_tables([found.rows for found in self._found])
-        return Placed(rows, pa.concat_arrays([found.positions for found in self._found]))
+        # Answers come in any order; by their first position they are mostly in the order of the keys.
+        found = sorted(self._found, key=lambda each: each.positions[0].as_py())
+        rows = pa.concat_tables([each.rows for each in found])
+        return Placed(rows, pa.concat_arrays([each.positions for each in found]))

@@ -6,17 +6,26 @@ import hashlib
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from importlib import import_module
+from pickle import PicklingError
 from random import Random
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.errors import InternalError
+from lookup_hints.errors import InternalError, OptionError, Problem
 from lookup_hints.runtime import process
-from lookup_hints.runtime.arrow import Keys, conform, distinct_keys
+from lookup_hints.runtime.arrow import Keys, conform, distinct_keys, in_order
 from lookup_hints.runtime.async_runner import AsyncDriver, Call, run_async
-from lookup_hints.runtime.batching import key_batches, window_sizes, windows
+from lookup_hints.runtime.batching import (
+    CAREFUL_GROWTH,
+    GROWTH,
+    ending_at,
+    key_batches,
+    window_sizes,
+    windows,
+)
+from lookup_hints.runtime.first_look import LOOK_ROWS, FirstLook, after_look, filling
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.masking import without_secrets
 from lookup_hints.runtime.metrics import LookupMetrics, Report
@@ -51,11 +60,20 @@ def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
 
 
 def identity_of(connector: Connector) -> str:
-    """A text that is equal for connectors that may share their connections; called on the driver."""
+    """A text that is equal for connectors that may share their connections; called on the driver.
+
+    Raises:
+        OptionError: the connector holds what cannot travel to a worker.
+    """
     # Spark's pickler, and imported late: it takes classes of notebooks with their code, and workers are
     # spared it. (By import_module, as it has no types.)
     pickler = import_module("pyspark.cloudpickle")
-    return hashlib.sha256(pickler.dumps(connector)).hexdigest()
+    try:
+        return hashlib.sha256(pickler.dumps(connector)).hexdigest()
+    except (TypeError, AttributeError, PicklingError) as error:
+        problem = f"{type(connector).__name__} cannot be sent to the workers: {error}."
+        tip = "Open what a connector needs in open() or aopen(), not in __init__()."
+        raise OptionError(Problem(problem, tip=tip)) from error
 
 
 def scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -103,6 +121,7 @@ class _Task:
         self._identity = identity
         self._batches = batches
         self._flow = LookupFlow(spec, Random())  # noqa: S311 - jitter, not cryptography
+        self._first_look = FirstLook(LOOK_ROWS if spec.settings.stops_early else 0)
         self._rows_out = 0
         self._waited = 0.0
 
@@ -118,6 +137,8 @@ class _Task:
             for lists in window.results(self._spec.row_type):
                 self._rows_out += pc.sum(pc.list_value_length(lists)).as_py() or 0
                 yield lists
+                if self._first_look.is_due_after(len(lists), time.monotonic()):
+                    yield from filling(lists.type)
 
     def _settled_windows(self) -> Iterator[Window]:
         connector = self._spec.connector
@@ -147,7 +168,15 @@ class _Task:
 
     def _inputs(self) -> Iterator[Keys]:
         batches = key_batches(self._batches, self._spec.key_schema)
-        return map(distinct_keys, windows(batches, window_sizes()))
+        read = windows(batches, self._window_sizes())
+        wanted = after_look(read, self._first_look, clock=time.monotonic, sleep=time.sleep)
+        keys = map(distinct_keys, wanted)
+        return keys if self._spec.by_row else map(in_order, keys)
+
+    def _window_sizes(self) -> Iterator[int]:
+        if self._spec.settings.stops_early:
+            return ending_at(LOOK_ROWS, window_sizes(CAREFUL_GROWTH))
+        return window_sizes(CAREFUL_GROWTH if self._spec.by_row else GROWTH)
 
     def _timed(self, call: Call) -> Call:
         def timed(coroutine: Coroutine[Any, Any, _T], /) -> _T:

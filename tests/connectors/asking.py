@@ -11,8 +11,10 @@ from lookup_connectors.postgres import PostgresConnector
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.model import LookupRequest, LookupTable
+from lookup_hints.spi import AsyncLookup
 
 Result = TypeVar("Result")
+Opened = TypeVar("Opened", bound=AsyncLookup)
 
 
 def request_for(
@@ -29,7 +31,7 @@ def request_for(
     return LookupRequest(pa.table(keys, schema=key_schema), asked, timeout)
 
 
-def during(connector: PostgresConnector, action: Callable[[PostgresConnector], Awaitable[Result]]) -> Result:
+def during(connector: Opened, action: Callable[[Opened], Awaitable[Result]]) -> Result:
     """What ``action`` gives on the opened connector, which is closed afterwards."""
 
     async def run() -> Result:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from lookup_connectors.http import HttpConnector
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.model import Answer, LookupTable, Outcomes, PlacedRows
-from tests.connectors.asking import request_for
+from tests.connectors import asking
+from tests.connectors.asking import Result, request_for
 from tests.servers.http_server import Api
 
 ENGINE = "auto"
 """What sends the requests of tables made here; tests run over each."""
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
-Result = TypeVar("Result")
 
 
 def table_of(api: Api | None, path: str, schema: pa.Schema = SCHEMA, **options: str) -> LookupTable:
@@ -44,16 +43,7 @@ def connector_of(table: LookupTable) -> HttpConnector:
 
 def during(table: LookupTable, action: Callable[[HttpConnector], Awaitable[Result]]) -> Result:
     """What ``action`` gives on the opened connector of ``table``, which is closed afterwards."""
-
-    async def run() -> Result:
-        connector = connector_of(table)
-        await connector.aopen()
-        try:
-            return await action(connector)
-        finally:
-            await connector.aclose()
-
-    return asyncio.run(run())
+    return asking.during(connector_of(table), action)
 
 
 def ask(

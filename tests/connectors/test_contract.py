@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,12 +15,15 @@ import pytest
 from lookup_connectors.http import HttpConnector
 from lookup_connectors.memory import MemoryConnector, put_rows
 from lookup_connectors.postgres import PostgresConnector
+from lookup_connectors.redis import RedisConnector
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.model import LookupTable
 from lookup_hints.testing import CONTRACT_SCHEMA, ConnectorContract, ContractSource
 from tests.servers.http_server import Api
 from tests.servers.postgres import PASSWORD, PostgresServer
+from tests.servers.redis import PASSWORD as REDIS_PASSWORD
+from tests.servers.redis import USER, RedisServer
 
 _numbers = itertools.count(1)
 
@@ -51,7 +56,7 @@ class SqliteSource:
 
     def filled(self, rows: pa.Table) -> LookupTable:
         name = f"contract {next(_numbers)}"
-        with sqlite3.connect(self.path) as connection:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
             connection.execute(
                 f'CREATE TABLE "{name}" (id BIGINT, region TEXT, name TEXT, amount REAL, active BOOL)'
             )
@@ -167,3 +172,65 @@ class TestHttpManyKeysPerRequest(ConnectorContract):
             return HttpSource(api, "?id={id}", **{"keys-per-request": "500"})
         body = '[{"id": "{id}", "region": "{region}"}]'
         return HttpSource(api, "", method="post", body=body, **{"keys-per-request": "5000"})
+
+
+class RedisSource:
+    """Rows in Redis: under each key a JSON array of those that have it."""
+
+    def __init__(self, server: RedisServer, *columns: str) -> None:
+        self.server, self.columns = server, columns
+
+    def filled(self, rows: pa.Table) -> LookupTable:
+        name = f"contract {next(_numbers)}"
+        lists: dict[str, list[dict[str, Any]]] = {}
+        for row in rows.to_pylist():
+            if None not in (key := [row[column] for column in self.columns]):
+                lists.setdefault(f"{name}|{'|'.join(map(str, key))}", []).append(row)
+        with self.server.client() as client:
+            client.mset({key: json.dumps(each) for key, each in lists.items()})
+        return self.table(name)
+
+    def missing(self) -> LookupTable:
+        return self.table("nowhere", database="99")
+
+    def table(self, name: str, database: str = "0") -> LookupTable:
+        options = {
+            "connector": "redis",
+            "host": "127.0.0.1",
+            "port": str(self.server.port),
+            "username": USER,
+            "password": REDIS_PASSWORD,
+            "database": database,
+            "value-type": "json",
+            "key": "|".join([name, *(f"{{{column}}}" for column in self.columns)]),
+        }
+        return LookupTable(name, CONTRACT_SCHEMA, options=options)
+
+
+class TestRedisByOneColumn(ConnectorContract):
+    connector_type = RedisConnector
+    secrets = (REDIS_PASSWORD,)
+
+    @pytest.fixture
+    def source(self, redis_server: RedisServer) -> ContractSource:
+        return RedisSource(redis_server, "id")
+
+
+class TestRedisBySeveralColumns:
+    """What of the contract asks by `region`, alone and beside `id`."""
+
+    connector_type = RedisConnector
+    secrets = ()
+    connector = ConnectorContract.connector
+    asked = ConnectorContract.asked
+
+    @pytest.fixture(params=[("region",), ("region", "id")], ids=" and ".join)
+    def source(self, redis_server: RedisServer, request: pytest.FixtureRequest) -> ContractSource:
+        return RedisSource(redis_server, *request.param)
+
+    test_several_key_columns_belong_together = ConnectorContract.test_several_key_columns_belong_together
+    test_key_columns_may_come_in_any_order = ConnectorContract.test_key_columns_may_come_in_any_order
+    test_a_null_in_a_row_matches_no_key = ConnectorContract.test_a_null_in_a_row_matches_no_key
+    test_texts_are_keys_whatever_they_hold = ConnectorContract.test_texts_are_keys_whatever_they_hold
+    test_each_text_finds_itself_alone = ConnectorContract.test_each_text_finds_itself_alone
+    test_texts_are_keys_among_several_columns = ConnectorContract.test_texts_are_keys_among_several_columns

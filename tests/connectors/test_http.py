@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
+from lookup_connectors.http.template import Keys, parse_json_body
 
 from lookup_hints.errors import ConnectorError, OptionError
 from lookup_hints.model import LookupTable, Miss, Outcome, RowRequest
@@ -73,6 +74,32 @@ def test_keys_may_be_listed_in_a_json_body(api: Api) -> None:
     [asked] = api.asked()
     assert json.loads(asked["body"]) == {"ids": [1, 2], "lang": "de"}
     assert asked["headers"]["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [
+        ('["{id}"]', "[1,2]"),
+        ('{"ids": ["{part}"], "lang": ["de"]}', '{"ids":["a","b"],"lang":["de"]}'),
+        ('[{"id": "{id}", "n": 1, "z": "{zip}"}]', '[{"id":1,"n":1},{"id":2,"n":1}]'),
+        ('[{"k": {"p": "{part}"}, "kind": "x"}]', '[{"k":{"p":"a"},"kind":"x"},{"k":{"p":"b"},"kind":"x"}]'),
+        ('[["{id}", "{part}", "{zip}"]]', '[[1,"a"],[2,"b"]]'),
+        ('[["x", ["{id}"]]]', '[["x",[1]],["x",[2]]]'),
+        ('["{id}/{part}"]', '["1/a","2/b"]'),
+        ('["{id}/{zip}"]', "[]"),
+        ('["{day}"]', '["2024-01-02","2024-01-03"]'),
+        ('["{rate}"]', '[0.5,"nan"]'),
+    ],
+)
+def test_an_array_of_one_element_that_names_columns_has_one_for_each_key(body: str, sent: str) -> None:
+    keys: dict[str, list[Any]] = {
+        "id": [1, 2],
+        "part": ["a", "b"],
+        "day": [date(2024, 1, 2), date(2024, 1, 3)],
+        "rate": [0.5, float("nan")],
+    }
+    template = parse_json_body(body, [*keys, "zip"])
+    assert template.text(Keys(keys, frozenset([*keys, "zip"]))) == sent
 
 
 def test_keys_that_differ_in_more_than_the_list_go_in_requests_of_their_own(api: Api) -> None:

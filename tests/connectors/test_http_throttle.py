@@ -29,6 +29,11 @@ NOW = 1_700_000_000.0
         (200, {"ratelimit": "limit=10, remaining=0, reset=5"}, 5.0),
         (200, {"ratelimit": '"default";r=4;t=30'}, None),
         (429, {"retry-after": "3", "ratelimit-remaining": "0", "ratelimit-reset": "60"}, 3.0),
+        (200, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str((int(NOW) + 9) * 1000)}, 9.0),
+        (429, {"retry-after": "9" * 400}, None),
+        (429, {"retry-after": "Wed, 21 Oct 2099 07:28:00 GMT"}, None),
+        (429, {"retry-after": "Wed, 21 Oct 99999 07:28:00 GMT"}, None),
+        (200, {"ratelimit-remaining": "0", "ratelimit-reset": "999999999"}, None),
         (200, {}, None),
     ],
 )
@@ -63,6 +68,12 @@ def test_guesses_double_and_many_refusals_at_once_count_once() -> None:
     assert gate.refused(9.0, None) == 4.0
     gate.served(20.0, None)
     assert gate.refused(21.0, None) == 1.0
+
+
+def test_a_pause_of_no_time_is_a_guess_too() -> None:
+    gate = Gate(None, 1.0)
+    assert gate.refused(0.0, 0.0) == 1.0
+    assert gate.refused(1.3, 0.0) == 2.0
 
 
 def test_guesses_have_an_end() -> None:

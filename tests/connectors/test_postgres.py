@@ -219,6 +219,16 @@ def test_the_pool_is_bounded_and_lends_to_all_who_wait(postgres_server: Postgres
     assert during(PostgresConnector(customers(postgres_server, pool_size="3")), ask_forty) == (3, 40)
 
 
+def test_as_many_requests_are_worth_sending_as_connections_twice() -> None:
+    def at_once(**options: str) -> int | None:
+        table = LookupTable("customers", SCHEMA, options={"connector": "postgres", "host": "h", **options})
+        return PostgresConnector(table).requests_at_once()
+
+    assert at_once() == 8
+    assert at_once(**{"pool-size": "3"}) == 6
+    assert at_once(**{"pool-size": "${env:POOL}"}) is None  # not resolved before it connects
+
+
 def test_an_unused_connection_is_closed_and_replaced(
     postgres_server: PostgresServer, line: FaultProxy
 ) -> None:
@@ -414,10 +424,12 @@ def test_too_many_connections_may_pass(postgres_server: PostgresServer) -> None:
 def test_a_connection_ended_by_an_administrator_may_pass(postgres_server: PostgresServer) -> None:
     async def end_and_ask(connector: PostgresConnector) -> ConnectorError:
         lookup = asyncio.ensure_future(connector.alookup(request_for(SCHEMA, {"id": [7]})))
-        while not await asyncio.to_thread(postgres_server.fetch, BUSY):
-            assert not lookup.done()
+        # Until one was ended: the connection may also be at work for a moment before the lookup's own query.
         ending = BUSY.replace("SELECT query", "SELECT pg_terminate_backend(pid)")
-        await asyncio.to_thread(postgres_server.fetch, ending)
+        while not await asyncio.to_thread(
+            postgres_server.fetch, f"{ending} AND query LIKE '%slow_customers%'"
+        ):
+            assert not lookup.done()
         return await awaited_failure(lookup)
 
     table = customers(postgres_server, table_name="slow_customers")

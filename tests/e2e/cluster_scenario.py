@@ -16,7 +16,7 @@ from lookup_hints import register_connector
 from lookup_hints.model import LookupRequest
 from lookup_hints.spi import SyncLookup
 from tests.e2e.counting import Calls
-from tests.e2e.elsewhere import FailingConnector, OpeningConnector, Steps
+from tests.e2e.elsewhere import FailingConnector, OpeningConnector, Steps, cluster
 from tests.e2e.oracle import Twins
 from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 
@@ -106,17 +106,11 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
 
 
 if __name__ == "__main__":
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("lookup-hints-cluster")
-    for key, value in {
-        "spark.ui.enabled": "false",
+    settings = {
         "spark.sql.shuffle.partitions": "3",
         "spark.executor.memory": "512m",
         "spark.task.maxFailures": "2",
         "spark.locality.wait": "0",
-    }.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    folder = Path(sys.argv[1])
-    scenario(spark, folder).tell(folder)
-    spark.stop()
+    }
+    with cluster("local-cluster[2,1,1024]", "lookup-hints-cluster", settings) as spark:
+        scenario(spark, Path(sys.argv[1])).tell(Path(sys.argv[1]))

@@ -10,11 +10,20 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lookup_hints import disable, enable, register_connector, register_retry_predicate
+from lookup_hints import (
+    FixedDelay,
+    async_wait,
+    disable,
+    enable,
+    register_connector,
+    register_retry_predicate,
+)
 from lookup_hints.model import LookupRequest
 from lookup_hints.spi import SyncLookup
 from tests.e2e.elsewhere import FailingConnector, Steps
-from tests.e2e.oracle import Twins
+from tests.e2e.joined import check_join
+from tests.e2e.oracle import Twins, collected
+from tests.e2e.test_dataframe import JOINS
 from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 
 JOIN = "SELECT o.id, c.name FROM orders o LEFT JOIN customers c ON o.k = c.id"
@@ -48,6 +57,78 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
 
     for name, sql in STATEMENTS.items():
         step.run(f"oracle: {name}", lambda sql=sql: len(twins.check(sql)))  # type: ignore[misc]
+
+    for name, wishes in JOINS.items():
+        step.run(
+            f"lookup_join: {name}",
+            lambda wishes=wishes: len(check_join(twins, "orders", how="left", **wishes)),  # type: ignore[misc]
+        )
+
+    orders = session.spark.table("orders")
+
+    @step
+    def columns_of_the_frame() -> Any:
+        joined = session.lookup_join(orders.alias("o"), "customers", {"o.k": "id"}, "left", alias="c")
+        return rows(joined.filter(orders.id < 3).select(orders.id, "c.name", joined.total))
+
+    @step
+    def frames_in_braces() -> Any:
+        return session.sql(
+            "SELECT o.id FROM {orders} o JOIN customers c ON o.k = c.id WHERE '{{' = :brace",
+            {"brace": "{"},
+            orders=orders,
+        ).count()
+
+    @step
+    def retry_of_a_policy() -> Any:
+        twins.forget()
+        retry = FixedDelay(2, 0.001).if_miss()
+        one = orders.filter("k = 5").limit(1)
+        session.lookup_join(one, "customers", {"k": "id"}, "left", retry=retry).collect()
+        return len(twins.calls("customers").requests)
+
+    @step
+    def functions_of_ones_own() -> Any:
+        async def double(k: int) -> int:
+            return 2 * k
+
+        doubled = async_wait(orders, double, ["k"], "double BIGINT", retry=FixedDelay(1, 0.1).if_exception())
+        tripled = async_wait(doubled, lambda k: 3 * k, [doubled.k], "triple BIGINT", how="inner")
+        return [tripled.columns, tripled.filter("double * 3 = triple * 2").count()]
+
+    @step
+    def streams() -> Any:
+        files = str(folder / "arriving")
+        orders.repartition(2).write.parquet(files)
+        arriving = session.spark.readStream.schema(orders.schema).parquet(files)
+        joined = session.lookup_join(arriving, "customers", {"k": "id"}, "left", columns=["name"])
+        waited = async_wait(joined, lambda k: -k, ["k"], "minus BIGINT")
+        writing = waited.writeStream.format("memory").queryName("arrived")
+        query = writing.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+        finished = query.start().awaitTermination(120)
+        expected = async_wait(
+            session.lookup_join(orders, "customers", {"k": "id"}, "left", columns=["name"]),
+            lambda k: -k,
+            ["k"],
+            "minus BIGINT",
+        )
+        arrived = sorted(collected(session.spark.table("arrived")))
+        return [finished, len(arrived), arrived == sorted(collected(expected))]
+
+    # What Connect cannot do: docs/connect.md.
+
+    @step
+    def no_spark_context() -> Any:
+        return session.spark.sparkContext
+
+    @step
+    def no_lookup_in_a_micro_batch() -> Any:
+        def keep(batch: Any, number: int) -> None:
+            session.lookup_join(batch, "customers", "id").count()
+
+        arriving = session.spark.readStream.schema(orders.schema).parquet(str(folder / "arriving"))
+        query = arriving.writeStream.foreachBatch(keep).trigger(availableNow=True)
+        return query.option("checkpointLocation", str(folder / "batches")).start().awaitTermination(60)
 
     @step
     def connect_is_what_runs() -> Any:

@@ -6,15 +6,30 @@ import asyncio
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from lookup_connectors.memory import MemoryConnector
+from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.model import LookupRequest
 from lookup_hints.spi import DURATION, TEXT, Option
+
+
+def write_down(request: LookupRequest, file: Path) -> None:
+    """Add a line for ``request`` to ``file``."""
+    line = json.dumps(
+        {
+            "keys": [list(map(repr, row.values())) for row in request.keys.to_pylist()],
+            "columns": list(request.columns),
+        }
+    )
+    # One write of one line in append mode stays whole between processes.
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "w") as log:
+        log.write(line + "\n")
 
 
 class CountingConnector(MemoryConnector):
@@ -27,17 +42,7 @@ class CountingConnector(MemoryConnector):
     )
 
     def lookup(self, request: LookupRequest) -> pa.Table:
-        line = json.dumps(
-            {
-                "keys": [list(map(repr, row.values())) for row in request.keys.to_pylist()],
-                "columns": list(request.columns),
-            }
-        )
-        # One write of one line in append mode stays whole between processes.
-        with os.fdopen(
-            os.open(self.table.options["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT), "w"
-        ) as log:
-            log.write(line + "\n")
+        write_down(request, Path(self.table.options["log"]))
         return super().lookup(request)
 
     async def alookup(self, request: LookupRequest) -> pa.Table:
@@ -45,6 +50,13 @@ class CountingConnector(MemoryConnector):
         if latency:
             await asyncio.sleep(latency)
         return await super().alookup(request)
+
+
+class WorkerNumber(MemoryConnector):
+    """A table of one row: the number of the process that reads it."""
+
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()]}, schema=schema)
 
 
 @dataclass(frozen=True)
@@ -69,3 +81,16 @@ class Calls:
         if not log.exists():
             return cls([])
         return cls([json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()])
+
+
+class LoggedSqlite(SqliteConnector):
+    """SQLite, with a log."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
+        *SqliteConnector.OPTIONS,
+        Option("log", TEXT, "File that takes a line for each request."),
+    )
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        write_down(request, Path(self.table.options["log"]))
+        return super().lookup(request)

@@ -9,16 +9,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from lookup_hints.model import LookupRequest
 from lookup_hints.spi import TEXT, ConnectorError, Option
 from tests.e2e.counting import CountingConnector
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _OUTCOMES = "outcomes.json"
@@ -69,8 +73,8 @@ class Outcomes:
 def outcomes_of(module: str, folder: Path, seconds: float, **environment: str) -> Outcomes:
     """Run ``module`` as ``__main__`` with ``folder`` as its argument, and wait for its outcomes.
 
-    They come by a file, and what the scenario leaves running is ended: Spark's JVM may outlive the
-    Python that started it, or not come to an end of its stop, and holds on to a pipe meanwhile.
+    They come by a file, and then the scenario is ended with all that it has started: it may take long to stop
+    its Spark. What Spark would clean up lies below ``folder``.
     """
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     output = folder / "output"
@@ -81,7 +85,13 @@ def outcomes_of(module: str, folder: Path, seconds: float, **environment: str) -
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path, **environment},
+            env={
+                **os.environ,
+                "PYSPARK_PYTHON": sys.executable,
+                "PYTHONPATH": path,
+                "SPARK_LOCAL_DIRS": str(folder / "spark"),
+                **environment,
+            },
             start_new_session=True,  # so that Spark's own processes can be ended with it
         )
     told = folder / _OUTCOMES
@@ -92,19 +102,12 @@ def outcomes_of(module: str, folder: Path, seconds: float, **environment: str) -
                 f"{module} took more than {seconds} seconds:\n{_end_of(output)}"
             )
             time.sleep(0.1)
-        _wait_a_little(process)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert told.exists(), f"{module} ended with {process.returncode}:\n{_end_of(output)}"
     return Outcomes(json.loads(told.read_text(encoding="utf-8")))
-
-
-def _wait_a_little(process: subprocess.Popen[bytes]) -> None:
-    """Let ``process`` stop its Spark by itself."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=20)
 
 
 def _end_of(output: Path) -> str:
@@ -149,3 +152,20 @@ class FailingConnector(CountingConnector):
     async def alookup(self, request: LookupRequest) -> pa.Table:
         """Fail."""
         return self.lookup(request)
+
+
+@contextmanager
+def cluster(master: str, name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session on a cluster of several processes, stopped at the end."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(name).config("spark.ui.enabled", "false")
+    builder = builder.config("spark.executor.extraJavaOptions", os.environ.get("SPARK_SUBMIT_OPTS", ""))
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from lookup_connectors.memory import put_rows
 
 from lookup_hints import LookupSession
+from lookup_hints.ddl import columns_of
 from lookup_hints.registry import register_connector
 from lookup_hints.sqltext import quoted, string_literal
 from tests.e2e.counting import Calls, CountingConnector
@@ -58,7 +60,7 @@ class Twins:
         frame = self.plain.createDataFrame(rows, columns, verifySchema=True)
         frame.createOrReplaceTempView(name)
         data = f"{name}_{next(_numbers)}"
-        put_rows(data, frame.toArrow())
+        put_rows(data, _arrow(frame, columns, rows))
         log = self._folder / f"{data}.log"
         self._logs[name] = log
         primary_key = f", PRIMARY KEY ({key}) NOT ENFORCED" if key else ""
@@ -92,6 +94,13 @@ class Twins:
         return rows
 
 
+def _arrow(frame: DataFrame, columns: str, rows: list[tuple[Any, ...]]) -> pa.Table:
+    if hasattr(frame, "toArrow"):
+        return frame.toArrow()
+    schema = columns_of(columns)  # before PySpark 4.0
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+
+
 def described(frame: DataFrame) -> list[tuple[str, str]]:
     """Names and types of the columns."""
     return [(column.name, column.dataType.simpleString()) for column in frame.schema.fields]
@@ -99,4 +108,9 @@ def described(frame: DataFrame) -> list[tuple[str, str]]:
 
 def collected(frame: DataFrame) -> list[tuple[Any, ...]]:
     """The rows as values that compare and hash: repr tells NaN, -0.0, and nested values apart."""
-    return [tuple(repr(value) for value in row) for row in frame.collect()]
+    return [tuple(map(_shown, row)) for row in frame.collect()]
+
+
+def _shown(value: Any) -> str:
+    """``value`` as text; the entries of a map have no order."""
+    return repr(sorted(value.items(), key=repr) if isinstance(value, dict) else value)

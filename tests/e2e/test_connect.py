@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.elsewhere import Outcomes, outcomes_of
+from tests.e2e.test_dataframe import JOINS
 from tests.e2e.test_oracle import STATEMENTS
+from tests.e2e.versions import needs_connect_server
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), needs_connect_server]
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +109,37 @@ def test_by_way_of_pandas(outcomes: Outcomes) -> None:
 
 def test_there_are_no_counts(outcomes: Outcomes) -> None:
     assert outcomes.gave("metrics") == {}
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_lookup_join_gives_the_rows_of_df_join(outcomes: Outcomes, name: str) -> None:
+    assert outcomes.gave(f"lookup_join: {name}") > 0
+
+
+def test_columns_of_the_frame_stay_its_own(outcomes: Outcomes) -> None:
+    assert sorted(outcomes.gave("columns_of_the_frame")) == [[1, "Ann", 1.5], [2, "Bob", 3.0]]
+
+
+def test_frames_in_braces_stand_in_sql(outcomes: Outcomes) -> None:
+    assert outcomes.gave("frames_in_braces") == 20
+
+
+def test_a_policy_of_python(outcomes: Outcomes) -> None:
+    assert outcomes.gave("retry_of_a_policy") == 3
+
+
+def test_functions_of_ones_own(outcomes: Outcomes) -> None:
+    columns, right = outcomes.gave("functions_of_ones_own")
+    assert columns == ["id", "k", "kind", "total", "double", "triple"]
+    assert right == 36
+
+
+def test_streams(outcomes: Outcomes) -> None:
+    assert outcomes.gave("streams") == [True, 40, True]
+
+
+def test_what_connect_cannot_do(outcomes: Outcomes) -> None:
+    """Each row of the table in docs/connect.md."""
+    assert outcomes.gave("metrics") == {}
+    assert outcomes.failed("no_spark_context")
+    assert outcomes.failed("no_lookup_in_a_micro_batch")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lookup_hints import LookupSession
+from tests.servers.certificates import Certificates
 from tests.servers.http_server import Api, running_api
 
 if TYPE_CHECKING:
@@ -19,8 +22,13 @@ BOTH = pytest.mark.parametrize("runner", ["true", "false"], ids=["async", "sync"
 
 
 @pytest.fixture(scope="module")
-def _running() -> Iterator[Api]:
-    with running_api() as api:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("tls") / "certificates")
+
+
+@pytest.fixture(scope="module")
+def _running(certificates: Certificates) -> Iterator[Api]:
+    with running_api(certificates) as api:
         yield api
 
 
@@ -134,6 +142,21 @@ def test_a_429_delays_a_job_and_fails_nothing(session: LookupSession, api: Api, 
 
 
 @BOTH
+def test_a_rate_for_the_whole_cluster_is_kept_by_its_tasks_together(
+    session: LookupSession, api: Api, runner: str
+) -> None:
+    people(session, api, **{"lookup.rate-limit": "40"})
+    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}') */"
+    session.sql("CREATE TEMPORARY VIEW once AS SELECT id AS person FROM range(0, 60, 1, 20)")
+    query = f"SELECT {hint} count(p.name) AS n FROM once v JOIN people p ON v.person = p.id"
+    assert "'lookup.rate-limit' = 40 is 20/s for each of 2 tasks at once" in session.explain(query)
+    started = time.monotonic()
+    assert session.sql(query).collect()[0].n == 60
+    assert sum(api.targets().values()) == 60
+    assert time.monotonic() - started > 60 / 40, "twenty short tasks, two at a time"
+
+
+@BOTH
 def test_a_storm_of_errors_is_retried_for_the_keys_that_failed(
     session: LookupSession, api: Api, runner: str
 ) -> None:
@@ -199,3 +222,88 @@ def test_a_failure_fails_the_query_with_its_reason_and_without_the_secret(
     assert "hunter2" not in " ".join(shown)
     assert "It says: who is ***?" in str(caught.value)
     assert api.asked()[0]["headers"]["authorization"] == "Bearer hunter2hunter2"
+
+
+WILD = [
+    ("hang", {"hang": True}, {"request-timeout": "300 ms"}, "within 0.3 s ('request-timeout')", 1),
+    ("cut", {"status": 200, "body": {"name": "a long name"}, "cut": 5}, {}, "broke off", 1),
+    ("drip", {"status": 200, "body": "", "drip": True}, {"request-timeout": "400 ms"}, "within 0.4 s", 1),
+    ("huge", {"status": 200, "body": "x" * 1000, "times": 5000}, {"max-response-bytes": "100000"}, "'max-response-bytes'", 1),
+    ("html", {"status": 200, "body": "<html>", "type": "text/html"}, {}, "not JSON (text/html). It begins: <html>", 1),
+    ("truncated", {"status": 200, "body": '{"name": '}, {}, 'not JSON (application/json). It begins: {"name":', 1),
+    ("no row", {"status": 200, "body": {"error": "quota"}}, {}, 'none of the columns: {"error": "quota"} came', 1),
+    ("no fit", {"status": 200, "body": {"name": 7}}, {}, "column 'name' of the row for id = 1 (path name): 7 (int)", 1),
+    ("503", {"status": 503, "body": "later"}, {}, "answered 503 to GET. It says: later", 1),
+    ("429", {"status": 429}, {"on-throttle": "fail"}, "answered 429 and wants a pause of", 1),
+    ("429 for long", {"status": 429, "headers": {"Retry-After": "900"}}, {}, "a pause of 900 s", 1),
+    ("circle", {"status": 302, "headers": {"Location": "/people/1"}, "repeat": True}, {}, "more than 5 redirects", 6),
+    ("head drips", {"raw": ["HTTP/1.1 200 OK\r\n", *["X: y\r\n"] * 100]}, {"request-timeout": "400 ms"}, "within 0.4 s", 1),
+    ("nested deep", {"status": 200, "body": "[" * 100_000}, {}, "not JSON (application/json). It begins: [[[[", 1),
+    ("not asked", {"status": 200, "body": {"id": 2, "name": "n2"}}, {"path.id": "id"}, "id = 2, where 1 was asked", 1),
+    ("elsewhere", {"status": 302, "headers": {"Location": "http://localhost:1/"}}, {}, "which is not allowed", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("act", "options", "shown", "asked"), [each[1:] for each in WILD], ids=[each[0] for each in WILD]
+)
+def test_the_wild_fails_a_query_with_its_reason_and_no_request_too_many(
+    session: LookupSession, api: Api, act: dict[str, Any], options: dict[str, str], shown: str, asked: int
+) -> None:
+    people(session, api, **options)
+    api.script("/people/1", act)
+    with pytest.raises(Exception, match=re.escape(shown)):
+        session.sql("SELECT p.name FROM VALUES (1L) AS o (id) JOIN people p ON o.id = p.id").collect()
+    assert api.targets() == {"/people/1": asked}
+
+
+def test_a_server_that_drops_every_connection_fails_a_query_after_one_fresh_connection(
+    session: LookupSession, api: Api
+) -> None:
+    people(session, api)
+    api.script("/people/1", {"drop": True, "repeat": True})
+    with pytest.raises(Exception, match="broke off"):
+        session.sql("SELECT p.name FROM VALUES (1L) AS o (id) JOIN people p ON o.id = p.id").collect()
+    # A connection that the worker kept from an earlier query may have been closed: a fresh one is tried then.
+    assert api.targets()["/people/1"] in (1, 2)
+
+
+@BOTH
+def test_a_token_that_ran_out_is_fetched_once_more(session: LookupSession, api: Api, runner: str) -> None:
+    session.spark.conf.set("my.secret", "s3cret/+")
+    create(
+        session, api, "id BIGINT, name STRING", "/private/{id}",
+        **{
+            "oauth2-token-url": f"{api.url}/token",
+            "oauth2-client-id": "me",
+            "oauth2-client-secret": "${conf:my.secret}",
+        },
+    )  # fmt: skip
+    api.script("/private/3", {"status": 401, "body": "expired"})
+    session.sql("CREATE TEMPORARY VIEW once AS SELECT id AS person FROM range(0, 20, 1, 1)")
+    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}') */"
+    query = f"SELECT {hint} count(p.name) AS n FROM once o JOIN people p ON o.person = p.id"
+    assert session.sql(query).collect()[0].n == 20
+    assert api.targets() == {
+        "/token": 2,
+        "/private/3": 2,
+        **{f"/private/{key}": 1 for key in range(20) if key != 3},
+    }
+
+
+@BOTH
+def test_tls_with_an_authority_and_a_client_certificate_of_ones_own(
+    session: LookupSession, api: Api, certificates: Certificates, runner: str
+) -> None:
+    known = {"tls-ca": str(certificates.authority)}
+    ours = {"tls-cert": str(certificates.client_certificate), "tls-key": str(certificates.client_key)}
+    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}') */"
+    query = f"SELECT {hint} p.name FROM VALUES (1L) AS o (id) JOIN people p ON o.id = p.id"
+    url = f"https://localhost:{api.strict_tls_port}/people/{{id}}"
+    create(session, api, "id BIGINT, name STRING", "/people/{id}", **{"url": url, **known, **ours})
+    assert [row.name for row in session.sql(query).collect()] == ["n1"]
+    for options, shown in ((known, "localhost"), (ours, "is not trusted")):
+        create(session, api, "id BIGINT, name STRING", "/people/{id}", **{"url": url, **options})
+        with pytest.raises(Exception, match=shown):
+            session.sql(query).collect()
+    assert api.targets() == {"/people/1": 1}

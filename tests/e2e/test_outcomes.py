@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,7 @@ def test_a_failed_lookup_fails_the_query_with_its_cause_and_no_secret(
 def late(tmp_path: Path) -> Iterator[Path]:
     """A database into which customer 2 comes a second after the test begins."""
     path = tmp_path / "late.sqlite"
-    with sqlite3.connect(path) as source:
+    with closing(sqlite3.connect(path)) as source, source:
         source.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
         source.execute("INSERT INTO customers VALUES (1, 'Ann')")
     source.close()
@@ -88,7 +89,7 @@ def late(tmp_path: Path) -> Iterator[Path]:
     def come() -> None:
         if stop.wait(1.0):
             return
-        with sqlite3.connect(path) as later:
+        with closing(sqlite3.connect(path)) as later, later:
             later.execute("INSERT INTO customers VALUES (2, 'Bob')")
         later.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 from lookup_hints import LookupSession, disable, enable, register_retry_predicate
 from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
 from lookup_hints.session import Prepared
+from tests.e2e.versions import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +70,15 @@ def test_show(session: LookupSession) -> None:
     assert len(session.sql(JOIN).collect()) == 6
 
 
+def test_a_worker_that_has_read_a_whole_table_is_used_again(session: LookupSession) -> None:
+    session.sql(
+        "CREATE TEMPORARY TABLE worker (pid BIGINT) WITH ('connector' = 'tests.e2e.counting:WorkerNumber',"
+        " 'rows' = '[]')"
+    )
+    pids = [texts(session, "SELECT pid FROM worker")[0][0] for _ in range(8)]
+    assert len(set(pids)) < len(pids)
+
+
 def test_drop(session: LookupSession) -> None:
     session.sql("DROP TABLE people")
     assert texts(session, "SHOW LOOKUP TABLES") == []
@@ -114,7 +125,7 @@ def test_columns_from_the_source(session: LookupSession, tmp_path: Path) -> None
     import sqlite3
 
     path = tmp_path / "source.sqlite"
-    with sqlite3.connect(path) as source:
+    with closing(sqlite3.connect(path)) as source, source:
         source.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, score REAL)")
         source.execute("INSERT INTO t VALUES (1, 'one', 1.5)")
     source.close()
@@ -271,7 +282,7 @@ def test_explain_runs_nothing_and_shows_all(session: LookupSession) -> None:
             "output mode  allow_unordered",
             "timeout      300 s",
             "retry        lookup_miss, fixed_delay 10 s, max-attempts 3",
-            "batch size   1000 keys",
+            "batch size   at most 8192 keys in one request",
             "LATERAL VIEW OUTER inline(lookup_",
             "Physical Plan ==",
         ):
@@ -403,3 +414,25 @@ def test_a_function_of_the_users_own_in_on(session: LookupSession) -> None:
     for place in ("AND", "WHERE"):
         sql = f"SELECT v.id FROM visits v JOIN people p ON v.person = p.id {place} shout(p.name) = 'ANN'"
         assert sorted(texts(session, sql)) == [(1,), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "said"),
+    [
+        (f"{JOIN} WHERE v.nope = 1", "v.nope", "`v`.`nope` cannot be resolved"),
+        (f"CREATE TEMPORARY VIEW w AS\n{JOIN}\nWHERE v.nope = 1", "v.nope", "`v`.`nope` cannot be resolved"),
+        (f"{JOIN} WHERE p.name = = 'Ann'", "= 'Ann'", "Syntax error at or near '='"),
+        (JOIN.replace("v.id,", "/*+ LOOKUP('table'='p') */ v.id,") + " GROUP )", ")", "Syntax error"),
+    ],
+)
+def test_sparks_errors_are_about_the_users_text(
+    session: LookupSession, text: str, at: str, said: str
+) -> None:
+    with pytest.raises(Exception, match=said) as caught:
+        session.sql(text)
+    before = text[: text.rindex(at)]
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n") - 1
+    told = str(caught.value)
+    if SPARK >= (4, 0) or "Syntax" in said:  # older ones give no place of what they cannot resolve
+        assert f"line {line} pos {column}" in told.replace("line 1, pos", "line 1 pos")
+    assert "CAST(NULL AS" not in told

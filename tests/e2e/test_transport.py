@@ -12,6 +12,7 @@ from lookup_hints import LookupSession
 from lookup_hints.errors import OptionError
 from tests.e2e.oracle import Twins
 from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
+from tests.e2e.versions import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,13 @@ NESTED_ROWS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["arrow", "pandas"])
+BY_ARROW = pytest.param(
+    "arrow", marks=pytest.mark.skipif(SPARK < (4, 1), reason="PySpark has Arrow functions from 4.1 on")
+)
+NATURAL = 251 if SPARK >= (4, 1) else 204
+
+
+@pytest.fixture(scope="module", params=[BY_ARROW, "pandas"])
 def twins(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Twins:
@@ -75,7 +82,9 @@ def twins(
     return made
 
 
-@pytest.mark.parametrize("twins", ["pandas"], indirect=True)  # by way of Arrow they run in test_oracle
+# By the way that this Spark takes by itself they run in test_oracle.
+@pytest.mark.skipif(SPARK < (4, 1), reason="test_oracle runs them by way of pandas")
+@pytest.mark.parametrize("twins", ["pandas"], indirect=True)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_the_statements_of_the_oracle(twins: Twins, name: str) -> None:
     twins.check(STATEMENTS[name])
@@ -121,7 +130,10 @@ def session(spark: SparkSession) -> LookupSession:
 
 
 # PythonEvalType, as plans show it, of functions over iterators of arrays and of Series.
-@pytest.mark.parametrize(("transport", "evaluation"), [("arrow", 251), ("auto", 251), ("pandas", 204)])
+@pytest.mark.parametrize(
+    ("transport", "evaluation"),
+    [pytest.param(*BY_ARROW.values, 251, marks=BY_ARROW.marks), ("auto", NATURAL), ("pandas", 204)],
+)
 def test_the_chosen_way_is_taken(session: LookupSession, transport: str, evaluation: int) -> None:
     session.sql(f"SET lookup.transport = {transport}")
     assert f"], {evaluation}\n" in session.explain(JOIN)
@@ -132,6 +144,15 @@ def test_functions_of_both_ways_live_side_by_side(session: LookupSession) -> Non
     session.sql("SET lookup.transport = pandas")
     by_pandas = session.sql(JOIN)
     assert by_arrow.collect() == by_pandas.collect() == by_arrow.collect()
+
+
+def test_arrow_is_refused_where_spark_has_none(
+    session: LookupSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("pyspark.sql.functions.arrow_udf", raising=False)
+    session.sql("SET lookup.transport = arrow")
+    with pytest.raises(OptionError, match="PySpark has Arrow functions from 4"):
+        session.sql(JOIN)
 
 
 def test_a_way_that_does_not_exist(session: LookupSession) -> None:

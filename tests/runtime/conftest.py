@@ -1,7 +1,25 @@
-"""Settings of the runtime's tests."""
+"""Settings of the runtime's tests, and the loop on whose clock they run."""
 
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from tests.runtime.support import VirtualLoop
 
 # An example's time tells of the machine's load, not of the code.
 settings.register_profile("runtime", deadline=None)
 settings.load_profile("runtime")
+
+
+@pytest.fixture
+def loop() -> Iterator[VirtualLoop]:
+    """A loop that waits in no time, and on which nothing may be left when the test ends."""
+    loop = VirtualLoop()
+    yield loop
+    left = asyncio.all_tasks(loop)
+    loop.close()
+    assert not left, "a task outlived its run"

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lookup_hints.fake import FakeLoop
 from lookup_hints.model import Answer, LookupRequest, LookupTable
-from lookup_hints.retry import FixedDelay, RetryPolicy
+from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime.arrow import Keys, distinct_keys
 from lookup_hints.runtime.flow import Ask, LookupFlow
 from lookup_hints.runtime.window import Window
@@ -22,8 +22,8 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 _T = TypeVar("_T")
 
 Row = tuple[Any, ...]
-ON_MISS = RetryPolicy(on_miss=True, backoff=FixedDelay(10.0), max_attempts=3)
-ON_ERROR = RetryPolicy(on_exception=True, backoff=FixedDelay(10.0), max_attempts=3)
+ON_MISS = FixedDelay(3, 10.0).if_miss()
+ON_ERROR = FixedDelay(3, 10.0).if_exception()
 
 
 class Asked(SyncLookup, AsyncLookup):

@@ -8,7 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lookup_hints.errors import AnswerError
 from lookup_hints.model import LookupRequest, PlacedRows
@@ -20,6 +23,7 @@ from lookup_hints.runtime.arrow import (
     count_up_to,
     distinct_keys,
     handed_out,
+    in_order,
     lists_per_key,
     place,
     positions_of,
@@ -262,3 +266,38 @@ def test_a_row_that_is_larger_than_an_output_stands_alone(monkeypatch: pytest.Mo
 def test_no_rows_give_no_output() -> None:
     lists = with_empty_last(lists_per_key(Placed(rows(), pa.array([], pa.int32())), 0, KIND))
     assert list(handed_out(lists, pa.array([], pa.int32()))) == []
+
+
+# --- order
+
+
+@given(
+    st.lists(st.tuples(st.integers(-3, 3) | st.none(), st.text("ab", max_size=2) | st.none()), max_size=30)
+)
+def test_keys_in_order_are_the_same_keys_for_each_row(values: list[tuple[int | None, str | None]]) -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    rows = pa.Table.from_pylist([dict(zip(schema.names, value, strict=True)) for value in values], schema)
+    found = in_order(distinct_keys(rows))
+    told = [tuple(key.values()) for key in found.table.to_pylist()]
+    assert told == sorted(told)
+    assert len(set(told)) == len(told)
+    each = [None if code is None else told[code] for code in found.codes.to_pylist()]
+    assert each == [None if None in value else value for value in values]
+
+
+def test_keys_come_in_order_on_every_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(pc, "inverse_permutation", raising=False)
+    found = in_order(distinct_keys(pa.table({"id": [30, None, 10, 30, 20]})))
+    assert found.table.column("id").to_pylist() == [10, 20, 30]
+    assert found.codes.to_pylist() == [2, None, 0, 2, 1]
+
+
+def test_an_answer_with_one_row_for_each_key_in_order_is_placed_so() -> None:
+    keys = pa.table({"id": [1, 2, 3]})
+    assert positions_of(pa.table({"name": ["a", "b", "c"], "id": [1, 2, 3]}), keys).to_pylist() == [0, 1, 2]
+    assert positions_of(pa.table({"name": ["a", "b", "c"], "id": [1, 3, 2]}), keys).to_pylist() == [0, 2, 1]
+    assert positions_of(pa.table({"name": ["a", "b", "c"], "id": [1, 1, 9]}), keys).to_pylist() == [
+        0,
+        0,
+        None,
+    ]

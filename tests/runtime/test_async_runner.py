@@ -33,15 +33,6 @@ from tests.runtime.support import (
 Lookup = Callable[[LookupRequest], Awaitable[Answer]]
 
 
-@pytest.fixture
-def loop() -> Iterator[VirtualLoop]:
-    loop = VirtualLoop()
-    yield loop
-    left = asyncio.all_tasks(loop)
-    loop.close()
-    assert not left, "a task outlived its run"
-
-
 def run(loop: VirtualLoop, lookup: Lookup, *inputs: Keys, **settings: Any) -> Iterator[Window]:
     driver = AsyncDriver(LookupFlow(spec(**settings), Random(1)), lookup)
     return run_async(driver, iter(inputs), loop.call)
@@ -115,6 +106,29 @@ def test_waiting_keys_let_all_others_through(loop: VirtualLoop) -> None:
     found = handed_back(run(loop, lookup, *inputs, batch_size=20, capacity=1, retry=ON_MISS))
     assert found == [[(key, f"n{key}")] for key in range(200)]
     assert 30.0 <= loop.time() < 31.0
+
+
+@pytest.mark.parametrize(("stops_early", "read"), [(False, [0.0, 1.0, 1.0]), (True, [0.0, 1.0, 2.0])])
+def test_nothing_is_read_ahead_of_an_answer_where_a_limit_may_stop_the_task(
+    loop: VirtualLoop, stops_early: bool, read: list[float]
+) -> None:
+    times: list[float] = []
+
+    def inputs() -> Iterator[Keys]:
+        for key in range(3):
+            times.append(loop.time())
+            yield keys(key)
+
+    driver = AsyncDriver(LookupFlow(spec(stops_early=stops_early), Random(1)), Recorder(lambda _: 1.0))
+    found = handed_back(run_async(driver, inputs(), loop.call))
+    assert found == [[(key, f"n{key}")] for key in range(3)]
+    assert times == read
+
+
+def test_keys_that_wait_for_a_retry_do_not_stop_reading_where_a_limit_may(loop: VirtualLoop) -> None:
+    lookup = Recorder(lambda _: 1.0, 0)
+    list(run(loop, lookup, keys(0), keys(1), retry=ON_MISS, stops_early=True))
+    assert [(time, asked) for time, asked in lookup.started if asked == [1]] == [(1.0, [1])]
 
 
 def test_the_end_of_the_input_waits_for_retries(loop: VirtualLoop) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.runtime.batching import LARGEST_ROWS, key_batches, window_sizes, windows
+from lookup_hints.runtime.batching import LARGEST_ROWS, ending_at, key_batches, window_sizes, windows
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -21,7 +21,16 @@ def batch(start: int, rows: int) -> pa.RecordBatch:
 
 
 def test_windows_start_small_and_grow_to_a_limit() -> None:
-    assert list(islice(window_sizes(), 6)) == [1024, 4096, 16384, 65536, LARGEST_ROWS, LARGEST_ROWS]
+    sizes = list(islice(window_sizes(2), 10))
+    assert sizes[:4] == [1024, 2048, 4096, 8192]
+    assert sizes[-2:] == [LARGEST_ROWS, LARGEST_ROWS]
+    assert list(islice(window_sizes(8), 5)) == [1024, 8192, 65536, LARGEST_ROWS, LARGEST_ROWS]
+
+
+def test_a_window_can_end_at_a_given_row() -> None:
+    assert list(islice(ending_at(10_000, window_sizes(2)), 6)) == [1024, 2048, 4096, 2832, 16384, 32768]
+    assert list(islice(ending_at(1024, window_sizes(2)), 2)) == [1024, 2048]
+    assert list(islice(ending_at(10, window_sizes(2)), 2)) == [10, 2048]
 
 
 @given(st.lists(st.integers(0, 30), max_size=10), st.lists(st.integers(1, 25), min_size=1, max_size=5))
@@ -55,7 +64,7 @@ def test_no_batch_is_read_before_its_rows_are_needed() -> None:
 
 
 def test_no_input_gives_no_window() -> None:
-    assert list(windows(iter([batch(0, 0)]), window_sizes())) == []
+    assert list(windows(iter([batch(0, 0)]), window_sizes(2))) == []
 
 
 @pytest.mark.parametrize("zone", ["Etc/UTC", "Europe/Berlin"])

@@ -264,7 +264,7 @@ def test_misses_of_many_requests_go_out_together() -> None:
 
 def test_a_retry_is_late_by_a_sixteenth_of_its_delay_at_most() -> None:
     for delay in (0.001, 0.3, 1.0, 7.0, 3600.0):
-        lookup = flow(retry=RetryPolicy(on_miss=True, backoff=FixedDelay(delay), max_attempts=1), timeout=1e6)
+        lookup = flow(retry=FixedDelay(1, delay).if_miss(), timeout=1e6)
         lookup.add(keys(1))
         (ask,) = asks(lookup)
         lookup.answered(ask, NONE, 0.123)
@@ -301,7 +301,7 @@ def test_a_key_that_two_windows_wait_for_is_asked_once_and_answers_both() -> Non
 
 
 def test_keys_on_different_attempts_share_a_request_and_keep_their_own_count() -> None:
-    lookup = flow(retry=RetryPolicy(on_miss=True, backoff=FixedDelay(10.0), max_attempts=2))
+    lookup = flow(retry=FixedDelay(2, 10.0).if_miss())
     lookup.add(keys(1))
     (first,) = asks(lookup)
     lookup.answered(first, NONE, 0.0)
@@ -327,8 +327,8 @@ def test_the_end_of_the_input_waits_for_retries() -> None:
 
 
 def test_exponential_waits_stay_within_their_jitter() -> None:
-    backoff = ExponentialDelay(1.0, maximum=8.0, multiplier=2.0, jitter=0.25)
-    lookup = flow(retry=RetryPolicy(on_miss=True, backoff=backoff, max_attempts=6), batch_size=1)
+    strategy = ExponentialDelay(6, 1.0, maximum=8.0, multiplier=2.0, jitter=0.25)
+    lookup = flow(retry=strategy.if_miss(), batch_size=1)
     lookup.add(keys(*range(20)))
     waits: dict[int, list[float]] = {}
     last: dict[int, float] = {}
@@ -353,7 +353,7 @@ def wants_names(found: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def test_rows_that_a_registered_predicate_refuses_are_asked_again() -> None:
-    retry = RetryPolicy(on_rows=wants_names, backoff=FixedDelay(10.0), max_attempts=2)
+    retry = FixedDelay(2, 10.0).if_result(wants_names)
     lookup = flow(retry=retry)
     lookup.add(keys(1, 2, 3))
     lookup.answered(lookup_ask(lookup), rows((1, "a"), (2, "b"), (2, None)), 0.0)
@@ -364,7 +364,7 @@ def test_rows_that_a_registered_predicate_refuses_are_asked_again() -> None:
 
 
 def test_refused_rows_are_the_answer_when_no_attempt_is_left() -> None:
-    retry = RetryPolicy(on_rows=wants_names, backoff=FixedDelay(10.0), max_attempts=1)
+    retry = FixedDelay(1, 10.0).if_result(wants_names)
     lookup = flow(retry=retry)
     lookup.add(keys(1))
     lookup.answered(lookup_ask(lookup), rows((1, None)), 0.0)
@@ -380,7 +380,7 @@ def test_a_predicate_is_shown_misses_as_no_rows_and_adds_to_lookup_miss() -> Non
         shown.append(len(found))
         return len(found) == 2
 
-    retry = RetryPolicy(on_rows=refuses_pairs, on_miss=True, backoff=FixedDelay(10.0), max_attempts=1)
+    retry = FixedDelay(1, 10.0).if_result(refuses_pairs).if_miss()
     lookup = flow(retry=retry)
     lookup.add(keys(1, 2, 3))
     lookup.answered(lookup_ask(lookup), rows((1, "a"), (2, "b"), (2, "c")), 0.0)

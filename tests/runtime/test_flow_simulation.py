@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.errors import LookupTimeout
-from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
+from lookup_hints.retry import ExponentialDelay, FixedDelay
 from lookup_hints.runtime.flow import Ask, LookupFlow, WaitUntil
 from tests.runtime.support import flow, handed_back, ids, keys, rows
 
@@ -98,15 +98,17 @@ class Simulation:
 
 KEYS = st.one_of(st.none(), st.integers(0, 15))
 WINDOWS = st.lists(st.lists(KEYS, min_size=1, max_size=12), max_size=6)
-BACKOFFS = st.one_of(st.just(FixedDelay(10.0)), st.just(ExponentialDelay(1.0, maximum=20.0, jitter=0.2)))
+STRATEGIES = st.one_of(
+    st.builds(FixedDelay, st.integers(1, 4), st.just(10.0)),
+    st.builds(ExponentialDelay, st.integers(1, 4), st.just(1.0), maximum=st.just(20.0), jitter=st.just(0.2)),
+)
 
 
 @given(
     windows=WINDOWS,
     appears=st.dictionaries(st.integers(0, 15), st.sampled_from([0.0, 0.0, 5.0, 25.0])),
     failures=st.dictionaries(st.integers(0, 15), st.integers(1, 3), max_size=4),
-    backoff=BACKOFFS,
-    max_attempts=st.integers(1, 4),
+    strategy=STRATEGIES,
     on_error=st.sampled_from(["null", "skip"]),
     capacity=st.integers(1, 5),
     batch_size=st.integers(1, 5),
@@ -118,8 +120,7 @@ def test_every_key_gets_one_right_outcome(
     windows: list[list[int | None]],
     appears: dict[int, float],
     failures: dict[int, int],
-    backoff: FixedDelay | ExponentialDelay,
-    max_attempts: int,
+    strategy: FixedDelay | ExponentialDelay,
     on_error: str,
     capacity: int,
     batch_size: int,
@@ -127,7 +128,7 @@ def test_every_key_gets_one_right_outcome(
     timeout: float,
     seed: int,
 ) -> None:
-    retry = RetryPolicy(on_miss=True, on_exception=True, backoff=backoff, max_attempts=max_attempts)
+    retry = strategy.if_miss().if_exception()
     world = World(appears, failures, Random(seed))
     lookup = flow(
         retry=retry,
@@ -143,7 +144,7 @@ def test_every_key_gets_one_right_outcome(
     inputs = [key for window in windows for key in window]
     assert len(simulation.results) == len(inputs)
     undisturbed = not failures and timeout == 1000.0
-    longest = max_attempts * (10.0 if isinstance(backoff, FixedDelay) else 0.8)
+    longest = strategy.max_attempts * (10.0 if isinstance(strategy, FixedDelay) else 0.8)
     for key, found in zip(inputs, simulation.results, strict=True):
         if key is None or (undisturbed and key not in appears):
             assert found == []
@@ -167,7 +168,7 @@ def test_every_key_gets_one_right_outcome(
 def test_a_key_is_asked_once_and_max_attempts_times_again(
     windows: list[list[int | None]], max_attempts: int, capacity: int, batch_size: int, ordered: bool
 ) -> None:
-    retry = RetryPolicy(on_miss=True, backoff=FixedDelay(10.0), max_attempts=max_attempts)
+    retry = FixedDelay(max_attempts, 10.0).if_miss()
     world = World({}, {}, Random(1))
     lookup = flow(retry=retry, capacity=capacity, batch_size=batch_size, ordered=ordered, timeout=1e6)
     Simulation(lookup, world, capacity).run(windows)

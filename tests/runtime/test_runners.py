@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.model import LookupRequest
-from lookup_hints.retry import FixedDelay, RetryPolicy
+from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime.arrow import Keys, distinct_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
 from lookup_hints.runtime.batching import windows
@@ -44,7 +44,7 @@ from tests.runtime.support import (
 SCHEMA = pa.schema([("x", pa.float64()), ("s", pa.string()), ("v", pa.int64())])
 FLOATS = st.sampled_from([0.0, -0.0, 1.5, math.nan, None])
 TEXTS = st.sampled_from(["", "a", "b", None])
-RETRY = RetryPolicy(on_miss=True, backoff=FixedDelay(2.0), max_attempts=2)
+RETRY = FixedDelay(2, 2.0).if_miss()
 
 
 def normal(key: Row) -> Row:

@@ -21,7 +21,7 @@ import pytest
 
 from lookup_hints.errors import AnswerError, ConnectorError, InternalError, LookupTimeout, OptionError
 from lookup_hints.model import LookupRequest, LookupTable
-from lookup_hints.retry import FixedDelay, RetryPolicy
+from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime import process
 from lookup_hints.runtime.masking import known_secrets, masked
 from lookup_hints.runtime.metrics import LookupMetrics
@@ -136,6 +136,22 @@ def test_a_window_larger_than_all_batches_keeps_every_row() -> None:
     assert found == [[(key / 2, key)] if key % 2 == 0 else [] for key in range(7000)]
 
 
+def test_where_a_limit_may_stop_it_spark_sees_ten_thousand_rows_before_more_are_asked() -> None:
+    spec = LookupSpec(People(), ("id",), ("id",), LookupSettings(True, stops_early=True))
+    reports: list[LookupMetrics] = []
+    results: Any = arrow_lookup(spec, lambda _, found: reports.append(found))(
+        iter([pa.array(range(40_000), pa.int64())])
+    )
+    seen = 0
+    for lists in results:
+        seen += len(lists)
+        if len(lists) == 0:
+            break
+    results.close()
+    assert seen == 10_000
+    assert [(found.keys, found.requests) for found in reports] == [(10_000, 4)]
+
+
 def test_a_plan_that_the_connector_cannot_run_is_our_defect() -> None:
     class SyncOnly(SyncLookup):
         def lookup(self, request: LookupRequest) -> pa.Table:
@@ -194,7 +210,7 @@ def test_requests_in_flight_are_cancelled_when_sparks_input_fails() -> None:
         assert asked.wait(60)
         raise EOFError("spark")
 
-    spec = LookupSpec(Stuck(), ("id",), ("id",), LookupSettings(True))
+    spec = LookupSpec(Stuck(), ("id",), ("id",), LookupSettings(True, batch_size=1000))
     with pytest.raises(EOFError):
         list(look_up(spec, "stuck", batches(), None))
     assert cancelled == [1000]
@@ -395,7 +411,7 @@ def test_a_missing_driver_is_named_and_never_retried() -> None:
         raise ModuleNotFoundError("No module named 'asyncpg'", name="asyncpg")
 
     connector = Asked(answer)
-    retry = RetryPolicy(on_exception=True, backoff=FixedDelay(1000.0), max_attempts=3)
+    retry = FixedDelay(3, 1000.0).if_exception()
     spec = LookupSpec(connector, ("id",), ("name",), LookupSettings(True, retry=retry))
     with pytest.raises(
         ConnectorError, match=r"after 1 attempt: .* needs the Python module 'asyncpg'"

@@ -1,7 +1,8 @@
 """An HTTP API in a process of its own, which misbehaves as told, and counts what it is asked.
 
 ``running_api()`` starts it and hands back an ``Api``. Below ``/people`` and the like it answers as an API
-should; ``script`` gives the next requests for a path other acts: a status, a pause, a hang, a cut line.
+should; ``script`` gives the next requests for a path other acts: a status, a pause, a hang, a cut line, raw
+bytes (a list of them is sent piece by piece), a ``last`` answer before the line is closed without a word.
 """
 
 from __future__ import annotations
@@ -180,12 +181,16 @@ class Server:
         if act.get("drop"):
             return False
         if "raw" in act:
-            writer.write(act["raw"].encode("latin-1"))
-            await writer.drain()
-            if "HTTP/1.0" in act["raw"]:
+            parts = act["raw"] if isinstance(act["raw"], list) else [act["raw"]]
+            for number, part in enumerate(parts):
+                await asyncio.sleep(0.05 if number else 0)
+                writer.write(part.encode("latin-1"))
+                await writer.drain()
+            keeps = parts[0].startswith("HTTP/1.1") or "keep-alive" in parts[0]
+            if not keeps:
                 writer.close()
                 await writer.wait_closed()
-            return "HTTP/1.1" in act["raw"]
+            return keeps
         answer = self._acted(act) if "status" in act else self._handled(asked)
         _write(writer, answer, cut=act.get("cut"), drip=bool(act.get("drip")))
         if act.get("drip"):
@@ -195,7 +200,7 @@ class Server:
                 await asyncio.sleep(0.05)
             return False
         await writer.drain()
-        return "cut" not in act
+        return "cut" not in act and not act.get("last")
 
     def _control(self, asked: Asked) -> Any:
         name, content = asked.path.removeprefix("/_/"), json.loads(asked.body)
@@ -306,7 +311,9 @@ class Server:
         return 200, {"access_token": f"token-{self.tokens}", "expires_in": life, "token_type": "Bearer"}
 
     def _private(self, asked: Asked, rest: list[str]) -> tuple[int, Any]:
-        if asked.headers.get("authorization") != f"Bearer token-{self.tokens}":
+        # An earlier token stays good: what was under way when a new one was fetched is answered, too.
+        known = {f"Bearer token-{number}" for number in range(1, self.tokens + 1)}
+        if asked.headers.get("authorization") not in known:
             return 401, {"error": "token expired"}
         return self._people(asked, rest)
 

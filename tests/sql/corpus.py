@@ -61,11 +61,6 @@ class Case:
         return self.refused is None and self.fails is None
 
 
-def unresolved() -> frozenset[str]:
-    """The cases that do not yet do what their files say; the tests hold them to failing until then."""
-    return frozenset((FOLDER.parent / "unresolved.txt").read_text(encoding="utf-8").splitlines())
-
-
 def cases() -> list[Case]:
     """All blocks of all files."""
     return [case for file in sorted(FOLDER.glob("*.sql")) for case in _cases_of(file)]

@@ -105,17 +105,17 @@ def changed(text: str, random: Random) -> str:
     return text
 
 
-def _dropped(text: str, found: list[Piece], random: Random, words: Sequence[str]) -> str:
+def _dropped(text: str, found: Sequence[Piece], random: Random, words: Sequence[str]) -> str:
     piece = random.choice(found)
     return text[: piece.start] + text[piece.end :]
 
 
-def _doubled(text: str, found: list[Piece], random: Random, words: Sequence[str]) -> str:
+def _doubled(text: str, found: Sequence[Piece], random: Random, words: Sequence[str]) -> str:
     piece = random.choice(found)
     return f"{text[: piece.end]} {piece.text} {text[piece.end :]}"
 
 
-def _swapped(text: str, found: list[Piece], random: Random, words: Sequence[str]) -> str:
+def _swapped(text: str, found: Sequence[Piece], random: Random, words: Sequence[str]) -> str:
     one, other = sorted((random.choice(found), random.choice(found)), key=lambda piece: piece.start)
     if one.end > other.start:
         return text
@@ -123,22 +123,22 @@ def _swapped(text: str, found: list[Piece], random: Random, words: Sequence[str]
     return text[: one.start] + other.text + between + one.text + text[other.end :]
 
 
-def _put_in(text: str, found: list[Piece], random: Random, words: Sequence[str]) -> str:
+def _put_in(text: str, found: Sequence[Piece], random: Random, words: Sequence[str]) -> str:
     at = random.choice(found).start
     return f"{text[:at]} {random.choice(words)} {text[at:]}"
 
 
-def _replaced(text: str, found: list[Piece], random: Random, words: Sequence[str]) -> str:
+def _replaced(text: str, found: Sequence[Piece], random: Random, words: Sequence[str]) -> str:
     piece = random.choice(found)
     return text[: piece.start] + random.choice(words) + text[piece.end :]
 
 
-def _cut_off(text: str, found: list[Piece], random: Random, words: Sequence[str]) -> str:
+def _cut_off(text: str, found: Sequence[Piece], random: Random, words: Sequence[str]) -> str:
     piece = random.choice(found)
     return text[: piece.end] if random.random() < 0.7 else text[piece.start :]
 
 
-def _alike_swapped(text: str, found: list[Piece], random: Random) -> str:
+def _alike_swapped(text: str, found: Sequence[Piece], random: Random) -> str:
     """Two names, two literals or two symbols change places."""
     one = random.choice(found)
     alike = [piece for piece in found if piece.kind == one.kind and piece.text != one.text]
@@ -149,7 +149,7 @@ def _alike_swapped(text: str, found: list[Piece], random: Random) -> str:
     return text[: first.start] + second.text + between + first.text + text[second.end :]
 
 
-def _respelled(text: str, found: list[Piece], random: Random) -> str:
+def _respelled(text: str, found: Sequence[Piece], random: Random) -> str:
     """A piece in another case, between comments, or on a line of its own."""
     piece = random.choice(found)
     spelled = random.choice(
@@ -158,7 +158,7 @@ def _respelled(text: str, found: list[Piece], random: Random) -> str:
     return text[: piece.start] + (piece.text if piece.text[0] in "'\"`" else spelled) + text[piece.end :]
 
 
-def _another_word(text: str, found: list[Piece], random: Random) -> str:
+def _another_word(text: str, found: Sequence[Piece], random: Random) -> str:
     """A word of a group becomes another of the group."""
     group = random.choice(_GROUPS)
     candidates = [piece for piece in found if piece.text in group]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lookup_hints.errors import QueryError
-from tests.sql.corpus import Case, cases, told, unresolved
+from tests.sql.corpus import Case, cases, told
 from tests.sql.flights_data import tables
 from tests.sql.worlds import World, Worlds, last_frame
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = cases()
-UNRESOLVED = unresolved()
 # One file, one partition: a key that is asked for twice was asked for by Spark's plan, not by two tasks.
 CONF = {
     "spark.sql.adaptive.enabled": "false",
@@ -29,12 +28,7 @@ CONF = {
 
 def chosen(wanted: Callable[[Case], bool]) -> list[ParameterSet]:
     """The cases for a test, by their titles."""
-    mark = pytest.mark.xfail(strict=True, reason="unresolved")
-    return [
-        pytest.param(case, id=str(case), marks=[mark] if str(case) in UNRESOLVED else [])
-        for case in CASES
-        if wanted(case)
-    ]
+    return [pytest.param(case, id=str(case)) for case in CASES if wanted(case)]
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +103,6 @@ def test_what_to_write_instead_gives_the_rows_that_were_meant(worlds: Worlds, ca
         meant = worlds.answer(case.text, case.args)
         worlds.answer(case.instead, case.args).require(meant, case.instead, ordered=False)
         worlds.check(case.instead, case.lookups, case.args)
-
-
-def test_the_unresolved_cases_are_cases() -> None:
-    assert set(map(str, CASES)) >= UNRESOLVED
 
 
 def test_the_corpus_is_wide() -> None:

@@ -253,9 +253,10 @@ class Trees:
         self._show(source, right)
 
     def _using(self, source: From, right: Relation) -> None:
-        """A join by equal names, where each side has one such column; else one with ON."""
+        """A join by equal names, where each side has one such column of a kind; else one with ON."""
         ours = [column.name for column in source.shown]
-        shared = [c for c in right.columns if ours.count(c.name) == 1]
+        kinds = {column.name: column.is_number for column in source.shown}
+        shared = [c for c in right.columns if ours.count(c.name) == 1 and kinds[c.name] == c.is_number]
         if not shared or any(ours.count(c.name) for c in right.columns if c not in shared):
             self._explicit(source, right, "LEFT JOIN")
             return
@@ -265,9 +266,10 @@ class Trees:
         if kind == "LEFT SEMI JOIN":
             return
         self._show(source, right)
-        merged = next(column for column in right.columns if column.name == name)
-        source.columns.append(Column("", name, merged.is_number))
-        source.shown.append(Column("", name, merged.is_number))
+        merged = Column("", name, kinds[name])
+        if sum(column.name == name for column in source.columns) == 2:  # none behind an earlier comma
+            source.columns.append(merged)
+        source.shown.append(merged)
 
     def _show(self, source: From, right: Relation) -> None:
         """Add the columns of ``right``; a merged column whose name it has can no longer be named alone."""

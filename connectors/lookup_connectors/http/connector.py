@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
@@ -13,8 +13,9 @@ from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic
 from lookup_connectors.http.exchange import Exchange, Limits, Policy
 from lookup_connectors.http.message import HttpFailure, Request, Response
 from lookup_connectors.http.options import OPTIONS
+from lookup_connectors.http.paths import PathFailure
 from lookup_connectors.http.plan import Plan, Templates, check_address, origins, plan_of, read_on_the_driver
-from lookup_connectors.http.response import Found, Told, metadata_column
+from lookup_connectors.http.response import Found, FoundRows, PageRows, Told, metadata_column
 from lookup_connectors.http.steps import Steps
 from lookup_connectors.http.template import Key, Keys, Unaskable
 from lookup_connectors.http.throttle import Gate
@@ -126,7 +127,11 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
 
     def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
         """The columns of ``schema`` for the rows ``found``."""
-        return self._opened.plan.reader.as_table([row for _, row in found], schema)
+        reader = self._opened.plan.reader
+        rows = reader.as_table(FoundRows.of([row for _, row in found]), schema)
+        for name in reader.said.intersection(found[0][0].key if found else ()):
+            reader.check_asked(rows, name, [request.key[name] for request, _ in found])
+        return rows
 
     # Many keys.
 
@@ -155,10 +160,14 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
             for task in tasks:
                 task.cancel()
 
-    def _table(self, request: LookupRequest, answers: Sequence[list[Found]]) -> pa.Table:
-        found = [row for answer in answers for row in answer]
+    def _table(self, request: LookupRequest, answers: Sequence[FoundRows]) -> pa.Table:
+        found = answers[0] if len(answers) == 1 else FoundRows.together(answers)
+        reader = self._opened.plan.reader
         listed = self._opened.plan.templates.lists.intersection(request.key_columns)
-        return self._opened.plan.reader.as_table(found, request.schema, listed)
+        rows = reader.as_table(found, request.schema, listed)
+        for name in listed:
+            reader.check_any_asked(rows, name, request.keys.column(name))
+        return rows
 
     # Outcomes.
 
@@ -177,9 +186,9 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
         assert self._client is not None
         return run(steps, self._client)
 
-    async def _arun(self, steps: Steps[_T]) -> _T:
+    def _arun(self, steps: Steps[_T]) -> Coroutine[Any, Any, _T]:
         assert self._async_client is not None
-        return await arun(steps, self._async_client, self._opened.lock)
+        return arun(steps, self._async_client, self._opened.lock)
 
 
 class _Live:
@@ -272,21 +281,22 @@ class _Live:
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
         try:
-            first = self._templates.request(Keys([request.key]))
+            first = self._templates.request(Keys.one(request.key))
         except Unaskable:
             return Miss()
         try:
-            response, pages = yield from self._pages(first, deadline)
+            response, rows = yield from self._pages(first, deadline)
         except HttpFailure as failure:
             failure.elapsed = time.monotonic() - started
             raise
         elapsed = time.monotonic() - started
-        if not pages:
+        if not rows:
             return Miss(self._told("miss", response, elapsed, request.attempt))
         told = self._told("hit", response, elapsed, request.attempt)
-        return [Found(row, name, request.key, told) for name, row in pages]
+        given = self._given(request.key)
+        return [Found(row, name, given, told) for row, name in zip(rows.rows, rows.names, strict=True)]
 
-    def rows(self, keys: Keys, request: LookupRequest) -> Steps[list[Found]]:
+    def rows(self, keys: Keys, request: LookupRequest) -> Steps[FoundRows]:
         """The rows of many keys, which say themselves whose they are."""
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
@@ -294,15 +304,22 @@ class _Live:
             first = self._templates.request(keys)
         except Unaskable:
             return (yield from self._one_by_one(keys, request))
-        response, pages = yield from self._pages(first, deadline)
+        response, rows = yield from self._pages(first, deadline)
         told = self._told("hit", response, time.monotonic() - started, request.attempt)
-        given = {name: value for name, value in keys.keys[0].items() if name not in keys.lists}
-        return [Found(row, name, given, told) for name, row in pages]
+        given = self._given(
+            {name: values[0] for name, values in keys.columns.items() if name not in keys.lists}
+        )
+        return FoundRows(rows.rows, rows.names, [given] * len(rows), [told] * len(rows))
 
-    def _one_by_one(self, keys: Keys, request: LookupRequest) -> Steps[list[Found]]:
+    def _given(self, key: Key) -> Key:
+        """What need not be in the rows of ``key``, as the request said it, and no path leads to it there."""
+        said = self.plan.reader.said
+        return key if said.isdisjoint(key) else {name: key[name] for name in key if name not in said}
+
+    def _one_by_one(self, keys: Keys, request: LookupRequest) -> Steps[FoundRows]:
         """Without the keys that cannot be asked for."""
-        askable = [key for key in keys.keys if self._is_askable(Keys([key], keys.lists))]
-        return (yield from self.rows(Keys(askable, keys.lists), request)) if askable else []
+        askable = [at for at in range(len(keys)) if self._is_askable(keys.among([at]))]
+        return (yield from self.rows(keys.among(askable), request)) if askable else FoundRows()
 
     def _is_askable(self, keys: Keys) -> bool:
         try:
@@ -311,49 +328,58 @@ class _Live:
             return False
         return True
 
-    def _pages(
-        self, request: Request, deadline: float | None
-    ) -> Steps[tuple[Response, list[tuple[str | None, Any]]]]:
+    def _pages(self, request: Request, deadline: float | None) -> Steps[tuple[Response, PageRows]]:
         """The rows of all pages, and the last response."""
         paging, reader = self.plan.paging, self.plan.reader
         if paging.kind == "none":
             response = yield from self._exchange.ask(request, deadline)
             is_miss = self._exchange.is_miss(response)
-            return response, [] if is_miss else reader.found(reader.document(response))
+            return response, PageRows() if is_miss else reader.found(reader.document(response))
         current: Request | None = paging.begin(request)
-        rows: list[tuple[str | None, Any]] = []
+        rows = PageRows()
         asked: set[tuple[str, bytes | None]] = set()
         while True:
             assert current is not None
             if len(asked) == paging.most:
-                raise self._endless(f"there are more than {paging.most} pages ('max-pages')")
+                raise self._failure(
+                    f"there are more than {paging.most} pages ('max-pages'). Nothing is cut off: ask for less"
+                )
             asked.add((current.url, current.body))
             response = yield from self._exchange.ask(current, deadline)
             if self._exchange.is_miss(response):
+                if len(asked) > 1 and not paging.may_miss:
+                    raise self._failure(f"the next page is not there ({response.status})")
                 return response, rows
             document = reader.document(response)
             found = reader.found(document)
-            rows += found
+            rows.add(found)
             sizes = len(found), len(rows)
-            current = paging.following(current, response, document, len(asked), sizes, self._exchange.page)
+            try:
+                current = paging.following(
+                    current, response, document, len(asked), sizes, self._exchange.page
+                )
+            except PathFailure as error:
+                assert paging.path is not None, "no other way follows one"
+                raise reader.not_followed(paging.path, "'paging-path'", error) from None
             if current is None:
                 return response, rows
             if (current.url, current.body) in asked:
-                raise self._endless("the next page is one that was read already")
+                raise self._failure("the next page is one that was read already")
 
-    def _endless(self, what: str) -> HttpFailure:
-        return HttpFailure(f"table {self._name}: {what}. Nothing is cut off: ask for less.", permanent=True)
+    def _failure(self, what: str) -> HttpFailure:
+        return HttpFailure(f"table {self._name}: {what}.", permanent=True)
 
     def groups(self, request: LookupRequest) -> list[Keys]:
         """The keys of ``request``, as many together as differ in nothing but the columns that list them."""
         lists = self._templates.lists
+        keys = Keys({name: request.keys.column(name).to_pylist() for name in request.key_columns}, lists)
         if lists.issuperset(request.key_columns):
-            return [Keys(request.keys.to_pylist(), lists)]
-        groups: dict[tuple[Any, ...], list[Key]] = {}
-        for key in request.keys.to_pylist():
-            common = tuple(value for name, value in key.items() if name not in lists)
-            groups.setdefault(common, []).append(key)
-        return [Keys(keys, lists) for keys in groups.values()]
+            return [keys]
+        common = [values for name, values in keys.columns.items() if name not in lists]
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for at, values in enumerate(zip(*common, strict=True)):
+            groups.setdefault(values, []).append(at)
+        return [keys.among(positions) for positions in groups.values()]
 
     # Telling.
 

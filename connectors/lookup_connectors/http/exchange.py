@@ -70,7 +70,10 @@ class Exchange:
         """
         redirects, renewed = 0, False
         while True:
-            yield from self._turn(deadline)
+            now = self._clock()
+            wait = max(self._gate.reserve(now), self._gate.paused(now))
+            if wait > 0:
+                yield from self._pause(wait, deadline)
             credentials = yield from self._auth.credentials(self._left(deadline))
             signed = self._signed(request, credentials)
             response: Response = yield Send(signed, self._left(deadline))
@@ -100,14 +103,13 @@ class Exchange:
         """
         return self._towards(replace(request, method="GET", body=None), link, "the next page")
 
-    def _turn(self, deadline: float | None) -> Steps[None]:
-        """Wait until the origin may be asked."""
-        wait = self._gate.reserve(self._clock())
-        while (wait := max(wait, self._gate.paused(self._clock()))) > 0:
+    def _pause(self, wait: float, deadline: float | None) -> Steps[None]:
+        """Wait for ``wait`` seconds, and on until the origin may be asked."""
+        while wait > 0:
             if deadline is not None and self._clock() + wait >= deadline:
                 raise self._no_time(wait)
             yield Pause(wait)
-            wait = 0.0
+            wait = self._gate.paused(self._clock())
 
     def _no_time(self, wait: float) -> HttpFailure:
         return HttpFailure(

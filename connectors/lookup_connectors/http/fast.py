@@ -10,20 +10,22 @@ import asyncio
 import re
 import ssl
 import time
-import zlib
 from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 from urllib.parse import quote, urlsplit
 
 import httptools
 
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
-from lookup_connectors.http.transport import Connecting, check_size
+from lookup_connectors.http.transport import Connecting, check_size, decoded
 
 _PLAIN = re.compile(r"[!-~]*")
 _AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
 _ALLOWED = "%/:=&?~+!$,;'@()*[]\"<>{}|^`\\-._"
+_MOST_HEAD_BYTES = 1024 * 1024
+_LENGTHS = frozenset({"content-length", "transfer-encoding"})
 
 
 class _BrokenOff(Exception):
@@ -32,7 +34,7 @@ class _BrokenOff(Exception):
     def __init__(self, text: str, *, untouched: bool) -> None:
         super().__init__(text)
         self.untouched = untouched
-        """Whether not one byte of an answer had come."""
+        """Whether no answer had begun: not even its head was whole."""
 
 
 class FastClient:
@@ -44,18 +46,20 @@ class FastClient:
         self._idle: dict[_Origin, deque[_Connection]] = {}
         self._origins: dict[str, _Origin] = {}
         self._busy: set[_Connection] = set()
+        self._watch: asyncio.TimerHandle | None = None
 
     async def send(self, request: Request, timeout: float) -> Response:
         """The response."""
         end = asyncio.get_running_loop().time() + timeout
         try:
             async with self._slots:
-                return await self._send(request, end)
+                response = await self._send(request, end)
         except _BrokenOff as error:
             raise self._failure(f"the answer of {request.origin} broke off: {error}.") from None
         except asyncio.TimeoutError:
             text = f"no answer from {request.origin} within {timeout:.3g} s ('request-timeout')."
             raise self._failure(text) from None
+        return decoded(self._connecting, request, response)
 
     async def _send(self, request: Request, end: float) -> Response:
         start, path = _cut(request.url)
@@ -68,25 +72,44 @@ class FastClient:
             try:
                 return await self._ask(kept, origin, data, end)
             except _BrokenOff as error:
-                # The server closed an idle connection just when we took it: a GET may go out again.
-                if request.method != "GET" or not error.untouched:
+                # The server closed an idle connection just when we took it, or had left something on it.
+                if not error.untouched:
                     raise
         return await self._ask(await self._connected(request, origin, end), origin, data, end)
 
     async def _ask(self, connection: _Connection, origin: _Origin, data: bytes, end: float) -> Response:
         self._busy.add(connection)
+        self._watch_until(end)
         try:
             response = await connection.ask(data, end)
         except BaseException:
             connection.abort()  # whatever is under way on it, nobody waits for
             raise
         finally:
+            connection.answer = None
             self._busy.discard(connection)
+        connection.used_at = time.monotonic()
         if connection.is_reusable:
             self._keep(origin, connection)
         else:
             connection.abort()
-        return _decoded(response, self._connecting)
+        return response
+
+    def _watch_until(self, end: float) -> None:
+        """See to it that what is out of time at ``end`` is told so. (A timer for each would cost more.)"""
+        if self._watch is None or end < self._watch.when():
+            if self._watch is not None:
+                self._watch.cancel()
+            self._watch = asyncio.get_running_loop().call_at(end, self._run_out)
+
+    def _run_out(self) -> None:
+        now = self._watch.when() if self._watch is not None else 0.0  # a timer may come a little early
+        self._watch = None
+        for connection in self._busy:
+            if connection.end <= now:
+                connection.fail(asyncio.TimeoutError())
+            else:
+                self._watch_until(connection.end)
 
     def _kept(self, origin: _Origin) -> _Connection | None:
         """The idle connection that was used last, if any is fit for use."""
@@ -136,6 +159,9 @@ class FastClient:
 
     async def close(self) -> None:
         """Disconnect."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         for connection in [*self._busy, *(each for idle in self._idle.values() for each in idle)]:
             connection.abort()
         self._idle.clear()
@@ -148,9 +174,16 @@ class _Connection(asyncio.Protocol):
     def __init__(self, connecting: Connecting) -> None:
         self._connecting = connecting
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[Response] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+        self._head_size = 0
+        self._has_head = False
+        self._reads_to_end = False
         self._keeps_alive = True
+        self.answer: asyncio.Future[Response] | None = None
+        self.end = 0.0
         self.used_at = 0.0
 
     @property
@@ -159,25 +192,18 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         return self._keeps_alive and not self._transport.is_closing()
 
-    async def ask(self, data: bytes, end: float) -> Response:
-        """Send ``data``, and wait for the response until ``end``."""
+    def ask(self, data: bytes, end: float) -> asyncio.Future[Response]:
+        """Send ``data``; the response, or a failure, will be there at ``end``, which the client sees to."""
         assert self._transport is not None
-        loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpResponseParser(self)
-        self._headers: dict[str, str] = {}
-        self._body: list[bytes] = []
+        self._body = []
         self._size = 0
-        self._is_touched = False
+        self._head_size = 0
+        self._has_head = False
         self._reads_to_end = False
-        self._answer = loop.create_future()
-        self._timer = loop.call_at(end, self._fail, asyncio.TimeoutError())
+        self.end = end
+        self.answer = answer = asyncio.get_running_loop().create_future()
         self._transport.write(data)
-        try:
-            return await self._answer
-        finally:
-            self._timer.cancel()
-            self._answer = None
-            self.used_at = time.monotonic()
+        return answer
 
     def abort(self) -> None:
         """Close it, now."""
@@ -188,42 +214,51 @@ class _Connection(asyncio.Protocol):
     # What the event loop tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not every loop's transports are subclasses: those of uvloop are not.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None or self._answer.done():
+        if self.answer is None or self.answer.done():
             self._keeps_alive = False  # nobody asked
             return
-        self._is_touched = True
+        self._head_size += 0 if self._has_head else len(data)
+        if self._head_size > _MOST_HEAD_BYTES:
+            self.fail(_BrokenOff("its head has no end", untouched=False))
+            return
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.fail(_BrokenOff("it changes to another protocol", untouched=False))
         except httptools.HttpParserError as error:
-            self._fail(_BrokenOff(f"it is no HTTP ({error})", untouched=False))
+            self.fail(_BrokenOff(f"it is no HTTP ({error})", untouched=not self._has_head))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._keeps_alive = False
-        if self._answer is None or self._answer.done():
+        if self.answer is None or self.answer.done():
             return
         if self._reads_to_end and error is None:
             self._finish()
         else:
             text = "the connection was closed" if error is None else str(error) or type(error).__name__
-            self._fail(_BrokenOff(text, untouched=not self._is_touched))
+            self.fail(_BrokenOff(text, untouched=not self._has_head))
 
     # What the parser tells.
 
     def on_message_begin(self) -> None:
         self._headers = {}
+        if self.answer is None or self.answer.done():
+            self._keeps_alive = False  # a second answer to one question
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if self._has_head:
+            return  # of a trailer, which no one reads
+        key, text = _header_name(name), value.decode("latin-1")
         before = self._headers.get(key)
         self._headers[key] = text if before is None else f"{before}, {text}"
 
     def on_headers_complete(self) -> None:
-        headers = self._headers
-        self._reads_to_end = "content-length" not in headers and "transfer-encoding" not in headers
+        self._has_head = self._parser.get_status_code() >= 200  # 1xx is only news
+        self._reads_to_end = self._has_head and _LENGTHS.isdisjoint(self._headers)
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
@@ -231,25 +266,29 @@ class _Connection(asyncio.Protocol):
         try:
             check_size(self._connecting, self._size)
         except HttpFailure as failure:
-            self._fail(failure)
+            self.fail(failure)
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:  # 1xx is only news
+        if self._has_head:
             self._keeps_alive = self._parser.should_keep_alive()
             self._finish()
 
     def _finish(self) -> None:
-        assert self._answer is not None
-        if not self._answer.done():
+        assert self.answer is not None
+        if not self.answer.done():
             body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-            self._answer.set_result(Response(self._parser.get_status_code(), self._headers, body))
-        else:
-            self._keeps_alive = False  # a second answer to one question
+            self.answer.set_result(Response(self._parser.get_status_code(), self._headers, body))
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """End the question with ``error``, and the connection with it."""
         self._keeps_alive = False
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(error)
+
+
+@lru_cache(256)  # servers say the same ones again and again
+def _header_name(name: bytes) -> str:
+    return name.decode("latin-1").lower()
 
 
 # --- requests and responses as bytes --------------------------------------------------------------
@@ -309,22 +348,3 @@ def _one_line(text: str) -> str:
     if "\n" in text or "\r" in text:
         raise ValueError("a header may not hold a line break")
     return text
-
-
-def _decoded(response: Response, connecting: Connecting) -> Response:
-    """``response`` without its content encoding."""
-    encoding = response.headers.get("content-encoding", "").lower()
-    if encoding in ("", "identity") or not response.body:
-        return response
-    if encoding not in ("gzip", "deflate"):
-        raise _BrokenOff(f"it is encoded as {encoding}, which was not asked for", untouched=False)
-    # 47: gzip or zlib, whichever it begins with.
-    reader = zlib.decompressobj(47)
-    try:
-        body = reader.decompress(response.body, connecting.most_bytes + 1)
-    except zlib.error as error:
-        raise _BrokenOff(f"it is no {encoding} ({error})", untouched=False) from None
-    check_size(connecting, len(body))
-    if not reader.eof:
-        raise _BrokenOff("its encoding has no end", untouched=False)
-    return Response(response.status, response.headers, body)

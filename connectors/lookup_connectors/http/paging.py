@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from lookup_connectors.http.message import Request, Response
-from lookup_connectors.http.paths import Path
+from lookup_connectors.http.paths import Path, PathFailure
 
 KINDS = ("none", "link", "next_url", "cursor", "page", "offset")
 
@@ -29,6 +30,7 @@ class Paging:
         first: number of the first page.
         size: rows of a full page, where it is known: a shorter one is the last.
         most: pages that are read, at most.
+        in_form: whether a body is a form, and no JSON.
     """
 
     kind: str
@@ -37,12 +39,18 @@ class Paging:
     first: int
     size: int | None
     most: int
+    in_form: bool = False
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether the page after the last is asked for, too: the API may have nothing to say but that."""
+        return self.kind in ("page", "offset")
 
     def begin(self, request: Request) -> Request:
         """The request for the first page."""
         if self.kind == "page":
-            return with_parameter(request, self.parameter, self.first)
-        return with_parameter(request, self.parameter, 0) if self.kind == "offset" else request
+            return self._with_parameter(request, self.first)
+        return self._with_parameter(request, 0) if self.kind == "offset" else request
 
     def following(
         self,
@@ -62,6 +70,9 @@ class Paging:
             page: how many pages were read so far, with this one.
             rows: how many rows this page has, and how many all pages so far have.
             follow: makes a request of a link.
+
+        Raises:
+            PathFailure: the path leads to something that is no URL, or no cursor.
         """
         here, so_far = rows
         if self.kind == "link":
@@ -73,12 +84,28 @@ class Paging:
             if found is None or found is False or found == "":
                 return None
             if self.kind == "next_url":
-                return follow(request, str(found))
-            return with_parameter(request, self.parameter, found)
+                return follow(request, _checked(found, str))
+            return self._with_parameter(request, _checked(found, str, int, float, Decimal))
         if self.kind == "none" or here == 0 or (self.size is not None and here < self.size):
             return None
         value = self.first + page if self.kind == "page" else so_far
-        return with_parameter(request, self.parameter, value)
+        return self._with_parameter(request, value)
+
+    def _with_parameter(self, request: Request, value: str | float | Decimal) -> Request:
+        """``request`` with the parameter set: in its query, its form, or its JSON body."""
+        if request.body is None:
+            parts = urlsplit(request.url)
+            query = _in_query(parts.query, self.parameter, value)
+            return replace(request, url=urlunsplit(parts._replace(query=query)))
+        if self.in_form:
+            return replace(request, body=_in_query(request.body.decode(), self.parameter, value).encode())
+        return replace(request, body=_in_body(request.body, self.parameter.split("."), value))
+
+
+def _checked(found: Any, *expected: type) -> Any:
+    if type(found) not in expected:
+        raise PathFailure(f"{json.dumps(found, default=str)[:60]} came, which leads to no page")
+    return found
 
 
 def _next_link(header: str) -> str | None:
@@ -91,20 +118,22 @@ def _next_link(header: str) -> str | None:
     return None
 
 
-def with_parameter(request: Request, name: str, value: Any) -> Request:
-    """``request`` with a parameter set: in its query, or in a JSON body, where dots lead into objects."""
-    if request.body is not None:
-        return replace(request, body=_in_body(request.body, name.split("."), value))
-    parts = urlsplit(request.url)
-    kept = [each for each in parts.query.split("&") if each and dict(parse_qsl(each, True)).keys() != {name}]
-    query = "&".join([*kept, f"{quote(name, safe='')}={quote(str(value), safe='')}"])
-    return replace(request, url=urlunsplit(parts._replace(query=query)))
+def _in_query(query: str, name: str, value: str | float | Decimal) -> str:
+    kept = [each for each in query.split("&") if each and dict(parse_qsl(each, True)).keys() != {name}]
+    return "&".join([*kept, f"{quote(name, safe='')}={quote(str(value), safe='')}"])
 
 
-def _in_body(body: bytes, names: list[str], value: Any) -> bytes:
+def has_room(body: Any, parameter: str) -> bool:
+    """Whether the JSON document ``body`` can take ``parameter`` as a member: dots lead into objects."""
+    for name in parameter.split(".")[:-1]:
+        body = body.get(name, {}) if isinstance(body, dict) else None
+    return isinstance(body, dict)
+
+
+def _in_body(body: bytes, names: list[str], value: str | float | Decimal) -> bytes:
     document = json.loads(body)
     place = document
     for name in names[:-1]:
         place = place.setdefault(name, {})
-    place[names[-1]] = value
+    place[names[-1]] = float(value) if isinstance(value, Decimal) else value
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

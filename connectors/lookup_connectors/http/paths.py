@@ -22,16 +22,18 @@ class Path:
         text: as it is written.
         find: gives the value in a document, None where there is none.
         first: the name that it begins with, where it is a chain of names.
+        only: the name that it is, where it is one name.
     """
 
     text: str
     find: Callable[[Any], Any]
     first: str | None = None
+    only: str | None = None
 
 
 def named(name: str) -> Path:
     """The path to the member ``name``, whatever characters it has."""
-    return Path(name, _follow((name,)), name)
+    return Path(name, _follow((name,)), name, name)
 
 
 def parse_path(text: str) -> Path:
@@ -46,7 +48,7 @@ def parse_path(text: str) -> Path:
     if _CHAIN.fullmatch(text):
         # Most paths are; this is a tenth of the time that an expression takes.
         names = tuple(text.split("."))
-        return Path(text, _follow(names), names[0])
+        return Path(text, _follow(names), names[0], text if len(names) == 1 else None)
     return Path(text, _expression(text))
 
 

@@ -13,7 +13,7 @@ from pyarrow import types
 
 from lookup_connectors.http.message import Request, origin_of
 from lookup_connectors.http.options import REQUEST, RESPONSE
-from lookup_connectors.http.paging import Paging
+from lookup_connectors.http.paging import Paging, has_room
 from lookup_connectors.http.paths import Path, named, parse_path
 from lookup_connectors.http.response import Reader, unreadable
 from lookup_connectors.http.template import (
@@ -21,13 +21,11 @@ from lookup_connectors.http.template import (
     JsonBody,
     Keys,
     Query,
-    Resolve,
-    Template,
     in_header,
     parse_json_body,
     parse_query,
-    parse_template,
 )
+from lookup_connectors.templates import Resolve, Template, parse_template
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.secrets import has_reference
 from lookup_hints.spi import LookupTable
@@ -133,7 +131,7 @@ class _Planning:
     def plan(self) -> Plan:
         templates = self._templates()
         reader = self._reader()
-        paging = self._paging()
+        paging = self._paging(templates.body)
         self._check_keys(templates, reader)
         self._check_credentials()
         self._check_origins()
@@ -266,6 +264,7 @@ class _Planning:
         rows = self._read("rows", self._options.get("rows", "@"), parse_path, named("@"))
         row_key = next(iter(self._columns("row-key")), None)
         required = self._columns("required-columns")
+        given = {key.lower() for key in self._options}
         for field in self._table.schema:
             if problem := unreadable(field, sources[field.name]):
                 self._wrong(f"column {field.name!r}: {problem}")
@@ -275,6 +274,7 @@ class _Planning:
             row_key=row_key,
             sources=sources,
             required=required,
+            said=frozenset(name for name in self._names if f"path.{name.lower()}" in given),
             exact=any(_has_decimal(field.type) for field in self._table.schema),
         )
 
@@ -294,7 +294,7 @@ class _Planning:
                 sources[column] = self._read(key, text, parse_path, named(column))
         return sources
 
-    def _paging(self) -> Paging:
+    def _paging(self, body: JsonBody | Query | None) -> Paging:
         kind = self._choice("paging", "none")
         wants = {
             "next_url": ("paging-path",),
@@ -306,14 +306,18 @@ class _Planning:
             if (key in wants) != (key in self._options):
                 verb = "needs" if key in wants else "does not take"
                 self._wrong(f"'paging' = {kind!r} {verb} {key!r}")
+        parameter = self._given("paging-parameter")
+        if parameter and isinstance(body, JsonBody) and not has_room(body.document, parameter):
+            self._wrong(f"'paging-parameter': {parameter!r} cannot become a member of 'body'")
         path = self._given("paging-path")
         return Paging(
             kind=kind,
             path=self._read("paging-path", path, parse_path, None) if path else None,
-            parameter=self._given("paging-parameter"),
+            parameter=parameter,
             first=_whole(self._given("first-page"), 1),
             size=_whole(self._given("page-size"), 0) or None,
             most=_whole(self._given("max-pages"), 100),
+            in_form=isinstance(body, Query),
         )
 
     # All together.

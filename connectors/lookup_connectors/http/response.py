@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_connectors.conversion import convert, from_json_values, from_texts, is_nested
@@ -29,6 +31,10 @@ METADATA: Mapping[str, pa.DataType] = {
 """What a column can tell about the request that found (or did not find) its row."""
 
 
+_AS_IT_IS = json.JSONDecoder()
+_EXACTLY = json.JSONDecoder(parse_float=Decimal)
+
+
 class Told(NamedTuple):
     """What is known about how a row was found, or not found, by the names of ``METADATA``."""
 
@@ -43,6 +49,27 @@ class Told(NamedTuple):
         """The value of the metadata ``name``."""
         value = getattr(self, name[1:])
         return list(value.items()) if isinstance(value, Mapping) else value
+
+
+@dataclass
+class PageRows:
+    """The rows of one response, or of all its pages.
+
+    Args:
+        rows: the JSON values.
+        names: for each its name, where the rows are the members of an object.
+    """
+
+    rows: list[Any] = field(default_factory=list)
+    names: list[str | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, more: PageRows) -> None:
+        """The rows of the next page."""
+        self.rows += more.rows
+        self.names += more.names
 
 
 class Found(NamedTuple):
@@ -62,6 +89,32 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True)
+class FoundRows:
+    """The rows of responses, column by column what ``Found`` says of one."""
+
+    rows: list[Any] = field(default_factory=list)
+    names: list[str | None] = field(default_factory=list)
+    given: list[Mapping[str, Any]] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, found: Sequence[Found]) -> FoundRows:
+        """The rows ``found``, one by one."""
+        return cls(*map(list, zip(*found, strict=True)))
+
+    @classmethod
+    def together(cls, answers: Sequence[FoundRows]) -> FoundRows:
+        """The rows of all ``answers``."""
+        columns = zip(*((each.rows, each.names, each.given, each.told) for each in answers), strict=True)
+        return cls(*(list(chain.from_iterable(column)) for column in columns))
+
+    def whose(self, row: int) -> str:
+        """What is known of whose ``row`` it is, for messages."""
+        given = " and ".join(f"{name} = {value!r}" for name, value in self.given[row].items())
+        return f"for {given}" if given else "of the answer"
+
+
+@dataclass(frozen=True)
 class Reader:
     """How responses become rows, and rows become columns.
 
@@ -71,6 +124,7 @@ class Reader:
         row_key: the column that takes the names of an object's members, where the rows are those.
         sources: for each column its path, or the name of its metadata.
         required: columns that a row must have.
+        said: columns whose paths are given: where they are keys, too, a row must say whose it is.
         exact: whether fractions are read as decimals.
     """
 
@@ -79,6 +133,7 @@ class Reader:
     row_key: str | None
     sources: Mapping[str, Path | str]
     required: frozenset[str]
+    said: frozenset[str]
     exact: bool
 
     def document(self, response: Response) -> Any:
@@ -87,14 +142,20 @@ class Reader:
         Raises:
             HttpFailure: it is no JSON.
         """
-        body = response.body.strip()
-        if not body:
-            return None
         try:
-            text = body.decode(_charset(response))
-            return json.loads(text, parse_float=Decimal) if self.exact else json.loads(text)
-        except (ValueError, LookupError):
-            kind = response.headers.get("content-type", "without a content type")
+            text = response.body.decode(_charset(response.headers.get("content-type", "")))
+            text = text.strip("\ufeff \t\r\n")
+            if not text:
+                return None
+            document, end = (_EXACTLY if self.exact else _AS_IT_IS).raw_decode(text)
+            if end < len(text):
+                raise ValueError("more follows")
+            return document
+        except (ValueError, LookupError, RecursionError):  # the last where it is nested too deep
+            headers = response.headers
+            kind = headers.get("content-type", "without a content type")
+            if "content-encoding" in headers:
+                kind += f", encoded as {headers['content-encoding']}"
             failure = HttpFailure(
                 f"table {self.table}: the body is not JSON ({kind}). It begins: {response.excerpt()}",
                 permanent=True,
@@ -102,23 +163,25 @@ class Reader:
             failure.response = response
             raise failure from None
 
-    def found(self, document: Any) -> list[tuple[str | None, Any]]:
+    def found(self, document: Any) -> PageRows:
         """The rows of ``document``, each with its name where it has one.
 
         Raises:
             HttpFailure: they are not where they should be.
         """
-        with self._following(self.rows, "'rows'"):
+        try:
             rows = self.rows.find(document)
+        except PathFailure as error:
+            raise self.not_followed(self.rows, "'rows'", error) from None
         if self.row_key is not None:
             return self._members(rows)
-        if isinstance(rows, list):
-            return [(None, row) for row in rows if row is not None]
-        return [] if rows is None or rows == {} else [(None, rows)]
+        listed = rows if isinstance(rows, list) else [] if rows == {} else [rows]
+        there = [row for row in listed if row is not None]
+        return PageRows(there, [None] * len(there))
 
-    def _members(self, rows: Any) -> list[tuple[str | None, Any]]:
+    def _members(self, rows: Any) -> PageRows:
         if rows is None or rows == []:  # PHP's empty object
-            return []
+            return PageRows()
         if not isinstance(rows, dict):
             raise HttpFailure(
                 f"table {self.table}: 'row-key' expects an object whose members are the rows at"
@@ -126,9 +189,10 @@ class Reader:
                 permanent=True,
             )
         listed = ((name, row if isinstance(row, list) else [row]) for name, row in rows.items())
-        return [(name, row) for name, each in listed for row in each if row is not None]
+        there = [(row, name) for name, each in listed for row in each if row is not None]
+        return PageRows([row for row, _ in there], [name for _, name in there])
 
-    def as_table(self, found: Sequence[Found], schema: pa.Schema, keys: Collection[str] = ()) -> pa.Table:
+    def as_table(self, found: FoundRows, schema: pa.Schema, keys: Collection[str] = ()) -> pa.Table:
         """The columns of ``schema`` for the rows ``found``, which say with ``keys`` whose they are.
 
         Raises:
@@ -137,79 +201,108 @@ class Reader:
         self._refuse_strangers(found)
         # A row that does not say whose it is would be lost without a word.
         required = self.required | set(keys)
-        columns = [self._column(field, found, is_required=field.name in required) for field in schema]
+        columns = [self._column(each, found, is_required=each.name in required) for each in schema]
         return pa.table(columns, schema=schema)
 
-    def _column(self, field: pa.Field, found: Sequence[Found], *, is_required: bool) -> pa.Array:
-        source = self.sources[field.name]
-        if isinstance(source, str):
-            return metadata_column(field, source, [each.told for each in found])
-        if all(field.name in each.given for each in found):
-            return pa.array([each.given[field.name] for each in found], field.type)
-        by_name = field.name == self.row_key
-        values = [each.name for each in found] if by_name else self._values(source, found, field.name)
-        if is_required and None in values:
-            raise self._lacks(field.name, source, found[values.index(None)])
-        path = "its name" if by_name else f"path {source.text}"
+    def check_asked(self, rows: pa.Table, column: str, asked: Sequence[Any]) -> None:
+        """Refuse rows that say that they are another key's: an API that does not select, gives all it has.
 
-        def where(row: int) -> str:
-            return f"{_for(found[row])} ({path})"
+        Raises:
+            HttpFailure: one says so.
+        """
+        said = rows.column(column).to_pylist()
+        for key, other in zip(asked, said, strict=True):
+            if key != other:
+                raise self._not_asked(column, key, other, "the row")
 
-        def to_arrow(given: Sequence[Any]) -> pa.Array:
-            return from_texts(given, field.type) if by_name else from_json_values(given, field.type)
+    def check_any_asked(self, rows: pa.Table, column: str, asked: pa.ChunkedArray) -> None:
+        """Refuse ``rows`` of which not one is of a key that was asked; others among them do no harm.
 
-        return convert(values, to_arrow, field, table=self.table, where=where)
+        Raises:
+            HttpFailure: it is so.
+        """
+        said = rows.column(column)
+        if not len(said) or pc.index(asked, said[0]).as_py() >= 0:
+            return
+        if not pc.any(pc.is_in(said, value_set=asked.combine_chunks())).as_py():
+            raise self._not_asked(column, asked[0].as_py(), said[0].as_py(), "every row")
 
-    def _values(self, path: Path, found: Sequence[Found], column: str) -> list[Any]:
-        find = path.find
-        with self._following(path, f"the path of column {column!r}"):
-            return [find(each.row) for each in found]
-
-    @contextmanager
-    def _following(self, path: Path, what: str) -> Iterator[None]:
-        try:
-            yield
-        except PathFailure as error:
-            raise HttpFailure(
-                f"table {self.table}: {what}, {path.text}, cannot be followed: {error}", permanent=True
-            ) from None
-
-    def _lacks(self, column: str, path: Path, found: Found) -> HttpFailure:
+    def _not_asked(self, column: str, key: Any, other: Any, which: str) -> HttpFailure:
         return HttpFailure(
-            f"table {self.table}: column {column!r} of the row {_for(found)} is required, and its path"
-            f" {path.text} finds nothing in {_shown(found.row)}.",
+            f"table {self.table}: {which} that came is of a key that was not asked: {column} = {other!r},"
+            f" where {key!r} was asked. The API does not select by what 'url', 'query' and 'body' send.",
             permanent=True,
         )
 
-    def _refuse_strangers(self, found: Sequence[Found]) -> None:
+    def _column(self, column: pa.Field, found: FoundRows, *, is_required: bool) -> pa.Array:
+        source = self.sources[column.name]
+        if isinstance(source, str):
+            return metadata_column(column, source, found.told)
+        if found.given and column.name in found.given[0]:  # what one row is asked by, all are
+            return pa.array([given[column.name] for given in found.given], column.type)
+        by_name = column.name == self.row_key
+        values = found.names if by_name else self._values(source, found.rows, column.name)
+        if is_required and None in values:
+            raise self._lacks(column.name, source, found, values.index(None))
+        path = "its name" if by_name else f"path {source.text}"
+
+        def where(row: int) -> str:
+            return f"{found.whose(row)} ({path})"
+
+        def to_arrow(given: Sequence[Any]) -> pa.Array:
+            return from_texts(given, column.type) if by_name else from_json_values(given, column.type)
+
+        return convert(values, to_arrow, column, table=self.table, where=where)
+
+    def _values(self, path: Path, rows: Sequence[Any], column: str) -> list[Any]:
+        find, name = path.find, path.only
+        try:
+            if name is not None and set(map(type, rows)) <= {dict}:
+                return [row.get(name) for row in rows]  # most columns of most tables
+            return [find(row) for row in rows]
+        except PathFailure as error:
+            raise self.not_followed(path, f"the path of column {column!r}", error) from None
+
+    def not_followed(self, path: Path, what: str, error: PathFailure) -> HttpFailure:
+        """The failure that ``error`` is, which came of following ``path``."""
+        return HttpFailure(
+            f"table {self.table}: {what}, {path.text}, cannot be followed: {error}", permanent=True
+        )
+
+    def _lacks(self, column: str, path: Path, found: FoundRows, row: int) -> HttpFailure:
+        return HttpFailure(
+            f"table {self.table}: column {column!r} of the row {found.whose(row)} is required, and its path"
+            f" {path.text} finds nothing in {_shown(found.rows[row])}.",
+            permanent=True,
+        )
+
+    def _refuse_strangers(self, found: FoundRows) -> None:
         """A row that has nothing of ours is most likely no row: an error page with status 200."""
         firsts = {source.first for source in self.sources.values() if isinstance(source, Path)}
         if None in firsts or self.row_key is not None:
             return
-        for each in found:
-            if not isinstance(each.row, dict) or firsts.isdisjoint(each.row):
-                raise HttpFailure(
-                    f"table {self.table}: the row {_for(each)} has none of the columns: {_shown(each.row)}"
-                    " came. 'rows' says where the rows are, 'path.<column>' where a column is.",
-                    permanent=True,
-                )
+        strangers = [
+            at for at, row in enumerate(found.rows) if type(row) is not dict or firsts.isdisjoint(row)
+        ]
+        if strangers:
+            row = strangers[0]
+            raise HttpFailure(
+                f"table {self.table}: the row {found.whose(row)} has none of the columns:"
+                f" {_shown(found.rows[row])} came. 'rows' says where the rows are, 'path.<column>' where a"
+                " column is.",
+                permanent=True,
+            )
 
 
-def metadata_column(field: pa.Field, name: str, told: Sequence[Told]) -> pa.Array:
-    """The metadata ``name`` as column ``field``."""
-    return pa.array([each.value(name) for each in told], METADATA[name]).cast(field.type)
+def metadata_column(column: pa.Field, name: str, told: Sequence[Told]) -> pa.Array:
+    """The metadata ``name`` as ``column``."""
+    return pa.array([each.value(name) for each in told], METADATA[name]).cast(column.type)
 
 
-def _charset(response: Response) -> str:
-    if "charset" not in response.headers.get("content-type", ""):
-        return "utf-8-sig"
-    match = re.search(r"charset=\"?([\w.:-]+)", response.headers.get("content-type", ""), re.IGNORECASE)
-    return match[1] if match else "utf-8-sig"
-
-
-def _for(found: Found) -> str:
-    given = " and ".join(f"{name} = {value!r}" for name, value in found.given.items())
-    return f"for {given}" if given else "of the answer"
+@lru_cache(64)
+def _charset(content_type: str) -> str:
+    match = re.search(r"charset=\"?([\w.:-]+)", content_type, re.IGNORECASE)
+    return match[1] if match else "utf-8"
 
 
 def _shown(value: Any) -> str:

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
-from decimal import Decimal
 from functools import partial
+from itertools import groupby, repeat
 from typing import Any
 from urllib.parse import quote
+
+from lookup_connectors.templates import Hole, Resolve, Template, parse_template, spelled
 
 Key = Mapping[str, Any]
 """The values of the columns asked by."""
 
-Resolve = Callable[[str], str]
-"""Text with references to secrets -> the text itself."""
-
-_PLACEHOLDER = re.compile(r"\{(\{\w+\})\}|\{([^\W\d]\w*)\}")
 _DOT_SEGMENTS = ("", ".", "..")
 
 
@@ -31,88 +27,14 @@ class Unaskable(Exception):
     """A key that no request can be made for: nothing can be found under it."""
 
 
-@dataclass(frozen=True)
-class Hole:
-    """A place for the value of a column."""
-
-    column: str
-
-
-@dataclass(frozen=True)
-class Template:
-    """Text with holes."""
-
-    parts: tuple[str | Hole, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that it names."""
-        return tuple(part.column for part in self.parts if isinstance(part, Hole))
-
-    @property
-    def sole_column(self) -> str | None:
-        """The column whose hole is all there is."""
-        [part, *others] = self.parts or ("",)
-        return part.column if isinstance(part, Hole) and not others else None
-
-    def filled(self, fill: Callable[[str], str]) -> str:
-        """The text, with what ``fill`` makes of each column."""
-        return "".join([part if isinstance(part, str) else fill(part.column) for part in self.parts])
-
-    def resolved(self, resolve: Resolve) -> Template:
-        """The same, with references to secrets resolved; what a secret holds is never a hole."""
-        return Template(tuple(part if isinstance(part, Hole) else resolve(part) for part in self.parts))
-
-
-def parse_template(text: str, columns: Sequence[str]) -> Template:
-    """The template that ``text`` spells: ``{name}`` is a hole, ``{{name}}`` is the text ``{name}``.
-
-    Raises:
-        ValueError: a hole names no column, or is written ``${name}``.
-    """
-    parts: list[str | Hole] = []
-    end = 0
-    for match in _PLACEHOLDER.finditer(text):
-        if match.start() and text[match.start() - 1] == "$" and match[2]:
-            raise ValueError(f"write {match[0]} without the dollar sign")
-        parts.append(text[end : match.start()])
-        parts.append(match[1] or Hole(_column(match[2], columns)))
-        end = match.end()
-    parts.append(text[end:])
-    return Template(tuple(part for part in parts if part != ""))
-
-
-def _column(name: str, columns: Sequence[str]) -> str:
-    found = (
-        name if name in columns else next((each for each in columns if each.lower() == name.lower()), None)
-    )
-    if found is None:
-        raise ValueError(f"there is no column {name!r}")
-    return found
-
-
 # --- values ---------------------------------------------------------------------------------------
 
 
-def spelled(value: Any) -> str:
-    """A key as text: ISO dates, moments in UTC, exact numbers."""
-    if type(value) is int:
-        return str(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, datetime):
-        in_utc = value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
-        return in_utc.isoformat() + ("Z" if value.tzinfo else "")
-    if isinstance(value, date):
-        return value.isoformat()
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
-
-
-def _as_json(value: Any) -> Any:
-    """A key as a JSON value; what JSON has no exact number for is text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return spelled(value)
-    return value if isinstance(value, bool | int | float | str) else spelled(value)
+def _as_json(values: Sequence[Any]) -> Sequence[Any]:
+    """The values of a column as JSON values; what JSON has no exact number for is text."""
+    if isinstance(values[0], float):
+        return [value if math.isfinite(value) else spelled(value) for value in values]
+    return values if isinstance(values[0], int | str) else list(map(spelled, values))
 
 
 # --- places in a request --------------------------------------------------------------------------
@@ -120,20 +42,44 @@ def _as_json(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of one request, and the columns whose values differ among them."""
+    """The keys of one request, and the columns whose values differ among them.
 
-    keys: Sequence[Key]
+    Args:
+        columns: for each column asked by, its value of every key.
+        lists: the columns that list their values; of the others all values are equal.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
     lists: frozenset[str] = frozenset()
+
+    @classmethod
+    def one(cls, key: Key) -> Keys:
+        """A single key, of which nothing is a list."""
+        return cls({name: (value,) for name, value in key.items()})
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __iter__(self) -> Iterator[Key]:
+        return (
+            dict(zip(self.columns, values, strict=True))
+            for values in zip(*self.columns.values(), strict=True)
+        )
 
     def values(self, column: str) -> Sequence[Any]:
         """The values of ``column``; empty where it is not asked by."""
-        if column not in self.keys[0]:
-            return ()
-        return [key[column] for key in (self.keys if self.is_list(column) else self.keys[:1])]
+        values = self.columns.get(column, ())
+        return values if self.is_list(column) else values[:1]
 
     def is_list(self, column: str) -> bool:
         """Whether ``column`` stands for many keys."""
         return column in self.lists
+
+    def among(self, positions: Sequence[int]) -> Keys:
+        """The keys at ``positions``."""
+        return Keys(
+            {name: [values[at] for at in positions] for name, values in self.columns.items()}, self.lists
+        )
 
 
 @dataclass(frozen=True)
@@ -157,8 +103,9 @@ class Address:
         for number, segment in enumerate(segments):
             has_holes = any(isinstance(part, Hole) for part in segment)
             pieces.append("/" if number else "")
-            pieces.append(Template(tuple(segment)) if has_holes else "".join(map(str, segment)))
-        return cls(tuple(pieces))
+            parts = tuple(part for part in segment if part != "")
+            pieces.append(Template(parts) if has_holes else "".join(map(str, parts)))
+        return cls(tuple(_joined(pieces)))
 
     def text(self, keys: Keys) -> str:
         """The address for ``keys``.
@@ -169,7 +116,19 @@ class Address:
         return "".join([piece if isinstance(piece, str) else _segment(piece, keys) for piece in self.pieces])
 
 
+def _joined(pieces: Iterable[str | Template]) -> Iterator[str | Template]:
+    """``pieces`` with texts beside each other made one."""
+    for is_text, group in groupby(pieces, lambda piece: isinstance(piece, str)):
+        if is_text:
+            yield "".join(map(str, group))
+        else:
+            yield from group
+
+
 def _segment(template: Template, keys: Keys) -> str:
+    column = template.sole_column
+    if column is not None and type(value := keys.columns[column][0]) is int and not keys.is_list(column):
+        return str(value)  # nothing in it to encode
     text = template.filled(partial(_in_segment, keys))
     if text in _DOT_SEGMENTS:
         raise Unaskable
@@ -178,7 +137,7 @@ def _segment(template: Template, keys: Keys) -> str:
 
 def _in_segment(keys: Keys, column: str) -> str:
     if not keys.is_list(column):
-        return quote(spelled(keys.keys[0][column]), safe="")
+        return quote(spelled(keys.columns[column][0]), safe="")
     texts = [spelled(value) for value in keys.values(column)]
     if any(text in _DOT_SEGMENTS for text in texts):
         raise Unaskable
@@ -213,8 +172,8 @@ class Query:
 
         def fill(column: str) -> str:
             values = keys.values(column)
-            if isinstance(values[0], int):
-                return ",".join(map(spelled, values))  # nothing in them to encode
+            if type(values[0]) is int:
+                return ",".join(map(str, values))  # nothing in them to encode
             return ",".join([quote(spelled(each), safe="") for each in values])
 
         equals = "=" if value.parts else ""
@@ -317,9 +276,40 @@ def _filled(node: Any, keys: Keys) -> Any:
         return {name: value for name, value in filled.items() if value is not _LEFT_OUT}
     if isinstance(node, list):
         if len(node) == 1 and any(keys.is_list(column) for column in _columns_in(node[0])):
-            return [_filled(node[0], Keys([key])) for key in keys.keys]
+            return _filled_for_each(node[0], keys) or []
         return [value for value in (_filled(each, keys) for each in node) if value is not _LEFT_OUT]
     return node
+
+
+def _filled_for_each(node: Any, keys: Keys) -> Sequence[Any] | None:
+    """What ``_filled`` gives for each of ``keys`` alone, column by column; None where it is left out."""
+    if isinstance(node, Template):
+        return _texts_for_each(node, keys)
+    if isinstance(node, dict):
+        members = {name: _filled_for_each(value, keys) for name, value in node.items()}
+        there = {name: values for name, values in members.items() if values is not None}
+        return [dict(zip(there, values, strict=True)) for values in _across(there.values(), len(keys))]
+    if isinstance(node, list):
+        items = [_filled_for_each(each, keys) for each in node]
+        there_too = [values for values in items if values is not None]
+        return [list(values) for values in _across(there_too, len(keys))]
+    return [node] * len(keys)
+
+
+def _across(columns: Collection[Sequence[Any]], count: int) -> Iterable[tuple[Any, ...]]:
+    return zip(*columns, strict=True) if columns else repeat((), count)
+
+
+def _texts_for_each(template: Template, keys: Keys) -> Sequence[Any] | None:
+    if not template.columns:
+        return [template.filled(str)] * len(keys)
+    if not keys.columns.keys() >= set(template.columns):
+        return None
+    column = template.sole_column
+    if column is not None:
+        return _as_json(keys.columns[column])
+    spelled_keys = Keys({name: [*map(spelled, keys.columns[name])] for name in template.columns})
+    return [template.filled(key.__getitem__) for key in spelled_keys]
 
 
 def _filled_text(template: Template, keys: Keys) -> Any:
@@ -328,5 +318,5 @@ def _filled_text(template: Template, keys: Keys) -> Any:
     column = template.sole_column
     if column is None:
         return template.filled(lambda name: ",".join(map(spelled, keys.values(name))))
-    values = [_as_json(value) for value in keys.values(column)]
+    values = _as_json(keys.values(column))
     return values if keys.is_list(column) else values[0]

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 _LONGEST_GUESS = 60.0
-_EPOCH = 1e9
-"""A reset above this many seconds is a moment; below, it is a time from now."""
+_EPOCH, _EPOCH_IN_MILLISECONDS = 1e9, 1e11
+"""A reset above the first is a moment, above the second one in milliseconds; below, it is a time from now."""
+_LONGEST_TOLD = 7 * 86400.0
+"""A longer pause is a mistake of the server, which should not close an origin for good."""
 
 _RESET = ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset")
 _REMAINING = ("ratelimit-remaining", "x-ratelimit-remaining", "x-rate-limit-remaining")
@@ -42,11 +44,12 @@ class Gate:
         """The server refused a request, and told how long to wait, or did not: seconds of the pause.
 
         Without a word the pause is guessed: twice as long after each refusal, once the last pause is over.
+        "Now" (``Retry-After: 0``, or a moment that is gone) is no word either: nobody would ever pause.
         """
-        if told is None and now >= self._opens:
+        if not told and now >= self._opens:
             self._refusals += 1
         guessed = min(self._guess * 2.0 ** min(max(self._refusals - 1, 0), 20), _LONGEST_GUESS)
-        pause = guessed if told is None else told
+        pause = told or guessed
         self._opens = max(self._opens, now + pause)
         return pause
 
@@ -65,11 +68,10 @@ def told_pause(status: int, headers: Mapping[str, str], wall_clock: float) -> fl
     """
     if status not in (429, 503) and _ABOUT_LIMITS.isdisjoint(headers):
         return None  # nearly all of them
-    if status in (429, 503):
-        after = _retry_after(headers.get("retry-after", ""), wall_clock)
-        if after is not None:
-            return after
-    return _until_reset(headers, wall_clock)
+    told = _retry_after(headers.get("retry-after", ""), wall_clock) if status in (429, 503) else None
+    if told is None:
+        told = _until_reset(headers, wall_clock)
+    return told if told is None or told <= _LONGEST_TOLD else None
 
 
 def _retry_after(text: str, wall_clock: float) -> float | None:
@@ -90,7 +92,7 @@ def _until_reset(headers: Mapping[str, str], wall_clock: float) -> float | None:
     until = reset[1] if reset else _first(headers, _RESET)
     if left.strip() != "0" or not re.fullmatch(r"\d+(\.\d+)?", until.strip()):
         return None
-    seconds = float(until)
+    seconds = float(until) / (1000 if float(until) > _EPOCH_IN_MILLISECONDS else 1)
     return max(0.0, seconds - wall_clock) if seconds > _EPOCH else seconds
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import socket
 import ssl
 import time
+import zlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
+from threading import Condition, Lock, Thread
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 import httpx
 
@@ -106,38 +112,115 @@ class HttpxClient:
     def __init__(self, connecting: Connecting) -> None:
         self._connecting = connecting
         self._client = httpx.Client(**_settings(connecting))
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._lock = Lock()
+        self._watch = _Watch(self._cut)
         _forget_cookies(self._client)
 
     def send(self, request: Request, timeout: float) -> Response:
         """The response."""
         fresh = _Connects()
         try:
-            return self._send(request, timeout, fresh.note)
+            return self._send(request, timeout, fresh)
         except httpx.HTTPError as error:
-            if fresh.happened or not _is_lost(request, error):
+            if fresh.happened or not _is_lost(error):
                 raise _explained(self._connecting, request, error, timeout) from error
         return self._again(request, timeout)
 
     def _again(self, request: Request, timeout: float) -> Response:
         try:
-            return self._send(request, timeout, None)
+            return self._send(request, timeout, _Connects())
         except httpx.HTTPError as error:
             raise _explained(self._connecting, request, error, timeout) from error
 
-    def _send(self, request: Request, timeout: float, trace: Callable[..., None] | None) -> Response:
+    def _send(self, request: Request, timeout: float, fresh: _Connects) -> Response:
+        def note(name: str, info: Any) -> None:
+            fresh.note(name, info)
+            if name in _MADE:
+                with self._lock:
+                    self._sockets.add(info["return_value"].get_extra_info("socket"))
+
+        # httpx bounds the time of each read, and a server may have the head of an answer drip for ever.
         end = time.monotonic() + timeout
-        with self._client.stream(**_arguments(self._connecting, request, timeout, trace)) as response:
+        self._watch.begin(end)
+        try:
+            response = self._read(_arguments(self._connecting, request, timeout, note))
+        except httpx.HTTPError:
+            if time.monotonic() < end:
+                raise
+            raise httpx.ReadTimeout("slow") from None
+        finally:
+            self._watch.end()
+        return decoded(self._connecting, request, response)
+
+    def _read(self, arguments: dict[str, Any]) -> Response:
+        with self._client.stream(**arguments) as response:
             body = bytearray()
-            for chunk in response.iter_bytes():
+            for chunk in response.iter_raw():
                 body += chunk
                 check_size(self._connecting, len(body))
-                if time.monotonic() > end:
-                    raise httpx.ReadTimeout("slow")
             return _read(response, bytes(body))
+
+    def _cut(self) -> None:
+        """Shut every connection: one request at a time is under way, and it is out of time."""
+        with self._lock:
+            sockets = list(self._sockets)
+        for each in sockets:
+            with suppress(OSError):  # closed meanwhile
+                # Not by the method of a TLS socket, which is not made for two threads.
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Disconnect."""
+        self._watch.close()
         self._client.close()
+
+
+class _Watch:
+    """Calls ``cut`` on a thread of its own when what has begun does not end in time.
+
+    One thread for all requests, which sleeps to the first deadline and sees then that another one holds: a
+    timer for each would cost a request half as much again.
+    """
+
+    def __init__(self, cut: Callable[[], None]) -> None:
+        self._cut = cut
+        self._changed = Condition()
+        self._deadline: float | None = None
+        self._wakes = math.inf
+        self._thread: Thread | None = None
+        self._is_closed = False
+
+    def begin(self, deadline: float) -> None:
+        """Something begins that must have ended at ``deadline``, by the monotonic clock."""
+        with self._changed:
+            self._deadline = deadline
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="lookup_hints http", daemon=True)
+                self._thread.start()
+            elif deadline < self._wakes:
+                self._changed.notify()
+
+    def end(self) -> None:
+        """It ended."""
+        with self._changed:
+            self._deadline = None
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        with self._changed:
+            while not self._is_closed:
+                now = time.monotonic()
+                if self._deadline is not None and self._deadline <= now:
+                    self._deadline = None
+                    self._cut()
+                self._wakes = math.inf if self._deadline is None else self._deadline
+                self._changed.wait(None if self._deadline is None else self._deadline - now)
 
 
 class HttpxAsyncClient:
@@ -160,7 +243,7 @@ class HttpxAsyncClient:
         try:
             return await asyncio.wait_for(self._in_turn(request, timeout, note), timeout)
         except (httpx.HTTPError, asyncio.TimeoutError) as error:
-            if fresh.happened or not _is_lost(request, error):
+            if fresh.happened or not _is_lost(error):
                 raise _explained(self._connecting, request, error, timeout) from error
         return await self._again(request, timeout)
 
@@ -181,14 +264,17 @@ class HttpxAsyncClient:
     ) -> Response:
         async with self._client.stream(**_arguments(self._connecting, request, timeout, trace)) as response:
             body = bytearray()
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 body += chunk
                 check_size(self._connecting, len(body))
-            return _read(response, bytes(body))
+            return decoded(self._connecting, request, _read(response, bytes(body)))
 
     async def close(self) -> None:
         """Disconnect."""
         await self._client.aclose()
+
+
+_MADE = ("connection.connect_tcp.complete", "connection.start_tls.complete")
 
 
 class _Connects:
@@ -202,10 +288,11 @@ class _Connects:
             self.happened = True
 
 
-def _is_lost(request: Request, error: Exception) -> bool:
-    """Whether the server closed an idle connection just when we took it: a GET may go out again."""
-    lost = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
-    return request.method == "GET" and isinstance(error, lost)
+def _is_lost(error: Exception) -> bool:
+    """Whether the server may have closed an idle connection just when we took it."""
+    return isinstance(
+        error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError | httpx.CloseError
+    )
 
 
 def _settings(connecting: Connecting) -> dict[str, Any]:
@@ -260,6 +347,38 @@ def check_size(connecting: Connecting, size: int) -> None:
         )
 
 
+def decoded(connecting: Connecting, request: Request, response: Response) -> Response:
+    """``response`` without its content encodings; unknown ones are left, as some servers name charsets.
+
+    Not by httpx, which inflates whatever has come before anyone can see how large it is.
+
+    Raises:
+        HttpFailure: it is not what it says, or too large.
+    """
+    encodings, body = response.headers.get("content-encoding"), response.body
+    if not encodings:
+        return response
+    for encoding in reversed(encodings.lower().replace(" ", "").split(",")):
+        if body and encoding in ("gzip", "x-gzip", "deflate"):
+            try:
+                body = _inflated(body, encoding, connecting)
+            except zlib.error as error:
+                text = f"the answer of {request.origin} broke off: it is no {encoding} ({error})."
+                raise HttpFailure(f"table {connecting.table}: {text}") from None
+    return Response(response.status, response.headers, body)
+
+
+def _inflated(body: bytes, encoding: str, connecting: Connecting) -> bytes:
+    # Some servers send "deflate" bare, without a header of zlib.
+    is_bare = encoding == "deflate" and body[:1] not in (b"\x78", b"\x1f")
+    reader = zlib.decompressobj(-15 if is_bare else 47)  # 47: gzip or zlib, whichever it begins with
+    inflated = reader.decompress(body, connecting.most_bytes + 1)
+    check_size(connecting, len(inflated))
+    if not reader.eof:
+        raise zlib.error("it has no end")
+    return inflated
+
+
 def _explained(connecting: Connecting, request: Request, error: Exception, timeout: float) -> HttpFailure:
     """What failed, without the URL (it may hold secrets), and whether it may pass."""
     origin, table = request.origin, connecting.table
@@ -277,7 +396,7 @@ def _explained(connecting: Connecting, request: Request, error: Exception, timeo
     elif isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
         return HttpFailure(f"table {table}: {origin} cannot be asked: {error}.", permanent=True)
     else:
-        text = f"the answer of {origin} broke off: {error or type(error).__name__}."
+        text = f"the answer of {origin} broke off: {str(error) or 'the connection was lost'}."
     return HttpFailure(f"table {table}: {text}".replace("..", "."))
 
 

@@ -42,7 +42,7 @@ SELECT a.name, b.zip FROM orders o LATERAL VIEW inline(ask_customers(o.x)) a LAT
 -- case: ordinary joins may come before
 SELECT c.name FROM orders o FULL JOIN items i ON o.id = i.order_id, regions r LEFT JOIN customers c ON i.k = c.id
 -- becomes:
-SELECT c.name FROM orders o FULL JOIN items i ON o.id = i.order_id, (SELECT struct(r.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM regions r LATERAL VIEW OUTER inline(ask_customers(i.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS r JOIN LATERAL (SELECT `__lookup_2`.*) AS c
+SELECT c.name FROM orders o FULL JOIN items i ON o.id = i.order_id, regions r LATERAL VIEW OUTER inline(ask_customers(i.k)) c
 
 -- case: the user's own lateral views stay behind
 SELECT c.name, x FROM orders o JOIN customers c ON o.k = c.id LATERAL VIEW explode(split(c.zip, '')) t AS x

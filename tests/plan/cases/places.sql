@@ -156,10 +156,8 @@ SELECT 1 FROM orders o JOIN customers c USING (nope)
 
 -- case: an ordinary using before a lookup join in the middle
 SELECT 1 FROM orders o JOIN zips z USING (zip) JOIN customers c ON c.id = o.k JOIN x ON x.id = c.id
--- refused:
-line 1, column 48: The lookup join with c cannot run: a join with USING or NATURAL stands before it, and another relation after it; write ON with the equality, or put the lookup join last.
-SELECT 1 FROM orders o JOIN zips z USING (zip) JOIN customers c ON c.id = o.k JOIN x ON x.id = c.id
-                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+-- becomes:
+SELECT 1 FROM (SELECT struct(o.*) AS `__lookup_1`, struct(z.*) AS `__lookup_2`, struct(c.*) AS `__lookup_3` FROM orders o JOIN zips z USING (zip) LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_4` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.`zip` AS `__lookup_using_zip`, `__lookup_2`.* EXCEPT (`zip`)) AS z JOIN LATERAL (SELECT `__lookup_3`.*) AS c JOIN x ON x.id = c.id
 
 -- case: semi before another relation
 SELECT * FROM orders o LEFT SEMI JOIN customers c ON o.k = c.id JOIN zips z ON z.zip = o.zip

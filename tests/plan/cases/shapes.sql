@@ -126,3 +126,8 @@ SELECT 1 FROM orders o JOIN customers *(a, b, d, e, f) ON o.k = a
 line 1, column 24: The lookup join with customers cannot run: it has no ON condition, so nothing says which rows to ask for.
 SELECT 1 FROM orders o JOIN customers *(a, b, d, e, f) ON o.k = a
                        ^^^^^^^^^^^^^^
+
+-- case: a table is named by its schema, and packed
+SELECT db.orders.id, spark_catalog.db.orders.*, c.name FROM db.orders JOIN customers c ON db.orders.k = c.id JOIN items i ON i.k = db.orders.k WHERE i.orders.x = 1
+-- becomes:
+SELECT orders.id, orders.*, c.name FROM (SELECT struct(orders.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM db.orders LATERAL VIEW inline(ask_customers(orders.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS orders JOIN LATERAL (SELECT `__lookup_2`.*) AS c JOIN items i ON i.k = orders.k WHERE i.orders.x = 1

@@ -85,14 +85,8 @@ SELECT f.flight, p.seats, w.temp FROM flights f LEFT JOIN planes p ON p.tailnum 
 -- case: an uncorrelated scalar subquery in the condition of an INNER JOIN
 SELECT f.flight, p.seats FROM flights f JOIN planes p ON p.tailnum = f.tailnum AND p.seats > (SELECT avg(distance) / 10 FROM flights)
 
--- case: an uncorrelated scalar subquery in the condition of a LEFT JOIN
-SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > (SELECT avg(distance) / 10 FROM flights)
-
 -- case: an IN subquery over the dimension in the condition of an INNER JOIN
 SELECT f.flight, p.seats FROM flights f JOIN planes p ON p.tailnum = f.tailnum AND p.year IN (SELECT 2000 + day FROM flights)
-
--- case: an IN subquery over the left in the condition of a LEFT JOIN
-SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND f.dest IN (SELECT faa FROM airports WHERE alt > 1000)
 
 -- case: an EXISTS over the left in the condition of an INNER JOIN
 SELECT f.flight, p.seats FROM flights f JOIN planes p ON p.tailnum = f.tailnum AND EXISTS (SELECT 1 FROM airports a WHERE a.faa = f.dest)

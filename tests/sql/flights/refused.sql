@@ -25,7 +25,7 @@ WITH all_airlines AS (SELECT * FROM airlines) SELECT f.flight, l.name FROM fligh
 -- case: a comma without a key
 SELECT f.flight, l.name FROM flights f, airlines l
 -- refused:
-?
+The lookup join with l cannot run: no equality in WHERE gives its key, so nothing says which rows to ask for.
 -- instead:
 WITH all_airlines AS (SELECT * FROM airlines) SELECT f.flight, l.name FROM flights f, all_airlines l
 
@@ -76,6 +76,34 @@ The lookup join with p cannot run: a subquery stands in its ON condition. Comput
 -- instead:
 SELECT f.flight, p.seats FROM flights f LEFT JOIN (SELECT d.tailnum, p.seats FROM (SELECT DISTINCT tailnum FROM flights) d JOIN planes p ON p.tailnum = d.tailnum WHERE p.year IN (SELECT 2000 + day FROM flights)) p ON p.tailnum = f.tailnum
 
+-- case: an uncorrelated scalar subquery in the condition of a LEFT JOIN
+SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > (SELECT avg(distance) / 10 FROM flights)
+-- refused:
+The lookup join with p cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+-- instead:
+SELECT f.flight, p.seats FROM (SELECT *, (SELECT avg(distance) / 10 FROM flights) AS least FROM flights) f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > f.least
+
+-- case: an IN subquery over the left in the condition of a LEFT JOIN
+SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND f.dest IN (SELECT faa FROM airports WHERE alt > 1000)
+-- refused:
+The lookup join with p cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+-- instead:
+SELECT f.flight, p.seats FROM (SELECT *, EXISTS (SELECT 1 FROM airports a WHERE a.faa = flights.dest AND alt > 1000) AS is_high FROM flights) f LEFT JOIN planes p ON p.tailnum = f.tailnum AND f.is_high
+
+-- case: a RIGHT JOIN with USING before it, and another relation after it
+SELECT f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f USING (faa) JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT * FROM airlines) l ON l.carrier = f.carrier
+-- refused:
+The lookup join with p cannot run: a join with USING or NATURAL stands before it, and another relation after it; write ON with the equality, or put the lookup join last.
+-- instead:
+SELECT f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f ON f.faa = o.faa JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT * FROM airlines) l ON l.carrier = f.carrier
+
+-- case: USING behind a comma, with a column that stands before the comma, too
+SELECT f.flight, l.name FROM (SELECT DISTINCT carrier FROM flights) g, flights f JOIN airlines l USING (carrier)
+-- refused:
+The lookup join with l cannot run: a join with USING or NATURAL stands behind a comma, where its columns may be those of a relation before the comma; write ON with the equality.
+-- instead:
+SELECT f.flight, l.name FROM (SELECT DISTINCT carrier FROM flights) g CROSS JOIN flights f JOIN airlines l ON g.carrier = l.carrier
+
 -- case: a sample of the lookup table
 SELECT f.flight, p.seats FROM flights f JOIN planes TABLESAMPLE (2 ROWS) p ON p.tailnum = f.tailnum
 -- refused:
@@ -102,3 +130,29 @@ SELECT s.seats FROM (SELECT /*+ LOOKUP('table'='p') */ p.seats FROM flights f JO
 INSERT INTO airlines VALUES ('ZZ', 'Nobody')
 -- refused:
 airlines is a lookup table: it is asked, never written to.
+
+-- case: a column of USING by its table behind a pipe join
+FROM flights |> JOIN airlines a USING (carrier) |> SELECT a.carrier, a.name
+-- refused:
+The lookup join with a cannot run: carrier is a column of USING, which pipes have once; name it without a.
+-- instead:
+FROM flights |> JOIN airlines a USING (carrier) |> SELECT carrier, a.name
+
+-- case: ON that names a table before a comma, with another join behind it
+SELECT f.flight, p.seats, r.faa FROM (SELECT * FROM flights LIMIT 5) f, VALUES ('N1') AS v (t) LEFT JOIN planes p ON p.tailnum = f.tailnum LEFT JOIN airports r ON r.faa = f.dest AND p.seats > 0 JOIN weather w ON w.origin = v.t
+-- refused:
+The lookup join with p cannot run: its ON names f from before a comma, and another join has to be written anew; write CROSS JOIN in place of the comma.
+-- instead:
+SELECT f.flight, p.seats, r.faa FROM (SELECT * FROM flights LIMIT 5) f CROSS JOIN VALUES ('N1') AS v (t) LEFT JOIN planes p ON p.tailnum = f.tailnum LEFT JOIN airports r ON r.faa = f.dest AND p.seats > 0 JOIN weather w ON w.origin = v.t
+
+-- case: a column of USING in HAVING over its grouping
+SELECT a.carrier, count(*) AS n FROM flights f JOIN airlines a USING (carrier) GROUP BY ROLLUP (a.carrier) HAVING grouping(a.carrier) = 0
+-- refused:
+carrier, a column of USING or NATURAL, cannot be named by its lookup table in this place. Name that of the other side, or write ON with the equality in place of USING (carrier).
+-- instead:
+SELECT f.carrier, count(*) AS n FROM flights f JOIN airlines a USING (carrier) GROUP BY ROLLUP (f.carrier) HAVING grouping(f.carrier) = 0
+
+-- case: a written column without a name
+CREATE TEMPORARY VIEW unnamed AS SELECT f.flight, upper(a.carrier) FROM flights f JOIN airlines a USING (carrier)
+-- refused:
+The column upper(carrier) of what is written takes its name from its expression, which is another one inside. Give it a name: upper(carrier) AS x.

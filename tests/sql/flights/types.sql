@@ -6,6 +6,19 @@ SELECT v.x, e.id FROM VALUES (1.0D), (1.5D), (2D), (NULL), (DOUBLE('NaN')), (-0.
 -- case: FLOAT against BIGINT
 SELECT v.x, e.id FROM VALUES (1.0F), (1.5F), (NULL), (FLOAT('NaN')) AS v (x) LEFT JOIN edges e ON e.id = v.x
 
+-- case: DOUBLE that no BIGINT can be
+SELECT v.x, e.id FROM VALUES (1E19D), (-1E30D), (DOUBLE('-Infinity')), (2D) AS v (x) LEFT JOIN edges e ON e.id = v.x
+
+-- case: DOUBLE and FLOAT against DECIMAL
+SELECT v.x, a.money, b.money AS other FROM VALUES (0.1D), (1.5D), (-1D), (0.005D), (NULL), (DOUBLE('NaN')) AS v (x) LEFT JOIN edges a ON a.money = v.x LEFT JOIN edges b ON b.money = FLOAT(v.x)
+
+-- case: numbers against FLOAT
+SELECT v.x, a.id, b.id AS by_int, c.id AS by_text, d.id AS by_decimal FROM VALUES (0.5D), (1.5D), (2D), (NULL), (DOUBLE('NaN')) AS v (x) LEFT JOIN edges a ON FLOAT(a.real) = v.x AND a.real = v.x LEFT JOIN edges b ON b.real = try_cast(v.x AS INT) LEFT JOIN edges c ON c.real = STRING(v.x) LEFT JOIN edges d ON d.real = try_cast(v.x AS DECIMAL(4, 1))
+
+-- case: FLOAT against BIGINT without ANSI
+-- conf: spark.sql.ansi.enabled = false
+SELECT v.x, e.id, d.id AS by_text FROM VALUES (1.0F), (1.5F), (300000F), (NULL), (FLOAT('NaN')) AS v (x) LEFT JOIN edges e ON e.id = v.x LEFT JOIN edges d ON d.id = STRING(v.x)
+
 -- case: DECIMAL against BIGINT
 SELECT v.x, e.id FROM VALUES (1.00BD), (1.50BD), (2.00BD), (NULL) AS v (x) LEFT JOIN edges e ON e.id = v.x
 
@@ -53,6 +66,13 @@ SELECT v.x, e.wide FROM VALUES ('0.1'), ('1.50'), ('NaN'), ('-0'), (NULL) AS v (
 -- case: STRING against DECIMAL
 SELECT v.x, e.money FROM VALUES ('0.1'), ('1.50'), ('-1'), (NULL) AS v (x) LEFT JOIN edges e ON e.money = v.x
 
+-- case: STRING against DECIMAL without ANSI
+-- conf: spark.sql.ansi.enabled = false
+SELECT v.x, e.money FROM VALUES ('0.1'), ('1.50'), ('-1'), ('x'), (NULL) AS v (x) LEFT JOIN edges e ON e.money = v.x
+
+-- case: STRING against TIMESTAMP_NTZ and BINARY
+SELECT v.x, e.id, f.id AS by_bytes FROM VALUES ('2013-01-01 05:00:00'), ('2013-01-02'), (NULL) AS v (x) LEFT JOIN edges e ON e.local = v.x LEFT JOIN edges f ON f.raw = substr(v.x, 1, 1)
+
 -- case: STRING against DATE
 SELECT v.x, e.day FROM VALUES ('2013-01-01'), ('2013-1-2'), ('1969-12-31'), (NULL) AS v (x) LEFT JOIN edges e ON e.day = v.x
 
@@ -94,6 +114,7 @@ SELECT v.x, e.id FROM VALUES (TIMESTAMP '2013-01-01 10:30:00'), (DATE '2013-01-0
 SELECT v.x, e.id FROM VALUES (TIMESTAMP_NTZ '2013-01-01 00:00:00'), (TIMESTAMP_NTZ '2013-01-04 00:00:00'), (NULL) AS v (x) LEFT JOIN edges e ON e.moment = v.x
 
 -- case: TIMESTAMP against TIMESTAMP_NTZ
+-- conf: spark.sql.session.timeZone = UTC
 SELECT v.x, e.id FROM VALUES (TIMESTAMP '2013-01-01 00:00:00'), (TIMESTAMP '2013-01-04 05:00:00'), (NULL) AS v (x) LEFT JOIN edges e ON e.local = v.x
 
 -- case: NULL in a part of the key

@@ -1,0 +1,120 @@
+"""From how many left rows on it is better to read the whole table and join: 1 k to 10 M rows, a table of 1 M.
+
+``python -m benchmarks.bench_crossover [--runs N] [--largest N] [--jdbc JAR]``. The whole table is read by the
+connector's own scan; and by Spark's JDBC source, in 4 partitions, where the jar of its driver is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import pairwise
+from math import exp, log
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.bench_postgres import COLUMNS, QUERY
+from benchmarks.measuring import (
+    Figure,
+    Theme,
+    Way,
+    WorkerMemory,
+    drained,
+    in_turn,
+    seconds,
+    spark_session,
+    theme,
+)
+from benchmarks.postgres_raw import CUSTOMERS, IDS, customers_server
+from lookup_hints import LookupSession
+from tests.servers.postgres import PASSWORD, SUPERUSER, PostgresServer
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+LOOKUP, SCAN, JDBC = "lookup join", "whole table, connector's scan", "whole table, Spark JDBC"
+WARM_UP = 100_000
+"""More rows than this are not asked for once in vain: the smaller queries warmed everything."""
+DEBIAN_JAR = Path("/usr/share/java/postgresql.jar")
+
+
+def main() -> None:
+    """Time all ways in turn for each size."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--largest", type=int, default=SIZES[-1])
+    parser.add_argument("--jdbc", type=Path, default=DEBIAN_JAR)
+    options = parser.parse_args()
+    jar: Path | None = options.jdbc if options.jdbc.exists() else None
+    if jar is None:
+        print(f"Spark's JDBC source is not timed: no {options.jdbc} (Debian has libpostgresql-jdbc-java)")
+    conf = {"spark_jars": str(jar)} if jar else {}
+    title = f"Lookup join or whole table: {CUSTOMERS:,} customers, 1 k to {options.largest:,} orders"
+    with (
+        customers_server() as server,
+        theme("crossover", title, options.runs) as found,
+        spark_session(**conf) as spark,
+    ):
+        session = _session(spark, server, jar is not None)
+        ways = (LOOKUP, SCAN, JDBC) if jar else (LOOKUP, SCAN)
+        for size in (size for size in SIZES if size <= options.largest):
+            _time(found, session, ways, size, options.runs)
+        _report(found, ways)
+
+
+def _time(found: Theme, session: LookupSession, ways: tuple[str, ...], size: int, runs: int) -> None:
+    keys = f"SELECT id AS order_id, 1 + pmod(xxhash64(id), {IDS}) AS customer_id"
+    session.spark.sql(f"{keys} FROM range(0, {size}, 1, 2)").createOrReplaceTempView("orders")
+    todo: dict[str, Way] = {way: drained(session, _query(way)) for way in ways}
+    if size <= WARM_UP:
+        in_turn(todo, 1)
+    with WorkerMemory() as memory:
+        samples = in_turn(todo, runs)
+    print(f" {size:,} orders; largest worker {memory.peak / 1e6:,.0f} MB")
+    found.times(samples, size)
+    found.series[str(size)] = {way: seconds(each) for way, each in samples.items()}
+
+
+def _query(way: str) -> str:
+    table = {LOOKUP: "customers c", SCAN: "scanned c", JDBC: "jdbc c"}[way]
+    return QUERY.format(orders="orders").replace("customers c", table)
+
+
+def _report(found: Theme, ways: tuple[str, ...]) -> None:
+    for way in ways[1:]:
+        found.add(Figure(f"orders from which on it is faster: {way}", _crossing(found.series, way)))
+    if str(SIZES[0]) in found.series:
+        few = found.series[str(SIZES[0])]
+        found.add(Figure(f"{SIZES[0]:,} orders: {SCAN} / {LOOKUP}", few[SCAN] / few[LOOKUP]))
+
+
+def _crossing(series: dict[str, dict[str, float]], way: str) -> float:
+    """The size at which both take the same time; infinite where none was found."""
+    points = [(int(size), log(times[way] / times[LOOKUP])) for size, times in series.items()]
+    for (size, above), (larger, below) in pairwise(points):
+        if above > 0 >= below:
+            part = above / (above - below)
+            return exp(log(size) + part * (log(larger) - log(size)))
+    return float("inf")
+
+
+def _session(spark: SparkSession, server: PostgresServer, has_jdbc: bool) -> LookupSession:
+    session = LookupSession(spark)
+    session.sql(
+        f"CREATE TEMPORARY TABLE customers ({COLUMNS}, PRIMARY KEY (id) NOT ENFORCED)"
+        f" WITH ('connector' = 'postgres', 'url' = '{server.url()}')"
+    )
+    # A lookup table that stands first in FROM is read whole.
+    session.sql("SELECT * FROM customers").createOrReplaceTempView("scanned")
+    if has_jdbc:
+        reader = spark.read.format("jdbc").option(
+            "url", f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
+        )
+        reader = reader.option("user", SUPERUSER).option("password", PASSWORD).option("fetchsize", "10000")
+        reader = reader.option("driver", "org.postgresql.Driver").option("dbtable", "customers")
+        reader = reader.option("partitionColumn", "id").option("lowerBound", "1")
+        reader = reader.option("upperBound", str(CUSTOMERS)).option("numPartitions", "4")
+        reader.load().createOrReplaceTempView("jdbc")
+    return session
+
+
+if __name__ == "__main__":
+    main()

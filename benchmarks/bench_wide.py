@@ -1,0 +1,120 @@
+"""What a lookup adds to a query over wide rows: 100 columns on the left, some of them nested, beside two.
+
+``python -m benchmarks.bench_wide [--orders N] [--runs N]``. Reading and writing wide rows costs Spark itself,
+and so does passing them by any UDF: each query is timed with a UDF that hands the key back in place of the
+lookup, and what counts is the time that the lookup adds to that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.bench_postgres import COLUMNS
+from benchmarks.measuring import (
+    Figure,
+    Sample,
+    Theme,
+    drained,
+    identity_udf,
+    in_turn,
+    scratch,
+    spark_session,
+    theme,
+)
+from benchmarks.postgres_raw import CUSTOMERS, customers_server
+from lookup_hints import LookupSession
+from tests.servers.postgres import PostgresServer
+
+PASSED_BY = "SELECT o.*, identity(o.customer_id) AS same FROM {orders} o"
+MAX_FIELDS = 1000
+"""Spark compiles no stage of more columns than spark.sql.codegen.maxFields, 100; ours have 103."""
+JOINED = "SELECT o.*, c.name, c.country, c.zip FROM {orders} o LEFT JOIN customers c ON o.customer_id = c.id"
+
+
+def main() -> None:
+    """Time both widths, with and without the lookup, in turn."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--orders", type=int, default=300_000)
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    title = f"Wide rows: {options.orders:,} orders of 100 columns, of arrays, maps and structs too"
+    with (
+        customers_server() as server,
+        theme("wide", title, options.runs) as found,
+        scratch() as folder,
+        spark_session() as spark,
+    ):
+        _write_orders(spark, folder, options.orders)
+        spark.udf.register("identity", identity_udf())
+        session = _session(spark, server)
+        narrow = {
+            "narrow, identity UDF": drained(spark, PASSED_BY.format(orders="narrow")),
+            "narrow, with the lookup": drained(session, JOINED.format(orders="narrow")),
+        }
+        wide = {
+            "wide, identity UDF": drained(spark, PASSED_BY.format(orders="wide")),
+            "wide, with the lookup": drained(session, JOINED.format(orders="wide")),
+        }
+        in_turn(narrow | wide, 2)
+        samples = in_turn(narrow | wide, options.runs)
+        _report(found, samples, options.orders, "time that the lookup adds, wide / narrow rows", limit=1.15)
+        spark.conf.set("spark.sql.codegen.maxFields", MAX_FIELDS)
+        in_turn(narrow | wide, 1)
+        samples = in_turn(narrow | wide, options.runs)
+        _report(found, samples, options.orders, f"the same, spark.sql.codegen.maxFields = {MAX_FIELDS}")
+
+
+def _session(spark: SparkSession, server: PostgresServer) -> LookupSession:
+    session = LookupSession(spark)
+    session.sql(
+        f"CREATE TEMPORARY TABLE customers ({COLUMNS}, PRIMARY KEY (id) NOT ENFORCED)"
+        f" WITH ('connector' = 'postgres', 'url' = '{server.url()}')"
+    )
+    return session
+
+
+def _report(
+    found: Theme, samples: dict[str, list[Sample]], orders: int, what: str, limit: float | None = None
+) -> None:
+    found.times(samples, orders)
+    note = f"processor seconds: {_added(samples, 'cpu'):.2f}"
+    found.add(Figure(what, _added(samples, "seconds"), at_most=limit, note=note))
+
+
+def _added(samples: dict[str, list[Sample]], what: str) -> float:
+    """The median over the rounds of what the lookup adds to wide rows, over what it adds to narrow ones."""
+    times = [[float(getattr(sample, what)) for sample in each] for each in samples.values()]
+    ratios: list[float] = [
+        (wide - wide_without) / (narrow - narrow_without)
+        for narrow_without, narrow, wide_without, wide in zip(*times, strict=True)
+    ]
+    return statistics.median(ratios)
+
+
+def _write_orders(spark: SparkSession, folder: Path, orders: int) -> None:
+    numbers = [f"order_id * {number} AS n{number}" for number in range(1, 61)]
+    texts = [f"concat('text {number} of ', order_id) AS t{number}" for number in range(1, 33)]
+    nested = [
+        "array(order_id, order_id + 1, order_id + 2) AS list",
+        "map('one', order_id, 'two', order_id * 2) AS pairs",
+        "named_struct('street', concat('street ', order_id), 'zip', order_id % 100000) AS address",
+        "array(named_struct('item', order_id, 'price', order_id / 100)) AS items",
+        "named_struct('inner', named_struct('deep', array(order_id))) AS nest",
+        "timestamp_seconds(order_id) AS moment",
+    ]
+    source = spark.range(0, orders, 1, 2).selectExpr(
+        "id AS order_id", f"1 + pmod(xxhash64(id), {CUSTOMERS * 6 // 5}) AS customer_id"
+    )
+    wide = source.selectExpr("*", *numbers, *texts, *nested)
+    assert len(wide.columns) == 100
+    for name, frame in (("narrow", source), ("wide", wide)):
+        frame.write.parquet(str(folder / name))
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+
+
+if __name__ == "__main__":
+    main()

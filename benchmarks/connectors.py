@@ -1,0 +1,100 @@
+"""Connectors that only benchmarks use: ones that take no time, a fixed time, or their caller's."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pyarrow as pa
+from lookup_connectors.postgres import PostgresConnector
+
+from lookup_hints.model import Answer
+from lookup_hints.spi import (
+    DURATION,
+    TEXT,
+    AsyncLookup,
+    LookupRequest,
+    LookupTable,
+    Option,
+    SyncLookup,
+    integer,
+)
+
+
+def _echoed(request: LookupRequest) -> pa.Table:
+    """One row for each key; every other column holds the key's text, or the key itself."""
+    (key,) = request.keys.columns
+    columns = [key.cast(field.type) for field in request.schema]
+    return pa.table(columns, schema=request.schema)
+
+
+class Instant(AsyncLookup, SyncLookup):
+    """Answers every key at once, from memory."""
+
+    async def alookup(self, request: LookupRequest) -> pa.Table:
+        """One row for each key."""
+        return _echoed(request)
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """One row for each key."""
+        return _echoed(request)
+
+
+class Counted(AsyncLookup):
+    """Answers as a near database does, and notes in a file how many keys each request had."""
+
+    OPTIONS = (Option("notes", TEXT, "File that a line is added to for each request.", required=True),)
+
+    async def alookup(self, request: LookupRequest) -> pa.Table:
+        """One row for each key."""
+        with Path(self.table.options["notes"]).open("a", encoding="ascii") as notes:
+            notes.write(f"{request.keys.num_rows}\n")
+        await asyncio.sleep(0.002)
+        return _echoed(request)
+
+
+class Steady(AsyncLookup):
+    """Takes the same time for each request, and works on a few at once in each process."""
+
+    OPTIONS = (
+        Option("latency", DURATION, "How long a request takes.", default=0.05),
+        Option("at-once", integer(1), "How many requests it works on at once.", default=4),
+    )
+
+    def __init__(self, table: LookupTable) -> None:
+        super().__init__(table)
+        self._options = table.read(self.OPTIONS)[0]
+
+    def requests_at_once(self) -> int:
+        """As many as it works on."""
+        at_once: int = self._options["at-once"]
+        return at_once
+
+    async def aopen(self) -> None:
+        """Make ready to count."""
+        self._turns = asyncio.Semaphore(self._options["at-once"])
+
+    async def alookup(self, request: LookupRequest) -> pa.Table:
+        """One row for each key, after the latency."""
+        async with self._turns:
+            await asyncio.sleep(self._options["latency"])
+        return _echoed(request)
+
+
+class Blocking(SyncLookup):
+    """PostgreSQL as a sync connector: its caller waits for each answer."""
+
+    OPTIONS = PostgresConnector.OPTIONS
+
+    def __init__(self, table: LookupTable) -> None:
+        super().__init__(table)
+        self._inner = PostgresConnector(table)
+
+    def open(self) -> None:
+        """Connect."""
+        self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(self._inner.aopen())
+
+    def lookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key."""
+        return self._loop.run_until_complete(self._inner.alookup(request))

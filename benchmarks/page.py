@@ -1,0 +1,104 @@
+"""Write what the benchmarks measured into ``docs/performance.md``, and draw the crossover.
+
+``python -m benchmarks.page``, after the benchmarks; ``make bench`` does both. The page's text is kept; what
+stands between its two marks is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from matplotlib import pyplot
+
+from benchmarks.measuring import RESULTS, ROOT, Figure
+
+PAGE = ROOT / "docs" / "performance.md"
+PLOT = ROOT / "docs" / "crossover.svg"
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+ORDER = ("postgres", "http", "wide", "late_rows", "runners", "scale", "crossover", "latency", "overhead")
+VERSIONS = ("pyspark", "pyarrow", "asyncpg", "httptools", "aiohttp")
+
+
+def main() -> None:
+    """Write the page and its plot."""
+    themes = [json.loads(path.read_text(encoding="utf-8")) for path in map(_result, ORDER) if path.exists()]
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    measured, _, after = rest.partition(END)
+    tables = _tables(measured) | {theme["name"]: _table(theme) for theme in themes}
+    made = "\n\n".join([_machine(), *(tables[name] for name in ORDER if name in tables)])
+    PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
+    for one in themes:
+        if one["name"] == "crossover":
+            _draw(one["series"])
+
+
+def _tables(measured: str) -> dict[str, str]:
+    """The table of each theme on the page: one that was not measured this time stays."""
+    found = [part.partition(" -->") for part in measured.split("<!-- table: ")[1:]]
+    return {name: f"{_mark(name)}{text.rstrip()}" for name, _, text in found}
+
+
+def _mark(name: str) -> str:
+    return f"<!-- table: {name} -->"
+
+
+def _result(name: str) -> Path:
+    return RESULTS / f"{name}.json"
+
+
+def _machine() -> str:
+    kernel = f"{platform.system()} on {platform.machine()}, {_cores()}"
+    versions = ", ".join(f"{name} {version(name)}" for name in VERSIONS)
+    return f"{kernel}; Python {platform.python_version()}, {versions}, {_java()}."
+
+
+def _cores() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(models)} cores ({models[0]})" if models else platform.processor()
+
+
+def _java() -> str:
+    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    return told.splitlines()[0].replace('"', "") if told else "Java"
+
+
+def _table(theme: dict[str, Any]) -> str:
+    rows = [_mark(theme["name"]), f"### {theme['title']}", ""]
+    rows += [f"{theme['day']}, medians of {theme['runs']}, load of the machine {theme['load']}.", ""]
+    rows += ["| what | measured | limit | |", "|---|---:|---:|---|"]
+    rows += [_row(Figure(**figure)) for figure in theme["figures"]]
+    if theme["name"] == "crossover":
+        rows += ["", f"![Seconds by number of orders]({PLOT.name})"]
+    return "\n".join(rows)
+
+
+def _row(figure: Figure) -> str:
+    verdict = {True: "met", False: "missed", None: ""}[figure.is_met]
+    note = f" ({figure.note})" if figure.note else ""
+    return f"| {figure.what}{note} | {figure.shown} | {figure.limit} | {verdict} |"
+
+
+def _draw(series: dict[str, dict[str, float]]) -> None:
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    sizes = [int(size) for size in series]
+    for way in next(iter(series.values())):
+        axes.loglog(sizes, [times[way] for times in series.values()], marker="o", label=way)
+    axes.set_xlabel("orders on the left; 1 M customers on the right")
+    axes.set_ylabel("seconds")
+    axes.grid(visible=True, which="major", alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    pyplot.rcParams["svg.hashsalt"] = "lookup_hints"
+    figure.savefig(PLOT, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The connector: what is asked is decided in ``reading``, and carried here by the clients of redis-py."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar, TypeVar
+
+from lookup_connectors.redis.options import OPTIONS
+from lookup_connectors.redis.reading import Commands, Reading, Steps, answer, reading_of
+from lookup_connectors.redis.server import Server
+from lookup_hints.errors import LookupTimeout
+from lookup_hints.secrets import resolve
+from lookup_hints.spi import Answer, AsyncLookup, LookupRequest, LookupTable, Option, SyncLookup
+
+_T = TypeVar("_T")
+
+
+class RedisConnector(AsyncLookup, SyncLookup):
+    """Values of Redis 6 or later, Valkey, or what speaks their protocol."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
+
+    def __init__(self, table: LookupTable) -> None:
+        super().__init__(table)
+        self._live: _Live | None = None
+        self._async_live: _AsyncLive | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_live": None, "_async_live": None}
+
+    def check(self) -> None:
+        """Refuse options that do not fit together."""
+        Server.check(self.table)
+        reading_of(self.table)
+
+    def key_columns(self) -> frozenset[str]:
+        """The columns that the key's template names."""
+        return frozenset(reading_of(self.table).template.columns)
+
+    def required_keys(self) -> frozenset[str]:
+        """All of them: Redis finds whole keys only."""
+        return self.key_columns()
+
+    def request_columns(self) -> frozenset[str]:
+        """All of them."""
+        return self.key_columns()
+
+    def secrets(self) -> set[str]:
+        """The URL, the password, and what references in the options stand for."""
+        return self.table.read(self.OPTIONS)[1]
+
+    # Life.
+
+    def open(self) -> None:
+        """Connect, so that a bad setting shows early."""
+        self.close()
+        live = _Live(self.table)
+        try:
+            live.connect()
+        except BaseException:
+            live.close()
+            raise
+        self._live = live
+
+    async def aopen(self) -> None:
+        """Connect, so that a bad setting shows early."""
+        await self.aclose()
+        live = _AsyncLive(self.table)
+        try:
+            await live.connect()
+        except BaseException:
+            await live.close()
+            raise
+        self._async_live = live
+
+    def close(self) -> None:
+        """Disconnect."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.close()
+
+    async def aclose(self) -> None:
+        """Disconnect."""
+        live, self._async_live = self._async_live, None
+        if live is not None:
+            await live.close()
+
+    # Lookups.
+
+    def lookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key."""
+        live = self._live
+        assert live is not None, "open() comes before lookup()"
+        return live.drive(answer(live.reading, request, together=live.server.is_single))
+
+    async def alookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key."""
+        live = self._async_live
+        assert live is not None, "aopen() comes before alookup()"
+        steps = answer(live.reading, request, together=live.server.is_single)
+        try:
+            return await asyncio.wait_for(live.drive(steps), request.timeout)
+        except asyncio.TimeoutError:
+            raise LookupTimeout(
+                f"table {self.table.name}: Redis had no answer within {request.timeout:g} s."
+            ) from None
+
+
+class _Live:
+    """What an open connector has for sync lookups."""
+
+    def __init__(self, table: LookupTable) -> None:
+        self.server = Server.of(table)
+        self.reading = _reading(table)
+        self._client = self.server.client()
+
+    def connect(self) -> None:
+        """Say hello."""
+        with self.server.failures_explained():
+            self._client.ping()
+
+    def drive(self, steps: Steps[_T]) -> _T:
+        """What ``steps`` return."""
+        replies: Any = None
+        while True:
+            try:
+                commands = steps.send(replies)
+            except StopIteration as stop:
+                result: _T = stop.value
+                return result
+            with self.server.failures_explained():
+                pipeline = _pipeline_of(self._client, commands)
+                replies = self.server.checked(pipeline.execute(raise_on_error=False))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.close()
+
+
+class _AsyncLive:
+    """What an open connector has for async lookups."""
+
+    def __init__(self, table: LookupTable) -> None:
+        self.server = Server.of(table)
+        self.reading = _reading(table)
+        self._client = self.server.async_client()
+        # Where all connections are taken redis-py fails; here a lookup waits for one.
+        self._slots = asyncio.Semaphore(self.server.pool_size)
+
+    async def connect(self) -> None:
+        """Say hello."""
+        with self.server.failures_explained():
+            await self._client.ping()
+
+    async def drive(self, steps: Steps[_T]) -> _T:
+        """What ``steps`` return."""
+        replies: Any = None
+        async with self._slots:
+            while True:
+                try:
+                    commands = steps.send(replies)
+                except StopIteration as stop:
+                    result: _T = stop.value
+                    return result
+                with self.server.failures_explained():
+                    pipeline = _pipeline_of(self._client, commands)
+                    replies = self.server.checked(await pipeline.execute(raise_on_error=False))
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._client.aclose()
+
+
+def _pipeline_of(client: Any, commands: Commands) -> Any:
+    """``commands`` to be sent together by ``client``, of either kind."""
+    pipeline = client.pipeline(transaction=False)
+    for command in commands:
+        pipeline.execute_command(*command)
+    return pipeline
+
+
+def _reading(table: LookupTable) -> Reading:
+    """How ``table`` is read, with the references in its key resolved."""
+    return reading_of(table).resolved(lambda text: resolve(text, table.conf, option="key", known=set()))

@@ -1,0 +1,224 @@
+"""Whom to ask: clients of redis-py made from the options, and what their errors mean."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import redis
+import redis.asyncio
+from redis import exceptions as errors
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.connection import parse_url
+from redis.retry import Retry
+
+from lookup_connectors.redis.options import OPTIONS
+from lookup_hints.errors import ConnectorError, OptionError, Problem
+from lookup_hints.secrets import has_reference
+from lookup_hints.spi import LookupTable
+
+_IN_URL = ("host", "port", "database", "username", "password", "tls")
+_URL = (
+    "Write redis://user:password@host:6379/0, or rediss:// for TLS; what is special in them percent-encoded."
+)
+_MAY_PASS = ("LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "OOM", "UNBLOCKED")
+_TIPS = {
+    "NOAUTH": "Give 'password' (and 'username').",
+    "WRONGPASS": "Check 'username' and 'password'.",
+    "NOPERM": "Give the user the right to read these keys.",
+    "MOVED": "The server is a node of a cluster: set 'cluster' = 'true'.",
+    "ASK": "The server is a node of a cluster: set 'cluster' = 'true'.",
+    "CROSSSLOT": "The server is a node of a cluster: set 'cluster' = 'true'.",
+}
+_E = TypeVar("_E", bound=BaseException)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server, or a cluster, and how to connect.
+
+    Args:
+        table: the table's name, for messages.
+        place: where it is, for messages.
+        settings: arguments of redis-py.
+        is_cluster: whether it is a cluster.
+        pool_size: connections at once.
+    """
+
+    table: str
+    place: str
+    settings: Mapping[str, Any] = field(repr=False)
+    is_cluster: bool
+    pool_size: int
+
+    @staticmethod
+    def check(table: LookupTable) -> None:
+        """Refuse a server that is said twice, or not at all; on the driver.
+
+        Raises:
+            OptionError: all that is wrong.
+        """
+        given, problems = table.options, []
+        twice = [key for key in _IN_URL if "url" in given and key in given]
+        if twice:
+            problems.append(f"{twice[0]!r} is a part of 'url' already")
+        if "url" not in given and "host" not in given:
+            problems.append("give the server as 'url' or 'host'")
+        if "tls-key" in given and "tls-cert" not in given:
+            problems.append("'tls-key' is of no use without 'tls-cert'")
+        if "username" in given and "password" not in given:
+            problems.append("'username' is of no use without 'password'")
+        url = given.get("url", "redis://")
+        if not has_reference(url) and urlsplit(url).scheme not in ("redis", "rediss"):
+            problems.append("'url' must begin with redis:// or rediss://")
+        if problems:
+            raise OptionError([Problem(f"table {table.name}: {problem}.") for problem in problems])
+
+    @classmethod
+    def of(cls, table: LookupTable) -> Server:
+        """The server that the options of ``table`` name, on the machine that connects."""
+        options, _ = table.read(OPTIONS)
+        where = _from_url(table.name, options["url"]) if options["url"] else _from_parts(options)
+        is_tls = where.pop("ssl", False)
+        if not is_tls and any(options[key] for key in ("tls-ca", "tls-cert")):
+            raise _refused(table.name, "'tls-ca' and 'tls-cert' need TLS: rediss:// or 'tls' = 'true'")
+        if options["cluster"] and where.get("db"):
+            raise _refused(table.name, "a cluster has the database 0 alone")
+        settings = {
+            **where,
+            **(_tls(options) if is_tls else {}),
+            "socket_timeout": options["request-timeout"],
+            "socket_connect_timeout": options["connect-timeout"],
+            "protocol": 2,
+        }
+        place = f"{where['host']}:{where['port']}"
+        return cls(table.name, place, settings, options["cluster"], options["pool-size"])
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one command may hold many keys, which live in many nodes of a cluster."""
+        return not self.is_cluster
+
+    def client(self) -> Any:
+        """A client for one caller at a time.
+
+        What fails is not tried again behind our back, but in a cluster, whose keys may have moved meanwhile.
+        """
+        if self.is_cluster:
+            with self.failures_explained():
+                return redis.RedisCluster(**self._in_cluster)
+        return redis.Redis(**self.settings, retry=Retry(NoBackoff(), 0))
+
+    def async_client(self) -> Any:
+        """A client for many callers at once."""
+        if self.is_cluster:
+            return redis.asyncio.RedisCluster(**self._in_cluster)
+        return redis.asyncio.Redis(**self.settings, retry=AsyncRetry(NoBackoff(), 0))
+
+    @property
+    def _in_cluster(self) -> dict[str, Any]:
+        return {name: value for name, value in self.settings.items() if name != "db"}
+
+    # Failures.
+
+    @contextmanager
+    def failures_explained(self) -> Iterator[None]:
+        """Let errors of redis-py and of the line be ConnectorErrors."""
+        try:
+            yield
+        except (errors.RedisError, OSError) as error:
+            raise self.explained(error) from error
+
+    def checked(self, replies: list[Any]) -> list[Any]:
+        """``replies``; that one key holds another type of value is the only error that may be among them.
+
+        Raises:
+            ConnectorError: there is another one.
+        """
+        for reply in replies:
+            if isinstance(reply, Exception) and _code(reply) != "WRONGTYPE":
+                raise self.explained(reply) from reply
+        return replies
+
+    def explained(self, error: Exception) -> ConnectorError:
+        """What ``error`` means, and whether it may pass."""
+        certificate = _cause(error, ssl.SSLCertVerificationError)
+        if certificate is not None:
+            text = f"the certificate of {self.place} is not trusted: {certificate.verify_message}"
+            return _refused(self.table, f"{text}. Check 'tls-ca'")
+        code = _code(error)
+        said = str(error) or type(error).__name__
+        if isinstance(error, errors.TimeoutError):
+            return self._failure(f"no answer in time: {said}. See 'connect-timeout' and 'request-timeout'.")
+        is_refused = isinstance(error, errors.AuthenticationError | errors.AuthorizationError)
+        is_reply = isinstance(error, errors.ResponseError)
+        permanent = is_refused or (is_reply and code not in _MAY_PASS)
+        return self._failure(f"{said}. {_TIPS.get(code, '')}".rstrip(), permanent=permanent)
+
+    def _failure(self, text: str, *, permanent: bool = False) -> ConnectorError:
+        message = f"table {self.table}: Redis at {self.place}: {text}".replace("..", ".")
+        return ConnectorError(message, permanent=permanent)
+
+
+def _from_url(table: str, url: str) -> dict[str, Any]:
+    try:
+        parts = urlsplit(url)
+        if parts.query or parts.fragment:
+            raise _refused(table, "'url' takes no parameters: write options of the table")
+        said: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+        given = {"host": "localhost", "port": 6379, "db": 0, "ssl": parts.scheme == "rediss", **said}
+    except ValueError:
+        # Without its cause: the message of a parser may hold the password.
+        raise _refused(table, f"'url' cannot be read. {_URL}") from None
+    given.pop("connection_class", None)
+    return given
+
+
+def _from_parts(options: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"host": "host", "port": "port", "database": "db", "tls": "ssl"}
+    given = {own: options[key] for key, own in names.items()}
+    return {**given, "username": options["username"], "password": options["password"]}
+
+
+def _tls(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "ssl": True,
+        "ssl_ca_certs": options["tls-ca"],
+        "ssl_certfile": options["tls-cert"],
+        "ssl_keyfile": options["tls-key"],
+        "ssl_cert_reqs": "required",
+        "ssl_check_hostname": True,
+    }
+
+
+def _refused(table: str, text: str) -> ConnectorError:
+    return ConnectorError(f"table {table}: {text}.".replace("..", "."), permanent=True)
+
+
+def _code(error: Exception) -> str:
+    """The first word of a reply, by which Redis tells errors apart; redis-py cuts it off for some."""
+    for kind, code in (
+        (errors.AuthenticationError, "NOAUTH" if "required" in str(error) else "WRONGPASS"),
+        (errors.BusyLoadingError, "LOADING"),
+        (errors.ReadOnlyError, "READONLY"),
+        (errors.NoPermissionError, "NOPERM"),
+        (errors.MovedError, "MOVED"),
+        (errors.AskError, "ASK"),
+        (errors.ClusterCrossSlotError, "CROSSSLOT"),
+        (errors.TryAgainError, "TRYAGAIN"),
+        (errors.ClusterDownError, "CLUSTERDOWN"),
+    ):
+        if isinstance(error, kind):
+            return code
+    return str(error).partition(" ")[0]
+
+
+def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error

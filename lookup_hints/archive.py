@@ -1,0 +1,124 @@
+"""The archive for ``--py-files``: this library and modules of one's own, for workers that lack them.
+
+Spark puts a ``.zip`` on the path of every worker (a ``.whl`` works on the driver alone). What is in it is
+pure Python; drivers such as asyncpg, and pyarrow, are compiled and must be installed there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from lookup_hints import __version__
+from lookup_hints.errors import Problem, QueryError
+
+NAME = f"lookup_hints-{__version__}.zip"
+"""What the archive is called."""
+
+# sqlglot plans, on the driver: which may be a Python that has none of it, too.
+_PACKAGES = ("lookup_hints", "lookup_connectors", "sqlglot")
+_METADATA = ("METADATA", "entry_points.txt")
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module or package that is shipped.
+
+    Args:
+        name: as it is imported.
+        path: its file, or its folder.
+    """
+
+    name: str
+    path: Path
+
+    def files(self) -> Iterator[tuple[str, Path]]:
+        """Each file with its place in the archive."""
+        if self.path.is_file():
+            yield f"{self.name}.py", self.path
+            return
+        for file in sorted(self.path.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                yield f"{self.name}/{file.relative_to(self.path).as_posix()}", file
+
+
+def find_module(given: str) -> Module:
+    """The module that ``given`` means: a file ``geo.py``, a folder with a package, or an importable name.
+
+    Raises:
+        QueryError: there is none, or it is compiled.
+    """
+    path = Path(given)
+    if path.is_dir():
+        found = Module(path.resolve().name, path)
+    elif path.suffix == ".py" and path.is_file():
+        found = Module(path.stem, path)
+    else:
+        found = _importable(given)
+    if not found.name.isidentifier():
+        raise QueryError(Problem(f"{given!r} cannot be imported: {found.name!r} is no name of a module."))
+    compiled = [file for _, file in found.files() if file.suffix in (".so", ".pyd", ".dll")]
+    if compiled:
+        raise QueryError(
+            Problem(
+                f"{given!r} holds compiled code ({compiled[0].name}), which no archive brings to workers.",
+                tip="Install it there.",
+            )
+        )
+    return found
+
+
+def build_archive(target: Path, modules: Sequence[Module] = ()) -> Path:
+    """Write the archive to ``target``, and return that; the same content gives the same bytes.
+
+    Args:
+        target: a file ending with ``.zip``; one that is there is replaced.
+        modules: what is shipped besides.
+    """
+    unfinished = target.with_name(f"{target.name}.part")
+    with ZipFile(unfinished, "w", ZIP_DEFLATED) as archive:
+        for module in (*map(_importable, _PACKAGES), *modules):
+            for name, file in module.files():
+                _add(archive, name, file.read_bytes())
+        for name, text in _metadata():
+            _add(archive, name, text.encode())
+    return unfinished.replace(target)
+
+
+def _add(archive: ZipFile, name: str, content: bytes) -> None:
+    info = ZipInfo(name, _LONG_AGO)
+    info.compress_type = ZIP_DEFLATED
+    archive.writestr(info, content)
+
+
+def _importable(name: str) -> Module:
+    top = name.partition(".")[0]
+    spec = find_spec(top) if top.isidentifier() else None
+    if spec is not None and spec.submodule_search_locations:
+        return Module(top, Path(next(iter(spec.submodule_search_locations))))
+    if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
+        return Module(top, Path(spec.origin))
+    raise QueryError(
+        Problem(
+            f"There is no module {name!r} to ship.",
+            tip=f"Give a .py file, the folder of a package, or a name that {sys.executable} can import.",
+        )
+    )
+
+
+def _metadata() -> Iterator[tuple[str, str]]:
+    """What makes the connectors known by their names; without an installation there is none."""
+    try:
+        installed = distribution("lookup-hints")
+    except PackageNotFoundError:
+        return
+    for name in _METADATA:
+        text = installed.read_text(name)
+        if text is not None:
+            yield f"lookup_hints-{__version__}.dist-info/{name}", text

@@ -1,0 +1,287 @@
+"""Running a file of SQL: each statement with its plan, its rows and its counts, and a summary at the end."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lookup_hints.brief import brief, told_once
+from lookup_hints.check import foreseen
+from lookup_hints.counts import COLUMNS, By, Counted, aligned, counted, table_of, uncounted
+from lookup_hints.ddl import shown_statement
+from lookup_hints.errors import LookupHintsError
+from lookup_hints.functions import is_connect
+from lookup_hints.plan.explain import joins_text
+from lookup_hints.progress import TerminalBar
+from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.script import Statement, parse_params, read_script, split_statements
+from lookup_hints.sqltext import code, pieces
+from lookup_hints.streaming.insert import shown_insert
+from lookup_hints.streaming.waiting import run_with_streams
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lookup_hints.session import LookupSession, Prepared
+
+_log = logging.getLogger("lookup_hints.job")
+
+WELL, FAILED, WRONG_USE = 0, 1, 2
+"""Exit codes: all well, a statement failed, wrong use of the command."""
+
+
+class WrongUse(Exception):
+    """The command cannot be understood: a file that is not there, a parameter without a value."""
+
+
+def add_script_options(parser: argparse.ArgumentParser) -> None:
+    """Let a command take a file of SQL, values for its parameters, and configuration."""
+    parser.add_argument("file", metavar="FILE.sql")
+    parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="value of the parameter marker :NAME; a number, true, false, null or text",
+    )
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="Spark or lookup configuration"
+    )
+
+
+def add_rows_option(parser: argparse.ArgumentParser) -> None:
+    """Let a command that runs a file say how many rows of each result it shows."""
+    parser.add_argument(
+        "--rows", type=int, default=20, metavar="N", help="rows of each result to show (default 20)"
+    )
+
+
+def configuration(given: Sequence[str]) -> dict[str, str]:
+    """The values of ``--conf``, by key.
+
+    Raises:
+        WrongUse: one is no ``KEY=VALUE``.
+    """
+    conf = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise WrongUse(f"--conf needs KEY=VALUE, not {text!r}")
+        conf[key.strip()] = value
+    return conf
+
+
+@dataclass(frozen=True)
+class Script:
+    """A file of SQL and the values of its parameters.
+
+    Args:
+        file: where it is, as the user says it.
+        statements: its statements.
+        params: values of parameter markers, by name.
+    """
+
+    file: str
+    statements: Sequence[Statement]
+    params: Mapping[str, Any]
+
+
+def read(file: str, params: Sequence[str] = ()) -> Script:
+    """The script in ``file`` with ``params`` (``name=value``).
+
+    Raises:
+        WrongUse: there is no such file, or a parameter is malformed.
+        QueryError: the file cannot be split into statements.
+    """
+    try:
+        text, values = read_script(Path(file)), parse_params(params)
+    except LookupHintsError as error:
+        raise WrongUse(str(error)) from None
+    return Script(file, split_statements(text), values)
+
+
+# --- running ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """One statement that ran: what is known at its end, or of a streaming query at its start.
+
+    Args:
+        statement: what ran.
+        prepared: its plan.
+        seconds: how long it took.
+        before: the session's counts before it.
+        after: and after it; None while its streaming query runs.
+    """
+
+    statement: Statement
+    prepared: Prepared
+    seconds: float
+    before: By
+    after: By | None
+
+    def counted(self, session: LookupSession) -> list[Counted]:
+        """What its lookups did, until now if its streaming query still runs."""
+        return counted(self.prepared.plan, self.before, self.after or session.metrics())
+
+
+def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
+    """Run each statement, stop at the first that fails, and sum up; returns the exit code.
+
+    Results go to the standard output, errors to the standard error, and a line for each statement to the
+    log. Streaming queries that the statements start are waited for.
+
+    Args:
+        session: where they run.
+        script: what runs.
+        rows: how many rows of each result are shown.
+        bar: whether the standard error is a terminal, which shows how far a statement is.
+    """
+    ran: list[_Ran] = []
+    started = time.perf_counter()
+
+    def run_all() -> int:
+        for number, statement in enumerate(script.statements, 1):
+            head = head_of(statement, number, len(script.statements))
+            print(f"\n{head}", flush=True)
+            try:
+                with told_once():
+                    ran.append(_run_statement(session, statement, script.params, rows, bar=bar))
+            except Exception as error:
+                said = brief(error, statement.text)
+                print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
+                _log.error("%s: failed: %s", head, said.splitlines()[0])
+                return FAILED
+            _log.info("%s: %s", head, _log_line(ran[-1], session))
+        return WELL
+
+    exit_code = run_with_streams(
+        session.streams, run_all, partial(print, flush=True), partial(print, file=sys.stderr)
+    )
+    for each in ran:
+        if each.after is None:
+            _print_counts(each, session)
+    print(f"\n{_summary(script, ran, session, time.perf_counter() - started)}", flush=True)
+    return exit_code
+
+
+def _run_statement(
+    session: LookupSession, statement: Statement, params: Mapping[str, Any], rows: int, *, bar: bool
+) -> _Ran:
+    started = time.perf_counter()
+    prepared = session.prepare(statement.text, params, few_rows=True)
+    if prepared.plan is not None:
+        print(f"\n{joins_text(prepared.plan, statement.line)}\n", flush=True)
+    before, streams = session.metrics(), len(session.streams.started)
+    with TerminalBar(sys.stderr).over(session.spark) if bar else nullcontext():
+        frame = session.run(prepared)
+        is_stream = len(session.streams.started) > streams
+        shown = "" if is_stream else _shown(frame, rows, is_text=gives_text(statement.text))
+    seconds = time.perf_counter() - started
+    ran = _Ran(statement, prepared, seconds, before, None if is_stream else session.metrics())
+    if is_stream:
+        print(f"started: {session.streams.started[-1]}", flush=True)
+        return ran
+    print(shown, end="")
+    _print_counts(ran, session)
+    print(f"{seconds:.1f} s", flush=True)
+    return ran
+
+
+def _shown(frame: DataFrame, rows: int, *, is_text: bool) -> str:
+    if is_text:
+        return "".join(f"{row[0]}\n" for row in frame.collect())
+    if not frame.columns or rows <= 0:
+        return ""
+    with redirect_stdout(io.StringIO()) as printed:  # the bar must have gone before the rows come
+        frame.show(rows, truncate=40)
+    return printed.getvalue()
+
+
+def gives_text(text: str) -> bool:
+    """Whether the result of a statement is a text of several lines rather than rows."""
+    words = first_words(text)
+    return words[:1] == ["EXPLAIN"] or words[:3] == ["SHOW", "CREATE", "TABLE"]
+
+
+def first_words(text: str) -> list[str]:
+    """The first five pieces of a statement, in capitals."""
+    return [piece.text.upper() for piece in code(pieces(text))[:5]]
+
+
+def head_of(statement: Statement, number: int, of: int) -> str:
+    """One line that says which statement it is; without secrets."""
+    first_line = shown_insert(shown_statement(statement.text)).splitlines()[0]
+    return f"[{number}/{of}] line {statement.line}: {first_line[:90]}"
+
+
+# --- what it did -----------------------------------------------------------------------------------
+
+
+def _print_counts(ran: _Ran, session: LookupSession) -> None:
+    lookups = ran.counted(session)
+    table = table_of(lookups)
+    if table:
+        print(aligned(table))
+    missing = uncounted(lookups, on_connect=is_connect(session.spark))
+    if missing:
+        print(missing)
+
+
+def _log_line(ran: _Ran, session: LookupSession) -> str:
+    """What the log says of a statement."""
+    if ran.after is None:
+        return "started"
+    done = [
+        f"{each.lookup}: {', '.join(f'{getattr(each.metrics, name):,} {title}' for title, name in COLUMNS)}"
+        for each in ran.counted(session)
+        if each.metrics is not None
+    ]
+    return "; ".join([f"done in {ran.seconds:.1f} s", *done])
+
+
+def _summary(script: Script, ran: Sequence[_Ran], session: LookupSession, seconds: float) -> str:
+    """How many statements ran, and a line for each lookup that was made."""
+    number = len(script.statements)
+    of = f"{number} statement{'' if number == 1 else 's'}"
+    head = f"{script.file}: {of if len(ran) == number else f'{len(ran)} of {of}'} in {seconds:.1f} s"
+    lines = []
+    for each in ran:
+        table = table_of(each.counted(session))
+        for cells, metrics in zip(table[1:], _of_those_that_counted(each.counted(session)), strict=True):
+            rate = "" if each.after is None else f"{metrics.rows_in / each.seconds:,.0f}"
+            lines.append([str(each.statement.line), cells[0], rate, *cells[1:]])
+    if not lines:
+        return head
+    titles = ["line", "lookup", "rows/s", *(title for title, _ in COLUMNS), "waited"]
+    return f"{head}\n{aligned([titles, *lines], left=2)}"
+
+
+def _of_those_that_counted(lookups: Sequence[Counted]) -> list[LookupMetrics]:
+    return [each.metrics for each in lookups if each.metrics is not None]
+
+
+# --- a dry run -------------------------------------------------------------------------------------
+
+
+def dry_run(script: Script) -> int:
+    """Say what each statement would do, from its text alone: no Spark, no source; returns the exit code."""
+    exit_code = WELL
+    for number, (statement, what) in enumerate(foreseen(script.statements), 1):
+        print(f"\n{head_of(statement, number, len(script.statements))}")
+        if isinstance(what, LookupHintsError):
+            print(f"error: {what}", file=sys.stderr)
+            exit_code = FAILED
+        else:
+            print("\n".join(f"    {line}" for line in what.splitlines()))
+    return exit_code

@@ -1,0 +1,48 @@
+"""How large the next request should be, by what was seen so far. Pure: it is told times, it takes none.
+
+A request costs something however few keys it holds: a round trip, a plan, a wake-up on both sides. So
+requests should be large; but a slow source should be asked many small things at once, and one answer
+should not hold a task for long.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+FIRST_KEYS = 1024  # as a first window: no request of a few keys is left over
+FEWEST_KEYS = 100
+QUICK_SECONDS = 0.1
+SLOW_SECONDS = 1.0
+REQUEST_BYTES = 1024 * 1024
+"""Keys of one request take no more than about this; long texts make it hold fewer."""
+
+
+class RequestSize:
+    """Doubles while requests more than half full are answered quickly; halves when one is answered slowly.
+
+    Args:
+        largest: never more keys than this.
+    """
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._fewest = min(FEWEST_KEYS, largest)
+        self._wanted = min(FIRST_KEYS, largest)
+        self._fitting = largest
+
+    @property
+    def keys(self) -> int:
+        """How many keys the next request may hold."""
+        return min(self._wanted, self._fitting)
+
+    def saw(self, keys: pa.Table) -> None:
+        """Such keys will be asked next: see how long they are."""
+        width = max(1, keys.nbytes // max(1, keys.num_rows))
+        self._fitting = max(1, min(self._largest, REQUEST_BYTES // width))
+
+    def answered(self, keys: int, seconds: float) -> None:
+        """A request for so many keys took so long, in the source and in the way to it."""
+        if seconds > SLOW_SECONDS:
+            self._wanted = max(self._fewest, self._wanted // 2)
+        elif seconds < QUICK_SECONDS and 2 * keys > self.keys:
+            self._wanted = min(self._largest, self._wanted * 2)

@@ -1,0 +1,112 @@
+"""What a function needs on a worker, said clearly where it is missing.
+
+A worker that lacks this package cannot even read a function that names it. So what Spark ships is a small
+function that travels with its code and names nothing of ours; it looks at the worker, and then reads the
+real one, which it carries as bytes.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+
+import pyarrow as pa
+
+import lookup_hints
+
+Batches = Callable[[Iterator[Any]], Iterator[Any]]
+"""A function over the batches of one task."""
+
+_HOW = (
+    " Install it for that Python on every worker, or ship it: --py-files with spark-submit,"
+    " spark.sparkContext.addPyFile(...), on Spark Connect spark.addArtifacts(..., pyfile=True)."
+)
+
+
+class _Carried:
+    """Bytes that are read by a call of ``opened``, before Spark looks for what it needs itself."""
+
+    def __init__(self, opened: Callable[[bytes], bytes], carried: bytes) -> None:
+        self._opened, self._carried = opened, carried
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._opened, (self._carried,)
+
+
+def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install_tip: str = "") -> Batches:
+    """``function`` in a form that every worker can read, and that says what a worker lacks.
+
+    Called on the driver. The annotations are those of ``function``; take them off (``bare``) before Spark
+    pickles it: they name modules.
+
+    Args:
+        function: what is to run.
+        packages: what Spark needs there to run it.
+        install_tip: how the drivers that it needs are installed.
+    """
+    from pyspark.cloudpickle import dumps
+
+    ours, how = lookup_hints.__version__, _HOW
+    made_with = f"lookup_hints {ours}, Python {platform.python_version()}, pyarrow {pa.__version__}"
+
+    # The functions below travel by value: whatever they use is imported inside, or comes with them.
+
+    def here() -> str:
+        import socket
+        import sys
+
+        version = ".".join(map(str, sys.version_info[:3]))
+        return f"The Spark worker on {socket.gethostname()} (Python {version}, {sys.executable})"
+
+    def opened(carried: bytes) -> bytes:
+        from importlib.util import find_spec
+
+        for name in packages:
+            if find_spec(name) is None:
+                raise RuntimeError(f"{here()} does not have {name}, which Spark needs for lookups.{how}")
+        return carried
+
+    carried: Any = _Carried(opened, dumps(function))  # type: ignore[no-untyped-call]  # it has no types
+
+    def lookup(batches: Iterator[Any]) -> Iterator[Any]:
+        import pickle
+
+        try:
+            import lookup_hints as there
+        except ModuleNotFoundError:
+            raise RuntimeError(
+                f"{here()} does not have lookup_hints {ours}, which runs lookups there.{how} A wheel must be"
+                " renamed to .zip for that."
+            ) from None
+        if there.__version__ != ours:
+            raise RuntimeError(
+                f"{here()} has lookup_hints {there.__version__} ({there.__file__}), and the driver has"
+                f" {ours}: they must be the same."
+            )
+        try:
+            function = pickle.loads(carried)  # noqa: S301 (made by the driver, as Spark's own functions are)
+        except ModuleNotFoundError as error:
+            raise RuntimeError(
+                f"{here()} does not have the module {error.name!r}, which the lookup needs: a"
+                f" driver{install_tip} or the place where a connector, a function or a predicate is"
+                f" defined.{how}"
+            ) from error
+        except Exception as error:
+            import pyarrow
+
+            raise RuntimeError(
+                f"{here()} cannot read the lookup, which was made with {made_with} by the driver; here is"
+                f" pyarrow {pyarrow.__version__}. {type(error).__name__}: {error}"
+            ) from error
+        yield from function(batches)
+
+    hints = list(get_type_hints(function).values())
+    if hints:
+        lookup.__annotations__ = {"batches": hints[0], "return": hints[-1]}
+    return lookup
+
+
+def bare(function: Batches) -> None:
+    """Take the annotations off, once Spark has read them."""
+    function.__annotations__ = {}

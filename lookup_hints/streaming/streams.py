@@ -1,0 +1,219 @@
+"""The streaming queries that a session's INSERT statements started."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lookup_hints.errors import Problem, QueryError
+from lookup_hints.options import Trigger
+from lookup_hints.streaming.insert import StreamInsert, written_options
+from lookup_hints.streaming.settings import StreamSettings, stream_settings
+from lookup_hints.streaming.sinks import (
+    Sink,
+    check_columns,
+    check_sink,
+    find_sink,
+    not_streamable,
+    shaped,
+    starter,
+)
+from lookup_hints.supervision import Status, Supervised, Supervisor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class StartedStream:
+    """One query that an INSERT started.
+
+    Args:
+        insert: the statement.
+        settings: how it runs.
+        sink: where its rows go.
+        supervised: the query.
+        started: when it started, in seconds since the epoch.
+    """
+
+    insert: StreamInsert = field(repr=False)
+    settings: StreamSettings
+    sink: Sink = field(repr=False)
+    supervised: Supervised
+    started: float
+
+    def __str__(self) -> str:
+        settings = self.settings
+        trigger = "as fast as it can" if settings.trigger is None else _shown_trigger(settings.trigger)
+        checkpoint = settings.checkpoint or "none"
+        return (
+            f"streaming query {self.supervised.name}, {settings.output_mode}, {trigger},"
+            f" checkpoint {checkpoint}, restart strategy {settings.strategy}"
+        )
+
+    @property
+    def batches(self) -> int | None:
+        """How many batches its checkpoint counts, or None before the first is done."""
+        progress = self.supervised.query.lastProgress
+        return None if progress is None else int(progress["batchId"]) + 1
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A streaming INSERT whose query Spark has analysed.
+
+    Args:
+        insert: the statement.
+        frame: the rows of its query.
+        query: its query, as Spark gets it.
+        has_lookups: whether lookup joins are in it.
+        run_sql: Spark's own ``sql``, with the values of the statement's parameters.
+    """
+
+    insert: StreamInsert
+    frame: DataFrame
+    query: str = field(repr=False)
+    has_lookups: bool
+    run_sql: Callable[[str], DataFrame] = field(repr=False)
+
+
+class Streams:
+    """The streaming queries of one session, in the order of their start.
+
+    Example:
+        >>> session.sql("INSERT INTO enriched SELECT ... FROM STREAM orders ...")
+        >>> session.streams.await_all()
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._supervisor = Supervisor()
+        self._started: list[StartedStream] = []
+
+    @property
+    def started(self) -> tuple[StartedStream, ...]:
+        """All that were started, the ended ones too."""
+        return tuple(self._started)
+
+    @property
+    def running(self) -> tuple[StartedStream, ...]:
+        """Those that have not ended for good."""
+        return tuple(stream for stream in self._started if not stream.supervised.status.is_end)
+
+    def await_all(self, timeout: float | None = None) -> bool:
+        """Wait until all have ended; False when ``timeout`` (seconds) ran out before.
+
+        Raises:
+            Exception: one failed, and its strategy has given up; the others have been stopped.
+        """
+        return self._supervisor.await_all(timeout)
+
+    def stop(self) -> None:
+        """Stop all, and wait until it is so."""
+        self._supervisor.stop_all()
+
+    def start(self, prepared: Preparation) -> StartedStream:
+        """Start the query of a statement.
+
+        Raises:
+            QueryError: its sink, checkpoint or trigger would not do.
+            Exception: what Spark says about the start.
+        """
+        insert = prepared.insert
+        written = written_options(insert)
+        sink = find_sink(insert, prepared.run_sql, self._spark.catalog.tableExists)
+        settings = stream_settings(written, self._conf, keeps_rows=sink.needs_checkpoint)
+        if not prepared.frame.isStreaming:
+            raise _no_stream()
+        if prepared.has_lookups and settings.trigger is not None and settings.trigger[0] == "continuous":
+            raise _no_continuous(insert)
+        self._refuse_second(insert, sink, settings)
+        check_sink(insert, sink, settings, prepared.run_sql, self._spark)
+        check_columns(insert, sink, prepared.query, prepared.frame, prepared.run_sql)
+        start = starter(sink, settings, shaped(insert, sink, prepared.frame))
+        try:
+            supervised = self._supervisor.start(
+                start,
+                settings.strategy,
+                name=settings.name or insert.shown_sink,
+                failover=settings.failover,
+            )
+        except Exception as error:
+            refused = not_streamable(insert, error)
+            if refused is None:
+                raise
+            raise refused from error
+        stream = StartedStream(insert, settings, sink, supervised, time.time())
+        self._started.append(stream)
+        if settings.sync:
+            supervised.await_termination()
+        return stream
+
+    def _conf(self, key: str) -> str | None:
+        return self._spark.conf.get(key, None)
+
+    def _refuse_second(self, insert: StreamInsert, sink: Sink, settings: StreamSettings) -> None:
+        """Two queries share neither a checkpoint nor the files that they write."""
+        for other in self._started:
+            status = other.supervised.status
+            is_same = _words(other.insert) == _words(insert)
+            if _shares_checkpoint(other.settings, settings) and (
+                not status.is_end or (status is Status.FINISHED and not is_same)
+            ):
+                raise QueryError(
+                    Problem(
+                        f"The checkpoint {settings.checkpoint!r} belongs to the query that writes to"
+                        f" {other.insert.shown_sink}{'' if status.is_end else ', which is running'}.",
+                        insert.sink_at,
+                        "Each query needs a checkpoint of its own: SET lookup.stream.checkpoint before each"
+                        " INSERT.",
+                    )
+                )
+            if not status.is_end and sink.keeps_files and other.sink.relation == sink.relation:
+                raise QueryError(
+                    Problem(
+                        f"Another streaming query is writing to {insert.shown_sink}: two queries cannot"
+                        " write to the same files.",
+                        insert.sink_at,
+                        "Write one INSERT with UNION ALL, or to two tables.",
+                    )
+                )
+
+
+def _shown_trigger(trigger: Trigger) -> str:
+    keyword, value = trigger
+    return keyword if value is True else f"{keyword} {value}"
+
+
+def _shares_checkpoint(one: StreamSettings, other: StreamSettings) -> bool:
+    return one.checkpoint is not None and _folder(one.checkpoint) == _folder(other.checkpoint or "")
+
+
+def _folder(path: str) -> str:
+    return path.rstrip("/").removeprefix("file://").removeprefix("file:")
+
+
+def _words(insert: StreamInsert) -> str:
+    return " ".join(insert.text.rstrip("; \n").split())
+
+
+def _no_stream() -> QueryError:
+    return QueryError(
+        Problem(
+            "No stream is read here, and Spark reads a path after STREAM as it is now.",
+            tip="Make a table of the path (CREATE TABLE s USING parquet LOCATION '...') or a temporary view"
+            " of readStream. A table that is called stream stands in backquotes.",
+        )
+    )
+
+
+def _no_continuous(insert: StreamInsert) -> QueryError:
+    return QueryError(
+        Problem(
+            "Continuous processing takes no lookup joins: it knows rows, and neither batches nor generators.",
+            insert.sink_at,
+            "Use processing-time; without a trigger, batches follow each other at once.",
+        )
+    )

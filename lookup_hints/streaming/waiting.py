@@ -1,0 +1,94 @@
+"""Running a file whose statements start streaming queries: wait for them, stop them on a signal, sum up."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from lookup_hints.streaming.streams import StartedStream, Streams
+from lookup_hints.supervision import cause_of
+
+Tell = Callable[[str], None]
+
+
+class Interrupted(BaseException):
+    """SIGINT or SIGTERM came; not an error, so nothing that handles errors swallows it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def signals_raise() -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM raise ``Interrupted`` here; a second one acts as ever.
+
+    Spark's own handler of SIGINT cancels all jobs, which a restart strategy would take for a failure.
+    """
+    before: dict[int, Any] = {}
+
+    def restore() -> None:
+        while before:
+            signal.signal(*before.popitem())
+
+    def interrupt(number: int, _: object) -> None:
+        restore()
+        raise Interrupted(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        restore()
+
+
+def run_with_streams(streams: Streams, run: Callable[[], int], tell: Tell, tell_error: Tell) -> int:
+    """Run statements, then wait for the streaming queries that they started; none is left running.
+
+    Args:
+        streams: those of the session.
+        run: runs the statements; its exit code is 0 when all went well.
+        tell: takes lines for the reader.
+        tell_error: takes lines about what went wrong.
+
+    Returns:
+        The exit code: that of ``run``, 1 when a query failed for good, 128 + n after signal n.
+    """
+    known = len(streams.started)
+    try:
+        with signals_raise():
+            code = run()
+            if code == 0 and streams.running:
+                number = len(streams.running)
+                count = "1 streaming query runs" if number == 1 else f"{number} streaming queries run"
+                tell(f"\n{count}; Ctrl-C stops {'it' if number == 1 else 'them'}")
+                streams.await_all()
+    except Interrupted as interrupted:
+        tell_error(f"\nstopped by {signal.Signals(interrupted.number).name}")
+        code = 128 + interrupted.number
+    except Exception as error:
+        tell_error(f"\nerror in a streaming query: {cause_of(error)}")
+        code = 1
+    streams.stop()
+    if streams.started[known:]:
+        tell(f"\n{stream_summary(streams.started[known:])}")
+    return code
+
+
+def stream_summary(streams: Sequence[StartedStream]) -> str:
+    """A line for each query: where it wrote, how it ended, how many batches and restarts it had."""
+    return "\n".join(map(_line, streams))
+
+
+def _line(stream: StartedStream) -> str:
+    query = stream.supervised
+    batches = "no batch" if not stream.batches else f"batches so far {stream.batches}"
+    restarts = len(query.restarts)
+    again = f", {restarts} restart{'' if restarts == 1 else 's'}" if restarts else ""
+    seconds = time.time() - stream.started
+    where = "" if query.name == stream.insert.shown_sink else f" into {stream.insert.shown_sink}"
+    return f"streaming query {query.name}{where}: {query.status.value}, {batches}{again}, {seconds:.1f} s"

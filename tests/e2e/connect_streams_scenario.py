@@ -1,0 +1,119 @@
+"""Streams of a client of Spark Connect. See ``test_connect_streams``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from lookup_connectors.memory import MemoryConnector
+from pyspark.sql import SparkSession
+
+from lookup_hints import FixedDelayRestart, LookupSession, supervise
+from lookup_hints.model import LookupRequest
+from lookup_hints.spi import TEXT, ConnectorError, Option
+from tests.e2e.elsewhere import Steps
+
+PEOPLE = '[[0, "Ann"], [1, "Bob"], [1, "Bea"]]'
+JOIN = "SELECT v.id, p.name FROM {visits} v LEFT JOIN {people} p ON v.person = p.id"
+
+
+class Unsteady(MemoryConnector):
+    """Fails until its file says that it is well."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = (*MemoryConnector.OPTIONS, Option("file", TEXT, "Its health."))
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """Fail, or answer; every failure is written down, and the third one heals."""
+        file = Path(self.table.options["file"])
+        failures = len(file.read_text(encoding="utf-8")) if file.exists() else 0
+        if failures < 3:
+            file.write_text("x" * (failures + 1), encoding="utf-8")
+            raise ConnectorError("the source is away")
+        return super().lookup(request)
+
+    async def alookup(self, request: LookupRequest) -> pa.Table:
+        """The same."""
+        return self.lookup(request)
+
+
+def scenario(spark: SparkSession, folder: Path) -> Steps:
+    """All steps."""
+    step = Steps()
+    session = LookupSession(spark)
+    for name, health in (("people", "well"), ("unsteady", "ill"), ("unsteady_too", "ill_too")):
+        session.sql(
+            f"CREATE TEMPORARY TABLE {name} (id BIGINT, name STRING) WITH ("
+            f"'connector' = 'tests.e2e.connect_streams_scenario:Unsteady', 'rows' = '{PEOPLE}',"
+            f" 'file' = '{folder}/{health}')"
+        )
+    (folder / "well").write_text("xxx", encoding="utf-8")
+    spark.range(0, 40, 1, 1).selectExpr("id", "id % 4 AS person").write.parquet(f"{folder}/visits")
+    spark.sql(f"CREATE TABLE visits (id BIGINT, person BIGINT) USING parquet LOCATION '{folder}/visits'")
+    session.sql("SET lookup.stream.trigger = available-now")
+    session.sql("SET restart-strategy.exponential-delay.initial-backoff = 50 ms")
+
+    def into(table: str, people: str, visits: str = "STREAM visits") -> dict[str, Any]:
+        spark.sql(f"CREATE TABLE {table} (id BIGINT, name STRING) USING parquet")
+        session.sql(f"SET lookup.stream.checkpoint = '{folder}/checkpoints/{table}'")
+        session.sql(f"INSERT INTO {table} {JOIN.format(visits=visits, people=people)}")
+        assert session.streams.await_all(120)
+        expected = session.sql(JOIN.format(visits="visits", people="people"))
+        rows = spark.table(table)
+        supervised = session.streams.started[-1].supervised
+        return {
+            "rows": rows.count(),
+            "wrong": rows.exceptAll(expected).count() + expected.exceptAll(rows).count(),
+            "causes": [restart.cause for restart in supervised.restarts],
+            "status": supervised.status.value,
+        }
+
+    @step
+    def insert() -> Any:
+        return into("enriched", "people")
+
+    @step
+    def view_of_a_stream() -> Any:
+        spark.readStream.table("visits").createOrReplaceTempView("arriving")
+        return into("of_a_view", "people", "arriving")
+
+    @step
+    def restarts() -> Any:
+        return into("restarted", "unsteady")
+
+    @step
+    def gives_up() -> Any:
+        spark.sql("CREATE TABLE given_up (id BIGINT, name STRING) USING parquet")
+        frame = session.sql(JOIN.format(visits="STREAM visits", people="unsteady_too"))
+        writer = frame.writeStream.option("checkpointLocation", f"{folder}/checkpoints/given_up")
+        query = supervise(
+            lambda: writer.trigger(availableNow=True).toTable("given_up"), FixedDelayRestart(1, 0.05)
+        )
+        query.await_termination(100)
+
+    @step
+    def stopped() -> Any:
+        session.sql("SET lookup.stream.trigger = processing-time 10 min")
+        session.sql(f"INSERT INTO noop {JOIN.format(visits='STREAM visits', people='people')}")
+        session.streams.stop()
+        return session.streams.started[-1].supervised.status.value, len(spark.streams.active)
+
+    @step
+    def refused() -> Any:
+        session.sql(f"SET lookup.stream.checkpoint = '{folder}/checkpoints/new'")
+        session.sql(f"INSERT INTO enriched {JOIN.format(visits='STREAM visits', people='people')}")
+
+    @step
+    def refused_type() -> Any:
+        spark.sql("CREATE TABLE dates (d DATE, name STRING) USING parquet")
+        session.sql(f"INSERT INTO dates {JOIN.format(visits='STREAM visits', people='people')}")
+
+    return step
+
+
+if __name__ == "__main__":
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    folder = Path(sys.argv[1])
+    scenario(spark, folder).tell(folder)
+    spark.stop()

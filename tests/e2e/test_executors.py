@@ -1,0 +1,77 @@
+"""Executors that lack a package or carry another version: the message says what is missing where."""
+
+from __future__ import annotations
+
+import platform
+import socket
+from pathlib import Path
+
+import pytest
+
+import lookup_hints
+from tests.e2e.elsewhere import Outcomes, outcomes_of
+
+pytestmark = pytest.mark.timeout(600)
+OURS = lookup_hints.__version__
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("executors")
+
+
+@pytest.fixture(scope="module")
+def outcomes(folder: Path) -> Outcomes:
+    return outcomes_of("tests.e2e.executors_scenario", folder, seconds=540)
+
+
+def here(folder: Path, environment: str) -> str:
+    """How a worker calls itself."""
+    python = folder / environment / "bin" / "python"
+    return f"worker on {socket.gethostname()} (Python {platform.python_version()}, {python})"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "without_the_library",
+        "without_the_library_by_pandas",
+        "reading_a_whole_table_without_the_library",
+        "a_function_of_ones_own_without_the_library",
+    ],
+)
+def test_a_worker_without_the_library(outcomes: Outcomes, folder: Path, step: str) -> None:
+    error = outcomes.failed(step)
+    assert f"{here(folder, 'lacking')} does not have lookup_hints {OURS}, which runs lookups there." in error
+    assert "Install it for that Python on every worker, or ship it: --py-files with spark-submit" in error
+    assert "ModuleNotFoundError" not in error
+
+
+def test_a_worker_without_a_driver(outcomes: Outcomes, folder: Path) -> None:
+    error = outcomes.failed("without_a_driver")
+    assert f"{here(folder, 'driverless')} does not have the module 'asyncpg', which the lookup needs" in error
+    assert "a driver (pip install 'lookup-hints[postgres]') or the place where" in error
+    assert "hunter2" not in error
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "pandas"])
+def test_a_worker_without_what_spark_needs(outcomes: Outcomes, folder: Path, package: str) -> None:
+    error = outcomes.failed(f"without_{package}")
+    assert f"{here(folder, f'no_{package}')} does not have {package}, which Spark needs for lookups." in error
+
+
+def test_a_worker_with_another_version(outcomes: Outcomes, folder: Path) -> None:
+    error = outcomes.failed("with_another_version_of_the_library")
+    assert f"{here(folder, 'otherwise')} has lookup_hints 9.{OURS} (" in error
+    assert f"and the driver has {OURS}: they must be the same." in error
+
+
+def test_a_worker_without_the_users_module(outcomes: Outcomes, folder: Path) -> None:
+    error = outcomes.failed("without_the_users_module")
+    assert f"{here(folder, 'moduleless')} does not have the module 'my_own_connectors'" in error
+    assert "the place where a connector, a function or a predicate is defined." in error
+
+
+@pytest.mark.parametrize("step", ["with_all_that_is_needed", "shipped_as_an_archive"])
+def test_a_worker_that_has_all_or_is_sent_it(outcomes: Outcomes, step: str) -> None:
+    assert outcomes.gave(step) == [[0, None], [1, "Ann"], [2, None], [3, None]]

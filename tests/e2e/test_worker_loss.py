@@ -1,0 +1,22 @@
+"""A process that is killed in the middle of a lookup takes no row with it, and leaves none twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.elsewhere import Outcomes, outcomes_of
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return outcomes_of("tests.e2e.worker_loss_scenario", tmp_path_factory.mktemp("loss"), seconds=350)
+
+
+@pytest.mark.parametrize("step", ["worker", "executor", "executor_of_a_stream"])
+def test_the_answer_stays_right(outcomes: Outcomes, step: str) -> None:
+    gave = outcomes.gave(step)
+    assert gave["killed"] == 1
+    assert gave["workers"] >= 2, "another process has asked again"
+    assert gave["right"]

@@ -1,0 +1,85 @@
+"""The pause after the first rows of a join that a LIMIT may stop, on a clock that only the test moves."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lookup_hints.runtime.first_look import LOOK_SECONDS, OUTPUT_BUFFER, FirstLook, after_look, filling
+from tests.runtime.support import Clock
+
+
+def read_all(look: FirstLook, clock: Clock, sizes: list[int], seconds: float = 0.0) -> list[float]:
+    """When each window is read, where one of so many rows is handed out ``seconds`` after its reading."""
+    read: list[float] = []
+
+    def windows() -> Iterator[int]:
+        for size in sizes:
+            read.append(clock.now)
+            yield size
+
+    for size in after_look(windows(), look, clock=clock, sleep=clock.sleep):
+        clock.now += seconds
+        look.is_due_after(size, clock.now)
+    return read
+
+
+def test_reading_waits_once_when_the_first_rows_were_handed_out() -> None:
+    clock = Clock()
+    assert read_all(FirstLook(1000), clock, [500, 500, 500, 500]) == [0.0, 0.0, LOOK_SECONDS, LOOK_SECONDS]
+    assert clock.slept == [LOOK_SECONDS]
+
+
+def test_fewer_rows_are_not_waited_for() -> None:
+    clock = Clock()
+    assert read_all(FirstLook(1000), clock, [300, 300, 300]) == [0.0, 0.0, 0.0]
+    assert clock.slept == []
+
+
+def test_time_that_passes_anyway_is_not_waited_for_again() -> None:
+    clock = Clock()
+    look = FirstLook(10)
+    assert look.is_due_after(10, clock.now)
+    clock.now = LOOK_SECONDS / 2
+    assert look.wait(clock.now) == pytest.approx(LOOK_SECONDS / 2)
+    clock.now = LOOK_SECONDS
+    assert look.wait(clock.now) == 0.0
+
+
+def test_without_a_limit_nothing_waits() -> None:
+    clock = Clock()
+    assert not FirstLook(0).is_due_after(10, clock.now)
+    read_all(FirstLook(0), clock, [10_000] * 3)
+    assert clock.slept == []
+
+
+@pytest.mark.parametrize("columns", [0, 1, 50])
+def test_arrays_without_rows_push_out_what_pyspark_holds_back(columns: int) -> None:
+    kind = pa.list_(pa.struct([(f"c{number}", pa.string()) for number in range(columns)]))
+    socket = Socket()
+    held = io.BufferedWriter(socket, OUTPUT_BUFFER)
+    rows = pa.RecordBatch.from_arrays([pa.array([[], []], kind)], ["_0"])
+    with pa.ipc.new_stream(held, rows.schema) as stream:
+        stream.write_batch(rows)
+        assert socket.sent == 0
+        for nothing in filling(kind):
+            assert len(nothing) == 0
+            stream.write_batch(pa.RecordBatch.from_arrays([nothing], ["_0"]))
+        assert socket.sent >= rows.schema.serialize().size + pa.ipc.get_record_batch_size(rows)
+
+
+class Socket(io.RawIOBase):
+    """Counts what is written to it."""
+
+    sent = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.sent += len(data)
+        return len(data)

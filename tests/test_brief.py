@@ -1,0 +1,79 @@
+"""Errors in few lines."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from pyspark.errors import PySparkException
+
+from lookup_hints.brief import brief, told_once
+from lookup_hints.errors import ConnectorError
+
+FROM_A_WORKER = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/opt/lookup_hints/runtime/worker.py", line 95, in look_up
+    report(spec.name, task.metrics)
+lookup_hints.errors.ConnectorError: The lookup of 3 keys in table f failed after 1 attempt: no answer
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConnectorError("no answer"), "no answer"),
+        (KeyError("a"), "KeyError: 'a'"),
+        (ValueError(), "ValueError"),
+        (
+            PySparkException(FROM_A_WORKER),
+            "ConnectorError: The lookup of 3 keys in table f failed after 1 attempt: no answer",
+        ),
+        (
+            PySparkException(
+                "[UNBOUND_SQL_PARAMETER] Found the unbound parameter: day. Please, fix `args` and provide a mapping of"
+                " the parameter to either a SQL literal or functions such as `map()`. SQLSTATE: 42P02"
+            ),
+            "[UNBOUND_SQL_PARAMETER] Found the unbound parameter: day. Give it: --param day=VALUE. SQLSTATE: 42P02",
+        ),
+        (
+            PySparkException(
+                "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL (line 1, position 8) ==\nSELECT 1/0\n"
+                "       ^^^\n\n\tat org.apache.spark.sql.Thing.run(Thing.scala:1)"
+            ),
+            "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\nline 1, column 8:\nSELECT 1/0\n       ^^^",
+        ),
+        (
+            PySparkException(
+                "[TABLE_OR_VIEW_NOT_FOUND] No t. SQLSTATE: 42P01; line 1 pos 14;\n'Project [*]\n+- x"
+            ),
+            "[TABLE_OR_VIEW_NOT_FOUND] No t. SQLSTATE: 42P01",
+        ),
+        (
+            PySparkException(
+                "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'x'. SQLSTATE: 42601 (line 1, pos 8)\n\n"
+                "== SQL ==\nEXPLAIN SELECT 1/0\n--------^^^\n"
+            ),
+            "[PARSE_SYNTAX_ERROR] Syntax error at or near 'x'. SQLSTATE: 42601\n"
+            "line 1, column 1:\nSELECT 1/0\n^^^",
+        ),
+        (
+            PySparkException("[INTERNAL] Oh.\n\nJVM stacktrace:\norg.apache.spark.Oh\n\tat x"),
+            "[INTERNAL] Oh.",
+        ),
+    ],
+)
+def test_what_is_kept_of_an_error(error: Exception, said: str) -> None:
+    assert brief(error, "SELECT 1/0") == said
+
+
+def test_pyspark_does_not_log_what_somebody_tells(capfd: pytest.CaptureFixture[str]) -> None:
+    from pyspark.logger import PySparkLogger
+
+    log: logging.Logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    log.propagate = False
+    with told_once():
+        log.error("a wall")
+    assert "a wall" not in capfd.readouterr().err
+    log.error("outside")
+    assert not log.filters
