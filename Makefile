@@ -1,19 +1,21 @@
-# make demo         a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
-# make test         format, lint, types, tests
-# make test-sql     every query of TPC-H and of a corpus, random queries and mistakes, against Spark itself
-# make test-matrix  what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
-# make check        format, lint and types only
-# make bench        the benchmarks (about an hour), and their table in docs/performance.md
-# make clean        remove what these made
-# make help         show this
+# make demo            a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
+# make test            format, lint, types, tests
+# make test-processes  clusters, Connect servers, notebooks, jobs that are submitted, drivers that are killed
+# make test-sql        every query of TPC-H and of a corpus, random queries and mistakes, against Spark itself
+# make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
+# make check           format, lint and types only
+# make bench           the benchmarks (about an hour), and their table in docs/performance.md
+# make clean           remove what these made
+# make help            show this
 #
-# CI runs test and test-sql. TREES=n and MISTAKES=n say how many random queries
-# and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of a cell run beside each other (2).
+# CI runs test, test-processes, test-sql and the newest and oldest cell of test-matrix. TREES=n and MISTAKES=n say how
+# many random queries and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of test-processes, or of
+# a cell, run beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test test-sql test-matrix check bench clean help java
+.PHONY: demo test test-processes test-sql test-matrix check bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -29,7 +31,12 @@ demo: java $(VENV)/.demo
 	@$(SPARK_ENV) $(BIN)/lookup-hints run sql_examples/flights.sql
 
 test: java check
-	@$(SPARK_ENV) $(BIN)/python -m pytest -q --ignore=tests/sql
+	@$(SPARK_ENV) $(BIN)/python -m pytest -q --ignore=tests/sql --ignore=tests/processes
+
+# Files run beside each other: most of their time is the start of another Spark.
+JOBS = 2
+test-processes: java $(VENV)/.dev
+	@$(SPARK_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder tests/processes
 
 # What is slow because Spark answers each question twice. The seed is printed, so that a failure can be repeated.
 TREES = 2400
@@ -39,8 +46,6 @@ test-sql: java $(VENV)/.dev
 	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 \
 	  $(BIN)/python -m pytest -q --hypothesis-seed="$$seed" tests/sql tests/plan/test_mutations.py
 
-# Files of a cell run beside each other: most of their time is one thread of Spark, or the start of another one.
-JOBS = 2
 CELLS =
 test-matrix: java
 	@JOBS=$(JOBS) .ci/matrix $(CELLS)

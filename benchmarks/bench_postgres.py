@@ -118,6 +118,9 @@ def _report(found: Theme, samples: dict[str, list[Sample]], orders: int) -> None
     found.add(Figure(f"time of {FLOOR} / of the lookup join", ratio(samples[FLOOR], ours), note=note))
     note = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled, new in Spark 4.3"
     found.add(Figure("speed with columnarInput off / on", ratio(ours, samples[BY_ROWS]), note=note))
+    cpu = f"processor seconds: {cpu_ratio(samples[SORTED], samples[BY_ROWS]):.2f}"
+    speed = ratio(samples[SORTED], samples[BY_ROWS])
+    found.add(Figure(f"speed with columnarInput off / {SORTED}", speed, note=cpu))
     found.add(Figure("speed by pandas transport / by Arrow", ratio(ours, samples[PANDAS])))
 
 

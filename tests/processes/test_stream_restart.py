@@ -20,7 +20,7 @@ import pytest
 from lookup_hints import LookupSession
 from lookup_hints.supervision import Status
 from tests.e2e.elsewhere import ROOT, Outcomes, outcomes_of
-from tests.e2e.stateful_scenario import AGGREGATIONS, QUERIES
+from tests.processes.stateful_scenario import AGGREGATIONS, QUERIES
 from tests.servers.postgres import PostgresServer, running_server
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def two_drivers(
         )
         frame = spark.sql(arriving).repartitionByRange(4, "id")
         frame.write.mode("append").parquet(str(folder / "arrived"))
-        outcomes.append(outcomes_of("tests.e2e.stateful_scenario", folder, seconds=200))
+        outcomes.append(outcomes_of("tests.processes.stateful_scenario", folder, seconds=200))
         (folder / "outcomes.json").unlink()
     return outcomes[0], outcomes[1], folder
 

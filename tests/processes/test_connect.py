@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.timeout(600), needs_connect_server]
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     # SPARK_TESTING lets the server choose a free port.
     folder = tmp_path_factory.mktemp("connect")
-    outcomes = outcomes_of("tests.e2e.connect_scenario", folder, seconds=540, SPARK_TESTING="1")
+    outcomes = outcomes_of("tests.processes.connect_scenario", folder, seconds=540, SPARK_TESTING="1")
     assert outcomes.gave("connect_is_what_runs") == "pyspark.sql.connect.session"
     return outcomes
 

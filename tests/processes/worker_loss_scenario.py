@@ -80,7 +80,7 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
         table = f"people_{name}"
         session.sql(
             f"CREATE TEMPORARY TABLE {table} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH"
-            f" ('connector' = 'tests.e2e.worker_loss_scenario:Hesitating', 'rows' = '[{PEOPLE}]',"
+            f" ('connector' = 'tests.processes.worker_loss_scenario:Hesitating', 'rows' = '[{PEOPLE}]',"
             f" 'folder' = '{words}', 'lookup.async' = 'false')"
         )
         pids: list[int] = []

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.cluster_scenario import CHECKED
 from tests.e2e.elsewhere import Outcomes, outcomes_of
+from tests.processes.cluster_scenario import CHECKED
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return outcomes_of("tests.e2e.cluster_scenario", tmp_path_factory.mktemp("cluster"), seconds=540)
+    return outcomes_of("tests.processes.cluster_scenario", tmp_path_factory.mktemp("cluster"), seconds=540)
 
 
 @pytest.mark.parametrize("name", CHECKED)

@@ -45,7 +45,7 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
     for name, health in (("people", "well"), ("unsteady", "ill"), ("unsteady_too", "ill_too")):
         session.sql(
             f"CREATE TEMPORARY TABLE {name} (id BIGINT, name STRING) WITH ("
-            f"'connector' = 'tests.e2e.connect_streams_scenario:Unsteady', 'rows' = '{PEOPLE}',"
+            f"'connector' = 'tests.processes.connect_streams_scenario:Unsteady', 'rows' = '{PEOPLE}',"
             f" 'file' = '{folder}/{health}')"
         )
     (folder / "well").write_text("xxx", encoding="utf-8")

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return outcomes_of("tests.e2e.worker_loss_scenario", tmp_path_factory.mktemp("loss"), seconds=350)
+    return outcomes_of("tests.processes.worker_loss_scenario", tmp_path_factory.mktemp("loss"), seconds=350)
 
 
 @pytest.mark.parametrize("step", ["worker", "executor", "executor_of_a_stream"])

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.timeout(400), needs_connect_server]
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     # SPARK_TESTING lets the server choose a free port.
     folder = tmp_path_factory.mktemp("connect")
-    return outcomes_of("tests.e2e.connect_streams_scenario", folder, seconds=350, SPARK_TESTING="1")
+    return outcomes_of("tests.processes.connect_streams_scenario", folder, seconds=350, SPARK_TESTING="1")
 
 
 @pytest.mark.parametrize("step", ["insert", "view_of_a_stream"])

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.timeout(400), needs_connect_server]
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     folder = tmp_path_factory.mktemp("connect")
-    return outcomes_of("tests.e2e.notebook_connect_scenario", folder, seconds=350, SPARK_TESTING="1")
+    return outcomes_of("tests.processes.notebook_connect_scenario", folder, seconds=350, SPARK_TESTING="1")
 
 
 def test_the_session_is_found(outcomes: Outcomes) -> None:

@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outcomes(folder: Path) -> Outcomes:
-    return outcomes_of("tests.e2e.executors_scenario", folder, seconds=540)
+    return outcomes_of("tests.processes.executors_scenario", folder, seconds=540)
 
 
 def here(folder: Path, environment: str) -> str:
