@@ -109,7 +109,7 @@ class Functions:
         """What each of these functions counted so far; empty on Spark Connect."""
         if self._counts is None:
             return {}
-        return {name: counted for name, counted in self._counts.value.items() if name in self._names}
+        return {name: counted for name, counted in [*self._counts.value.items()] if name in self._names}
 
     def _is_there(self, spark: SparkSession, name: str) -> bool:
         return name in self._registered.get(spark, ())

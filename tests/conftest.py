@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,10 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # this to the JVM of a driver; that of all tests, those of scenarios, notebooks and spark-submit.)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-# CI runs the same examples each time, so that a change is judged by itself; runs by hand draw new ones.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# A machine that is busy elsewhere is no reason to fail. CI runs the same examples each time, so that a change is
+# judged by itself; runs by hand draw new ones.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("tests"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:

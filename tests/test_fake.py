@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import doctest
+import threading
 import time
 
 import pyarrow as pa
@@ -100,5 +101,14 @@ class Elsewhere(AsyncRowLookup):
 def test_a_connector_that_talks_to_something_is_waited_for_when_asked_so() -> None:
     table = LookupTable("elsewhere", pa.schema(list(COLUMNS.items())))
     assert looked_up(Elsewhere(table), [(1,)], waits=True).rows == [[(1, "n")]]
-    with pytest.raises(AssertionError, match=r"write looked_up\(..., waits=True\)"):
-        looked_up(Elsewhere(table), [(1,)])
+    door = threading.Event()
+
+    class Locked(Elsewhere):
+        async def aopen(self) -> None:
+            await asyncio.get_running_loop().run_in_executor(None, door.wait, 60)
+
+    try:
+        with pytest.raises(AssertionError, match=r"write looked_up\(..., waits=True\)"):
+            looked_up(Locked(table), [(1,)])
+    finally:
+        door.set()

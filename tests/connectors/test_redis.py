@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import date, datetime, timezone
@@ -475,7 +476,10 @@ def test_an_idle_connection_that_was_cut_costs_no_failure(line: FaultProxy, runn
         connector = RedisConnector(over(line))
         connector.open()
         connector.lookup(request)
+        assert connector._live is not None
+        [idle] = connector._live._client.connection_pool._available_connections
         line.cut()
+        assert select.select([idle._sock], [], [], 10)[0], "the news has arrived"
         answer = connector.lookup(request)
         connector.close()
     assert answer.rows.num_rows == 1
@@ -551,14 +555,14 @@ def cluster() -> Iterator[RedisServer]:
     """A node of a cluster of two, each with half of the keys."""
     # Their ports for each other: ten thousand above their own by default, where there may be none.
     buses = free_port(), free_port()
-    settings = ("--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--cluster-port")
+    settings = ("--cluster-enabled", "yes", "--cluster-node-timeout", "30000", "--cluster-port")
     with running_redis(*settings, str(buses[0])) as first, running_redis(*settings, str(buses[1])) as second:
         first.run("CLUSTER", "ADDSLOTSRANGE", 0, 8191)
         second.run("CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
         first.run("CLUSTER", "MEET", "127.0.0.1", second.port, buses[1])
         pause = threading.Event()
         for server in (first, second):
-            for _ in range(200):
+            for _ in range(1200):
                 if b"cluster_state:ok" in _info(server) and b"cluster_known_nodes:2" in _info(server):
                     break
                 pause.wait(0.1)

@@ -178,13 +178,13 @@ def test_timeout_is_for_each_row(numbers: DataFrame, plain: bool) -> None:
         return k
 
     def blocked(k: int) -> int:
-        time.sleep(3 if k == 9 else 0)
+        time.sleep(8 if k == 9 else 0)
         return k
 
     function = blocked if plain else stuck
-    with pytest.raises(Exception, match=r"1 key \(k = 9\).*no final outcome within the timeout of 0.3 s"):
-        async_wait(numbers, function, ["k"], "m INT", timeout=0.3).collect()
-    kept = async_wait(numbers, function, ["k"], "m INT", timeout=0.3, on_error="null")
+    with pytest.raises(Exception, match=r"1 key \(k = 9\).*no final outcome within the timeout of 3 s"):
+        async_wait(numbers, function, ["k"], "m INT", timeout=3.0).collect()
+    kept = async_wait(numbers, function, ["k"], "m INT", timeout=3.0, on_error="null")
     assert rows(kept, "id", "m") == [(1, 2), (2, 3), (3, None), (4, None), (5, 2)]
 
 
@@ -239,7 +239,7 @@ def test_a_row_that_waits_for_its_retry_holds_no_slot(spark: SparkSession, tmp_p
         logged(log, str(number))
         return None if number == 0 and lines(log).count("0") == 1 else number
 
-    retry = FixedDelay(1, 0.5).if_miss()
+    retry = FixedDelay(1, 4.0).if_miss()
     result = async_wait(
         spark.range(0, 20, 1, 1), first_misses, ["id"], "n BIGINT", capacity=1, ordered=False, retry=retry
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-RETRY = "'retry-strategy'='fixed_delay', 'fixed-delay'='300 ms', 'max-attempts'='20'"
+RETRY = "'retry-strategy'='fixed_delay', 'fixed-delay'='300 ms', 'max-attempts'='100'"
 
 
 class Picky(MemoryConnector):
@@ -77,35 +77,33 @@ def test_a_failed_lookup_fails_the_query_with_its_cause_and_no_secret(
 
 
 @pytest.fixture
-def late(tmp_path: Path) -> Iterator[Path]:
-    """A database into which customer 2 comes a second after the test begins."""
-    path = tmp_path / "late.sqlite"
+def late(tmp_path: Path) -> Iterator[str]:
+    """Options of a table into which customer 2 comes once it has been asked for a second time."""
+    path, log = tmp_path / "late.sqlite", tmp_path / "log"
     with closing(sqlite3.connect(path)) as source, source:
         source.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
         source.execute("INSERT INTO customers VALUES (1, 'Ann')")
-    source.close()
-    stop = threading.Event()
+    is_over = threading.Event()
 
     def come() -> None:
-        if stop.wait(1.0):
-            return
+        # A request is written down before it is answered: the second one says that the first was.
+        while not log.exists() or log.read_text(encoding="utf-8").count("\n") < 2:
+            if is_over.wait(0.02):
+                return
         with closing(sqlite3.connect(path)) as later, later:
             later.execute("INSERT INTO customers VALUES (2, 'Bob')")
-        later.close()
 
     writer = threading.Thread(target=come)
     writer.start()
-    yield path
-    stop.set()
+    yield f"'connector'='tests.e2e.counting:LoggedSqlite', 'path'='{path}', 'log'='{log}'"
+    is_over.set()
     writer.join(5)
 
 
-def test_a_late_row_is_waited_for(spark: SparkSession, late: Path) -> None:
+def test_a_late_row_is_waited_for(spark: SparkSession, late: str) -> None:
     session = LookupSession(spark.newSession())
     session.spark.range(1, 3, 1, 1).createOrReplaceTempView("orders")
-    session.sql(
-        f"CREATE TEMPORARY TABLE customers (id BIGINT, name STRING) WITH ('connector'='sqlite', 'path'='{late}')"
-    )
+    session.sql(f"CREATE TEMPORARY TABLE customers (id BIGINT, name STRING) WITH ({late})")
     hint = f"/*+ LOOKUP('table'='c', 'retry-predicate'='lookup_miss', {RETRY}) */"
     before = session.metrics()
     frame = session.sql(f"SELECT {hint} o.id, c.name FROM orders o LEFT JOIN customers c ON o.id = c.id")

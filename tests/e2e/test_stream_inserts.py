@@ -63,7 +63,7 @@ class Place:
     def stream(self, text: str) -> None:
         """Run a streaming INSERT to its end."""
         self.sql(text)
-        assert self.session.streams.await_all(60)
+        assert self.session.streams.await_all(150)
 
     def refusal(self, text: str) -> str:
         """Why a statement is refused; nothing runs after it."""
@@ -281,7 +281,7 @@ def test_every_trigger_gives_the_rows_of_the_batch(place: Place, trigger: str | 
     place.sql(f"INSERT INTO out {query}")
     (stream,) = place.session.streams.started
     if trigger in ("available-now", "once"):
-        assert place.session.streams.await_all(60)
+        assert place.session.streams.await_all(150)
         assert stream.supervised.status is Status.FINISHED
     else:
         stream.supervised.query.processAllAvailable()
@@ -375,11 +375,11 @@ def test_parameters_reach_the_query(place: Place) -> None:
     place.sql("CREATE TABLE out (n BIGINT) USING parquet")
     insert = f"INSERT INTO out SELECT v.id {JOIN}"
     place.session.sql(f"{insert} WHERE v.id < :n", {"n": 3})
-    assert place.session.streams.await_all(60)
+    assert place.session.streams.await_all(150)
     place.checkpoint("second")
     place.sql("CREATE TABLE out2 (n BIGINT) USING parquet")
     place.session.sql(f"{insert} WHERE v.id < ?".replace("out", "out2"), [2])
-    assert place.session.streams.await_all(60)
+    assert place.session.streams.await_all(150)
     assert place.sql("SELECT count(*) FROM out") + place.sql("SELECT count(*) FROM out2") == [(4,), (3,)]
 
 
@@ -398,7 +398,7 @@ def test_the_strategy_is_that_of_the_session_when_the_query_starts(place: Place)
 JOB = """CREATE OR REPLACE TEMPORARY TABLE people (id BIGINT, name STRING)
 WITH ('connector' = '{connector}', 'rows' = '[[1, "Ann"]]', 'password' = 'hunter2', 'log' = '{folder}/log');
 SET restart-strategy.type = fixed-delay;
-SET restart-strategy.fixed-delay.delay = 10 ms;
+SET restart-strategy.fixed-delay.delay = 2 s;
 CREATE TABLE numbers_{name} USING parquet AS SELECT id AS value FROM range(50);
 INSERT INTO noop WITH (queryName = 'other_{name}') SELECT * FROM STREAM numbers_{name};
 INSERT INTO parquet.`{folder}/out` WITH (checkpointLocation = '{folder}/checkpoint')

@@ -67,8 +67,8 @@ def test_mistakes_are_told_and_never_crash(seed: int) -> None:
     random = Random(seed)
     for number in range(ROUNDS // 4):
         text = mutated(random.choice(TEXTS), random)
-        began = time.perf_counter()
+        began = time.thread_time()
         for problem in problems_of(text, ANALYSES[number % 2]):
             assert str(problem)
             assert problem.at is None or 0 <= problem.at.start <= problem.at.end <= len(problem.at.text), text
-        assert time.perf_counter() - began < 5, f"too slow:\n{text}"
+        assert time.thread_time() - began < 5, f"too slow:\n{text}"

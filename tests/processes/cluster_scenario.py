@@ -111,6 +111,8 @@ if __name__ == "__main__":
         "spark.executor.memory": "512m",
         "spark.task.maxFailures": "2",
         "spark.locality.wait": "0",
+        "spark.cores.max": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1",
     }
     with cluster("local-cluster[2,1,1024]", "lookup-hints-cluster", settings) as spark:
         scenario(spark, Path(sys.argv[1])).tell(Path(sys.argv[1]))

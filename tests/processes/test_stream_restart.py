@@ -26,11 +26,11 @@ from tests.servers.postgres import PostgresServer, running_server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 _numbers = itertools.count()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 150.0) -> None:
     """Wait until ``condition`` holds, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -49,11 +49,9 @@ def two_drivers(
     folder = tmp_path_factory.mktemp("stateful")
     outcomes = []
     for first in (100, 200):
-        arriving = (
-            f"SELECT id, id % 5 AS person, timestamp_seconds(id) AS at FROM range({first}, {first + 100})"
-        )
-        frame = spark.sql(arriving).repartitionByRange(4, "id")
-        frame.write.mode("append").parquet(str(folder / "arrived"))
+        for begin in range(first, first + 100, 25):  # one after the other: a stream takes files by their age
+            arriving = f"SELECT id, id % 5 AS person, timestamp_seconds(id) AS at FROM range({begin}, {begin + 25}, 1, 1)"
+            spark.sql(arriving).write.mode("append").parquet(str(folder / "arrived"))
         outcomes.append(outcomes_of("tests.processes.stateful_scenario", folder, seconds=200))
         (folder / "outcomes.json").unlink()
     return outcomes[0], outcomes[1], folder
@@ -194,10 +192,17 @@ def test_full_failover_starts_all_queries_of_the_script_again(
     wait_until(lambda: bool(counting.supervised.restarts))
     assert counting.supervised.restarts[0].cause.startswith("asking failed: ")
     server.start()
-    wait_until(lambda: session.sql("SELECT * FROM asking").count() == 50)
-    wait_until(lambda: session.sql("SELECT * FROM counting").count() == 60)
+    wait_until(lambda: count_of(session, "asking") == 50)
+    wait_until(lambda: count_of(session, "counting") == 60)
     session.streams.stop()
+    assert count_of(session, "counting") == 60
     assert session.sql("SELECT DISTINCT id FROM counting").count() == 60
+
+
+def count_of(session: LookupSession, table: str) -> int:
+    """How many rows a table has that a stream writes: what Spark listed before is asked for anew."""
+    session.spark.catalog.refreshTable(table)
+    return session.sql(f"SELECT * FROM {table}").count()
 
 
 # --- a file ----------------------------------------------------------------------------------------
@@ -220,48 +225,51 @@ def batches_done(checkpoint: Path) -> int:
 
 
 @contextmanager
-def running_job(job: Path) -> Iterator[subprocess.Popen[str]]:
-    """`lookup-hints run` of a file in a process group of its own, none of which is left at the end."""
+def running_job(job: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """`lookup-hints run` of a file in a process group of its own, none of which is left at the end, and its output."""
     program = Path(sys.executable).with_name("lookup-hints")
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    process = subprocess.Popen(
-        [program, "run", job, "--master", "local[2]", "--conf", "spark.ui.enabled=false"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=job.parent,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path},
-        start_new_session=True,
-    )
+    output = job.parent / "output"
+    with output.open("ab") as log:
+        process = subprocess.Popen(
+            [program, "run", job, "--master", "local[2]", "--conf", "spark.ui.enabled=false"],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=job.parent,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path},
+            start_new_session=True,
+        )
     watchdog = threading.Timer(200, process.kill)
     watchdog.start()
     try:
-        yield process
+        yield process, output
     finally:
         watchdog.cancel()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.wait()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_queries_of_a_file_cleanly(ending: signal.Signals, tmp_path: Path) -> None:
     job = tmp_path / "job.sql"
     job.write_text(JOB.format(folder=tmp_path), encoding="utf-8")
-    with running_job(job) as process:
-        wait_until(lambda: batches_done(tmp_path / "one") >= 2, 120)
+    with running_job(job) as (process, output):
+        wait_until(lambda: "2 streaming queries run; Ctrl-C stops them" in output.read_text(encoding="utf-8"))
+        # A second commit: what the first batch did has been told.
+        wait_until(lambda: all(batches_done(tmp_path / query) >= 2 for query in ("one", "two")))
         if ending is signal.SIGINT:
             os.killpg(process.pid, ending)  # a terminal tells Spark's JVM and workers too
         else:
             process.send_signal(ending)
-        output, _ = process.communicate(timeout=60)
-    assert process.returncode == 128 + ending, output
-    assert "2 streaming queries run; Ctrl-C stops them" in output
-    assert f"stopped by {ending.name}" in output
-    assert "streaming query enriched into out: stopped, batches so far " in output
-    assert "streaming query second into noop: stopped, batches so far " in output
-    assert "rows in" in output, "what the lookups did"
-    assert "restart 1" not in output, "a stop is no failure"
+        process.wait(60)
+    told = output.read_text(encoding="utf-8")
+    assert process.returncode == 128 + ending, told
+    assert f"stopped by {ending.name}" in told
+    assert "streaming query enriched into out: stopped, batches so far " in told
+    assert "streaming query second into noop: stopped, batches so far " in told
+    assert "rows in" in told, "what the lookups did"
+    assert "restart 1" not in told, "a stop is no failure"
 
 
 def test_a_killed_driver_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -271,14 +279,14 @@ def test_a_killed_driver_loses_and_doubles_nothing(spark: SparkSession, tmp_path
     job.write_text(text, encoding="utf-8")
     done = 0
     for _ in range(2):
-        with running_job(job) as process:
+        with running_job(job) as (process, _):
             wait_until(lambda done=done: batches_done(tmp_path / "one") >= done + 3, 120)  # type: ignore[misc]
             os.killpg(process.pid, signal.SIGKILL)
         done = batches_done(tmp_path / "one")
-    with running_job(job) as process:
+    with running_job(job) as (process, _):
         wait_until(lambda: batches_done(tmp_path / "one") >= done + 2, 120)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.wait(60)
 
     values = [row.value for row in spark.read.parquet(str(tmp_path / "out")).orderBy("value").collect()]
     assert len(values) > 20

@@ -23,7 +23,7 @@ from tests.e2e.elsewhere import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(500)
 PAGE = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
 _numbers = itertools.count()
 

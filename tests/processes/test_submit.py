@@ -110,8 +110,8 @@ SPARK_SUBMIT = str(SPARK_HOME / "bin" / "spark-submit")
 SIZES = [
     *("--master", "MASTER", "--executor-memory", "512m", "--driver-memory", "512m"),
     *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"),
-    # Tasks wait until both executors are there.
-    *("--conf", "spark.scheduler.minRegisteredResourcesRatio=1"),
+    # Tasks wait until both executors are there; a standalone master's driver must know how many cores those have.
+    *("--conf", "spark.cores.max=2", "--conf", "spark.scheduler.minRegisteredResourcesRatio=1"),
     *("--conf", "spark.scheduler.maxRegisteredResourcesWaitingTime=60s"),
     *("--conf", "spark.task.maxFailures=1"),
 ]

@@ -6,13 +6,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
 
 from tests.runtime.support import VirtualLoop
-
-# An example's time tells of the machine's load, not of the code.
-settings.register_profile("runtime", deadline=None)
-settings.load_profile("runtime")
 
 
 @pytest.fixture

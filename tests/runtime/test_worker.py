@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -22,7 +24,7 @@ import pytest
 from lookup_hints.errors import AnswerError, ConnectorError, InternalError, LookupTimeout, OptionError
 from lookup_hints.model import LookupRequest, LookupTable
 from lookup_hints.retry import FixedDelay
-from lookup_hints.runtime import process
+from lookup_hints.runtime import pacing, process
 from lookup_hints.runtime.masking import known_secrets, masked
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.pandas_worker import pandas_lookup, python_values, wrapping
@@ -136,7 +138,11 @@ def test_a_window_larger_than_all_batches_keeps_every_row() -> None:
     assert found == [[(key / 2, key)] if key % 2 == 0 else [] for key in range(7000)]
 
 
-def test_where_a_limit_may_stop_it_spark_sees_ten_thousand_rows_before_more_are_asked() -> None:
+def test_where_a_limit_may_stop_it_spark_sees_ten_thousand_rows_before_more_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pacing, "QUICK_SECONDS", math.inf)  # however long an answer takes here
+    monkeypatch.setattr(pacing, "SLOW_SECONDS", math.inf)
     spec = LookupSpec(People(), ("id",), ("id",), LookupSettings(True, stops_early=True))
     reports: list[LookupMetrics] = []
     results: Any = arrow_lookup(spec, lambda _, found: reports.append(found))(
@@ -320,9 +326,15 @@ def test_a_forked_worker_starts_a_loop_of_its_own(fresh_process: Process) -> Non
         warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what we test
         child = os.fork()
     if child == 0:
-        is_own = process.this_process is not fresh_process
-        is_alive = process.this_process.loop.call(answer()) == os.getpid()
-        os._exit(0 if is_own and is_alive else 1)
+        code = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(60)  # whatever happens, this is no second run of the tests
+            is_own = process.this_process is not fresh_process
+            is_alive = process.this_process.loop.call(answer()) == os.getpid()
+            code = 0 if is_own and is_alive else 1
+        finally:
+            os._exit(code)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
 

@@ -101,7 +101,7 @@ def running_api(certificates: Certificates | None = None) -> Iterator[Api]:
         yield Api(*json.loads(process.stdout.readline()))
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
         assert process.stdout is not None
         process.stdout.close()
 
@@ -194,7 +194,7 @@ class Server:
         answer = self._acted(act) if "status" in act else self._handled(asked)
         _write(writer, answer, cut=act.get("cut"), drip=bool(act.get("drip")))
         if act.get("drip"):
-            for _ in range(100):
+            for _ in range(600):
                 writer.write(b"1\r\n \r\n")
                 await writer.drain()
                 await asyncio.sleep(0.05)

@@ -11,6 +11,7 @@ import asyncio
 import importlib.util
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -143,7 +144,7 @@ class PostgresServer:
 
         return asyncio.run(run())
 
-    def _wait_until_ready(self, seconds: float = 30.0) -> None:
+    def _wait_until_ready(self, seconds: float = 120.0) -> None:
         deadline = time.monotonic() + seconds
         status = self.data / "postmaster.pid"
         while not (status.exists() and status.read_text(encoding="utf-8").split()[-1:] == ["ready"]):
@@ -210,11 +211,15 @@ def _installed() -> Path:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody listens on, of those that no system hands out by itself."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def running_server() -> Iterator[PostgresServer]:

@@ -39,7 +39,7 @@ class RedisServer:
         arguments += ["--save", "", "--dir", str(self.directory), *self._settings]
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(arguments, stdout=log, stderr=log)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not self._answers():
             assert self._process.poll() is None, (self.directory / "log").read_text()
             assert time.monotonic() < deadline, "the server does not answer"
@@ -49,7 +49,7 @@ class RedisServer:
         """Kill the server; nothing when it is not running."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
     @contextlib.contextmanager
@@ -71,7 +71,7 @@ class RedisServer:
     def _answers(self) -> bool:
         try:
             return bool(self.run("PING"))
-        except redis.ConnectionError:
+        except (redis.ConnectionError, redis.TimeoutError):
             return False
 
 

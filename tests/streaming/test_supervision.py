@@ -192,7 +192,8 @@ def test_full_restarts_all_queries_and_counts_their_failures_together(supervisor
     second = supervisor.start(two, strategy, name="two", failover="full")
     apart = supervisor.start(alone, strategy, name="alone")
     one.take(0).end(RuntimeError("away"))
-    assert two.take(1) is second.query
+    restarted = two.take(1)
+    assert supervisor.wait_for(lambda: second.query is restarted, SOON)
     assert two.queries[0].stopped
     two.take(1).end(RuntimeError("away too"))
     one.take(2)
