@@ -27,6 +27,7 @@ systems for just the keys they need."""
 _EPILOG = """\
 examples:
   lookup-hints run job.sql --param day=2013-01-01 --conf spark.sql.shuffle.partitions=8
+  lookup-hints run job.sql --remote sc://host:15002
   lookup-hints explain job.sql
   lookup-hints check job.sql        exit code 1 when something is wrong; needs no Spark
 
@@ -92,7 +93,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_spark_options(command: argparse.ArgumentParser) -> None:
     job.add_script_options(command)
-    command.add_argument("--master", help="Spark master, for example local[4] (default local[*])")
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--master", help="Spark master, for example local[4] (default local[*])")
+    where.add_argument("--remote", metavar="URL", help="Spark Connect server, for example sc://host:15002")
 
 
 # --- run -------------------------------------------------------------------------------------------
@@ -167,10 +170,12 @@ def _nothing_to_do(file: str) -> int:
 def _session(options: argparse.Namespace) -> LookupSession:
     from lookup_hints.session import LookupSession
 
-    return LookupSession(_spark(options.master, job.configuration(options.conf)))
+    return LookupSession(_spark(options.master, options.remote, job.configuration(options.conf)))
 
 
-def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+def _spark(master: str | None, remote: str | None, conf: Mapping[str, str]) -> SparkSession:
+    if master is not None and master.startswith("sc://"):
+        raise job.WrongUse("--master names no Spark Connect server. Write --remote sc://...")
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError:
@@ -180,6 +185,8 @@ def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName("lookup-hints")
     if master is not None:
         builder = builder.master(master)
+    if remote is not None:
+        builder = builder.remote(remote)
     for key, value in conf.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -22,13 +22,18 @@ from typing import Any
 
 from lookup_hints import archive, job
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.functions import is_connect
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "lookup_job.py"
 """What ``spark-submit`` runs."""
+_HOME = Path(__file__).resolve().parents[1]
+"""Where this library is: a folder, or the archive that ``spark-submit`` has put before all others."""
 
 # Of SparkSubmitOptionParser: all other options of spark-submit take a value.
 _SWITCHES = {"--verbose", "-v", "--supervise", "--usage-error"}
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
+_TOKEN = re.compile(r"(?i)(;token=)[^;]*")
+"""In the URL of a Connect server."""
 
 
 # --- the command -----------------------------------------------------------------------------------
@@ -86,8 +91,10 @@ class Submission:
         return [spark_submit, *spark, str(SCRIPT), file, *self.script, *modules]
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """``given``, and which Python the driver is: this one, where nothing says otherwise."""
+        """``given``, the Connect server, and which Python the driver is: this one by default."""
         environment = dict(given)
+        if (remote := _last("--remote", self.spark)) is not None:
+            environment["SPARK_REMOTE"] = remote  # spark-submit tells only itself
         if not self.on_cluster and not any("spark.pyspark." in each for each in self.spark):
             environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
             if (_last("--master", self.spark) or "").startswith("local"):
@@ -176,6 +183,8 @@ def shown(command: Sequence[str]) -> str:
         key, sign, _ = argument.partition("=")
         if command[at - 1] in ("--conf", "--param") and sign and _SECRET.search(key):
             masked[at] = f"{key}=***"
+        if command[at - 1] == "--remote":
+            masked[at] = _TOKEN.sub(r"\1***", argument)
     return shlex.join(masked)
 
 
@@ -346,6 +355,9 @@ def _on_spark(options: argparse.Namespace, script: job.Script) -> int:
         builder = builder.config(key, value)
     _log_to_stderr()
     spark = builder.getOrCreate()
+    if is_connect(spark) and _HOME.is_file():
+        # What --py-files says reaches executors of this driver's, but no Connect server.
+        spark.addArtifacts(str(_HOME), pyfile=True)
     try:
         return job.run(LookupSession(spark), script, options.rows, bar=options.progress)
     finally:

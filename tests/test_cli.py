@@ -332,6 +332,11 @@ def test_wrong_use(wrong: list[str]) -> None:
     assert caught.value.code == 2
 
 
+def test_a_connect_server_is_no_master(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(job), "--param", "most=2", "--master", "sc://host"]) == 2
+    assert "--master names no Spark Connect server. Write --remote sc://..." in capsys.readouterr().err
+
+
 def test_the_installed_command(job: Path) -> None:
     command = Path(sys.executable).with_name("lookup-hints")
     done = subprocess.run(

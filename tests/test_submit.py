@@ -70,9 +70,12 @@ def test_the_driver_is_this_python_unless_something_else_is_said() -> None:
     assert submission("--conf", "spark.pyspark.python=/opt/python").environment({}) == {}
     said = {"PYSPARK_DRIVER_PYTHON": "/opt/python"}
     assert submission().environment(said) == said
+    assert submission("--remote", "sc://h").environment({}) == {**this, "SPARK_REMOTE": "sc://h"}
 
 
 def test_a_shown_command_can_be_typed_and_holds_no_secret() -> None:
+    remote = ["spark-submit", "--remote", "sc://host:1/;use_ssl=true;token=hunter2;x=y"]
+    assert shown(remote) == "spark-submit --remote 'sc://host:1/;use_ssl=true;token=***;x=y'"
     command = ["spark-submit", "--conf", "spark.hadoop.password=hunter2", "--param", "name=O'Hara Ann"]
     assert shown(command) == (
         "spark-submit --conf 'spark.hadoop.password=***' --param 'name=O'\"'\"'Hara Ann'"

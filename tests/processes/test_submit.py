@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.e2e.bare_python import bare_python
-from tests.servers.spark_cluster import SPARK_HOME, standalone_cluster
+from tests.e2e.versions import needs_connect_server
+from tests.servers.spark_cluster import SPARK_HOME, connect_server, standalone_cluster
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -69,10 +70,15 @@ Run = Callable[..., Ended]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The Python of workers, which does not have this library."""
+    return bare_python(tmp_path_factory.mktemp("worker") / "bare")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, python: str) -> Iterator[Run]:
     """Runs a command with the cluster's URL in place of MASTER; its executors run a bare Python."""
     folder = tmp_path_factory.mktemp("cluster")
-    python = bare_python(folder / "bare")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))},
         "SPARK_HOME": str(SPARK_HOME),
@@ -147,6 +153,29 @@ def test_submit_ships_the_library_and_modules_of_ones_own(run: Run, tmp_path: Pa
         r"\[3/4\] line 5: INSERT OVERWRITE .*: done in .* s; w: 40 rows in, 40 rows out,", logged[2]
     )
     assert "\r" not in ended.out, "no bar where there is no terminal"
+
+
+@needs_connect_server
+def test_a_connect_server_gets_the_library_and_modules_of_ones_own(
+    run: Run, python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "my_geo.py").write_text(OWN_MODULE, encoding="utf-8")
+    (tmp_path / "job.sql").write_text(JOB.format(out=tmp_path / "rows"), encoding="utf-8")
+
+    with connect_server(tmp_path, python, seconds=120) as url:
+        ended = run(
+            tmp_path,
+            *(LOOKUP_HINTS, "submit", "job.sql", "--remote", url),
+            *("--module", "my_geo.py", "--param", "day=2013-01-01"),
+        )
+
+    assert ended.code == 0, ended.out + ended.err
+    rows = pq.read_table(tmp_path / "rows").sort_by("id").to_pydict()
+    assert rows["id"] == list(range(40))
+    assert rows["name"] == [None, "Ann", "Bob", *[None] * 37]
+    assert all("lookup_hints-" in place and ".zip" in place for place in rows["place"]), "from the archive"
+    assert "| Ann|2013-01-01|" in ended.out
+    assert "no counts of p: Spark Connect brings none back" in ended.out
 
 
 def test_spark_submit_runs_the_script(run: Run, tmp_path: Path) -> None:
