@@ -37,11 +37,13 @@ def main() -> None:
         spark_session() as spark,
     ):
         _make_orders(spark, options.rows)
-        spark.udf.register("identity", identity_udf())
+        without_lookups = spark.newSession()
+        without_lookups.udf.register("identity", identity_udf())
+        _make_orders(without_lookups, options.rows)
         arrow, pandas = _session(spark, "arrow"), _session(spark.newSession(), "pandas")
         _make_orders(pandas.spark, options.rows)
         ways = {
-            "identity UDF": drained(spark, IDENTITY),
+            "identity UDF": drained(without_lookups, IDENTITY),
             "lookup join": drained(arrow, QUERY),
             "lookup join, transport pandas": drained(pandas, QUERY),
         }

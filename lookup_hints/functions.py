@@ -79,6 +79,8 @@ class Functions:
         """
         if self._is_there(spark, spec.name):
             return
+        if spark not in self._registered:
+            _ask_for_rows(spark)
         make = _arrow_function if transport == "arrow" else _pandas_function
         function = make(spec, self._report())
         spark.udf.register(spec.name, function.asNondeterministic() if repeated else function)
@@ -149,6 +151,19 @@ def _accumulator(spark: SparkSession) -> Any:
             return value1
 
     return spark.sparkContext.accumulator({}, Counts())
+
+
+_COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+
+
+def _ask_for_rows(spark: SparkSession) -> None:
+    """Have Spark read rows, not columns, for a session's Python functions, if nothing else was said of that.
+
+    Columns cost a lookup more than rows; and where a source's own columns are Arrow's, Spark wants back as
+    many rows at a time as it gave, where a lookup answers in windows of its own (docs/decisions/0062).
+    """
+    if spark_version(spark) >= (4, 2) and _COLUMNAR_INPUT not in spark.conf.getAll:
+        spark.conf.set(_COLUMNAR_INPUT, "false")
 
 
 def is_connect(spark: SparkSession) -> bool:

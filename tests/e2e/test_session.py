@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PEOPLE = """CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
 WITH ('connector' = 'memory', 'rows' = '[[1, "Ann"], [2, "Bob"]]')"""
 
+COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[LookupSession]:
@@ -79,6 +81,24 @@ def test_a_worker_that_has_read_a_whole_table_is_used_again(session: LookupSessi
     while len(set(pids)) == len(pids):  # Spark takes its idle workers in turn
         assert len(pids) < 50
         pids.append(texts(session, "SELECT pid FROM worker")[0][0])
+
+
+@pytest.mark.skipif(SPARK < (4, 2), reason="Sparks before 4.2 hand over nothing but rows")
+@pytest.mark.parametrize("said", [None, "true"])
+def test_spark_reads_rows_for_lookups_where_nothing_else_was_said(
+    spark: SparkSession, tmp_path: Path, said: str | None
+) -> None:
+    session = LookupSession(spark.newSession())
+    if said is not None:
+        session.spark.conf.set(COLUMNAR_INPUT, said)
+    session.sql(PEOPLE)
+    spark.range(1, 3, 1, 1).write.parquet(str(tmp_path / "orders"))
+    session.spark.read.parquet(str(tmp_path / "orders")).createOrReplaceTempView("orders")
+    joined = session.sql("SELECT o.id, p.name FROM orders o JOIN people p ON o.id = p.id")
+    assert len(joined.collect()) == 2
+    plan = joined._jdf.queryExecution().executedPlan().toString()
+    assert ("ColumnarToRow" in plan) == (said is None)
+    assert session.spark.conf.get(COLUMNAR_INPUT) == (said or "false")
 
 
 def test_drop(session: LookupSession) -> None:
