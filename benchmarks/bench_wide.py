@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.bench_wide [--orders N] [--runs N]``. Reading and writing wide rows costs Spark itself,
 and so does passing them by any UDF: each query is timed with a UDF that hands the key back in place of the
-lookup, and what counts is the time that the lookup adds to that. Both are handed rows: the session knows lookups.
+lookup, and what counts is the time that the lookup adds to that. Both are handed rows: the session knows
+lookups.
 """
 
 from __future__ import annotations
