@@ -79,8 +79,6 @@ class Functions:
         """
         if self._is_there(spark, spec.name):
             return
-        if spark not in self._registered:
-            _ask_for_rows(spark)
         make = _arrow_function if transport == "arrow" else _pandas_function
         function = make(spec, self._report())
         spark.udf.register(spec.name, function.asNondeterministic() if repeated else function)
@@ -117,6 +115,8 @@ class Functions:
         return name in self._registered.get(spark, ())
 
     def _add(self, spark: SparkSession, name: str) -> None:
+        if spark not in self._registered:
+            _ask_for_rows(spark)
         self._registered.setdefault(spark, set()).add(name)
         self._names.add(name)
 
