@@ -554,7 +554,7 @@ def test_a_server_that_hangs_is_given_up(api: Api, sync: bool) -> None:
     api.script("/x/1", {"hang": True})
     started = time.monotonic()
     error = failure(table_of(api, "/x/{id}", request_timeout="1 s"), sync=sync)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 5
     assert not error.permanent
     assert f"no answer from {api.url} within 1 s ('request-timeout')" in str(error)
 
@@ -748,7 +748,7 @@ def test_a_pause_longer_than_the_time_left_is_an_error_at_once(api: Api) -> None
     api.script("/people/1", {"status": 503, "headers": {"Retry-After": "3600"}})
     started = time.monotonic()
     error = failure(table_of(api, "/people/{id}"), timeout=20)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 5
     assert (error.permanent, error.retry_after) == (False, 3600)
     assert "answered 503 and wants a pause of 3.6e+03 s" in str(error)
     assert "raise 'timeout'" in str(error)
@@ -781,7 +781,7 @@ def test_requests_keep_their_rate(api: Api) -> None:
     ask(table_of(api, "/people/{id}", requests_per_second="20"), {"id": list(range(10))})
     times = sorted(each["time"] for each in api.asked())
     assert all(at - started >= number / 20 - 0.001 for number, at in enumerate(times))
-    assert times[-1] - started < 10
+    assert times[-1] - times[0] < 3
 
 
 # --- who we are -----------------------------------------------------------------------------------
