@@ -24,6 +24,7 @@ from lookup_hints.errors import DdlError, Problem, nearest
 from lookup_hints.pairs import read_pairs
 from lookup_hints.sqltext import Kind, Piece, code, pieces
 
+_FIRST_WORDS = ("CREATE", "DROP", "DESC", "DESCRIBE", "SHOW")
 _EXAMPLE = "Write WITH ('connector' = '<name>', ...)."
 _WHOLE_EXAMPLE = "Write CREATE TEMPORARY TABLE <name> (...) WITH ('connector' = '<name>', ...)."
 
@@ -41,9 +42,12 @@ def parse_ddl(text: str) -> Ddl | None:
     found = code(pieces(text))
     while found and found[-1].is_symbol(";"):
         found.pop()
-    reader = Reader(_masked(text, found), found, [], found[-1].end if found else 0)
+    names_connector = _names_connector(found)
+    if not (names_connector or (found and found[0].is_word(*_FIRST_WORDS))):
+        return None
+    reader = Reader(_masked(text, found), found, [], found[-1].end)
     statement = _statement(reader)
-    if statement is None and _names_connector(found):
+    if statement is None and names_connector:
         raise DdlError(_not_understood(reader))
     return statement
 

@@ -26,8 +26,8 @@ def used_columns(
     used = {
         column
         for index in range(block.first, block.last + 1)
-        if not _is_answered(statement, index, use, keys)
-        and (column := _column_at(statement, index, names)) is not None
+        if (column := _column_at(statement, index, names)) is not None
+        and not _is_answered(statement, index, use, keys)
     }
     return _at_least_one(every, used, keys)
 
@@ -81,9 +81,9 @@ def _hides_names(statement: Statement, block: Block) -> bool:
     if any(step.right is None or "NATURAL" in step.words for step in block.steps):
         return True
     return any(
-        tokens.is_word(index, "IDENTIFIER", "PIVOT", "UNPIVOT") and tokens.is_symbol(index + 1, "(")
+        tokens.is_symbol(index + 1, "(") and not any(index == relation.name_at for relation in block.relations)
         for index in range(block.first, block.last + 1)
-        if not any(index == relation.name_at for relation in block.relations)
+        if tokens.is_word(index, "IDENTIFIER", "PIVOT", "UNPIVOT")
     )
 
 
@@ -138,12 +138,13 @@ def _column_at(statement: Statement, index: int, names: Names) -> str | None:
     """The dimension column that the name at ``index`` may mean."""
     tokens = statement.tokens
     piece = statement.pieces[index]
-    if not piece.is_name or tokens.is_word(index - 1, "AS"):
+    column = names.own_name(piece.name) if piece.is_name else None
+    if column is None or tokens.is_word(index - 1, "AS"):
         return None
     qualifier = tokens.after(index - 2) if tokens.is_symbol(index - 1, ".") else None
     if qualifier is not None and not tokens.is_symbol(index - 3, ".") and names.is_other(qualifier.name):
         return None
-    return names.own_name(piece.name)
+    return column
 
 
 def _is_answered(statement: Statement, index: int, use: LookupUse, keys: Sequence[KeyEquality]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -45,7 +46,7 @@ class Names:
         parts = [part.name for part in reference.parts]
         if len(parts) > 1 and self._same(parts[0], self.alias):
             return self._find(parts[1])
-        if len(parts) > 1 and any(self._same(parts[0], other) for other in self.others):
+        if len(parts) > 1 and self.is_other(parts[0]):
             return None
         return self._find(parts[0])
 
@@ -60,15 +61,26 @@ class Names:
 
     def is_other(self, name: str) -> bool:
         """Whether ``name`` is that of another relation of the block."""
-        return any(self._same(name, other) for other in self.others)
+        return self._folded(name) in self._other_names
 
     def _find(self, name: str) -> str | None:
         """The column that the query calls ``name``: its own name, or the one an alias list gives it."""
-        called = zip(self.columns, self.table.schema.names, strict=False)
-        return next((own for visible, own in called if self._same(visible, name)), None)
+        return self._own_names.get(self._folded(name))
+
+    @cached_property
+    def _own_names(self) -> dict[str, str]:
+        called = list(zip(map(self._folded, self.columns), self.table.schema.names, strict=False))
+        return dict(reversed(called))  # the first of two that are called alike
+
+    @cached_property
+    def _other_names(self) -> frozenset[str]:
+        return frozenset(map(self._folded, self.others))
 
     def _same(self, one: str, other: str) -> bool:
-        return one == other if self.case_sensitive else one.lower() == other.lower()
+        return self._folded(one) == self._folded(other)
+
+    def _folded(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
 
 
 @dataclass(frozen=True)

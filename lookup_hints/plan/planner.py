@@ -35,11 +35,12 @@ def mentions_lookup(text: str, find_table: FindTable) -> bool:
 
     Strings count: `IDENTIFIER('customers')` is a name too.
     """
-    return any(
-        (piece.is_name and find_table(piece.name) is not None)
-        or (piece.kind is Kind.STRING and find_table(piece.value) is not None)
+    names = {
+        piece.name if piece.is_name else piece.value
         for piece in code(pieces(text))
-    )
+        if piece.is_name or piece.kind is Kind.STRING
+    }
+    return any(find_table(name) is not None for name in names)
 
 
 def surely_uses_lookup(text: str, find_table: FindTable) -> bool:

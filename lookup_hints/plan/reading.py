@@ -12,6 +12,7 @@ from functools import cached_property
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from lookup_hints.errors import Span, UnsupportedLookup
@@ -29,7 +30,7 @@ class UnreadableStatement(UnsupportedLookup):
     """The statement as a whole cannot be planned: its kind, or its syntax."""
 
 
-_DIALECTS = ("spark", "databricks")
+_DIALECTS = (Dialect.get_or_raise("spark"), Dialect.get_or_raise("databricks"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,9 @@ def stopped_early(draft: Draft) -> frozenset[int]:
 
     A statement of which the first rows alone will be taken is like one with a LIMIT.
     """
-    return frozenset(join.use.index for join in draft.joins if _stops(draft, join.home, frozenset()))
+    homes = {join.home for join in draft.joins}
+    stopped = {home for home in homes if _stops(draft, home, frozenset())}
+    return frozenset(join.use.index for join in draft.joins if join.home in stopped)
 
 
 def _stops(draft: Draft, block: Block, inside: frozenset[Block]) -> bool:
