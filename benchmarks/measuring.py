@@ -84,18 +84,20 @@ def identity_udf() -> Any:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one run took: seconds on the clock, and of all processors in all our processes."""
+    """What one run took: seconds on the clock, of all processors, and of those outside the JVM."""
 
     seconds: float
     cpu: float
+    outside_jvm: float
 
 
 def timed(way: Way) -> Sample:
     """Run ``way`` once. Where it returns a float, that is the time it took, by its own clock."""
-    cpu, start = _cpu_seconds(), time.perf_counter()
+    (jvm, others), start = _cpu_seconds(), time.perf_counter()
     result = way()
     seconds = result if isinstance(result, float) else time.perf_counter() - start
-    return Sample(seconds, _cpu_seconds() - cpu)
+    jvm_after, others_after = _cpu_seconds()
+    return Sample(seconds, jvm_after + others_after - jvm - others, others_after - others)
 
 
 def in_turn(ways: Mapping[str, Way], runs: int) -> dict[str, list[Sample]]:
@@ -125,16 +127,18 @@ def seconds(samples: list[Sample]) -> float:
     return statistics.median(sample.seconds for sample in samples)
 
 
-def _cpu_seconds() -> float:
-    """Processor seconds so far of this process, and of all below it: Spark, its workers, the servers."""
-    total = 0.0
+def _cpu_seconds() -> tuple[float, float]:
+    """Processor seconds so far of Spark's JVM; and of this process, Spark's workers and the servers."""
+    jvm = others = 0.0
     for process in _family():
         try:
-            times = process.cpu_times()
+            times, is_jvm = process.cpu_times(), process.name() == "java"
         except psutil.Error:  # it ended meanwhile
             continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+        own, of_children = times.user + times.system, times.children_user + times.children_system
+        jvm += own if is_jvm else 0.0
+        others += of_children if is_jvm else own + of_children
+    return jvm, others
 
 
 def _family() -> list[psutil.Process]:

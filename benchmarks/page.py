@@ -20,7 +20,10 @@ from benchmarks.measuring import RESULTS, ROOT, Figure
 PAGE = ROOT / "docs" / "performance.md"
 PLOT = ROOT / "docs" / "crossover.svg"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-ORDER = ("postgres", "http", "wide", "late_rows", "runners", "scale", "crossover", "latency", "overhead")
+ORDER = (
+    *("postgres", "http", "wide", "late_rows", "runners", "scale"),
+    *("crossover", "latency", "overhead", "planning"),
+)
 VERSIONS = ("pyspark", "pyarrow", "asyncpg", "httptools", "aiohttp")
 
 

@@ -81,7 +81,8 @@ def _hides_names(statement: Statement, block: Block) -> bool:
     if any(step.right is None or "NATURAL" in step.words for step in block.steps):
         return True
     return any(
-        tokens.is_symbol(index + 1, "(") and not any(index == relation.name_at for relation in block.relations)
+        tokens.is_symbol(index + 1, "(")
+        and not any(index == relation.name_at for relation in block.relations)
         for index in range(block.first, block.last + 1)
         if tokens.is_word(index, "IDENTIFIER", "PIVOT", "UNPIVOT")
     )
