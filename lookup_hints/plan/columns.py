@@ -25,7 +25,8 @@ def used_columns(
         return every
     used = {
         column
-        for index in range(block.first, block.last + 1)
+        for called in names.columns
+        for index in statement.tokens.places(called, block.first, block.last)
         if (column := _column_at(statement, index, names)) is not None
         and not _is_answered(statement, index, use, keys)
     }
@@ -52,8 +53,7 @@ def _gives_all(statement: Statement, use: LookupUse, names: Names) -> bool:
     own = set(stars(statement, block, block.last + 1))
     return any(
         index in own or _is_star_of(statement, index, names)
-        for index in range(block.first, block.last + 1)
-        if statement.tokens.is_symbol(index, "*")
+        for index in statement.tokens.places("*", block.first, block.last)
     )
 
 
@@ -83,8 +83,9 @@ def _hides_names(statement: Statement, block: Block) -> bool:
     return any(
         tokens.is_symbol(index + 1, "(")
         and not any(index == relation.name_at for relation in block.relations)
-        for index in range(block.first, block.last + 1)
-        if tokens.is_word(index, "IDENTIFIER", "PIVOT", "UNPIVOT")
+        for word in ("IDENTIFIER", "PIVOT", "UNPIVOT")
+        for index in tokens.places(word, block.first, block.last)
+        if tokens.is_word(index, word)
     )
 
 
@@ -99,7 +100,7 @@ def stars(statement: Statement, block: Block, end: int) -> Iterator[int]:
     inner = [
         query for query in statement.structure.queries if query.parent is block and query is not block.query
     ]
-    for index in range(block.first, end):
+    for index in tokens.places("*", block.first, end - 1):
         if not tokens.is_symbol(index, "*") or any(each.first <= index <= each.last for each in inner):
             continue
         opens = tokens.is_symbol(index - 1, "(") or tokens.is_symbol(index - 1, ",")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
@@ -123,20 +122,25 @@ class Statement:
         return self._trees[part]
 
     def _parsed(self, part: Cut) -> exp.Expr | None:
-        word = "SELECT "
-        # The text before it matters by its length alone; without line breaks it is read faster.
-        padded = " " * (part.start - len(word)) + word + self.clean[part.start : part.end]
         for dialect in _DIALECTS:
             try:
-                tree = sqlglot.parse_one(padded, dialect=dialect)
+                tree = self._projected(part, dialect)
             except (SqlglotError, RecursionError):
                 continue
-            projections = tree.expressions if isinstance(tree, exp.Select) else []
-            is_expression = len(projections) == 1 and not any(
-                value for name, value in tree.args.items() if name != "expressions"
-            )
-            return projections[0] if is_expression else None
+            if not isinstance(tree, exp.Select):
+                return None
+            has_clauses = any(value for name, value in tree.args.items() if name != "expressions")
+            return tree.expressions[0] if len(tree.expressions) == 1 and not has_clauses else None
         return None
+
+    def _projected(self, part: Cut, dialect: Dialect) -> exp.Expr | None:
+        """The tree of ``SELECT part``, its nodes placed as in the whole text."""
+        word = "SELECT "
+        tokens = dialect.tokenize(word + self.clean[part.start : part.end])
+        for token in tokens:
+            token.start += part.start - len(word)
+            token.end += part.start - len(word)
+        return next(iter(dialect.parser().parse(tokens, self.clean)), None)
 
     # --- places ------------------------------------------------------------------------------------
 

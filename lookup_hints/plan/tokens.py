@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from lookup_hints.plan.splice import Cut
 from lookup_hints.sqltext import Kind, Piece, code, pieces
@@ -48,6 +50,18 @@ class Tokens:
     def is_symbol(self, index: int, symbol: str) -> bool:
         """Whether the piece at ``index`` is there and is ``symbol``."""
         return 0 <= index < len(self.pieces) and self.pieces[index].is_symbol(symbol)
+
+    def places(self, text: str, first: int, last: int) -> Iterator[int]:
+        """Indices from ``first`` to ``last`` of the pieces ``text``, in any case, in backquotes or not."""
+        found = self._places.get(text.lower(), [])
+        return iter(found[bisect_left(found, first) : bisect_right(found, last)])
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        found = defaultdict(list)
+        for index, piece in enumerate(self.pieces):
+            found[piece.name.lower()].append(index)
+        return found
 
     def closing(self, index: int) -> int:
         """Index of the parenthesis that closes the one at ``index``; of the last piece if none does."""
