@@ -803,6 +803,59 @@ def test_credentials_go_into_headers(api: Api, options: dict[str, str], header: 
     assert dict(row["headers"])[header] == value
 
 
+@pytest.fixture
+def netrc_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "netrc"
+    monkeypatch.setenv("NETRC", str(path))
+    return path
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_netrc_file_says_who_we_are_where_it_is_wanted(api: Api, netrc_file: Path, sync: bool) -> None:
+    netrc_file.write_text("machine elsewhere login x password y\nmachine 127.0.0.1 login me password pw")
+
+    def sent(path: str = "/echo?id={id}", **options: str) -> str | None:
+        [row] = ask(table_of(api, path, ECHO, engine="auto", **options), {"id": [1]}, sync=sync)
+        return dict(row["headers"]).get("authorization")
+
+    assert sent(use_environment="true") == "Basic bWU6cHc="
+    assert sent() is None
+    assert sent(use_environment="true", token="t0ken") == "Bearer t0ken"
+    api.script("/away", {"status": 302, "headers": {"Location": "/echo?id=1"}})
+    assert sent("/away?id={id}", use_environment="true") == "Basic bWU6cHc="
+    netrc_file.write_text("machine elsewhere login x password y")
+    assert sent(use_environment="true") is None
+    netrc_file.unlink()
+    assert sent(use_environment="true") is None
+
+
+def test_an_own_header_comes_before_a_netrc_file(
+    api: Api, netrc_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc_file.write_text("machine 127.0.0.1 login me password pw")
+    monkeypatch.setenv("API_TOKEN", "t0ken")
+    options = {"use_environment": "true", "header__Authorization": "T ${env:API_TOKEN}", "engine": "auto"}
+    [row] = ask(table_of(api, "/echo?id={id}", ECHO, **options), {"id": [1]})
+    assert dict(row["headers"])["authorization"] == "T t0ken"
+
+
+def test_a_broken_netrc_file_is_named_and_not_shown(api: Api, netrc_file: Path) -> None:
+    netrc_file.write_text("machine 127.0.0.1 login me pasword s3cret")
+    error = failure(table_of(api, "/echo?id={id}", ECHO, use_environment="true", engine="auto"))
+    assert str(error) == f"table people: {netrc_file} cannot be read: line 1 is not understood."
+
+
+def test_the_password_of_a_netrc_file_is_a_secret(api: Api, netrc_file: Path) -> None:
+    netrc_file.write_text("machine 127.0.0.1 login me password s3cret")
+
+    async def known(connector: HttpConnector) -> set[str]:
+        return connector.secrets()
+
+    assert "s3cret" in during(table_of(api, "/people/{id}", use_environment="true", engine="auto"), known)
+
+
 def oauth(api: Api, life: str = "", **options: str) -> LookupTable:
     given = {
         "oauth2_token_url": f"{api.url}/token{life}",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import netrc
+import os
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -49,6 +52,32 @@ class Fixed:
 def basic(user: str, password: str) -> dict[str, str]:
     """The header of basic authentication."""
     return {"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def from_netrc(table: str, host: str, known: set[str]) -> dict[str, str]:
+    """What the file of ``NETRC``, or ``~/.netrc``, says of ``host``; nothing where there is no such file.
+
+    Its password is added to ``known``, the texts that may not be shown.
+
+    Raises:
+        HttpFailure: the file cannot be read.
+    """
+    path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+    try:
+        found = netrc.netrc(path).authenticators(host)
+    except FileNotFoundError:
+        return {}
+    except netrc.NetrcParseError as error:  # its message may hold a password
+        problem = f"line {error.lineno} is not understood"
+        raise HttpFailure(f"table {table}: {path} cannot be read: {problem}.", permanent=True) from None
+    except (OSError, UnicodeDecodeError) as error:
+        problem = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise HttpFailure(f"table {table}: {path} cannot be read: {problem}.", permanent=True) from None
+    if found is None:
+        return {}
+    user, _, password = found
+    known |= {password} if password else set()
+    return basic(user, password or "")
 
 
 @dataclass

@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic
+from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic, from_netrc
 from lookup_connectors.http.exchange import Exchange, Limits, Policy
 from lookup_connectors.http.message import HttpFailure, Request, Response
 from lookup_connectors.http.options import OPTIONS
@@ -232,6 +233,8 @@ class _Live:
                 f"table {table.name}: 'url' or 'allowed-origins': {error}.", permanent=True
             ) from None
         auth = _auth(table.name, options)
+        if auth is None:
+            auth = Fixed(_of_environment(table.name, options, templates, home, secrets))
         exchange = Exchange(
             table.name,
             home=home,
@@ -411,7 +414,8 @@ class _Live:
         return Told(outcome, status, None, attempt, elapsed, response.headers if response else None)
 
 
-def _auth(table: str, options: Mapping[str, Any]) -> Auth:
+def _auth(table: str, options: Mapping[str, Any]) -> Auth | None:
+    """What the options say of who we are, if they do."""
     if options["username"] is not None:
         return Fixed(basic(options["username"], options["password"] or ""))
     if options["token"] is not None:
@@ -419,7 +423,7 @@ def _auth(table: str, options: Mapping[str, Any]) -> Auth:
     if options["api-key"] is not None:
         return Fixed({options["api-key-header"]: options["api-key"]})
     if options["oauth2-token-url"] is None:
-        return Fixed({})
+        return None
     extra = {name: options[f"oauth2-{name}"] for name in ("scope", "audience")}
     return ClientCredentials(
         table,
@@ -429,6 +433,15 @@ def _auth(table: str, options: Mapping[str, Any]) -> Auth:
         extra={name: text for name, text in extra.items() if text},
         clock=time.monotonic,
     )
+
+
+def _of_environment(
+    table: str, options: Mapping[str, Any], templates: Templates, home: str, secrets: set[str]
+) -> dict[str, str]:
+    says_who = any(name.lower() == "authorization" for name in templates.headers)
+    if says_who or not options["use-environment"]:
+        return {}
+    return from_netrc(table, urlsplit(home).hostname or "", secrets)
 
 
 def _connecting(table: str, options: Mapping[str, Any]) -> Connecting:
