@@ -84,14 +84,18 @@ def test_a_worker_that_has_read_a_whole_table_is_used_again(session: LookupSessi
 
 
 @pytest.mark.skipif(SPARK < (4, 2), reason="Sparks before 4.2 hand over nothing but rows")
-@pytest.mark.parametrize("said", [None, "true"])
+@pytest.mark.parametrize(
+    ("said", "first"), [(None, None), (None, "SELECT count(*) FROM people"), ("true", None)]
+)
 def test_spark_reads_rows_for_lookups_where_nothing_else_was_said(
-    spark: SparkSession, tmp_path: Path, said: str | None
+    spark: SparkSession, tmp_path: Path, said: str | None, first: str | None
 ) -> None:
     session = LookupSession(spark.newSession())
     if said is not None:
         session.spark.conf.set(COLUMNAR_INPUT, said)
     session.sql(PEOPLE)
+    if first is not None:
+        session.sql(first).collect()
     spark.range(1, 3, 1, 1).write.parquet(str(tmp_path / "orders"))
     session.spark.read.parquet(str(tmp_path / "orders")).createOrReplaceTempView("orders")
     joined = session.sql("SELECT o.id, p.name FROM orders o JOIN people p ON o.id = p.id")
