@@ -8,12 +8,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lookup_hints import dataframe
-from lookup_hints.catalog import LookupCatalog, build_connector, secret_keys
+from lookup_hints.catalog import ConfValue, LookupCatalog, build_connector, secret_keys
 from lookup_hints.commands import explained, own_setting
 from lookup_hints.ddl import (
     CreateLookupTable,
@@ -28,7 +27,7 @@ from lookup_hints.ddl import (
 )
 from lookup_hints.errors import HintError, InternalError, Problem, QueryError, Span, UnsupportedLookup
 from lookup_hints.frames import named_frames, run_over, variables_refused
-from lookup_hints.functions import Functions, spark_version, transport_for, wrapping_for
+from lookup_hints.functions import Functions, settings, spark_version, transport_for, wrapping_for
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.analysis import Columns
@@ -396,8 +395,9 @@ class LookupSession:
         few_rows: bool,
     ) -> LookupPlan | None:
         """The plan of a statement; None when a lookup table's name in it means something else."""
-        context = replace(self._context(args), few_rows=few_rows)
-        tolerant = session_option("on-invalid-hint", self._conf) == "warn"
+        conf = settings(self.spark)
+        context = replace(self._context(args, conf), few_rows=few_rows)
+        tolerant = session_option("on-invalid-hint", conf) == "warn"
         try:
             if problems:
                 raise HintError(problems)
@@ -423,8 +423,8 @@ class LookupSession:
             if type(error).__name__ == "ParseException":
                 raise
 
-    def _context(self, args: Args) -> Context:
-        functions, transport = self._state.functions, self._transport()
+    def _context(self, args: Args, conf: ConfValue) -> Context:
+        functions, transport = self._state.functions, transport_for(session_option("transport", conf))
 
         def analyse(sql: str) -> Columns:
             return _columns(self._spark_sql(sql, args))
@@ -438,7 +438,7 @@ class LookupSession:
         return Context(
             find_table=self._find,
             connector=self._connector_of,
-            conf=cache(self._conf),  # each costs a round trip, and every join asks for the same ones
+            conf=conf,
             analyse=analyse,
             name_function=name_function,
             name_scan=name_scan,
@@ -447,7 +447,7 @@ class LookupSession:
         )
 
     def _register(self, planned: LookupPlan) -> None:
-        transport = self._transport()
+        transport = transport_for(session_option("transport", self._conf))
         for join in planned.joins:
             self._state.functions.register(self.spark, join.function, join.repeated, transport)
         for scan in planned.scans:
@@ -467,9 +467,6 @@ class LookupSession:
     def _connector_of(self, table: LookupTable) -> Connector:
         own = self._connectors.get(table.name.lower())
         return build_connector(table) if own is None else own
-
-    def _transport(self) -> str:
-        return transport_for(session_option("transport", self._conf))
 
     def _conf(self, key: str) -> str | None:
         return self.spark.conf.get(key, None)
