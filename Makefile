@@ -4,13 +4,13 @@
 # make test-sql        every query of TPC-H and of a corpus, random queries and mistakes, against Spark itself
 # make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
 # make check           format, lint and types only
-# make bench           the benchmarks (about an hour), and their table in docs/performance.md
+# make bench           the benchmarks (half an hour), and their table in docs/performance.md
 # make clean           remove what these made
 # make help            show this
 #
 # CI runs test, test-processes, test-sql and the newest and oldest cell of test-matrix. TREES=n and MISTAKES=n say how
-# many random queries and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of test-processes, or of
-# a cell, run beside each other (2).
+# many random queries and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of test-processes,
+# test-sql or a cell run beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
@@ -38,13 +38,15 @@ JOBS = 2
 test-processes: java $(VENV)/.dev
 	@$(SPARK_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder tests/processes
 
-# What is slow because Spark answers each question twice. The seed is printed, so that a failure can be repeated.
+# What is slow because Spark answers each question twice; random trees of joins take as long as all the others. The
+# seed is printed, so that a failure can be repeated.
 TREES = 2400
 MISTAKES = 2000
 test-sql: java $(VENV)/.dev
 	@seed="$${SEED:-$$(date +%s)}"; echo "seed $$seed"; \
 	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 \
-	  $(BIN)/python -m pytest -q --hypothesis-seed="$$seed" tests/sql tests/plan/test_mutations.py
+	  $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder --hypothesis-seed="$$seed" \
+	  tests/sql/test_trees.py tests/sql tests/plan/test_mutations.py
 
 CELLS =
 test-matrix: java
