@@ -34,7 +34,7 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
     return Both(Worlds(spark, tmp_path_factory.mktemp("trees"), tables(), CONF, connector="memory"))
 
 
-@pytest.mark.timeout(7200)
+@pytest.mark.timeout(3600)
 @settings(
     max_examples=max(1, EXAMPLES // (BATCH // 2)),
     deadline=None,
