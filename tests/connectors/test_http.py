@@ -847,6 +847,27 @@ def test_a_broken_netrc_file_is_named_and_not_shown(api: Api, netrc_file: Path) 
     assert str(error) == f"table people: {netrc_file} cannot be read: line 1 is not understood."
 
 
+@pytest.mark.parametrize(("content", "problem"), [(None, "Is a directory"), (b"\xff", "it is not UTF-8")])
+def test_a_netrc_file_that_is_no_text_is_named(
+    api: Api, netrc_file: Path, content: bytes | None, problem: str
+) -> None:
+    if content is None:
+        netrc_file.mkdir()
+    else:
+        netrc_file.write_bytes(content)
+    error = failure(table_of(api, "/echo?id={id}", ECHO, use_environment="true", engine="auto"))
+    assert str(error) == f"table people: {netrc_file} cannot be read: {problem}."
+
+
+def test_a_home_without_a_netrc_file_says_nothing(
+    api: Api, netrc_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NETRC")
+    monkeypatch.setenv("HOME", str(netrc_file))
+    [row] = ask(table_of(api, "/echo?id={id}", ECHO, use_environment="true", engine="auto"), {"id": [1]})
+    assert "authorization" not in dict(row["headers"])
+
+
 def test_the_password_of_a_netrc_file_is_a_secret(api: Api, netrc_file: Path) -> None:
     netrc_file.write_text("machine 127.0.0.1 login me password s3cret")
 

@@ -8,7 +8,6 @@ import os
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -62,7 +61,7 @@ def from_netrc(table: str, host: str, known: set[str]) -> dict[str, str]:
     Raises:
         HttpFailure: the file cannot be read.
     """
-    path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+    path = os.environ.get("NETRC") or os.path.expanduser("~/.netrc")  # noqa: PTH111 (no home is no error)
     try:
         found = netrc.netrc(path).authenticators(host)
     except FileNotFoundError:
@@ -76,7 +75,8 @@ def from_netrc(table: str, host: str, known: set[str]) -> dict[str, str]:
     if found is None:
         return {}
     user, _, password = found
-    known |= {password} if password else set()
+    if password:
+        known.add(password)
     return basic(user, password or "")
 
 

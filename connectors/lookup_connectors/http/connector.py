@@ -232,9 +232,7 @@ class _Live:
             raise HttpFailure(
                 f"table {table.name}: 'url' or 'allowed-origins': {error}.", permanent=True
             ) from None
-        auth = _auth(table.name, options)
-        if auth is None:
-            auth = Fixed(_of_environment(table.name, options, templates, home, secrets))
+        auth = _auth(table.name, options) or Fixed(_netrc(table.name, options, templates, home, secrets))
         exchange = Exchange(
             table.name,
             home=home,
@@ -435,9 +433,10 @@ def _auth(table: str, options: Mapping[str, Any]) -> Auth | None:
     )
 
 
-def _of_environment(
+def _netrc(
     table: str, options: Mapping[str, Any], templates: Templates, home: str, secrets: set[str]
 ) -> dict[str, str]:
+    """What a .netrc file says of who we are, where that is wanted and no header says it."""
     says_who = any(name.lower() == "authorization" for name in templates.headers)
     if says_who or not options["use-environment"]:
         return {}

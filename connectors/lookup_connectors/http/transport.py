@@ -36,7 +36,7 @@ class Connecting:
         most_bytes: the largest body that is read.
         tls: what TLS trusts, and shows.
         proxy: URL of a proxy, or None.
-        environment: whether proxies and .netrc of the environment are used.
+        environment: whether proxies of the environment are used.
     """
 
     table: str
