@@ -10,7 +10,6 @@ counts belongs to the application: the same lookup has one function, however man
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from hashlib import blake2b
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -165,18 +164,6 @@ def _ask_for_rows(spark: SparkSession) -> None:
     """
     if spark_version(spark) >= (4, 2) and _COLUMNAR_INPUT not in spark.conf.getAll:
         spark.conf.set(_COLUMNAR_INPUT, "false")
-
-
-def settings(spark: SparkSession) -> Callable[[str], str | None]:
-    """What the session's conf says, for one statement: a setting is asked for once, as each is a round trip.
-
-    On Spark Connect that is a trip to the server, and the first one brings them all.
-    """
-    conf: Any = spark.conf
-    if is_connect(spark) and hasattr(conf, "getAll"):  # new in Spark 4.0
-        found = conf.getAll
-        return lambda key: found.get(key)
-    return cache(lambda key: conf.get(key, None))
 
 
 def is_connect(spark: SparkSession) -> bool:

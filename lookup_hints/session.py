@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -27,7 +28,7 @@ from lookup_hints.ddl import (
 )
 from lookup_hints.errors import HintError, InternalError, Problem, QueryError, Span, UnsupportedLookup
 from lookup_hints.frames import named_frames, run_over, variables_refused
-from lookup_hints.functions import Functions, settings, spark_version, transport_for, wrapping_for
+from lookup_hints.functions import Functions, is_connect, spark_version, transport_for, wrapping_for
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.analysis import Columns
@@ -395,7 +396,7 @@ class LookupSession:
         few_rows: bool,
     ) -> LookupPlan | None:
         """The plan of a statement; None when a lookup table's name in it means something else."""
-        conf = settings(self.spark)
+        conf = self._settings()
         context = replace(self._context(args, conf), few_rows=few_rows)
         tolerant = session_option("on-invalid-hint", conf) == "warn"
         try:
@@ -424,7 +425,7 @@ class LookupSession:
                 raise
 
     def _context(self, args: Args, conf: ConfValue) -> Context:
-        functions, transport = self._state.functions, transport_for(session_option("transport", conf))
+        functions, transport = self._state.functions, _transport(conf)
 
         def analyse(sql: str) -> Columns:
             return _columns(self._spark_sql(sql, args))
@@ -447,7 +448,7 @@ class LookupSession:
         )
 
     def _register(self, planned: LookupPlan) -> None:
-        transport = transport_for(session_option("transport", self._conf))
+        transport = _transport(self._conf)
         for join in planned.joins:
             self._state.functions.register(self.spark, join.function, join.repeated, transport)
         for scan in planned.scans:
@@ -470,6 +471,17 @@ class LookupSession:
 
     def _conf(self, key: str) -> str | None:
         return self.spark.conf.get(key, None)
+
+    def _settings(self) -> ConfValue:
+        """What ``_conf`` says, for one statement: each setting is asked for once, as each is a round trip.
+
+        On Spark Connect that is a trip to the server, and one brings them all.
+        """
+        if is_connect(self.spark):
+            found: dict[str, str] | None = getattr(self.spark.conf, "getAll", None)  # new in Spark 4.0
+            if found is not None:
+                return found.get
+        return cache(self._conf)
 
     # --- Spark -------------------------------------------------------------------------------------
 
@@ -655,6 +667,10 @@ def _not_taken(error: Exception) -> UnsupportedLookup:
             tip="Until then, try the lookup join in a subquery: FROM (SELECT ... FROM ... JOIN ...).",
         )
     )
+
+
+def _transport(conf: ConfValue) -> str:
+    return transport_for(session_option("transport", conf))
 
 
 def _named_as_written(planned: LookupPlan, frame: DataFrame) -> DataFrame:

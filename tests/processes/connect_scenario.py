@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -133,6 +134,13 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
     @step
     def connect_is_what_runs() -> Any:
         return type(session.spark).__module__
+
+    @step
+    def trips_for_settings() -> Any:
+        client: Any = session.spark._client  # type: ignore[attr-defined]  # of the Connect session
+        with patch.object(client, "config", wraps=client.config) as config:
+            session.prepare(JOIN)
+        return config.call_count
 
     @step
     def times_each_key_is_asked() -> Any:

@@ -31,6 +31,10 @@ def test_each_key_is_asked_for_once_in_each_task(outcomes: Outcomes) -> None:
     assert max(asked.values()) <= 2, f"two files make two tasks: {asked}"
 
 
+def test_planning_asks_the_server_for_settings_once(outcomes: Outcomes) -> None:
+    assert outcomes.gave("trips_for_settings") == 1
+
+
 def test_tables_are_created_shown_and_described(outcomes: Outcomes) -> None:
     assert outcomes.gave("tables") == [
         [["customers", "counting"], ["people", "memory"], ["prices", "counting"]],
