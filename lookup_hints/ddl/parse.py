@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -24,7 +24,6 @@ from lookup_hints.errors import DdlError, Problem, nearest
 from lookup_hints.pairs import read_pairs
 from lookup_hints.sqltext import Kind, Piece, code, pieces
 
-_FIRST_WORDS = ("CREATE", "DROP", "DESC", "DESCRIBE", "SHOW")
 _EXAMPLE = "Write WITH ('connector' = '<name>', ...)."
 _WHOLE_EXAMPLE = "Write CREATE TEMPORARY TABLE <name> (...) WITH ('connector' = '<name>', ...)."
 
@@ -43,7 +42,7 @@ def parse_ddl(text: str) -> Ddl | None:
     while found and found[-1].is_symbol(";"):
         found.pop()
     names_connector = _names_connector(found)
-    if not (names_connector or (found and found[0].is_word(*_FIRST_WORDS))):
+    if not (names_connector or (found and found[0].is_word(*_STATEMENTS))):
         return None
     reader = Reader(_masked(text, found), found, [], found[-1].end)
     statement = _statement(reader)
@@ -83,14 +82,9 @@ def shown_statement(text: str) -> str:
 
 
 def _statement(reader: Reader) -> Ddl | None:
-    if reader.words("CREATE"):
-        return _create(reader)
-    if reader.words("DROP"):
-        return _drop(reader)
-    if reader.words("DESC") or reader.words("DESCRIBE"):
-        return _describe(reader)
-    if reader.words("SHOW"):
-        return _show(reader)
+    for word, read in _STATEMENTS.items():
+        if reader.words(word):
+            return read(reader)
     return None
 
 
@@ -284,6 +278,16 @@ def _outside_parentheses(found: Sequence[Piece]) -> list[Piece]:
         if depth == 0:
             outside.append(piece)
     return outside
+
+
+_STATEMENTS: dict[str, Callable[[Reader], Ddl | None]] = {
+    "CREATE": _create,
+    "DROP": _drop,
+    "DESC": _describe,
+    "DESCRIBE": _describe,
+    "SHOW": _show,
+}
+"""What reads a statement, by its first word."""
 
 
 # --- what errors may show ----------------------------------------------------------------------------

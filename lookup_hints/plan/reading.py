@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -29,7 +29,10 @@ class UnreadableStatement(UnsupportedLookup):
     """The statement as a whole cannot be planned: its kind, or its syntax."""
 
 
-_DIALECTS = (Dialect.get_or_raise("spark"), Dialect.get_or_raise("databricks"))
+@cache
+def _dialects() -> tuple[Dialect, ...]:
+    # Found when they are first wanted: to import them takes longer than to plan a statement.
+    return Dialect.get_or_raise("spark"), Dialect.get_or_raise("databricks")
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +125,7 @@ class Statement:
         return self._trees[part]
 
     def _parsed(self, part: Cut) -> exp.Expr | None:
-        for dialect in _DIALECTS:
+        for dialect in _dialects():
             try:
                 tree = self._projected(part, dialect)
             except (SqlglotError, RecursionError):
