@@ -29,14 +29,14 @@ JOINS = "\n".join(
 )
 NAMES = ", ".join(f"{name[:2]}.name AS {name}" for name in DIMENSIONS)
 QUERY = f"SELECT o.id, o.total, {NAMES}\nFROM orders AS o\n{JOINS}\nWHERE o.total > 10 ORDER BY o.id"
-ALONE, ADDED = "five joins: planning alone", "no lookup: what is added"
-LIMITS = {ALONE: 20.0, ADDED: 1.0}
-WARMING = 10
-"""The first runs warm the JVM."""
 PLAIN_QUERY = f"SELECT o.id, sum(o.total) AS total, {', '.join(f'o.{name}_key' for name in DIMENSIONS)}\n" + (
     f"FROM orders AS o JOIN orders AS p ON o.id = p.id\nWHERE o.total > 10 GROUP BY o.id, "
     f"{', '.join(f'o.{name}_key' for name in DIMENSIONS)} ORDER BY o.id"
 )
+ALONE, ADDED = "five joins: planning alone", "no lookup: what is added"
+LIMITS = {ALONE: 20.0, ADDED: 1.0}
+WARMING = 10
+"""The first runs warm the JVM."""
 
 
 def main() -> None:

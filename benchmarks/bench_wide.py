@@ -21,6 +21,7 @@ from benchmarks.measuring import (
     drained,
     identity_udf,
     in_turn,
+    outside_jvm_ratio,
     scratch,
     spark_session,
     theme,
@@ -65,7 +66,7 @@ def main() -> None:
         found.add(
             Figure("time that the lookup adds, wide / narrow rows", seconds_added, at_most=1.15, note=note)
         )
-        outside = _outside_jvm(samples["wide, with the lookup"], samples["narrow, with the lookup"])
+        outside = outside_jvm_ratio(samples["wide, with the lookup"], samples["narrow, with the lookup"])
         found.add(Figure("processor seconds of workers and PostgreSQL, wide / narrow rows", outside))
 
 
@@ -86,13 +87,6 @@ def _added(samples: dict[str, list[Sample]], what: str) -> float:
         for narrow_without, narrow, wide_without, wide in zip(*times, strict=True)
     ]
     return statistics.median(ratios)
-
-
-def _outside_jvm(wide: list[Sample], narrow: list[Sample]) -> float:
-    """The median over the rounds of what the lookup takes outside the JVM, where no left row should go."""
-    return statistics.median(
-        one.outside_jvm / other.outside_jvm for one, other in zip(wide, narrow, strict=True)
-    )
 
 
 def _write_orders(spark: SparkSession, folder: Path, orders: int) -> None:

@@ -113,13 +113,23 @@ def in_turn(ways: Mapping[str, Way], runs: int) -> dict[str, list[Sample]]:
 
 def ratio(over: list[Sample], under: list[Sample]) -> float:
     """The median over the rounds of how many times as long ``over`` took as ``under``."""
-    pairs = zip(over, under, strict=True)
-    return statistics.median(one.seconds / other.seconds for one, other in pairs)
+    return _ratio("seconds", over, under)
 
 
 def cpu_ratio(over: list[Sample], under: list[Sample]) -> float:
     """The same of processor seconds."""
-    return statistics.median(one.cpu / other.cpu for one, other in zip(over, under, strict=True))
+    return _ratio("cpu", over, under)
+
+
+def outside_jvm_ratio(over: list[Sample], under: list[Sample]) -> float:
+    """The same of processor seconds outside the JVM."""
+    return _ratio("outside_jvm", over, under)
+
+
+def _ratio(what: str, over: list[Sample], under: list[Sample]) -> float:
+    pairs = zip(over, under, strict=True)
+    ratios: list[float] = [getattr(one, what) / getattr(other, what) for one, other in pairs]
+    return statistics.median(ratios)
 
 
 def seconds(samples: list[Sample]) -> float:
