@@ -445,6 +445,7 @@ class LookupSession:
             name_scan=name_scan,
             predicates=_predicates,
             wrapping=wrapping_for(transport),
+            over_frames=bool(self._frames),
         )
 
     def _register(self, planned: LookupPlan) -> None:

@@ -24,9 +24,14 @@ def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
     """The ``LATERAL VIEW`` of a join; ``number`` tells semi joins apart, whose views have no columns."""
     if join.is_semi:
         return ("LATERAL VIEW inline(", *_kept_or_not(join, "struct()"), f") `__lookup_semi_{number}`")
-    outer = "OUTER " if join.kind == "LEFT" and not _drops_rows(join) else ""
-    alias = _alias(statement, join)
-    return (f"LATERAL VIEW {outer}inline(", *_rows(join), ") ", alias, _renamed(join))
+    names = given_names(join)
+    renamed = f" AS {names}" if names else ""
+    return (f"LATERAL VIEW {_outer(join)}inline(", *_rows(join), ") ", _alias(statement, join), renamed)
+
+
+def view_of_structs(join: LookupJoin, column: str) -> Text:
+    """The ``LATERAL VIEW`` of a join whose rows stay structs, in ``column``."""
+    return (f"LATERAL VIEW {_outer(join)}explode(", *_rows(join), f") {ROWS} AS {column}")
 
 
 def source_query(statement: Statement, join: LookupJoin) -> Text:
@@ -86,11 +91,16 @@ def _alias(statement: Statement, join: LookupJoin) -> str:
     return alias_text(statement, relation)
 
 
-def _renamed(join: LookupJoin) -> str:
+def given_names(join: LookupJoin) -> str:
+    """What the query calls the columns that come back; empty where it calls them what the table does."""
     is_shared = any(key.shared and key.column in join.columns for key in join.conditions.keys)
     if not (join.use.column_aliases or is_shared):
         return ""
-    return f" AS {', '.join(visible_name(join, column) for column in join.columns)}"
+    return ", ".join(visible_name(join, column) for column in join.columns)
+
+
+def _outer(join: LookupJoin) -> str:
+    return "OUTER " if join.kind == "LEFT" and not _drops_rows(join) else ""
 
 
 def _drops_rows(join: LookupJoin) -> bool:
