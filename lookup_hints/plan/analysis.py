@@ -113,8 +113,10 @@ class Analysis:
         """Whether the query names no column of ``relations`` that ``*`` hides, such as ``_metadata``."""
         assert self._analyse is not None
         edits = [edit for relation in relations for edit in self._starred(relation)]
+        if not edits:
+            return True
         text = spliced(self._statement.text, [*self._edits, *edits], self._statement.queries[0])
-        return not edits or self._names(text) is not None
+        return self._names(text) is not None
 
     def _starred(self, relation: Relation) -> Iterator[Edit]:
         """The edits that put ``SELECT *`` around a table; Spark lets hidden columns pass, but for UNION."""

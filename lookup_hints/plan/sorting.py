@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lookup_hints.plan.draft import Draft
 from lookup_hints.plan.splice import Cut, Edit
-from lookup_hints.plan.structure import Block, Query, Relation, Role
+from lookup_hints.plan.structure import Block, Relation
 
 
 def rebalanced(draft: Draft) -> list[Edit]:
@@ -17,10 +17,11 @@ def rebalanced(draft: Draft) -> list[Edit]:
     """
     adaptive = (draft.context.conf("spark.sql.adaptive.enabled") or "true").lower() == "true"
     hint = f"/*+ {'REBALANCE' if adaptive else 'REPARTITION'} */"
+    # The order of a subquery in an expression, or of a LATERAL one, means nothing.
     places = {
         draft.statement.pieces[block.selects[0]].end
         for query in draft.statement.structure.queries
-        if query.ordered and query.limit_at is None and _sorts(query)
+        if query.ordered and query.limit_at is None and query.stands_alone
         for block in query.blocks
         if block.selects and not block.pipes and is_plain(block) and _reads_lookup(draft, block)
     }
@@ -36,16 +37,6 @@ def _in_pipes(draft: Draft, hint: str) -> Iterator[Edit]:
             if pipe.ordered and not is_limited and _reads_lookup(draft, block):
                 end = draft.statement.pieces[pipe.first].end
                 yield Edit(Cut(end, end), (f" SELECT {hint} * |>",))
-
-
-def _sorts(query: Query) -> bool:
-    """Whether its order means anything: that of a subquery in an expression, or LATERAL, does not."""
-    around: Query | None = query
-    while around is not None:
-        if around.role is Role.EXPRESSION or around.lateral:
-            return False
-        around = around.parent.query if around.parent is not None else None
-    return True
 
 
 def is_plain(block: Block) -> bool:

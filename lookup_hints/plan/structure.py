@@ -337,6 +337,16 @@ class Query:
     limit_at: int | None = None
     lateral: bool = False
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether neither it nor a query around it is a subquery of an expression, or LATERAL."""
+        around: Query | None = self
+        while around is not None:
+            if around.role is Role.EXPRESSION or around.lateral:
+                return False
+            around = around.parent.query if around.parent is not None else None
+        return True
+
 
 @dataclass(eq=False)
 class Structure:

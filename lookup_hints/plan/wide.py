@@ -11,7 +11,7 @@ from lookup_hints.plan.columns import own_stars
 from lookup_hints.plan.draft import Draft, Place
 from lookup_hints.plan.reading import Statement
 from lookup_hints.plan.shared import qualified_names
-from lookup_hints.plan.structure import Block, Relation, Role, Step
+from lookup_hints.plan.structure import Block, Relation, Step
 
 WIDE_ROWS = 24
 """From this many columns on a struct costs less than it saves (docs/decisions/0030)."""
@@ -74,11 +74,13 @@ def _has_star(statement: Statement, block: Block, relation: Relation) -> bool:
 
 
 def _stands_alone(block: Block) -> bool:
-    """Whether it can name no columns of queries around it, which a derived table could not see."""
+    """Whether it can name no columns of queries around it, which a derived table could not see.
+
+    Nor does a query stand alone that reads itself.
+    """
     around: Block | None = block
     while around is not None:
-        recursive = any(relation.cte is not None and relation.cte.recursive for relation in around.everything)
-        if recursive or around.query.role is Role.EXPRESSION or around.query.lateral:
+        if any(relation.cte is not None and relation.cte.recursive for relation in around.everything):
             return False
         around = around.query.parent
-    return True
+    return block.query.stands_alone

@@ -54,6 +54,12 @@ def test_columns_that_are_left_out_are_not_read(session: LookupSession) -> None:
     assert "n7" not in plan
 
 
+def test_columns_of_a_frame_stay_its_own(session: LookupSession) -> None:
+    orders = session.spark.table("orders")
+    joined = session.lookup_join(orders, "people", "id")
+    assert [(row.n1, row.name) for row in joined.filter(orders.n5 == 15).collect()] == [(3, "Cy")]
+
+
 def test_a_hidden_column_of_files_can_still_be_named(session: LookupSession, tmp_path: Path) -> None:
     query = (
         f"SELECT o.*, p.name, o._metadata.file_name AS file FROM parquet.`{tmp_path}/orders` o"
