@@ -4,7 +4,7 @@
 # make test-sql        every query of TPC-H and of a corpus, random queries and mistakes, against Spark itself
 # make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
 # make check           format, lint and types only
-# make bench           the benchmarks (half an hour), and their table in docs/performance.md
+# make bench           the benchmarks (over half an hour), and their table in docs/performance.md
 # make clean           remove what these made
 # make help            show this
 #

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from operator import sub
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -35,10 +34,10 @@ from lookup_hints import LookupSession
 from tests.servers.postgres import PostgresServer
 
 MEMORY = "4g"
-"""A task holds the rows of a window, 128 thousand or some 250 MB of these, while they are looked up."""
+"""A task holds the rows of a window, 128 thousand or some 200 MB of these, while they are looked up."""
 
 WARM_UP = 3
-"""Rounds before it counts: Java goes on compiling what works on a hundred columns for as long."""
+"""Rounds before it counts: the first takes nearly twice as long, while Java compiles."""
 
 PASSED_BY = "SELECT o.*, identity(o.customer_id) AS same FROM {orders} o"
 JOINED = "SELECT o.*, c.name, c.country, c.zip FROM {orders} o LEFT JOIN customers c ON o.customer_id = c.id"
@@ -97,8 +96,7 @@ def _added(samples: dict[str, list[Sample]], what: str) -> float:
 
 
 def _median_difference(times: list[float], times_without: list[float]) -> float:
-    differences: map[float] = map(sub, times, times_without)
-    return statistics.median(differences)
+    return statistics.median(one - other for one, other in zip(times, times_without, strict=True))
 
 
 def _write_orders(spark: SparkSession, folder: Path, orders: int) -> None:
