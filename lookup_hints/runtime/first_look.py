@@ -15,7 +15,7 @@ LOOK_ROWS = 10_000
 """Spark's batches have so many rows (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
 
 LOOK_SECONDS = 1.5
-"""Twice what a busy machine takes (docs/decisions/0060). It is lost only where the first rows were not enough."""
+"""Twice what a busy machine takes (docs/decisions/0060); lost only where the first rows were not enough."""
 
 OUTPUT_BUFFER = 64 * 1024
 """PySpark sends what it was given when it fills so many bytes."""
