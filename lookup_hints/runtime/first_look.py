@@ -17,17 +17,42 @@ LOOK_ROWS = 10_000
 LOOK_SECONDS = 1.5
 """Twice what a busy machine takes (docs/decisions/0060); lost only where the first rows were not enough."""
 
+SHORTER = 0.5
+"""A look takes this part of the time of the statement's last one: all together take 2 * LOOK_SECONDS."""
+
 OUTPUT_BUFFER = 64 * 1024
 """PySpark sends what it was given when it fills so many bytes."""
 
 _T = TypeVar("_T")
 
 
-class FirstLook:
-    """When Spark should be given time to look at rows: once, when the first ``rows`` were handed out."""
+class Looks:
+    """How long one worker lets Spark look: less in each further task of a statement, as it was in vain.
 
-    def __init__(self, rows: int) -> None:
+    A worker that Spark stopped at its first rows has no further task.
+    """
+
+    def __init__(self) -> None:
+        self._statement: str | None = None
+        self._seconds = LOOK_SECONDS
+
+    def next_seconds(self, statement: str | None) -> float:
+        """How long the next look takes; all of it where the ``statement`` is not known."""
+        is_further = statement is not None and statement == self._statement
+        self._statement = statement
+        self._seconds = self._seconds * SHORTER if is_further else LOOK_SECONDS
+        return self._seconds
+
+
+class FirstLook:
+    """When Spark should be given time to look at rows: once, when the first ``rows`` were handed out.
+
+    ``seconds`` is asked then for how long.
+    """
+
+    def __init__(self, rows: int, seconds: Callable[[], float]) -> None:
         self._missing = rows
+        self._seconds = seconds
         self._until = 0.0
 
     def is_due_after(self, rows: int, now: float) -> bool:
@@ -35,7 +60,7 @@ class FirstLook:
         was_missing, self._missing = self._missing, self._missing - rows
         is_due = self._missing <= 0 < was_missing
         if is_due:
-            self._until = now + LOOK_SECONDS
+            self._until = now + self._seconds()
         return is_due
 
     def wait(self, now: float) -> float:

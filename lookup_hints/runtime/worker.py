@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from importlib import import_module
 from pickle import PicklingError
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -113,6 +113,18 @@ def look_up(
             report(spec.name, task.metrics)
 
 
+def running_statement() -> str | None:
+    """What Spark calls the run of a statement that this task belongs to, however many jobs it has."""
+    # Imported late, as the rest does without Spark; a worker has it.
+    context = import_module("pyspark").TaskContext.get()
+    return None if context is None else cast("str | None", context.getLocalProperty("spark.sql.execution.id"))
+
+
+def _look_seconds() -> float:
+    """For how long Spark may look at the first rows of this task."""
+    return process.this_process.looks.next_seconds(running_statement())
+
+
 class _Task:
     """One lookup join over the rows of one task."""
 
@@ -121,7 +133,7 @@ class _Task:
         self._identity = identity
         self._batches = batches
         self._flow = LookupFlow(spec, Random())  # noqa: S311 - jitter, not cryptography
-        self._first_look = FirstLook(LOOK_ROWS if spec.settings.stops_early else 0)
+        self._first_look = FirstLook(LOOK_ROWS if spec.settings.stops_early else 0, _look_seconds)
         self._rows_out = 0
         self._waited = 0.0
 

@@ -8,10 +8,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from lookup_hints import LookupSession, disable, enable, register_retry_predicate
 from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
+from lookup_hints.runtime.worker import running_statement
 from lookup_hints.session import Prepared
 from tests.e2e.versions import SPARK
 
@@ -81,6 +83,19 @@ def test_a_worker_that_has_read_a_whole_table_is_used_again(session: LookupSessi
     while len(set(pids)) == len(pids):  # Spark takes its idle workers in turn
         assert len(pids) < 50
         pids.append(texts(session, "SELECT pid FROM worker")[0][0])
+
+
+def test_a_task_knows_the_run_of_a_statement_that_it_belongs_to(session: LookupSession) -> None:
+    def statements(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"name": [running_statement()]})
+
+    frame = session.spark.range(0, 8, 1, 8).mapInArrow(statements, "name STRING")
+    # limit(7) runs a job over one task, and more jobs until it has its rows
+    runs = [{row.name for row in frame.limit(7).collect()} for _ in range(2)]
+    assert [len(names) for names in runs] == [1, 1]
+    assert None not in runs[0] | runs[1]
+    assert runs[0] != runs[1]
 
 
 @pytest.mark.skipif(SPARK < (4, 2), reason="Sparks before 4.2 hand over nothing but rows")

@@ -9,8 +9,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.runtime.first_look import LOOK_SECONDS, OUTPUT_BUFFER, FirstLook, after_look, filling
+from lookup_hints.runtime.first_look import (
+    LOOK_SECONDS,
+    OUTPUT_BUFFER,
+    FirstLook,
+    Looks,
+    after_look,
+    filling,
+)
 from tests.runtime.support import Clock
+
+
+def first_look(rows: int) -> FirstLook:
+    """A look of all of its time."""
+    return FirstLook(rows, lambda: LOOK_SECONDS)
 
 
 def read_all(look: FirstLook, clock: Clock, sizes: list[int], seconds: float = 0.0) -> list[float]:
@@ -30,19 +42,19 @@ def read_all(look: FirstLook, clock: Clock, sizes: list[int], seconds: float = 0
 
 def test_reading_waits_once_when_the_first_rows_were_handed_out() -> None:
     clock = Clock()
-    assert read_all(FirstLook(1000), clock, [500, 500, 500, 500]) == [0.0, 0.0, LOOK_SECONDS, LOOK_SECONDS]
+    assert read_all(first_look(1000), clock, [500, 500, 500, 500]) == [0.0, 0.0, LOOK_SECONDS, LOOK_SECONDS]
     assert clock.slept == [LOOK_SECONDS]
 
 
 def test_fewer_rows_are_not_waited_for() -> None:
     clock = Clock()
-    assert read_all(FirstLook(1000), clock, [300, 300, 300]) == [0.0, 0.0, 0.0]
+    assert read_all(first_look(1000), clock, [300, 300, 300]) == [0.0, 0.0, 0.0]
     assert clock.slept == []
 
 
 def test_time_that_passes_anyway_is_not_waited_for_again() -> None:
     clock = Clock()
-    look = FirstLook(10)
+    look = first_look(10)
     assert look.is_due_after(10, clock.now)
     clock.now = LOOK_SECONDS / 2
     assert look.wait(clock.now) == pytest.approx(LOOK_SECONDS / 2)
@@ -52,9 +64,40 @@ def test_time_that_passes_anyway_is_not_waited_for_again() -> None:
 
 def test_without_a_limit_nothing_waits() -> None:
     clock = Clock()
-    assert not FirstLook(0).is_due_after(10, clock.now)
-    read_all(FirstLook(0), clock, [10_000] * 3)
+    assert not first_look(0).is_due_after(10, clock.now)
+    read_all(first_look(0), clock, [10_000] * 3)
     assert clock.slept == []
+
+
+def test_a_statement_is_looked_at_for_less_time_in_each_further_task_of_a_worker() -> None:
+    clock, looks = Clock(), Looks()
+    for _ in range(3):
+        read_all(FirstLook(10, lambda: looks.next_seconds("7")), clock, [10, 10])
+    assert clock.slept == [LOOK_SECONDS, LOOK_SECONDS / 2, LOOK_SECONDS / 4]
+
+
+def test_all_looks_of_a_worker_at_one_statement_take_no_more_than_two_of_its_first() -> None:
+    looks = Looks()
+    assert sum(looks.next_seconds("7") for _ in range(1000)) <= 2 * LOOK_SECONDS
+
+
+def test_a_task_that_ends_before_its_look_takes_no_time_from_the_next_one() -> None:
+    clock, looks = Clock(), Looks()
+    for sizes in ([9], [10, 10], [9], [10, 10]):
+        read_all(FirstLook(10, lambda: looks.next_seconds("7")), clock, sizes)
+    assert clock.slept == [LOOK_SECONDS, LOOK_SECONDS / 2]
+
+
+@pytest.mark.parametrize("other", ["8", None])
+def test_another_statement_has_all_of_the_time_again(other: str | None) -> None:
+    looks = Looks()
+    looks.next_seconds("7")
+    assert [looks.next_seconds("7"), looks.next_seconds(other)] == [LOOK_SECONDS / 2, LOOK_SECONDS]
+
+
+def test_where_no_statement_is_known_none_is_taken_for_the_last_one() -> None:
+    looks = Looks()
+    assert [looks.next_seconds(None), looks.next_seconds(None)] == [LOOK_SECONDS] * 2
 
 
 @pytest.mark.parametrize("columns", [0, 1, 50])

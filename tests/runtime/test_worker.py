@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from datetime import date, datetime, timezone
+from types import SimpleNamespace
 from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
@@ -24,7 +25,7 @@ import pytest
 from lookup_hints.errors import AnswerError, ConnectorError, InternalError, LookupTimeout, OptionError
 from lookup_hints.model import LookupRequest, LookupTable
 from lookup_hints.retry import FixedDelay
-from lookup_hints.runtime import pacing, process
+from lookup_hints.runtime import pacing, process, worker
 from lookup_hints.runtime.masking import known_secrets, masked
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.pandas_worker import pandas_lookup, python_values, wrapping
@@ -33,7 +34,7 @@ from lookup_hints.runtime.worker import arrow_lookup, identity_of, look_up, scan
 from lookup_hints.secrets import Secret
 from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import TEXT, AsyncLookup, Option, Scan, SyncLookup
-from tests.runtime.support import Asked, VirtualLoop, plain, rows
+from tests.runtime.support import Asked, Clock, VirtualLoop, plain, rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("score", pa.float64())])
 DSN = "postgres://app:hunter2@db/people"
@@ -156,6 +157,18 @@ def test_where_a_limit_may_stop_it_spark_sees_ten_thousand_rows_before_more_are_
     results.close()
     assert seen == 10_000
     assert [(found.keys, found.requests) for found in reports] == [(10_000, 4)]
+
+
+def test_spark_is_given_less_time_in_each_further_task_of_a_statement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
+    monkeypatch.setattr(worker, "running_statement", lambda: "7")
+    spec = LookupSpec(People(), ("id",), ("id",), LookupSettings(False, stops_early=True))
+    for _ in range(3):
+        list(arrow_lookup(spec)(iter([pa.array(range(10_001), pa.int64())])))
+    assert clock.slept == [1.5, 0.75, 0.375]
 
 
 def test_a_plan_that_the_connector_cannot_run_is_our_defect() -> None:
