@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from lookup_hints.errors import ConnectorError
 from lookup_hints.model import Answer, LookupRequest, RowRequest, Rows
 from lookup_hints.runtime.first_look import Looks
+from lookup_hints.runtime.spark_worker import Lasting
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 
 IDLE_CONNECTORS = 8
@@ -157,10 +158,11 @@ class _Shared:
 
 
 class Process:
-    """The loop and the opened connectors of this process, and how long it let Spark look at first rows."""
+    """The loop and the opened connectors of this process, and what it knows of its tasks so far."""
 
     def __init__(self) -> None:
         self.looks = Looks()
+        self.lasting = Lasting()
         self._lock = Lock()
         self._loop: LoopThread | None = None
         self._shared: OrderedDict[tuple[str, type], _Shared] = OrderedDict()

@@ -31,6 +31,7 @@ from lookup_hints.runtime.masking import without_secrets
 from lookup_hints.runtime.metrics import LookupMetrics, Report
 from lookup_hints.runtime.process import OpenedAsync, needing_its_driver
 from lookup_hints.runtime.row_runner import RowDriver
+from lookup_hints.runtime.spark_worker import promptly
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.window import Window
 from lookup_hints.spec import LookupSpec
@@ -105,7 +106,8 @@ def look_up(
     Raises:
         ConnectorError: the lookup failed; secrets are masked.
     """
-    task = _Task(spec, identity, batches)
+    process.this_process.lasting.begin_task()
+    task = _Task(spec, identity, promptly(batches))
     try:
         yield from task.results()
     finally:
