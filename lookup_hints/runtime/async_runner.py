@@ -50,14 +50,21 @@ class Progress:
 def run_async(driver: AsyncDriver, inputs: Iterator[Keys], call: Call) -> Iterator[Window]:
     """Settle the windows of ``inputs``, in their order; on any end every request in flight is cancelled."""
     try:
-        progress = call(driver.progress())
+        progress = call(_progress_with(driver, next(inputs, None)))
         while not progress.is_done:
             yield from progress.finished
             if progress.wants_input:
-                call(driver.feed(next(inputs, None)))
-            progress = call(driver.progress())
+                progress = call(_progress_with(driver, next(inputs, None)))
+            else:
+                progress = call(driver.progress())
     finally:
         call(driver.close())
+
+
+async def _progress_with(driver: AsyncDriver, keys: Keys | None) -> Progress:
+    # One call: each takes the time of two threads' waking up.
+    await driver.feed(keys)
+    return await driver.progress()
 
 
 class AsyncDriver:
