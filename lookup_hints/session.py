@@ -426,6 +426,12 @@ class LookupSession:
 
     def _context(self, args: Args, conf: ConfValue) -> Context:
         functions, transport = self._state.functions, _transport(conf)
+        built: dict[str, Connector] = {}
+
+        def connector(table: LookupTable) -> Connector:
+            if table.name not in built:
+                built[table.name] = self._connector_of(table)
+            return built[table.name]
 
         def analyse(sql: str) -> Columns:
             return _columns(self._spark_sql(sql, args))
@@ -434,11 +440,11 @@ class LookupSession:
             return functions.name("lookup", spec, repeated, transport)
 
         def name_scan(table: LookupTable, columns: tuple[str, ...]) -> str:
-            return functions.name("lookup_scan", self._connector_of(table), columns)
+            return functions.name("lookup_scan", connector(table), columns)
 
         return Context(
             find_table=self._find,
-            connector=self._connector_of,
+            connector=connector,
             conf=conf,
             analyse=analyse,
             name_function=name_function,
@@ -474,15 +480,13 @@ class LookupSession:
         return self.spark.conf.get(key, None)
 
     def _settings(self) -> ConfValue:
-        """What ``_conf`` says, for one statement: each setting is asked for once, as each is a round trip.
-
-        On Spark Connect that is a trip to the server, and one brings them all.
-        """
+        """What ``_conf`` says, for one statement: each setting is a round trip, and one brings them all."""
         if is_connect(self.spark):
             found: dict[str, str] | None = getattr(self.spark.conf, "getAll", None)  # new in Spark 4.0
-            if found is not None:
-                return found.get
-        return cache(self._conf)
+            return cache(self._conf) if found is None else found.get
+        # Here getAll would be a trip for each setting, of which there are dozens.
+        all_of_them = self.spark.conf._jconf.getAll().mkString(_BETWEEN)
+        return dict(one.split(" -> ", 1) for one in all_of_them.split(_BETWEEN)).get
 
     # --- Spark -------------------------------------------------------------------------------------
 
@@ -610,6 +614,7 @@ def _columns(frame: DataFrame) -> Columns:
     return tuple((column.name, column.dataType.simpleString()) for column in frame.schema.fields)
 
 
+_BETWEEN = "\0"
 _STREAM_AS_BATCH = "streaming sources must be executed with writeStream.start"
 
 
