@@ -17,6 +17,7 @@ from lookup_hints import LookupSession
 PLAIN = "SELECT o.order_id, o.customer_id FROM {orders} o"
 JOINED = "SELECT o.order_id, c.name, c.country FROM {orders} o LEFT JOIN customers c ON o.customer_id = c.id"
 FEW = 100
+PAUSE = 0.3
 
 
 def main() -> None:
@@ -38,8 +39,8 @@ def main() -> None:
             "without the lookup": drained(session, PLAIN.format(orders="few")),
             "with the lookup": drained(session, JOINED.format(orders="few")),
         }
-        in_turn(ways, 10)
-        samples = in_turn(ways, runs)
+        in_turn(ways, 10, PAUSE)
+        samples = in_turn(ways, runs, PAUSE)
         found.times(samples)
         pairs = zip(samples["with the lookup"], samples["without the lookup"], strict=True)
         added = statistics.median(one.seconds - other.seconds for one, other in pairs) * 1000

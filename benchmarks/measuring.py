@@ -100,13 +100,18 @@ def timed(way: Way) -> Sample:
     return Sample(seconds, jvm_after + others_after - jvm - others, others_after - others)
 
 
-def in_turn(ways: Mapping[str, Way], runs: int) -> dict[str, list[Sample]]:
-    """Run all ``ways`` one after the other, ``runs`` times; every round begins with another one."""
+def in_turn(ways: Mapping[str, Way], runs: int, pause: float = 0.0) -> dict[str, list[Sample]]:
+    """Run all ``ways`` one after the other, ``runs`` times; every round begins with another one.
+
+    ``pause`` seconds are between them, where one is so short that it would pay for what another leaves
+    behind: workers that collect their garbage, and Spark's own tidying.
+    """
     samples: dict[str, list[Sample]] = {name: [] for name in ways}
     names = list(ways)
     for number in range(runs):
         first = number % len(names)
         for name in names[first:] + names[:first]:
+            time.sleep(pause)
             samples[name].append(timed(ways[name]))
     return samples
 
