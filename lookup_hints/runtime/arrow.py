@@ -16,6 +16,10 @@ from lookup_hints.model import Answer, LookupRequest, PlacedRows
 OUTPUT_BYTES = 64 * 1024 * 1024
 """An output array is cut where it would hold more: one hot key with long rows could fill the memory."""
 
+SAMPLE = 4096
+FEW_REPEATED = 0.75
+"""Of so many first values more than this part must differ, for sorting all to be faster than hashing all."""
+
 
 # --- keys ------------------------------------------------------------------------------------------
 
@@ -38,10 +42,30 @@ def distinct_keys(rows: pa.Table) -> Keys:
     return reduce(_paired, (_column_keys(rows, name) for name in rows.column_names))
 
 
-def in_order(keys: Keys) -> Keys:
-    """The same keys, ascending: what a source's index has side by side is then asked together."""
+def ordered_keys(rows: pa.Table) -> Keys:
+    """``distinct_keys``, ascending: what a source's index has side by side is then asked together."""
+    if rows.num_columns == 1 and _repeats_little(column := whole(rows.column(0))):
+        return _told_apart_by_sorting(column, rows.schema)
+    keys = distinct_keys(rows)
     order = pc.sort_indices(keys.table, sort_keys=[(name, "ascending") for name in keys.table.column_names])
     return Keys(keys.table.take(order), _inverse(order.cast(pa.int32())).take(keys.codes))
+
+
+def _repeats_little(column: pa.Array) -> bool:
+    """Whether sorting, which is to come anyway, tells the values apart sooner than a hash table before it."""
+    if column.null_count or not (types.is_integer(column.type) or types.is_string(column.type)):
+        return False
+    sample = column[:SAMPLE]
+    return len(sample.unique()) > FEW_REPEATED * len(sample)
+
+
+def _told_apart_by_sorting(column: pa.Array, schema: pa.Schema) -> Keys:
+    order = pc.array_sort_indices(column)
+    ascending = column.take(order)
+    is_new = pc.not_equal(ascending[1:], ascending[:-1])
+    keys = ascending.filter(pa.concat_arrays([pa.array([True]), is_new]))
+    codes = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), is_new.cast(pa.int32())]))
+    return Keys(pa.table([keys], schema=schema), codes.take(_inverse(order.cast(pa.int32()))))
 
 
 def _inverse(order: pa.Array) -> pa.Array:
@@ -304,14 +328,38 @@ def with_empty_last(lists: pa.ListArray) -> pa.ListArray:
 
 def handed_out(lists: pa.ListArray, codes: pa.Array) -> Iterator[pa.ListArray]:
     """``lists.take(codes)`` in arrays of at most ``OUTPUT_BYTES``, or of one row where that is more."""
+    if len(codes) and _most_bytes(lists) * len(codes) <= OUTPUT_BYTES:
+        yield _taken(lists, codes)
+        return
     bytes_before = pc.cumulative_sum(_list_bytes(lists).take(codes))
     start = 0
     while start < len(codes):
         given = bytes_before[start - 1].as_py() if start else 0
         fits = pc.sum(pc.less_equal(bytes_before, given + OUTPUT_BYTES)).as_py()
         end = max(fits, start + 1)
-        yield lists.take(codes[start:end])
+        yield _taken(lists, codes[start:end])
         start = end
+
+
+def _taken(lists: pa.ListArray, codes: pa.Array) -> pa.ListArray:
+    """``lists.take(codes)``; in half of its time where no list is NULL or has two rows."""
+    lengths = pc.list_value_length(lists)
+    if lists.null_count or pc.max(lengths).as_py() > 1:
+        return lists.take(codes)
+    counts = lengths.take(codes)
+    rows = lists.offsets.take(codes).filter(counts.cast(pa.bool_()))
+    row_type = lists.type.value_type
+    columns = [column.take(rows) for column in lists.values.flatten()]
+    structs = pa.Array.from_buffers(row_type, len(rows), [None], children=columns)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(counts)])
+    return pa.ListArray.from_arrays(offsets, structs, type=lists.type)
+
+
+def _most_bytes(lists: pa.ListArray) -> int:
+    """No list takes more bytes."""
+    rows: int = pc.max(pc.list_value_length(lists)).as_py() or 0
+    longest: int = pc.max(_row_bytes(lists.values)).as_py() or 0
+    return rows * longest + 1
 
 
 def _list_bytes(lists: pa.ListArray) -> pa.Array:

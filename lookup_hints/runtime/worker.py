@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lookup_hints.errors import InternalError, OptionError, Problem
 from lookup_hints.runtime import process
-from lookup_hints.runtime.arrow import Keys, conform, distinct_keys, in_order
+from lookup_hints.runtime.arrow import Keys, conform, distinct_keys, ordered_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, Call, run_async
 from lookup_hints.runtime.batching import (
     CAREFUL_GROWTH,
@@ -184,8 +184,7 @@ class _Task:
         batches = key_batches(self._batches, self._spec.key_schema)
         read = windows(batches, self._window_sizes())
         wanted = after_look(read, self._first_look, clock=time.monotonic, sleep=time.sleep)
-        keys = map(distinct_keys, wanted)
-        return keys if self._spec.by_row else map(in_order, keys)
+        return map(distinct_keys if self._spec.by_row else ordered_keys, wanted)
 
     def _window_sizes(self) -> Iterator[int]:
         if self._spec.settings.stops_early:

@@ -6,6 +6,7 @@ import math
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +24,8 @@ from lookup_hints.runtime.arrow import (
     count_up_to,
     distinct_keys,
     handed_out,
-    in_order,
     lists_per_key,
+    ordered_keys,
     place,
     positions_of,
     with_empty_last,
@@ -263,6 +264,27 @@ def test_a_row_that_is_larger_than_an_output_stands_alone(monkeypatch: pytest.Mo
     assert [len(piece) for piece in handed_out(lists, pa.array([0, 0, 0], pa.int32()))] == [1, 1, 1]
 
 
+@given(st.lists(st.integers(0, 3), max_size=20), st.booleans(), st.booleans(), st.integers(0, 2))
+def test_lists_are_handed_out_as_arrow_takes_them(
+    codes: list[int], has_two: bool, has_null: bool, sliced: int
+) -> None:
+    kind = pa.list_(pa.struct([("name", pa.string()), ("nest", pa.list_(pa.int64())), ("x", pa.float64())]))
+    row = {"name": "a", "nest": [1, None], "x": None}
+    values = [[], [row] * 2 if has_two else [row], None if has_null else [], [{**row, "name": None}]]
+    lists = pa.array([*[[row]] * sliced, *values], kind)[sliced:]
+    taken = list(handed_out(lists, pa.array(codes, pa.int32())))
+    assert [one for piece in taken for one in piece.to_pylist()] == [values[code] for code in codes]
+    assert {piece.type for piece in taken} <= {kind}
+    for piece in taken:
+        piece.validate(full=True)
+
+
+def test_structs_without_columns_are_handed_out() -> None:
+    lists = pa.array([[{}], []], pa.list_(pa.struct([])))
+    (taken,) = handed_out(lists, pa.array([1, 0, 0], pa.int32()))
+    assert taken.to_pylist() == [[], [{}], [{}]]
+
+
 def test_no_rows_give_no_output() -> None:
     lists = with_empty_last(lists_per_key(Placed(rows(), pa.array([], pa.int32())), 0, KIND))
     assert list(handed_out(lists, pa.array([], pa.int32()))) == []
@@ -277,7 +299,7 @@ def test_no_rows_give_no_output() -> None:
 def test_keys_in_order_are_the_same_keys_for_each_row(values: list[tuple[int | None, str | None]]) -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
     rows = pa.Table.from_pylist([dict(zip(schema.names, value, strict=True)) for value in values], schema)
-    found = in_order(distinct_keys(rows))
+    found = ordered_keys(rows)
     told = [tuple(key.values()) for key in found.table.to_pylist()]
     assert told == sorted(told)
     assert len(set(told)) == len(told)
@@ -285,9 +307,41 @@ def test_keys_in_order_are_the_same_keys_for_each_row(values: list[tuple[int | N
     assert each == [None if None in value else value for value in values]
 
 
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9), max_size=40)
+    | st.lists(st.text(max_size=3), max_size=40)
+)
+def test_keys_that_repeat_little_are_told_apart_by_sorting_as_by_hashing(
+    values: list[int] | list[str],
+) -> None:
+    rows = pa.table(
+        {"k": pa.array(values, pa.string() if values and isinstance(values[0], str) else pa.int64())}
+    )
+    hashed, by_sorting = distinct_keys(rows), ordered_keys(rows)
+    assert by_sorting.table.schema == hashed.table.schema
+    assert by_sorting.codes.type == hashed.codes.type
+    keys = by_sorting.table.column("k").to_pylist()
+    assert keys == by_sorting.table.sort_by("k").column("k").to_pylist()
+    assert len(keys) == len(set(values))
+    assert [keys[code] for code in by_sorting.codes.to_pylist()] == values
+
+
+@pytest.mark.parametrize(
+    ("values", "sorts"),
+    [([3, 1, 2, 1, 0], True), ([3, 1, 1, 1], False), ([3, 1, None], False), ([0.0, -0.0, 1.0, 2.0], False)],
+)
+def test_only_keys_that_repeat_little_are_sorted_first(
+    monkeypatch: pytest.MonkeyPatch, values: list[float | None], sorts: bool
+) -> None:
+    sorted_first = Mock(wraps=arrow._told_apart_by_sorting)
+    monkeypatch.setattr(arrow, "_told_apart_by_sorting", sorted_first)
+    ordered_keys(pa.table({"k": values}))
+    assert sorted_first.called == sorts
+
+
 def test_keys_come_in_order_on_every_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(pc, "inverse_permutation", raising=False)
-    found = in_order(distinct_keys(pa.table({"id": [30, None, 10, 30, 20]})))
+    found = ordered_keys(pa.table({"id": [30, None, 10, 30, 20]}))
     assert found.table.column("id").to_pylist() == [10, 20, 30]
     assert found.codes.to_pylist() == [2, None, 0, 2, 1]
 
