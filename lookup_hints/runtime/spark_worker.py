@@ -43,26 +43,23 @@ def promptly(batches: Iterator[_T]) -> Iterator[_T]:
     """
     with ExitStack() as held:
         connections = [held.enter_context(connection) for connection in _within_machine()]
-        for connection in connections:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _acknowledge(connections)
+        _set(connections, "TCP_NODELAY")
+        _set(connections, "TCP_QUICKACK")
         for batch in batches:
             yield batch
-            _acknowledge(connections)  # the system goes back to its ways, as soon as data goes the other way
+            _set(connections, "TCP_QUICKACK")  # which the system forgets, as soon as data goes the other way
 
 
-def _acknowledge(connections: list[socket.socket]) -> None:
+def _set(connections: list[socket.socket], option: str) -> None:
     for connection in connections:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        with suppress(OSError):  # a task that waits is better than one that fails
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), 1)
 
 
 def _within_machine() -> Iterator[socket.socket]:
     """The TCP connections that this process has within its machine; PySpark does not say which is its own."""
-    if not hasattr(socket, "TCP_QUICKACK"):
-        return
     seen: set[int] = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        descriptor = int(entry.name)
+    for descriptor in _descriptors():
         with suppress(OSError):  # closed meanwhile, as the one of the listing is
             status = os.fstat(descriptor)
             if not stat.S_ISSOCK(status.st_mode) or status.st_ino in seen:
@@ -73,6 +70,16 @@ def _within_machine() -> Iterator[socket.socket]:
                 yield connection
             else:
                 connection.close()
+
+
+def _descriptors() -> list[int]:
+    """Those of this process, where the system is Linux and shows them."""
+    if not hasattr(socket, "TCP_QUICKACK"):
+        return []
+    try:
+        return [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    except OSError:
+        return []
 
 
 def _is_within_machine(connection: socket.socket) -> bool:

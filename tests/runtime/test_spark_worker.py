@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lookup_hints.runtime import spark_worker
 from lookup_hints.runtime.spark_worker import Lasting, promptly
 
 needs_linux = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux has TCP_QUICKACK")
@@ -85,6 +86,16 @@ def test_other_descriptors_are_left_alone() -> None:
             assert list(promptly(iter("ab"))) == ["a", "b"]
         assert not is_undelayed(listening)
         assert not is_undelayed(unconnected)
+
+
+def test_where_the_system_refuses_all_batches_come_as_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = socket.socket()
+    closed.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(spark_worker, "_within_machine", lambda: iter([closed]))
+        assert list(promptly(iter("ab"))) == ["a", "b"]
+    monkeypatch.setattr(spark_worker, "Path", lambda path: Path("/there/is/no", path[1:]))
+    assert list(promptly(iter("ab"))) == ["a", "b"]
 
 
 def test_what_lasts_leaves_the_collector_once_pyspark_has_collected(monkeypatch: pytest.MonkeyPatch) -> None:
