@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -485,8 +486,9 @@ class LookupSession:
             found: dict[str, str] | None = getattr(self.spark.conf, "getAll", None)  # new in Spark 4.0
             return cache(self._conf) if found is None else found.get
         # Here getAll would be a trip for each setting, of which there are dozens.
-        all_of_them = self.spark.conf._jconf.getAll().mkString(_BETWEEN)
-        return dict(one.split(" -> ", 1) for one in all_of_them.split(_BETWEEN)).get
+        between = token_hex(16)  # in no value
+        all_of_them = self.spark.conf._jconf.getAll().mkString(between)
+        return dict(one.partition(" -> ")[::2] for one in all_of_them.split(between)).get
 
     # --- Spark -------------------------------------------------------------------------------------
 
@@ -614,7 +616,6 @@ def _columns(frame: DataFrame) -> Columns:
     return tuple((column.name, column.dataType.simpleString()) for column in frame.schema.fields)
 
 
-_BETWEEN = "\0"
 _STREAM_AS_BATCH = "streaming sources must be executed with writeStream.start"
 
 

@@ -20,6 +20,9 @@ LOOK_SECONDS = 1.5
 SHORTER = 0.5
 """A look takes this part of the time of the statement's last one: all together take 2 * LOOK_SECONDS."""
 
+STATEMENTS = 16
+"""How many statements a worker remembers."""
+
 OUTPUT_BUFFER = 64 * 1024
 """PySpark sends what it was given when it fills so many bytes."""
 
@@ -33,15 +36,17 @@ class Looks:
     """
 
     def __init__(self) -> None:
-        self._statement: str | None = None
-        self._seconds = LOOK_SECONDS
+        self._next: dict[str, float] = {}
 
     def next_seconds(self, statement: str | None) -> float:
         """How long the next look takes; all of it where the ``statement`` is not known."""
-        is_further = statement is not None and statement == self._statement
-        self._statement = statement
-        self._seconds = self._seconds * SHORTER if is_further else LOOK_SECONDS
-        return self._seconds
+        if statement is None:
+            return LOOK_SECONDS
+        seconds = self._next.pop(statement, LOOK_SECONDS)
+        self._next[statement] = seconds * SHORTER
+        if len(self._next) > STATEMENTS:
+            del self._next[next(iter(self._next))]
+        return seconds
 
 
 class FirstLook:

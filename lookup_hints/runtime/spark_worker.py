@@ -7,17 +7,20 @@ of all modules, for as long again.
 
 from __future__ import annotations
 
+import ctypes
 import gc
-import os
 import socket
-import stat
+import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
-from ipaddress import ip_address
+from functools import cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import TypeVar
 
 _T = TypeVar("_T")
+
+_ADDRESS_BYTES = 128
+"""Of the system's largest address, `sockaddr_storage`: the family, and for the internet's a port and more."""
 
 
 class Lasting:
@@ -41,51 +44,46 @@ def promptly(batches: Iterator[_T]) -> Iterator[_T]:
 
     On Linux alone; elsewhere, and where Spark talks over Unix domain sockets, they come as they do.
     """
-    with ExitStack() as held:
-        connections = [held.enter_context(connection) for connection in _within_machine()]
-        _set(connections, "TCP_NODELAY")
-        _set(connections, "TCP_QUICKACK")
-        for batch in batches:
-            yield batch
-            _set(connections, "TCP_QUICKACK")  # which the system forgets, as soon as data goes the other way
+    connections = _within_machine()
+    _set(connections, "TCP_NODELAY")
+    _set(connections, "TCP_QUICKACK")
+    for batch in batches:
+        yield batch
+        _set(connections, "TCP_QUICKACK")  # which the system forgets, as soon as data goes the other way
 
 
-def _set(connections: list[socket.socket], option: str) -> None:
-    for connection in connections:
-        with suppress(OSError):  # a task that waits is better than one that fails
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), 1)
+def _within_machine() -> list[int]:
+    """The descriptors of this process' connections within its machine; PySpark does not say which is its own.
 
-
-def _within_machine() -> Iterator[socket.socket]:
-    """The TCP connections that this process has within its machine; PySpark does not say which is its own."""
-    seen: set[int] = set()
-    for descriptor in _descriptors():
-        with suppress(OSError):  # closed meanwhile, as the one of the listing is
-            status = os.fstat(descriptor)
-            if not stat.S_ISSOCK(status.st_mode) or status.st_ino in seen:
-                continue
-            seen.add(status.st_ino)
-            connection = socket.socket(fileno=os.dup(descriptor))
-            if _is_within_machine(connection):
-                yield connection
-            else:
-                connection.close()
-
-
-def _descriptors() -> list[int]:
-    """Those of this process, where the system is Linux and shows them."""
+    They belong to others: a socket object could change how they block, and a duplicate keep them open.
+    """
     if not hasattr(socket, "TCP_QUICKACK"):
         return []
     try:
-        return [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
-    except OSError:
+        descriptors = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+        return [one for one in descriptors if (peer := _peer(one)) is not None and peer.is_loopback]
+    except OSError:  # neither is needed to look up rows
         return []
 
 
-def _is_within_machine(connection: socket.socket) -> bool:
-    if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
-        return False
-    try:
-        return ip_address(connection.getpeername()[0]).is_loopback
-    except OSError:  # it has no peer: it listens
-        return False
+@cache
+def _system() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def _peer(descriptor: int) -> IPv4Address | IPv6Address | None:
+    """The address that it is connected with, if it is a connection of the internet's kind."""
+    address, length = ctypes.create_string_buffer(_ADDRESS_BYTES), ctypes.c_uint32(_ADDRESS_BYTES)
+    if _system().getpeername(descriptor, address, ctypes.byref(length)) != 0:
+        return None
+    family = int.from_bytes(address.raw[:2], sys.byteorder)
+    place = {int(socket.AF_INET): slice(4, 8), int(socket.AF_INET6): slice(8, 24)}.get(family)
+    return None if place is None else ip_address(address.raw[place])
+
+
+def _set(descriptors: list[int], option: str) -> None:
+    on = ctypes.c_int(1)
+    for descriptor in descriptors:  # what refuses it, or is closed by now, goes on without
+        _system().setsockopt(
+            descriptor, socket.IPPROTO_TCP, getattr(socket, option), ctypes.byref(on), ctypes.sizeof(on)
+        )

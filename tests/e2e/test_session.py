@@ -201,6 +201,13 @@ def test_session_options_and_precedence(session: LookupSession) -> None:
     assert "3 requests in flight" in session.explain(hinted)
 
 
+def test_other_settings_may_hold_anything(session: LookupSession) -> None:
+    for number, text in enumerate(["\0", "a -> b\nlookup.capacity -> 3", "", " -> "]):
+        session.spark.conf.set(f"some.setting.{number}", text)
+    session.spark.conf.set("table.exec.async-lookup.buffer-capacity", "7")
+    assert "7 requests in flight" in session.explain(JOIN)
+
+
 def test_a_setting_among_comments(session: LookupSession) -> None:
     assert texts(session, "-- c\nSET table.exec.async-lookup.timeout = 100 s -- why") == [
         ("table.exec.async-lookup.timeout", "100 s")

@@ -12,6 +12,7 @@ import pytest
 from lookup_hints.runtime.first_look import (
     LOOK_SECONDS,
     OUTPUT_BUFFER,
+    STATEMENTS,
     FirstLook,
     Looks,
     after_look,
@@ -89,10 +90,17 @@ def test_a_task_that_ends_before_its_look_takes_no_time_from_the_next_one() -> N
 
 
 @pytest.mark.parametrize("other", ["8", None])
-def test_another_statement_has_all_of_the_time_again(other: str | None) -> None:
+def test_another_statement_has_all_of_the_time(other: str | None) -> None:
     looks = Looks()
-    looks.next_seconds("7")
-    assert [looks.next_seconds("7"), looks.next_seconds(other)] == [LOOK_SECONDS / 2, LOOK_SECONDS]
+    seconds = [looks.next_seconds(statement) for statement in ("7", other, "7")]
+    assert seconds == [LOOK_SECONDS, LOOK_SECONDS, LOOK_SECONDS / 2]
+
+
+def test_the_statements_of_a_long_life_are_forgotten() -> None:
+    looks = Looks()
+    for statement in range(STATEMENTS + 1):
+        looks.next_seconds(str(statement))
+    assert [looks.next_seconds("0"), looks.next_seconds(str(STATEMENTS))] == [LOOK_SECONDS, LOOK_SECONDS / 2]
 
 
 def test_where_no_statement_is_known_none_is_taken_for_the_last_one() -> None:

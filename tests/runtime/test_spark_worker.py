@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,10 +28,6 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
             (one if number % 2 else other).sendall(b"x")
             assert (other if number % 2 else one).recv(1) == b"x"
         yield one, other
-
-
-def descriptors() -> set[str]:
-    return {str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.exists()}
 
 
 def is_quick(end: socket.socket) -> bool:
@@ -65,14 +62,34 @@ def test_what_is_written_is_not_held_back(ends: tuple[socket.socket, socket.sock
 
 
 @needs_linux
-def test_the_connections_stay_open_and_nothing_else_does(ends: tuple[socket.socket, socket.socket]) -> None:
-    before = descriptors()
+def test_a_connection_is_its_owners_to_close(ends: tuple[socket.socket, socket.socket]) -> None:
     task = promptly(iter(range(3)))
     assert next(task) == 0
-    task.close()  # type: ignore[attr-defined]  # it is a generator
-    assert descriptors() == before
-    ends[0].sendall(b"y")
-    assert ends[1].recv(1) == b"y"
+    ends[0].close()
+    ends[1].settimeout(10.0)
+    assert ends[1].recv(1) == b""
+    assert list(task) == [1, 2]
+
+
+@needs_linux
+def test_how_a_connection_blocks_is_left_alone(ends: tuple[socket.socket, socket.socket]) -> None:
+    socket.setdefaulttimeout(5.0)  # which makes each new socket object set what it wraps to non-blocking
+    try:
+        assert list(promptly(iter("ab"))) == ["a", "b"]
+    finally:
+        socket.setdefaulttimeout(None)
+    assert all(os.get_blocking(end.fileno()) for end in ends)
+
+
+@needs_linux
+def test_a_connection_of_ipv6_is_one_too() -> None:
+    try:
+        server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with server, socket.create_connection(server.getsockname()[:2]) as end:
+        assert list(promptly(iter("ab"))) == ["a", "b"]
+        assert is_undelayed(end)
 
 
 def test_other_descriptors_are_left_alone() -> None:
@@ -89,10 +106,8 @@ def test_other_descriptors_are_left_alone() -> None:
 
 
 def test_where_the_system_refuses_all_batches_come_as_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = socket.socket()
-    closed.close()
     with monkeypatch.context() as patched:
-        patched.setattr(spark_worker, "_within_machine", lambda: iter([closed]))
+        patched.setattr(spark_worker, "_within_machine", lambda: [-1])
         assert list(promptly(iter("ab"))) == ["a", "b"]
     monkeypatch.setattr(spark_worker, "Path", lambda path: Path("/there/is/no", path[1:]))
     assert list(promptly(iter("ab"))) == ["a", "b"]
