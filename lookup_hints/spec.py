@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -35,7 +35,8 @@ class LookupSpec:
     """Everything that a worker needs to run one lookup join; pickled into the UDF.
 
     Args:
-        connector: built and checked on the driver, opened on the worker.
+        connector: built and checked on the driver. On a worker, of all equal connectors one is opened and
+            shared by its tasks: whatever acts there takes it from ``over``, not the task's own copy.
         key_columns: dimension columns asked by, in the order of the UDF's arguments.
         columns: dimension columns handed back, in the order of the UDF's struct.
         settings: how to run.
@@ -47,6 +48,10 @@ class LookupSpec:
     columns: tuple[str, ...]
     settings: LookupSettings
     name: str = ""
+
+    def over(self, opened: Connector) -> LookupSpec:
+        """The same lookup by ``opened``, which this process has opened for equal connectors."""
+        return replace(self, connector=opened)
 
     @property
     def table(self) -> LookupTable:

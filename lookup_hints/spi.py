@@ -123,8 +123,8 @@ class Connector:
     def requests_at_once(self) -> int | None:
         """The most requests worth having in flight in one task, or None where `capacity` alone decides.
 
-        On the worker, once per task, before opening; references in the options are not resolved yet. For a
-        source that is asked over a few connections: keys that wait for one can as well go in larger requests.
+        On the worker, once per task, also before opening, when references in the options are not resolved.
+        For a source that is asked over few connections: keys that wait for one can go in larger requests.
         """
         return None
 
@@ -285,7 +285,8 @@ class TellsOutcomes(ABC):
     def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
         """A row for each of ``keys``, in their order, or None for no rows. On the worker.
 
-        Called when no further try will be made: for misses, and for failures where `on-error` is ``null``.
+        Called when no further try will be made: for misses, and for failures where `on-error` is ``null``,
+        which may be a failure to open: then it is called on a connector that is not open.
         """
 
 

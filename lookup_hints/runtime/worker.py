@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pickle import PicklingError
 from random import Random
@@ -29,7 +30,7 @@ from lookup_hints.runtime.first_look import LOOK_ROWS, FirstLook, after_look, fi
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.masking import without_secrets
 from lookup_hints.runtime.metrics import LookupMetrics, Report
-from lookup_hints.runtime.process import OpenedAsync, needing_its_driver
+from lookup_hints.runtime.process import OpenedAsync, OpenedSync, needing_its_driver
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spark_worker import promptly
 from lookup_hints.runtime.sync_runner import run_sync
@@ -107,12 +108,24 @@ def look_up(
         ConnectorError: the lookup failed; secrets are masked.
     """
     process.this_process.lasting.begin_task()
-    task = _Task(spec, identity, promptly(batches))
-    try:
-        yield from task.results()
-    finally:
-        if report is not None:
-            report(spec.name, task.metrics)
+    with _opened(spec, identity) as opened:
+        task = _Task(spec.over(opened.connector), opened, promptly(batches))
+        try:
+            yield from task.results()
+        finally:
+            if report is not None:
+                report(spec.name, task.metrics)
+
+
+def _opened(spec: LookupSpec, identity: str) -> AbstractContextManager[OpenedSync | OpenedAsync]:
+    """What this process has opened for ``spec``: its connector, or the twin that an earlier task left."""
+    connector, asynchronous = spec.connector, spec.settings.asynchronous
+    if asynchronous and isinstance(connector, AsyncLookup):
+        return process.this_process.asynchronous(identity, connector)
+    if not asynchronous and isinstance(connector, SyncLookup):
+        return process.this_process.sync(identity, connector)
+    kind = "async" if asynchronous else "sync"
+    raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")
 
 
 def running_statement() -> str | None:
@@ -128,11 +141,13 @@ def _look_seconds() -> float:
 
 
 class _Task:
-    """One lookup join over the rows of one task."""
+    """One lookup join over the rows of one task; the connector of ``spec`` is the one that is ``opened``."""
 
-    def __init__(self, spec: LookupSpec, identity: str, batches: Iterator[Sequence[pa.Array]]) -> None:
+    def __init__(
+        self, spec: LookupSpec, opened: OpenedSync | OpenedAsync, batches: Iterator[Sequence[pa.Array]]
+    ) -> None:
         self._spec = spec
-        self._identity = identity
+        self._opened = opened
         self._batches = batches
         self._flow = LookupFlow(spec, Random())  # noqa: S311 - jitter, not cryptography
         self._first_look = FirstLook(LOOK_ROWS if spec.settings.stops_early else 0, _look_seconds)
@@ -155,24 +170,15 @@ class _Task:
                     yield from filling(lists.type)
 
     def _settled_windows(self) -> Iterator[Window]:
-        connector = self._spec.connector
-        if self._spec.settings.asynchronous and isinstance(connector, AsyncLookup):
-            return self._run_async(connector)
-        if not self._spec.settings.asynchronous and isinstance(connector, SyncLookup):
-            return self._run_sync(connector)
-        kind = "async" if self._spec.settings.asynchronous else "sync"
-        raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")
+        opened = self._opened
+        run = self._run_sync(opened) if isinstance(opened, OpenedSync) else self._run_async(opened)
+        return without_secrets(run, opened.connector)
 
-    def _run_sync(self, connector: SyncLookup) -> Iterator[Window]:
-        with process.this_process.sync(self._identity, connector) as opened:
-            run = run_sync(self._flow, self._inputs(), opened.lookup, clock=time.monotonic, sleep=time.sleep)
-            yield from without_secrets(run, opened.connector)
+    def _run_sync(self, opened: OpenedSync) -> Iterator[Window]:
+        return run_sync(self._flow, self._inputs(), opened.lookup, clock=time.monotonic, sleep=time.sleep)
 
-    def _run_async(self, connector: AsyncLookup) -> Iterator[Window]:
-        with process.this_process.asynchronous(self._identity, connector) as opened:
-            driver = self._driver(opened)
-            run = run_async(driver, self._inputs(), self._timed(process.this_process.loop.call))
-            yield from without_secrets(run, opened.connector)
+    def _run_async(self, opened: OpenedAsync) -> Iterator[Window]:
+        return run_async(self._driver(opened), self._inputs(), self._timed(process.this_process.loop.call))
 
     def _driver(self, opened: OpenedAsync) -> AsyncDriver:
         if not self._spec.by_row:

@@ -546,6 +546,18 @@ def test_outcome_rows_tell_of_misses_and_errors_when_they_are_asked_for(
     assert (other["error"], other["status"]) == ("x", None)
 
 
+def test_outcome_rows_tell_that_the_connector_could_not_be_opened() -> None:
+    options = {**METADATA_OPTIONS, "outcome_rows": "true", "tls_ca": "/nowhere.pem"}
+    connector = connector_of(table_of(None, "/people/{id}", METADATA, **options))
+    with pytest.raises(ConnectorError, match="cannot be used") as caught:
+        connector.open()
+    rows = connector.outcome_rows(pa.table({"id": [1]}), METADATA, Outcome(caught.value, 1, [None]))
+    assert rows is not None
+    [told] = rows.to_pylist()
+    assert (told["id"], told["outcome"], told["attempts"]) == (1, "error", 1)
+    assert told["error"].startswith("table people: the TLS files cannot be used: No such file or directory.")
+
+
 # --- misbehaviour ---------------------------------------------------------------------------------
 
 

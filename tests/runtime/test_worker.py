@@ -23,7 +23,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import AnswerError, ConnectorError, InternalError, LookupTimeout, OptionError
-from lookup_hints.model import LookupRequest, LookupTable
+from lookup_hints.model import LookupRequest, LookupTable, Outcome
 from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime import pacing, process, worker
 from lookup_hints.runtime.masking import known_secrets, masked
@@ -33,7 +33,7 @@ from lookup_hints.runtime.process import OpenedAsync, Process
 from lookup_hints.runtime.worker import arrow_lookup, identity_of, look_up, scanned
 from lookup_hints.secrets import Secret
 from lookup_hints.spec import LookupSettings, LookupSpec
-from lookup_hints.spi import TEXT, AsyncLookup, Option, Scan, SyncLookup
+from lookup_hints.spi import TEXT, AsyncLookup, Option, Scan, SyncLookup, TellsOutcomes
 from tests.runtime.support import Asked, Clock, VirtualLoop, plain, rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("score", pa.float64())])
@@ -256,6 +256,43 @@ def test_a_connector_is_opened_once_and_shared_by_tasks(asynchronous: bool) -> N
 def test_a_task_without_keys_opens_nothing(asynchronous: bool) -> None:
     list(arrow_lookup(people(asynchronous=asynchronous))(iter([ids(None)])))
     assert People.opened == []
+
+
+class TellingPeople(People, TellsOutcomes):
+    """Whatever it is asked on a worker, it says whether it is the one that was opened."""
+
+    is_open = False
+
+    def open(self) -> None:
+        self.is_open = True
+
+    def requests_at_once(self) -> int:
+        return 7 if self.is_open else 8
+
+    def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table:
+        assert self.is_open, "asked before it was opened"
+        said = [{**key, "score": -float(outcome.attempts)} for key in keys.to_pylist()]
+        return pa.Table.from_pylist(said, schema=schema)
+
+
+@BOTH
+def test_a_warm_process_tells_outcomes_by_the_connector_that_it_has_opened(asynchronous: bool) -> None:
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    lookup_of = LookupSpec(TellingPeople(), ("id",), ("score", "id"), LookupSettings(asynchronous))
+    shipped = cloudpickle.dumps(arrow_lookup(lookup_of))
+    for _ in range(3):
+        lookup = pickle.loads(shipped)
+        assert plain(lookup(iter([ids(2, 3)]))) == [[(1.0, 2)], [(-1.0, 3)]]
+
+
+@BOTH
+def test_two_tasks_of_one_process_at_once_share_what_is_opened(asynchronous: bool) -> None:
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    lookup_of = LookupSpec(TellingPeople(), ("id",), ("score", "id"), LookupSettings(asynchronous))
+    shipped = cloudpickle.dumps(arrow_lookup(lookup_of))
+    tasks = [pickle.loads(shipped)(iter([ids(1, 2), ids(3)])) for _ in range(2)]
+    for found in zip(*zip(*tasks, strict=True), strict=True):  # both under way together
+        assert plain(found) == [[(-1.0, 1)], [(1.0, 2)], [(-1.0, 3)]]
 
 
 @BOTH

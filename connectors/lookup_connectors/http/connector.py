@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,7 +16,7 @@ from lookup_connectors.http.message import HttpFailure, Request, Response
 from lookup_connectors.http.options import OPTIONS
 from lookup_connectors.http.paths import PathFailure
 from lookup_connectors.http.plan import Plan, Templates, check_address, origins, plan_of, read_on_the_driver
-from lookup_connectors.http.response import Found, FoundRows, PageRows, Told, metadata_column
+from lookup_connectors.http.response import Found, FoundRows, PageRows, Told
 from lookup_connectors.http.steps import Steps
 from lookup_connectors.http.template import Key, Keys, Unaskable
 from lookup_connectors.http.throttle import Gate
@@ -174,9 +174,22 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
 
     def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
         """Where `outcome-rows` asks for it: the key, and in the columns for it what happened."""
-        return self._opened.outcome_rows(keys, schema, outcome) if self._opened.tells_outcomes else None
+        if not self._tells_outcomes:
+            return None
+        told = [_ended(outcome, note, masker(self.secrets())) for note in outcome.notes]
+        return self._plan.reader.outcome_rows(keys, schema, told)
 
     # Inside.
+
+    @property
+    def _plan(self) -> Plan:
+        return self._live.plan if self._live else plan_of(self.table)
+
+    @property
+    def _tells_outcomes(self) -> bool:
+        # Asked without a connection, too: that there is none may be the outcome.
+        live = self._live
+        return live.tells_outcomes if live else bool(self.table.read(self.OPTIONS)[0]["outcome-rows"])
 
     @property
     def _opened(self) -> _Live:
@@ -292,8 +305,8 @@ class _Live:
             raise
         elapsed = time.monotonic() - started
         if not rows:
-            return Miss(self._told("miss", response, elapsed, request.attempt))
-        told = self._told("hit", response, elapsed, request.attempt)
+            return Miss(_told("miss", response, elapsed, request.attempt))
+        told = _told("hit", response, elapsed, request.attempt)
         given = self._given(request.key)
         return [Found(row, name, given, told) for row, name in zip(rows.rows, rows.names, strict=True)]
 
@@ -306,7 +319,7 @@ class _Live:
         except Unaskable:
             return (yield from self._one_by_one(keys, request))
         response, rows = yield from self._pages(first, deadline)
-        told = self._told("hit", response, time.monotonic() - started, request.attempt)
+        told = _told("hit", response, time.monotonic() - started, request.attempt)
         given = self._given(
             {name: values[0] for name, values in keys.columns.items() if name not in keys.lists}
         )
@@ -382,34 +395,21 @@ class _Live:
             groups.setdefault(values, []).append(at)
         return [keys.among(positions) for positions in groups.values()]
 
-    # Telling.
 
-    def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table:
-        """A row for each key, with what is known of how it ended."""
-        told = [self._end(outcome, note) for note in outcome.notes]
-        columns = [self._outcome_column(field, keys, told) for field in schema]
-        return pa.table(columns, schema=schema)
+def _told(outcome: str, response: Response | None, elapsed: float | None, attempt: int) -> Told:
+    status = response.status if response else None
+    return Told(outcome, status, None, attempt, elapsed, response.headers if response else None)
 
-    def _outcome_column(self, field: pa.Field, keys: pa.Table, told: Sequence[Told]) -> Any:
-        if field.name in keys.column_names:
-            return keys.column(field.name)
-        source = self.plan.reader.sources[field.name]
-        if isinstance(source, str):
-            return metadata_column(field, source, told)
-        return pa.nulls(len(told), field.type)
 
-    def _end(self, outcome: Outcome, note: Any) -> Told:
-        error = outcome.error
-        if error is None:
-            return note if isinstance(note, Told) else Told("miss", attempts=outcome.attempts)
-        response = error.response if isinstance(error, HttpFailure) else None
-        elapsed = error.elapsed if isinstance(error, HttpFailure) else None
-        told = self._told("error", response, elapsed, outcome.attempts)
-        return told._replace(error=masker(self.secrets)(str(error)))
-
-    def _told(self, outcome: str, response: Response | None, elapsed: float | None, attempt: int) -> Told:
-        status = response.status if response else None
-        return Told(outcome, status, None, attempt, elapsed, response.headers if response else None)
+def _ended(outcome: Outcome, note: Any, mask: Callable[[str], str]) -> Told:
+    """How the lookup of a key ended that found no rows."""
+    error = outcome.error
+    if error is None:
+        return note if isinstance(note, Told) else Told("miss", attempts=outcome.attempts)
+    response = error.response if isinstance(error, HttpFailure) else None
+    elapsed = error.elapsed if isinstance(error, HttpFailure) else None
+    told = _told("error", response, elapsed, outcome.attempts)
+    return told._replace(error=mask(str(error)))
 
 
 def _auth(table: str, options: Mapping[str, Any]) -> Auth | None:

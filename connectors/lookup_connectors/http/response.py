@@ -204,6 +204,21 @@ class Reader:
         columns = [self._column(each, found, is_required=each.name in required) for each in schema]
         return pa.table(columns, schema=schema)
 
+    def outcome_rows(self, keys: pa.Table, schema: pa.Schema, told: Sequence[Told]) -> pa.Table:
+        """A row of ``schema`` for each of ``keys``, with what is ``told`` of how it ended, else NULL."""
+        columns = [self._outcome_column(field, keys, told) for field in schema]
+        return pa.table(columns, schema=schema)
+
+    def _outcome_column(self, column: pa.Field, keys: pa.Table, told: Sequence[Told]) -> Any:
+        if column.name in keys.column_names:
+            return keys.column(column.name)
+        source = self.sources[column.name]
+        return (
+            metadata_column(column, source, told)
+            if isinstance(source, str)
+            else pa.nulls(len(told), column.type)
+        )
+
     def check_asked(self, rows: pa.Table, column: str, asked: Sequence[Any]) -> None:
         """Refuse rows that say that they are another key's: an API that does not select, gives all it has.
 
