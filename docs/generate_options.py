@@ -32,7 +32,8 @@ default. Two hints for one table are merged option by option; the first wins.
 
 Values of hints are string literals. Names and enumerated values ignore case; in values `-` and `_` are
 the same. Durations are a whole number and a unit: `10s`, `500 ms`, `3 min`, `1 h`, `1 d`; without a unit
-they are milliseconds. `m` is not a unit.
+they are milliseconds. `m` is not a unit. Sizes are a whole number of bytes, or one with a unit: `64 kb`,
+`256 mb`, `1 gb`.
 
 ## Lookup options
 

@@ -119,6 +119,25 @@ def _duration(text: str, least: float = 1e-3) -> float:
     return seconds
 
 
+_SIZE = re.compile(r"\s*(\d{1,18})\s*([a-z]*)\s*", re.IGNORECASE)
+_SIZE_UNITS: dict[str, int] = {
+    **dict.fromkeys(("", "b", "byte", "bytes"), 1),
+    **dict.fromkeys(("k", "kb", "kib"), 1024),
+    **dict.fromkeys(("m", "mb", "mib"), 1024**2),
+    **dict.fromkeys(("g", "gb", "gib"), 1024**3),
+}
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None or match[2].lower() not in _SIZE_UNITS:
+        raise ValueError("write a whole number and a unit, as in '256 mb', '64 kb' or '1 gb'")
+    size = int(match[1]) * _SIZE_UNITS[match[2].lower()]
+    if size < 1:
+        raise ValueError("it must be at least 1 byte")
+    return size
+
+
 def _boolean(text: str) -> bool:
     value = {"true": True, "false": False}.get(text.strip().lower())
     if value is None:
@@ -233,6 +252,7 @@ def normal_value(text: str) -> str:
 
 BOOLEAN = OptionType("boolean", _boolean)
 DURATION = OptionType("duration", _duration)
+SIZE = OptionType("size", _size)
 DURATION_OR_ZERO = OptionType("duration", lambda text: _duration(text, 0.0))
 TRIGGER = OptionType(
     "processing-time <duration> | available-now | once | real-time <duration> | continuous <duration>",

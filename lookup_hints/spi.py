@@ -34,6 +34,7 @@ from lookup_hints.model import (
 from lookup_hints.options import (
     BOOLEAN,
     DURATION,
+    SIZE,
     TEXT,
     Option,
     OptionType,
@@ -47,6 +48,7 @@ from lookup_hints.types import sql_type
 __all__ = [
     "BOOLEAN",
     "DURATION",
+    "SIZE",
     "TEXT",
     "Answer",
     "AsyncLookup",

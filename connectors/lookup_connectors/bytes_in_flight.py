@@ -1,0 +1,225 @@
+"""One budget of bytes for all answers that are under way in a worker process.
+
+A lookup counts what it holds by a ``Lease``, and waits where the budget is used up; the oldest lookup goes on
+first. Nobody waits for ever: where all that hold bytes wait, too, one of them goes on, and the budget is
+exceeded by what that lookup takes.
+
+All methods are called on one event loop; only a lease that is forgotten may be released elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from heapq import heappop, heappush
+from itertools import count
+from types import TracebackType
+from typing import NamedTuple
+
+from lookup_hints.spi import SIZE, Option
+
+MAX_BYTES_IN_FLIGHT = Option(
+    "max-bytes-in-flight",
+    SIZE,
+    "Bytes that answers under way may take together in a worker process; requests wait for their part.",
+    default=256 * 1024 * 1024,
+)
+
+
+class BytesInFlight:
+    """A budget of ``limit`` bytes.
+
+    Example:
+        Where the size is known before, or can be guessed::
+
+            with budget.lease() as lease:
+                await lease.room(expected)
+                rows = await ask()
+                lease.take(size_of(rows) - expected)
+                return as_table(rows)
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.held = 0
+        """Bytes that are counted now."""
+        self._limit = limit
+        self._ages = count()
+        self._wishes: list[_Wish] = []  # a heap
+        self._moving = 0  # leases that hold bytes and wait for nothing: theirs will come back
+
+    def lease(self) -> Lease:
+        """The bytes of one more lookup, none so far."""
+        return Lease(self, next(self._ages))
+
+    def _has_room(self, size: int) -> bool:
+        return self.held + size <= self._limit
+
+    def _grant(self) -> None:
+        """Let go on who waits, the oldest first, as far as there is room; one at least where nobody moves."""
+        while self._wishes:
+            wish = self._wishes[0]
+            is_wanted = not wish.granted.done()
+            if is_wanted and self._moving and not self._has_room(wish.size):
+                return
+            heappop(self._wishes)
+            wish.lease._end_wait(wish.granted.get_loop().time())
+            if is_wanted:
+                wish.lease._add(wish.size)
+                wish.granted.set_result(None)
+
+
+class _Wish(NamedTuple):
+    """``lease`` waits for ``size`` bytes; sorted by age."""
+
+    age: int
+    number: int
+    size: int
+    lease: Lease
+    granted: asyncio.Future[None]
+
+
+class Lease:
+    """What one lookup holds of a budget; it comes back after its ``with`` block, or when it is forgotten."""
+
+    __slots__ = ("_age", "_budget", "_is_moving", "_pauses", "_since", "_spare", "_waited", "_waits", "held")
+
+    def __init__(self, budget: BytesInFlight, age: int) -> None:
+        self.held = 0
+        """Bytes that it holds."""
+        self._budget = budget
+        self._age = age
+        self._spare = 0
+        self._waits = 0
+        self._pauses = 0
+        self._is_moving = False
+        self._waited = 0.0
+        self._since = 0.0
+
+    # Counting.
+
+    def take(self, size: int) -> None:
+        """Count ``size`` bytes that are here already, room or no room; negative ones come back."""
+        self._add(self._beyond_spare(size))
+        if size < 0:
+            self._budget._grant()
+
+    def wish(self, size: int) -> asyncio.Future[None] | None:
+        """Count ``size`` bytes: now where there is room, else when the future that is returned is done."""
+        size = self._beyond_spare(size)
+        budget = self._budget
+        if not budget._wishes and budget._has_room(size):
+            self._add(size)
+            return None
+        loop = asyncio.get_running_loop()
+        granted = loop.create_future()
+        heappush(budget._wishes, _Wish(self._age, next(budget._ages), size, self, granted))
+        self._begin_wait(loop.time())
+        budget._grant()
+        return None if granted.done() else granted
+
+    async def room(self, size: int) -> None:
+        """Wait until there is room for ``size`` more bytes, and count them."""
+        granted = self.wish(size)
+        if granted is not None:
+            await granted
+
+    async def expect(self, size: int) -> None:
+        """Wait until there is room for ``size`` bytes, of which what comes next is taken first."""
+        await self.room(size)
+        self._spare += size
+
+    def settle(self) -> None:
+        """What was expected and did not come, comes back."""
+        if self._spare:
+            spare, self._spare = self._spare, 0
+            self.take(-spare)
+
+    def release(self) -> None:
+        """All comes back."""
+        self._spare = 0
+        held, self.held = self.held, 0
+        self._budget.held -= held
+        self._see_whether_it_moves()
+        if self._budget._wishes:
+            self._budget._grant()
+
+    # Waiting.
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """A block in which the lookup waits for something that others may hold, who may wait for bytes."""
+        self._pauses += 1
+        self._changed()
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            self._see_whether_it_moves()
+
+    def waited(self, now: float) -> float:
+        """Seconds that it has waited for room so far, at ``now`` of the loop's clock."""
+        return self._waited + (now - self._since if self._waits else 0.0)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        if self.held:
+            wishes = self._budget._wishes
+            self._budget.held -= self.held
+            self._budget._moving -= self._is_moving
+            if wishes:  # whatever thread this is: those who wait belong to their loop
+                with suppress(RuntimeError):  # which may be closed
+                    wishes[0].granted.get_loop().call_soon_threadsafe(self._budget._grant)
+
+    # Inside.
+
+    def _beyond_spare(self, size: int) -> int:
+        """What of ``size`` was not expected."""
+        expected = min(size, self._spare) if size > 0 else 0
+        self._spare -= expected
+        return size - expected
+
+    def _add(self, size: int) -> None:
+        self.held += size
+        self._budget.held += size
+        self._see_whether_it_moves()
+
+    def _begin_wait(self, now: float) -> None:
+        if not self._waits:
+            self._since = now
+        self._waits += 1
+        self._see_whether_it_moves()
+
+    def _end_wait(self, now: float) -> None:
+        self._waits -= 1
+        if not self._waits:
+            self._waited += now - self._since
+        self._see_whether_it_moves()
+
+    def _changed(self) -> None:
+        self._see_whether_it_moves()
+        if self._budget._wishes:
+            self._budget._grant()
+
+    def _see_whether_it_moves(self) -> None:
+        moves = self.held > 0 and not self._waits and not self._pauses
+        self._budget._moving += moves - self._is_moving
+        self._is_moving = moves
+
+
+class Usual:
+    """What is usual, learnt from what came so far: a mean in which the last ones count most."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def saw(self, size: int) -> None:
+        """One more came."""
+        self.size = (7 * self.size + size) // 8 if self.size else size
