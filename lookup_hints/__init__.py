@@ -70,6 +70,10 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
 def load_ipython_extension(shell: Any) -> None:
     """What ``%load_ext lookup_hints`` does: it brings ``%%lookup_sql`` and ``%lookup_tables``."""
     from lookup_hints.magics import load

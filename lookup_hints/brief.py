@@ -1,4 +1,4 @@
-"""An error as one would tell it: what is wrong and where, without stacks and plans."""
+"""Shortens an error for a terminal or notebook: what is wrong and where, without stacks and plans."""
 
 from __future__ import annotations
 

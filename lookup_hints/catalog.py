@@ -128,7 +128,9 @@ def _conf_values(options: Mapping[str, str], conf: ConfValue) -> dict[str, Secre
         for key in conf_references(text):
             value = conf(key)
             if value is None:
-                raise OptionError(Problem(f"option {option!r}: Spark's configuration has no key {key!r}."))
+                raise OptionError(
+                    Problem(f"Spark's configuration has no key {key!r}, for the option {option!r}.")
+                )
             values[key] = Secret(value)
     return values
 

@@ -131,7 +131,7 @@ def check_script(text: str, predicates: dict[str, RowPredicate] | None = None) -
         # Without an excerpt: who knows which words are secret, when a quote is never closed.
         return [_finding(problem, problem.at) for problem in error.problems]
     if not statements:
-        return [Finding("there is no statement here", 1, is_error=False)]
+        return [Finding("the file contains no statements", 1, is_error=False)]
     checker = _Checker(predicates or {})
     findings: list[Finding] = []
     for statement in statements:

@@ -163,7 +163,7 @@ def _line_of(file: str, finding: Finding) -> str:
 
 
 def _nothing_to_do(file: str) -> int:
-    print(f"{file}: there is no statement here")
+    print(f"{file}: the file contains no statements")
     return 0
 
 

@@ -10,7 +10,7 @@ from lookup_hints.runtime.metrics import LookupMetrics
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("rows in", "rows_in"),
-    ("rows out", "rows_out"),
+    ("rows found", "rows_out"),
     ("keys", "keys"),
     ("requests", "requests"),
     ("hits", "hits"),

@@ -141,8 +141,15 @@ def nearest(name: str, known: Sequence[str]) -> str:
     >>> nearest("capasity", ["capacity", "timeout"])
     "Did you mean 'capacity'?"
     """
+    return did_you_mean(name, known) or (f"Known: {', '.join(known)}." if known else "")
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A sentence that names the nearest of ``known``, or nothing where none is near.
+
+    >>> did_you_mean("capasity", ["capacity", "timeout"])
+    "Did you mean 'capacity'?"
+    """
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), by_lower, n=1)
-    if close:
-        return f"Did you mean {by_lower[close[0]]!r}?"
-    return f"Known: {', '.join(known)}." if known else ""
+    return f"Did you mean {by_lower[close[0]]!r}?" if close else ""

@@ -121,7 +121,7 @@ class LookupMagics(Magics):
             raise QueryError(Problem(f"--into {wishes.into}: a name of a variable is expected."))
         statements = split_statements(cell)
         if not statements:
-            display(Shown(picture.note("There is no statement here."), "There is no statement here."))
+            display(_noted("The cell contains no statements."))
             return
         session = LookupSession(find_spark(self._namespace))
         given = parse_params(wishes.param)
@@ -361,7 +361,9 @@ def values_for(text: str, given: Mapping[str, Any], namespace: Mapping[str, Any]
         elif not isinstance(value := _plain(namespace[name]), _VALUES):
             kind = type(value).__name__
             tip = "Make a temporary view of it." if kind == "DataFrame" else ""
-            problems.append(Problem(f"The variable {name} is a {kind}, which is no value of SQL.", at, tip))
+            problems.append(
+                Problem(f"The variable {name} is a {kind}, which cannot be used as a SQL parameter.", at, tip)
+            )
         else:
             values[name] = value
     if problems:

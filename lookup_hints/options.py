@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from lookup_hints.errors import OptionError, Problem, nearest
+from lookup_hints.errors import OptionError, Problem, did_you_mean
 
 
 class Place(Enum):
@@ -93,7 +93,7 @@ class Option:
 
 # --- types -----------------------------------------------------------------------------------------
 
-_DURATION = re.compile(r"\s*(\d+)\s*([^\d\s]*)\s*", re.UNICODE)
+_DURATION = re.compile(r"\s*(-?\d+)\s*([^\d\s]*)\s*", re.UNICODE)
 _UNITS: dict[str, float] = {
     **dict.fromkeys(("d", "day", "days"), 86_400.0),
     **dict.fromkeys(("h", "hour", "hours"), 3_600.0),
@@ -115,7 +115,7 @@ def _duration(text: str, least: float = 1e-3) -> float:
         raise ValueError(f"{match[2]!r} is not a unit; use d, h, min, s, ms, µs or ns{tip}")
     seconds = int(match[1]) * _UNITS[unit]
     if seconds < least:
-        raise ValueError("it must be at least 1 ms")
+        raise ValueError("it must be at least 1 ms" if least else "it must not be negative")
     return seconds
 
 
@@ -181,10 +181,14 @@ def choice(*values: str) -> OptionType:
     def parse(text: str) -> str:
         value = normal_value(text)
         if value not in values:
-            raise ValueError(f"it must be one of {', '.join(values)}. {nearest(text, values)}")
+            raise ValueError(_one_of(", ".join(values), text, values))
         return value
 
     return OptionType(" | ".join(values), parse)
+
+
+def _one_of(listed: str, given: str, values: Sequence[str]) -> str:
+    return f"it must be one of {listed}. {did_you_mean(given, values)}".rstrip(". ")
 
 
 def spelled(**values: Sequence[str]) -> OptionType:
@@ -198,7 +202,7 @@ def spelled(**values: Sequence[str]) -> OptionType:
     def parse(text: str) -> str:
         value = text.strip().lower().replace("_", "-")
         if value not in spellings:
-            raise ValueError(f"it must be one of {', '.join(names)}. {nearest(value, list(names))}")
+            raise ValueError(_one_of(", ".join(names), value, list(names)))
         return spellings[value]
 
     return OptionType(" | ".join(names), parse)
@@ -221,7 +225,7 @@ def _trigger(text: str) -> Trigger:
     match = re.fullmatch(r"([a-z]+(?:[-_ ][a-z]+)?)\s*(.*)", text.strip().lower())
     kind = match[1].replace("_", "-").replace(" ", "-") if match else text
     if match is None or kind not in _TRIGGERS:
-        raise ValueError(f"it must be one of {TRIGGER.name}. {nearest(kind, list(_TRIGGERS))}")
+        raise ValueError(_one_of(TRIGGER.name, kind, list(_TRIGGERS)))
     if kind in _WITHOUT_TIME:
         if match[2]:
             raise ValueError(f"{kind} takes no time")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -80,14 +81,25 @@ def resolve(text: str, conf: Mapping[str, Secret], *, option: str, known: set[st
         try:
             value = _read(kind, name, conf)
         except (KeyError, OSError) as error:
-            what = {"env": "environment variable", "file": "file", "conf": "Spark configuration key"}[kind]
-            raise OptionError(
-                Problem(f"option {option!r}: the {what} {name!r} cannot be read on this machine.")
-            ) from (None if kind != "file" else error)
+            raise OptionError(_unread(kind, name, option)) from (None if kind != "file" else error)
         known.add(value)
         return value
 
     return _REFERENCE.sub(value_of, text)
+
+
+_KINDS = {"env": "environment variable", "file": "file", "conf": "Spark configuration key"}
+_TIPS = {
+    "env": "Set it before Python starts there; for executors by the configuration spark.executorEnv.{name}.",
+    "file": "Put it there, readable for the user of that process, or ship it with --files.",
+}
+
+
+def _unread(kind: str, name: str, option: str) -> Problem:
+    """What to say of a reference that names nothing; the option last, as masks look behind its name."""
+    where = f"on {socket.gethostname()}"
+    why = f"The {_KINDS[kind]} {name!r} cannot be read {where}, for the option {option!r}."
+    return Problem(why, tip=_TIPS.get(kind, "").format(name=name))
 
 
 def _read(kind: str, name: str, conf: Mapping[str, Secret]) -> str:

@@ -661,8 +661,8 @@ def _not_taken(error: Exception) -> UnsupportedLookup:
         column = shared[1]
         return UnsupportedLookup(
             Problem(
-                f"{column}, a column of USING or NATURAL, cannot be named by its lookup table in this place.",
-                tip="Name that of the other side, or write ON with the equality in place of USING"
+                f"The column {column} of USING or NATURAL is not allowed here with the lookup table's alias.",
+                tip="Use the alias of the other side, or write ON with the equality in place of USING"
                 f" ({column}).",
             )
         )

@@ -108,7 +108,7 @@ def test_text_is_shown_as_text(cell: Cell) -> None:
 
 
 def test_a_cell_without_a_statement_says_so(cell: Cell) -> None:
-    assert cell("-- nothing")["text/plain"] == "There is no statement here."
+    assert cell("-- nothing")["text/plain"] == "The cell contains no statements."
 
 
 def test_tables_are_listed(shell: Shell, cell: Cell) -> None:
@@ -210,7 +210,9 @@ def test_markers_are_told_from_casts_and_fields() -> None:
 def test_values_of_the_notebook_are_plain_values() -> None:
     numpy = pytest.importorskip("numpy")
     assert values_for("SELECT :a, :b", {"a": 1}, {"a": 2, "b": numpy.int64(3)}) == {"a": 1, "b": 3}
-    with pytest.raises(QueryError, match="The variable a is a object, which is no value of SQL"):
+    with pytest.raises(
+        QueryError, match="The variable a is a object, which cannot be used as a SQL parameter"
+    ):
         values_for("SELECT :a", {}, {"a": object()})
 
 

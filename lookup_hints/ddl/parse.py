@@ -294,18 +294,29 @@ _STATEMENTS: dict[str, Callable[[Reader], Ddl | None]] = {
 
 _OPTIONS_BEGIN = re.compile(r"(?<=\bwith)\s*\(|=", re.IGNORECASE)
 _KEY = re.compile(r"[\w.-]+|'[\w.-]+'|\"[\w.-]+\"")
+_CONNECTOR_KEY = re.compile(r"(['\"]?)connector\1", re.IGNORECASE)
+_CONNECTOR = re.compile(r"'[\w.:-]+'|\"[\w.:-]+\"")
 
 
 def _masked(text: str, found: Sequence[Piece]) -> str:
     """``text`` with everything starred that may be the value of an option; places stay true.
 
-    Strings and comments are starred all over, but for keys. Where options stand, words and numbers are
-    too: behind a forgotten quote, strings and code change places. Where that is, the plain text tells.
+    Strings and comments are starred all over, but for keys and the name of the connector. Where options
+    stand, words and numbers are too: behind a forgotten quote, strings and code change places. Where that
+    is, the plain text tells.
     """
     keys = {
         piece.start
         for before, piece, after in zip(found, found[1:], found[2:], strict=False)
         if before.text in ("(", ",") and after.is_symbol("=") and _KEY.fullmatch(piece.text)
+    }
+    keys |= {
+        value.start
+        for key, _, value, after in zip(found, found[1:], found[2:], found[3:], strict=False)
+        if key.start in keys
+        and _CONNECTOR_KEY.fullmatch(key.text)
+        and _CONNECTOR.fullmatch(value.text)
+        and after.text in (",", ")")
     }
     options = _OPTIONS_BEGIN.search(text)
     options_from = options.start() if options else len(text)

@@ -114,7 +114,7 @@ class _Finder:
         natural = step.words[:1] == ("NATURAL",)
         kind = _KINDS.get(step.words[1:] if natural else step.words)
         if kind is None:
-            raise refused(self._statement, use, head, f"{' '.join(step.words)} JOIN is no kind of join")
+            raise refused(self._statement, use, head, f"{' '.join(step.words)} JOIN is not a join type")
         shared = self._shared_columns(use, step, natural)
         conditions = sorted_conditions(
             self._statement,
@@ -232,7 +232,7 @@ class _Finder:
             at = tokens.cut(shared, shared)
         column = names.own_name(name)
         if column is None or column not in self._askable(use):
-            raise refused(self._statement, use, at, f"{name} is no column that {use.alias} can be asked by")
+            raise refused(self._statement, use, at, f"{use.alias} cannot be looked up by column {name}")
         left = quoted(name) if isinstance(shared, str) else at
         return KeyEquality(column, left, at, shared=True, position=position)
 

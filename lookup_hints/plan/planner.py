@@ -170,7 +170,7 @@ def _names(draft: Draft, hint: LookupHint, join: LookupJoin) -> bool:
 def _unmatched(hint: LookupHint, draft: Draft) -> Problem:
     joins = [join for join in draft.joins if hint.select in _selects(draft, join)]
     here = [join.use.alias for join in joins]
-    message = f"LOOKUP names {hint.table!r}, but no lookup join of this query block is called so."
+    message = f"LOOKUP names {hint.table!r}, but no lookup join in this query block has that alias."
     by_name = [join.use.alias for join in joins if join.use.table.name.lower() == hint.table.lower()]
     if by_name:
         tip = f"Where a table has an alias, the hint uses it: {by_name[0]!r}."

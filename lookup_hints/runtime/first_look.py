@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class Looks:
-    """How long one worker lets Spark look: less in each further task of a statement, as it was in vain.
+    """How long a worker pauses so that Spark can stop it; halved for each further task of a statement.
 
     A worker that Spark stopped at its first rows has no further task.
     """

@@ -249,7 +249,7 @@ def test_a_statement_that_is_not_understood_is_shown_without_its_options() -> No
     assert str(refused(text)) == (
         "line 1, column 18: A table WITH ('connector' = ...) is not created like this: TABL is not understood."
         f" {_WHOLE}\n"
-        "CREATE TEMPORARY TABL t (id INT) WITH ('connector'=***, 'url'=*****************)\n"
+        "CREATE TEMPORARY TABL t (id INT) WITH ('connector'='x', 'url'=*****************)\n"
         "                 ^^^^"
     )
 
@@ -258,7 +258,7 @@ def test_a_lookup_table_is_not_explained() -> None:
     assert str(refused(f"EXPLAIN CREATE TEMPORARY TABLE t (id INT) {_WITH}")) == (
         "line 1, column 1: EXPLAIN is for queries, not for a table WITH ('connector' = ...)."
         " Leave EXPLAIN out: a source is asked for its columns at most.\n"
-        "EXPLAIN CREATE TEMPORARY TABLE t (id INT) WITH ('connector'=***)\n"
+        "EXPLAIN CREATE TEMPORARY TABLE t (id INT) WITH ('connector'='x')\n"
         "^^^^^^^"
     )
 
@@ -327,7 +327,7 @@ def test_options_are_not_part_of_the_repr() -> None:
 def test_a_statement_is_shown_without_the_values_of_its_options() -> None:
     assert (
         shown_statement("CREATE TEMPORARY TABLE t (id INT) WITH ('connector'='x', 'password'='hunter2')")
-        == "CREATE TEMPORARY TABLE t (id INT) WITH ('connector'=***, 'password'=*********)"
+        == "CREATE TEMPORARY TABLE t (id INT) WITH ('connector'='x', 'password'=*********)"
     )
 
 

@@ -151,7 +151,7 @@ def test_a_name_that_is_taken(session: LookupSession) -> None:
         ),
         (
             "'connector' = 'sqlite', 'path' = '${conf:no.such.key}'",
-            "option 'path': Spark's configuration has no key 'no.such.key'.",
+            "Spark's configuration has no key 'no.such.key', for the option 'path'.",
         ),
         ("'connector' = 'no_such_module:Thing'", "Connector 'no_such_module:Thing' cannot be imported"),
     ],
@@ -286,7 +286,7 @@ def test_a_text_of_nothing_but_a_hint_is_left_to_spark(session: LookupSession) -
 
 
 def test_a_hint_in_a_statement_without_lookup_tables(session: LookupSession) -> None:
-    with pytest.raises(HintError, match="no lookup join of this query block is called so"):
+    with pytest.raises(HintError, match="no lookup join in this query block has that alias"):
         session.sql("SELECT /*+ LOOKUP('table'='v') */ v.id FROM visits v JOIN visits w ON v.id = w.id")
 
 

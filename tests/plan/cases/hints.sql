@@ -16,24 +16,24 @@ SELECT  name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) customers
 -- case: where there is an alias the name does not match
 SELECT /*+ LOOKUP('table'='customers') */ c.name FROM orders o JOIN customers c ON o.k = c.id
 -- refused:
-line 1, column 27: LOOKUP names 'customers', but no lookup join of this query block is called so. Where a table has an alias, the hint uses it: 'c'.
+line 1, column 27: LOOKUP names 'customers', but no lookup join in this query block has that alias. Where a table has an alias, the hint uses it: 'c'.
 SELECT /*+ LOOKUP('table'='customers') */ c.name FROM orders o JOIN customers c ON o.k = c.id
                           ^^^^^^^^^^^
 
 -- case: a hint that matches nothing, and one of another query block
 SELECT /*+ LOOKUP('table'='d') */ s.name FROM (SELECT /*+ LOOKUP('table'='x') */ d.name FROM orders o JOIN customers d ON o.k = d.id) s
 -- refused:
-line 1, column 27: LOOKUP names 'd', but no lookup join of this query block is called so. The block has no lookup join: a lookup table is the right side of a JOIN, created WITH ('connector' = ...).
+line 1, column 27: LOOKUP names 'd', but no lookup join in this query block has that alias. The block has no lookup join: a lookup table is the right side of a JOIN, created WITH ('connector' = ...).
 SELECT /*+ LOOKUP('table'='d') */ s.name FROM (SELECT /*+ LOOKUP('table'='x') */ d.name FROM orders o JOIN customers d ON o.k = d.id) s
                           ^^^
-line 1, column 74: LOOKUP names 'x', but no lookup join of this query block is called so. Known: d.
+line 1, column 74: LOOKUP names 'x', but no lookup join in this query block has that alias. Known: d.
 SELECT /*+ LOOKUP('table'='d') */ s.name FROM (SELECT /*+ LOOKUP('table'='x') */ d.name FROM orders o JOIN customers d ON o.k = d.id) s
                                                                          ^^^
 
 -- case: a hint without any lookup join
 SELECT /*+ LOOKUP('table'='z') */ 1 FROM orders o JOIN zips z ON o.zip = z.zip
 -- refused:
-line 1, column 27: LOOKUP names 'z', but no lookup join of this query block is called so. The block has no lookup join: a lookup table is the right side of a JOIN, created WITH ('connector' = ...).
+line 1, column 27: LOOKUP names 'z', but no lookup join in this query block has that alias. The block has no lookup join: a lookup table is the right side of a JOIN, created WITH ('connector' = ...).
 SELECT /*+ LOOKUP('table'='z') */ 1 FROM orders o JOIN zips z ON o.zip = z.zip
                           ^^^
 

@@ -150,7 +150,7 @@ SELECT `id`, * EXCEPT (`id`, `c`.`__lookup_using_id`, `__lookup_1`, `__lookup_2`
 -- case: using a column that the dimension does not have
 SELECT 1 FROM orders o JOIN customers c USING (nope)
 -- refused:
-line 1, column 48: The lookup join with c cannot run: nope is no column that c can be asked by.
+line 1, column 48: The lookup join with c cannot run: c cannot be looked up by column nope.
 SELECT 1 FROM orders o JOIN customers c USING (nope)
                                                ^^^^
 

@@ -109,7 +109,7 @@ SELECT 1 FROM orders o JOIN customers c ON
 -- case: words that make no join
 SELECT 1 FROM orders o LEFT INNER JOIN customers c ON o.k = c.id
 -- refused:
-line 1, column 24: The lookup join with c cannot run: LEFT INNER JOIN is no kind of join.
+line 1, column 24: The lookup join with c cannot run: LEFT INNER JOIN is not a join type.
 SELECT 1 FROM orders o LEFT INNER JOIN customers c ON o.k = c.id
                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^
 

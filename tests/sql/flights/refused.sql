@@ -122,7 +122,7 @@ A view that outlives the session cannot hold a lookup join: the lookup does not 
 -- case: a hint for a table of another block
 SELECT /*+ LOOKUP('table'='p') */ s.seats FROM (SELECT p.seats FROM flights f JOIN planes p ON p.tailnum = f.tailnum) s
 -- refused:
-LOOKUP names 'p', but no lookup join of this query block is called so. The block has no lookup join: a lookup table is the right side of a JOIN, created WITH ('connector' = ...).
+LOOKUP names 'p', but no lookup join in this query block has that alias. The block has no lookup join: a lookup table is the right side of a JOIN, created WITH ('connector' = ...).
 -- instead:
 SELECT s.seats FROM (SELECT /*+ LOOKUP('table'='p') */ p.seats FROM flights f JOIN planes p ON p.tailnum = f.tailnum) s
 
@@ -148,7 +148,7 @@ SELECT f.flight, p.seats, r.faa FROM (SELECT * FROM flights LIMIT 5) f CROSS JOI
 -- case: a column of USING in HAVING over its grouping
 SELECT a.carrier, count(*) AS n FROM flights f JOIN airlines a USING (carrier) GROUP BY ROLLUP (a.carrier) HAVING grouping(a.carrier) = 0
 -- refused:
-carrier, a column of USING or NATURAL, cannot be named by its lookup table in this place. Name that of the other side, or write ON with the equality in place of USING (carrier).
+The column carrier of USING or NATURAL is not allowed here with the lookup table's alias. Use the alias of the other side, or write ON with the equality in place of USING (carrier).
 -- instead:
 SELECT f.carrier, count(*) AS n FROM flights f JOIN airlines a USING (carrier) GROUP BY ROLLUP (f.carrier) HAVING grouping(f.carrier) = 0
 
