@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from lookup_hints.ddl import CreateLookupTable
 from lookup_hints.errors import DdlError, OptionError, Problem, nearest
 from lookup_hints.model import LookupTable
 from lookup_hints.options import LOOKUP_OPTIONS, Option, Place, options_at
+from lookup_hints.policy import Policy
 from lookup_hints.registry import connector_class
 from lookup_hints.secrets import Secret, conf_references
 from lookup_hints.spi import Connector, TellsSchema
@@ -20,9 +22,14 @@ ConfValue = Callable[[str], str | None]
 
 
 class LookupCatalog:
-    """Lookup tables by name; names ignore case, as Spark's do by default."""
+    """Lookup tables by name; names ignore case, as Spark's do by default.
 
-    def __init__(self) -> None:
+    Args:
+        policy: what its tables may use, beside what the environment allows.
+    """
+
+    def __init__(self, policy: Policy = Policy()) -> None:  # noqa: B008 (it is frozen)
+        self._policy = policy
         self._tables: dict[str, LookupTable] = {}
 
     def find(self, name: str) -> LookupTable | None:
@@ -39,6 +46,7 @@ class LookupCatalog:
         Raises:
             DdlError: the name is taken.
             OptionError: an unknown connector; unknown, missing or bad options.
+            NotAllowed: an administrator does not allow the connector, a reference, a file or a host.
             ConnectorError: the source was asked for its schema and failed.
         """
         existing = self.find(ddl.name)
@@ -51,7 +59,7 @@ class LookupCatalog:
                     tip="Write CREATE OR REPLACE TEMPORARY TABLE, or IF NOT EXISTS.",
                 )
             )
-        table = declared_table(ddl, conf)
+        table = declared_table(ddl, conf, self._policy)
         if ddl.columns is None:
             table = _with_discovered_schema(table, build_connector(table))
         build_connector(table)
@@ -63,19 +71,26 @@ class LookupCatalog:
         del self._tables[name.lower()]
 
 
-def declared_table(ddl: CreateLookupTable, conf: ConfValue) -> LookupTable:
+def declared_table(
+    ddl: CreateLookupTable,
+    conf: ConfValue,
+    policy: Policy = Policy(),  # noqa: B008 (it is frozen)
+) -> LookupTable:
     """The table that ``ddl`` declares, without columns where it leaves them to the source.
 
     Raises:
         OptionError: a ``${conf:key}`` reference names nothing.
+        NotAllowed: ``policy`` or the environment does not allow the connector or a reference.
     """
-    return LookupTable(
+    table = LookupTable(
         name=ddl.name,
         schema=pa.schema([]) if ddl.columns is None else ddl.columns,
         primary_key=ddl.primary_key,
         options=ddl.options,
-        conf=_conf_values(ddl.options, conf),
+        policy=policy,
     )
+    table.check_allowed()
+    return replace(table, conf=_conf_values(ddl.options, conf))
 
 
 def build_connector(table: LookupTable) -> Connector:
@@ -146,4 +161,4 @@ def _with_discovered_schema(table: LookupTable, connector: Connector) -> LookupT
     # On a thread of its own: a notebook's own thread has an event loop running, and drivers want one.
     with ThreadPoolExecutor(1, thread_name_prefix="lookup-schema") as thread:
         schema, primary_key = thread.submit(connector.discover).result()
-    return LookupTable(table.name, schema, primary_key, table.options, table.conf)
+    return replace(table, schema=schema, primary_key=primary_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from lookup_hints.errors import OptionError, Problem, Span, nearest
+from lookup_hints.errors import NotAllowed, OptionError, Problem, Span, nearest
 from lookup_hints.options import (
     LOOKUP_OPTIONS,
     RESTART_OPTIONS,
@@ -29,6 +29,7 @@ _OURS = re.compile(
     re.IGNORECASE,
 )
 _SET = re.compile(r"\s*SET\s+(['\"`]?)(?P<key>[\w.-]+)\1\s*=\s*(?P<value>.*)", re.IGNORECASE | re.DOTALL)
+_SECURITY = "lookup.security."
 _MODES = ("EXTENDED", "CODEGEN", "COST", "FORMATTED")
 
 
@@ -42,11 +43,16 @@ def own_setting(text: str) -> tuple[str, str] | None:
 
     Raises:
         OptionError: no option has that key, though it looks like one of ours, or the value is bad.
+        NotAllowed: it is a switch of ``lookup.security``.
     """
     match = _SET.fullmatch(_without_comments(text)) if _begins(text, "SET") else None
     if match is None or not _OURS.match(match["key"]):
         return None
     key, written = match["key"], match["value"].rstrip("; \t\r\n")
+    if key.lower().removeprefix("spark.").startswith(_SECURITY):
+        at = Span(text, *match.span("key"))
+        tip = "Ask the administrator, who sets it when Spark starts."
+        raise NotAllowed(Problem(f"{key!r} cannot be changed by a statement.", at, tip))
     option = _OPTIONS.get(key)
     if option is None:
         known = [each for each in _OPTIONS if _family(each) == _family(key.lower())]

@@ -93,6 +93,10 @@ class OptionError(QueryError):
     """An option is unknown, missing or has a value that it cannot have."""
 
 
+class NotAllowed(OptionError):
+    """A table wants what an administrator does not allow; names the switch (``lookup.security.*``)."""
+
+
 class UnsupportedLookup(QueryError):
     """A join over a lookup table has a shape that is not supported; names the join and the reason."""
 

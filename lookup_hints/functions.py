@@ -10,6 +10,7 @@ counts belongs to the application: the same lookup has one function, however man
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from hashlib import blake2b
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.plan.draft import TableScan
+from lookup_hints.policy import Policy, policy_of_environment, read_policy
 from lookup_hints.runtime.metrics import LookupMetrics, Report
 from lookup_hints.runtime.process import install_tip
 from lookup_hints.shipping import Batches, bare, shipped
@@ -164,6 +166,20 @@ def _ask_for_rows(spark: SparkSession) -> None:
     """
     if spark_version(spark) >= (4, 2) and _COLUMNAR_INPUT not in spark.conf.getAll:
         spark.conf.set(_COLUMNAR_INPUT, "false")
+
+
+def policy_of(spark: SparkSession) -> Policy:
+    """What the application of ``spark``, and the environment of this process, allow SQL to use.
+
+    On classic Spark the application's own configuration is read, which no session changes; on Spark Connect
+    that of the session, which begins as the server's.
+
+    Raises:
+        OptionError: a switch is no list of patterns.
+    """
+    get: Callable[[str], str | None]
+    get = partial(spark.conf.get, default=None) if is_connect(spark) else spark.sparkContext.getConf().get
+    return read_policy(get, lambda switch: get(f"spark.{switch}")) & policy_of_environment()
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from lookup_hints.options import Option, Place, read_options
-from lookup_hints.secrets import Secret, has_reference, resolve
+from lookup_hints.options import FILE, Option, Place, read_options
+from lookup_hints.policy import Policy, policy_of_environment
+from lookup_hints.secrets import Secret, has_reference, references, resolve
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class LookupTable:
         primary_key: columns that together are unique, none when not known.
         options: the ``WITH`` clause as written; references to secrets are not resolved.
         conf: values of the ``${conf:key}`` references, taken from Spark on the driver.
+        policy: what SQL may use; None for a table that Python code makes, which is trusted.
     """
 
     name: str
@@ -29,6 +31,7 @@ class LookupTable:
     primary_key: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     conf: Mapping[str, Secret] = field(default_factory=dict, repr=False)
+    policy: Policy | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         missing = [name for name in self.primary_key if name not in self.schema.names]
@@ -47,20 +50,86 @@ class LookupTable:
 
         Raises:
             OptionError: a reference names nothing, a required option is missing, or a value is bad.
+            NotAllowed: a reference or a file is not allowed on this machine.
         """
         secrets: set[str] = set()
-        resolved = {
-            key: resolve(text, self.conf, option=key, known=secrets) for key, text in self.options.items()
-        }
+        resolved = {key: self.resolve(text, option=key, known=secrets) for key, text in self.options.items()}
         secret_keys = {option.key_in(Place.TABLE) for option in options if option.secret}
         secrets |= {resolved[key] for key in secret_keys & resolved.keys()}
+        for key in _files(options) & resolved.keys():
+            self.check_file(resolved[key], option=key)
         return read_options(resolved, options, owner=f"table {self.name}"), secrets
+
+    def resolve(self, text: str, *, option: str, known: set[str]) -> str:
+        """``text`` with its references replaced; each value read is added to ``known``, for masking.
+
+        Called on the side that connects.
+
+        Raises:
+            OptionError: a reference names nothing; the message names the option and the reference.
+            NotAllowed: a reference is not allowed on this machine.
+        """
+        policy = self._policy_here
+        for kind, name in references(text):
+            policy.check_reference(self.name, option, kind, name)
+        return resolve(
+            text,
+            self.conf,
+            option=option,
+            known=known,
+            place_of=lambda path: policy.checked_file(self.name, option, path),
+        )
+
+    def check_allowed(self) -> None:
+        """Refuse a connector and references that are not allowed, on the driver and on workers.
+
+        Raises:
+            NotAllowed: the connector or a reference is not allowed on this machine.
+        """
+        policy = self._policy_here
+        policy.check_connector(self.name, self.connector)
+        for option, text in self.options.items():
+            for kind, name in references(text):
+                policy.check_reference(self.name, option, kind, name)
+
+    def check_host(self, host: str, port: int | None, *, option: str) -> None:
+        """Refuse a host that is not allowed. Connectors call it before they connect, and on the driver
+        from ``check`` where the options say the host without a reference.
+
+        Raises:
+            NotAllowed: the host is not allowed on this machine.
+        """
+        self._policy_here.check_host(self.name, option, host, port)
+
+    def check_file(self, path: str, *, option: str) -> None:
+        """Refuse a file that is not allowed. Called on the side that reads it; options of the type ``FILE``
+        are checked by ``read``.
+
+        Raises:
+            NotAllowed: the file, or where it links to, is not allowed on this machine.
+        """
+        self._policy_here.checked_file(self.name, option, path)
+
+    @property
+    def restricts_hosts(self) -> bool:
+        """Whether some hosts are not allowed on this machine."""
+        return bool(self._policy_here.hosts)
+
+    @property
+    def restricts_files(self) -> bool:
+        """Whether some files are not allowed on this machine."""
+        return self._policy_here.restricts_files
+
+    @property
+    def _policy_here(self) -> Policy:
+        return Policy() if self.policy is None else self.policy & policy_of_environment()
 
     def check(self, options: tuple[Option, ...]) -> None:
         """Raise what ``read`` would, as far as it can be known without resolving references.
 
         Raises:
             OptionError: a required option is missing, or a value without references is bad.
+            NotAllowed: a file is not allowed on this machine.
         """
         known_now = tuple(
             option
@@ -68,6 +137,13 @@ class LookupTable:
             if not has_reference(self.options.get(option.key_in(Place.TABLE), ""))
         )
         read_options(self.options, known_now, owner=f"table {self.name}")
+        for key in _files(known_now) & self.options.keys():
+            self._policy_here.check_path(self.name, key, self.options[key])
+
+
+def _files(options: tuple[Option, ...]) -> set[str]:
+    """The names of the options that name files."""
+    return {option.key_in(Place.TABLE) for option in options if option.type == FILE}
 
 
 @dataclass(frozen=True)

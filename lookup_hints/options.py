@@ -263,6 +263,8 @@ TRIGGER = OptionType(
     _trigger,
 )
 TEXT = OptionType("text", _text)
+FILE = OptionType("file", _text)
+"""The path of a file on the machine that connects; `lookup.security.allowed-references` counts for it."""
 NAMES = OptionType("names, comma-separated", _names)
 
 # --- the lookup options ----------------------------------------------------------------------------

@@ -48,13 +48,20 @@ def outcomes_of(
         for row in outcome
     ]
     try:
-        table = door.rows_as_table([row for _, row in found], schema)
+        table = _table_of(door, found, schema)
     except Exception:
         refused = _refused(door, found, schema)
         failures |= refused
         found = [(place, row) for place, row in found if place not in refused]
-        table = door.rows_as_table([row for _, row in found], schema)
+        table = _table_of(door, found, schema)
     return Outcomes(table, pa.array([place for place, _ in found], pa.int32()), failures, notes)
+
+
+def _table_of(
+    door: RowDoor, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
+) -> pa.Table:
+    """The rows found as a table; the door is not asked for none, as it may have failed to open."""
+    return door.rows_as_table([row for _, row in found], schema) if found else schema.empty_table()
 
 
 def _check_rows(door: RowDoor, request: RowRequest, rows: object) -> None:

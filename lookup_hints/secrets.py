@@ -64,13 +64,36 @@ def has_reference(text: str) -> bool:
     return _REFERENCE.search(text) is not None
 
 
+def references(text: str) -> list[tuple[str, str]]:
+    """Kind and name of each reference in ``text``.
+
+    >>> references("https://${env:HOST}/${file:/run/secrets/path}")
+    [('env', 'HOST'), ('file', '/run/secrets/path')]
+    """
+    return _REFERENCE.findall(text)
+
+
 def conf_references(text: str) -> list[str]:
     """The configuration keys that ``text`` refers to with ``${conf:key}``."""
-    return [name for kind, name in _REFERENCE.findall(text) if kind == "conf"]
+    return [name for kind, name in references(text) if kind == "conf"]
 
 
-def resolve(text: str, conf: Mapping[str, Secret], *, option: str, known: set[str]) -> str:
+def resolve(
+    text: str,
+    conf: Mapping[str, Secret],
+    *,
+    option: str,
+    known: set[str],
+    place_of: Callable[[str], str] = str,
+) -> str:
     """``text`` with its references replaced; each value read is added to ``known``, for masking.
+
+    Args:
+        text: the value of an option.
+        conf: values of the ``${conf:key}`` references.
+        option: its name, for messages.
+        known: where the values read are added.
+        place_of: where the file of a ``${file:path}`` is; may refuse.
 
     Raises:
         OptionError: a reference names nothing; the message names the option and the reference.
@@ -79,7 +102,7 @@ def resolve(text: str, conf: Mapping[str, Secret], *, option: str, known: set[st
     def value_of(match: re.Match[str]) -> str:
         kind, name = match[1], match[2]
         try:
-            value = _read(kind, name, conf)
+            value = _read(kind, place_of(name) if kind == "file" else name, conf)
         except (KeyError, OSError) as error:
             raise OptionError(_unread(kind, name, option)) from (None if kind != "file" else error)
         known.add(value)

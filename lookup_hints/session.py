@@ -29,7 +29,14 @@ from lookup_hints.ddl import (
 )
 from lookup_hints.errors import HintError, InternalError, Problem, QueryError, Span, UnsupportedLookup
 from lookup_hints.frames import named_frames, run_over, variables_refused
-from lookup_hints.functions import Functions, is_connect, spark_version, transport_for, wrapping_for
+from lookup_hints.functions import (
+    Functions,
+    is_connect,
+    policy_of,
+    spark_version,
+    transport_for,
+    wrapping_for,
+)
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.analysis import Columns
@@ -83,7 +90,7 @@ class _State:
 
     functions: Functions
     streams: Streams
-    catalog: LookupCatalog = field(default_factory=LookupCatalog)
+    catalog: LookupCatalog
 
 
 _states: WeakKeyDictionary[Any, _State] = WeakKeyDictionary()
@@ -119,7 +126,9 @@ class LookupSession:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         if spark not in _states:
-            _states[spark] = _State(Functions(spark), Streams(spark))
+            # Read once, before any statement: what a session sets later does not count.
+            policy = policy_of(spark)
+            _states[spark] = _State(Functions(spark), Streams(spark), LookupCatalog(policy))
         self._state = _states[spark]
         self._frames: Mapping[str, DataFrame] = {}
         self._connectors: Mapping[str, Connector] = {}

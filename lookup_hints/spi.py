@@ -34,6 +34,7 @@ from lookup_hints.model import (
 from lookup_hints.options import (
     BOOLEAN,
     DURATION,
+    FILE,
     SIZE,
     TEXT,
     Option,
@@ -48,6 +49,7 @@ from lookup_hints.types import sql_type
 __all__ = [
     "BOOLEAN",
     "DURATION",
+    "FILE",
     "SIZE",
     "TEXT",
     "Answer",

@@ -19,6 +19,7 @@ import pyarrow as pa
 from asyncpg.transaction import Transaction
 
 from lookup_connectors.conversion import convert, is_nested, row_with
+from lookup_connectors.postgres_place import checked_place
 from lookup_connectors.postgres_types import (
     ColumnPlan,
     SourceColumn,
@@ -31,6 +32,7 @@ from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Prob
 from lookup_hints.secrets import has_reference, masker
 from lookup_hints.spi import (
     DURATION,
+    FILE,
     TEXT,
     AsyncLookup,
     LookupRequest,
@@ -78,9 +80,9 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
             choice("disable", "prefer", "require", "verify_ca", "verify_full"),
             "TLS, as in libpq: verify-full checks the server's certificate and name. Default: prefer.",
         ),
-        Option("sslrootcert", TEXT, "File of the authorities to trust."),
-        Option("sslcert", TEXT, "File of the client's certificate."),
-        Option("sslkey", TEXT, "File of the client's private key."),
+        Option("sslrootcert", FILE, "File of the authorities to trust."),
+        Option("sslcert", FILE, "File of the client's certificate."),
+        Option("sslkey", FILE, "File of the client's private key."),
         _POOL_SIZE,
         Option("idle-timeout", DURATION, "Unused connections are closed after this.", default=60.0),
         Option("connect-timeout", DURATION, "Time to establish one connection.", default=10.0),
@@ -110,6 +112,8 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
         if given.get("url", "").startswith("jdbc:"):
             tip = "Write postgresql://user:password@host:5432/database."
             raise OptionError(Problem(f"table {self.table.name}: 'url' is a URL of JDBC.", tip=tip))
+        if not any(has_reference(given.get(key, "")) for key in ("url", "host", "port")):
+            checked_place(self.table, given)
 
     def key_columns(self) -> frozenset[str]:
         """All columns but ARRAY, MAP and STRUCT ones."""
@@ -376,6 +380,7 @@ class _Server:
     def __init__(self, table: LookupTable, declared: tuple[Option, ...]) -> None:
         options, secrets = table.read(declared)
         self._options = options
+        self._place = checked_place(table, options)
         self._failures = _Failures(table.name, options, masker(secrets))
 
     async def pool(self) -> _Pool:
@@ -394,6 +399,7 @@ class _Server:
         driver_pool = await asyncpg.create_pool(
             _url(options),
             **{key: options[key] for key in _PLACE if options["url"] is None},
+            **self._place,
             min_size=0,
             max_size=options["pool-size"],
             max_inactive_connection_lifetime=options["idle-timeout"],

@@ -30,7 +30,17 @@ from lookup_connectors.conversion import (
     row_with,
 )
 from lookup_hints.errors import ConnectorError, LookupTimeout, nearest
-from lookup_hints.spi import DURATION, TEXT, LookupRequest, LookupTable, Option, Scan, SyncLookup, TellsSchema
+from lookup_hints.spi import (
+    DURATION,
+    FILE,
+    TEXT,
+    LookupRequest,
+    LookupTable,
+    Option,
+    Scan,
+    SyncLookup,
+    TellsSchema,
+)
 from lookup_hints.types import TIMESTAMP_NTZ, sql_type
 
 _MAX_VARIABLES = 999  # what every build of SQLite takes
@@ -42,7 +52,7 @@ class SqliteConnector(SyncLookup, Scan, TellsSchema):
     """A table of an SQLite file."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
-        Option("path", TEXT, "The database file, as each worker sees it.", required=True),
+        Option("path", FILE, "The database file, as each worker sees it.", required=True),
         Option("table-name", TEXT, "The table or view in the file; the table's own name by default."),
         Option("busy-timeout", DURATION, "How long to wait for a lock that a writer holds.", default=5.0),
     )

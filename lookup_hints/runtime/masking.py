@@ -18,7 +18,7 @@ from lookup_hints.errors import (
     QueryError,
 )
 from lookup_hints.options import Place
-from lookup_hints.secrets import masker, resolve
+from lookup_hints.secrets import masker
 from lookup_hints.spi import Connector
 
 Mask = Callable[[str], str]
@@ -47,7 +47,7 @@ def known_secrets(connector: Connector) -> set[str]:
     secrets = {value.reveal() for value in table.conf.values()}
     for key, text in table.options.items():
         with suppress(OptionError):
-            resolve(text, table.conf, option=key, known=secrets)
+            table.resolve(text, option=key, known=secrets)
     secret_keys = (option.key_in(Place.TABLE) for option in connector.OPTIONS if option.secret)
     secrets |= {table.options[key] for key in secret_keys if key in table.options}
     with suppress(Exception):  # before it is opened, a connector may not know them yet

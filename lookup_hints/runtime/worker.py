@@ -90,6 +90,7 @@ def scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]
 def _scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if not isinstance(connector, Scan):
         raise InternalError(f"{type(connector).__name__} was planned to be scanned, which it cannot")
+    connector.table.check_allowed()
     who = f"connector {type(connector).__name__} of table {connector.table.name}"
     with needing_its_driver(connector):
         for batch in connector.scan(schema):
@@ -106,7 +107,9 @@ def look_up(
 
     Raises:
         ConnectorError: the lookup failed; secrets are masked.
+        NotAllowed: this machine does not allow the connector, or a reference.
     """
+    spec.table.check_allowed()
     process.this_process.lasting.begin_task()
     with _opened(spec, identity) as opened:
         task = _Task(spec.over(opened.connector), opened, promptly(batches))

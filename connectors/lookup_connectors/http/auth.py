@@ -53,15 +53,19 @@ def basic(user: str, password: str) -> dict[str, str]:
     return {"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
 
 
-def from_netrc(table: str, host: str, known: set[str]) -> dict[str, str]:
-    """What the file of ``NETRC``, or ``~/.netrc``, says of ``host``; nothing where there is no such file.
+def netrc_path() -> str:
+    """The file of ``NETRC``, or ``~/.netrc``."""
+    return os.environ.get("NETRC") or os.path.expanduser("~/.netrc")  # noqa: PTH111 (no home is no error)
+
+
+def from_netrc(table: str, path: str, host: str, known: set[str]) -> dict[str, str]:
+    """What the file at ``path`` says of ``host``; nothing where there is no such file.
 
     Its password is added to ``known``, the texts that may not be shown.
 
     Raises:
         HttpFailure: the file cannot be read.
     """
-    path = os.environ.get("NETRC") or os.path.expanduser("~/.netrc")  # noqa: PTH111 (no home is no error)
     try:
         found = netrc.netrc(path).authenticators(host)
     except FileNotFoundError:

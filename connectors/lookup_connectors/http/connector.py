@@ -10,12 +10,20 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic, from_netrc
+from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic, from_netrc, netrc_path
 from lookup_connectors.http.exchange import Exchange, Limits, Policy
-from lookup_connectors.http.message import HttpFailure, Request, Response
+from lookup_connectors.http.message import HttpFailure, Request, Response, host_and_port
 from lookup_connectors.http.options import OPTIONS
 from lookup_connectors.http.paths import PathFailure
-from lookup_connectors.http.plan import Plan, Templates, check_address, origins, plan_of, read_on_the_driver
+from lookup_connectors.http.plan import (
+    Plan,
+    Templates,
+    check_address,
+    origins,
+    plain_origin,
+    plan_of,
+    read_on_the_driver,
+)
 from lookup_connectors.http.response import Found, FoundRows, PageRows, Told
 from lookup_connectors.http.steps import Steps
 from lookup_connectors.http.template import Key, Keys, Unaskable
@@ -31,7 +39,7 @@ from lookup_connectors.http.transport import (
     tls_context,
 )
 from lookup_hints.errors import OptionError, Problem
-from lookup_hints.secrets import has_reference, masker, resolve
+from lookup_hints.secrets import has_reference, masker
 from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,
@@ -69,6 +77,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
         if hidden:
             raise OptionError(Problem(f"table {self.table.name}: {hidden[0]!r} may not be a reference."))
         plan_of(self.table)
+        _check_hosts(self.table, {key: plain_origin(self.table.options.get(key, "")) for key in _URLS})
 
     def key_columns(self) -> frozenset[str]:
         """The columns that the templates name."""
@@ -236,7 +245,7 @@ class _Live:
         options, secrets = table.read(OPTIONS)
         plan = plan_of(table)
         templates = plan.templates.resolved(
-            lambda text: resolve(text, table.conf, option="url, query, header or body", known=secrets)
+            lambda text: table.resolve(text, option="url, query, header or body", known=secrets)
         )
         try:
             home = check_address(templates.address)
@@ -245,7 +254,8 @@ class _Live:
             raise HttpFailure(
                 f"table {table.name}: 'url' or 'allowed-origins': {error}.", permanent=True
             ) from None
-        auth = _auth(table.name, options) or Fixed(_netrc(table.name, options, templates, home, secrets))
+        _check_hosts(table, {**{key: options[key] for key in _URLS}, "url": home})
+        auth = _auth(table.name, options) or Fixed(_netrc(table, options, templates, home, secrets))
         exchange = Exchange(
             table.name,
             home=home,
@@ -260,6 +270,7 @@ class _Live:
             ),
             clock=time.monotonic,
             wall_clock=time.time,
+            check_origin=lambda origin: _check_hosts(table, {"allowed-origins": origin}),
         )
         return cls(table, plan, templates, exchange, _connecting(table.name, options), auth, secrets, options)
 
@@ -433,14 +444,40 @@ def _auth(table: str, options: Mapping[str, Any]) -> Auth | None:
     )
 
 
+_URLS = ("url", "oauth2-token-url", "proxy")
+"""The options that say whom to connect to."""
+
+
+def _check_hosts(table: LookupTable, urls: Mapping[str, str | None]) -> None:
+    """Refuse to talk to a host that is not allowed.
+
+    Args:
+        table: whose options name the hosts.
+        urls: for the name of an option, the URL that it gives, if it gives one.
+    """
+    for option, url in urls.items():
+        if not url:
+            continue
+        try:
+            host, port = host_and_port(url)
+        except ValueError:
+            raise OptionError(
+                Problem(f"table {table.name}: {option!r}: write an absolute URL: https://host/path.")
+            ) from None
+        table.check_host(host, port, option=option)
+
+
 def _netrc(
-    table: str, options: Mapping[str, Any], templates: Templates, home: str, secrets: set[str]
+    table: LookupTable, options: Mapping[str, Any], templates: Templates, home: str, secrets: set[str]
 ) -> dict[str, str]:
     """What a .netrc file says of who we are, where that is wanted and no header says it."""
     says_who = any(name.lower() == "authorization" for name in templates.headers)
     if says_who or not options["use-environment"]:
         return {}
-    return from_netrc(table, urlsplit(home).hostname or "", secrets)
+    path = netrc_path()
+    if table.restricts_files:
+        table.check_file(path, option="use-environment")
+    return from_netrc(table.name, path, urlsplit(home).hostname or "", secrets)
 
 
 def _connecting(table: str, options: Mapping[str, Any]) -> Connecting:

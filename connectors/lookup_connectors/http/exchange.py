@@ -52,6 +52,7 @@ class Exchange:
         policy: Policy,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        check_origin: Callable[[str], None],
     ) -> None:
         self._table = table
         self._home = home
@@ -61,6 +62,7 @@ class Exchange:
         self._policy = policy
         self._clock = clock
         self._wall_clock = wall_clock
+        self._check_origin = check_origin
 
     def ask(self, request: Request, deadline: float | None) -> Steps[Response]:
         """The response to ``request``: a success or a miss, after redirects, pauses and a renewed token.
@@ -179,6 +181,7 @@ class Exchange:
                 f" trusted, name it in 'allowed-origins'.",
                 permanent=True,
             )
+        self._check_origin(origin)
         headers = {name: text for name, text in request.headers.items() if name.lower() not in _CREDENTIALS}
         return replace(request, url=url, headers=headers)
 

@@ -82,6 +82,16 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{host}:{parts.port or _PORTS[parts.scheme]}"
 
 
+def host_and_port(url: str) -> tuple[str, int | None]:
+    """Whom ``url`` leads to: an API, a proxy.
+
+    Raises:
+        ValueError: its port is none.
+    """
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+
+
 def joined_url(base: str, link: str) -> str:
     """``link`` as seen from ``base``, without a fragment."""
     return urljoin(base, link).partition("#")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lookup_connectors.http.codes import CODES, codes
 from lookup_connectors.http.paging import KINDS
-from lookup_hints.spi import BOOLEAN, DURATION, TEXT, Option, choice, integer, number
+from lookup_hints.spi import BOOLEAN, DURATION, FILE, TEXT, Option, choice, integer, number
 
 REQUEST = (
     Option(
@@ -105,9 +105,9 @@ WHO = (
     Option("oauth2-scope", TEXT, "The scope to ask for."),
     Option("oauth2-audience", TEXT, "The audience to ask for."),
     Option("oauth2-client-auth", choice("header", "body"), "Where the secret goes.", default="header"),
-    Option("tls-ca", TEXT, "File of the authorities to trust, on each worker."),
-    Option("tls-cert", TEXT, "File of the client's certificate."),
-    Option("tls-key", TEXT, "File of the client's private key, where it is not with the certificate."),
+    Option("tls-ca", FILE, "File of the authorities to trust, on each worker."),
+    Option("tls-cert", FILE, "File of the client's certificate."),
+    Option("tls-key", FILE, "File of the client's private key, where it is not with the certificate."),
     Option("tls-key-password", TEXT, "Password of the private key.", secret=True),
 )  # fmt: skip
 

@@ -375,6 +375,12 @@ def check_address(address: Template) -> str:
     return origin_of(match[0])
 
 
+def plain_origin(url: str) -> str | None:
+    """Scheme, host and port of ``url`` as they are written; None where a reference says them."""
+    match = re.match(r"\w+://[^/?#]*", _REFERENCE.sub(lambda reference: "$" * len(reference[0]), url))
+    return None if match is None or "$" in match[0] else match[0]
+
+
 def origins(text: str) -> frozenset[str]:
     """The origins that ``text`` lists.
 

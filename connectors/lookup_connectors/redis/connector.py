@@ -9,7 +9,6 @@ from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, Reading, Steps, answer, reading_of
 from lookup_connectors.redis.server import Server
 from lookup_hints.errors import LookupTimeout
-from lookup_hints.secrets import resolve
 from lookup_hints.spi import Answer, AsyncLookup, LookupRequest, LookupTable, Option, SyncLookup
 
 _T = TypeVar("_T")
@@ -181,4 +180,4 @@ def _pipeline_of(client: Any, commands: Commands) -> Any:
 
 def _reading(table: LookupTable) -> Reading:
     """How ``table`` is read, with the references in its key resolved."""
-    return reading_of(table).resolved(lambda text: resolve(text, table.conf, option="key", known=set()))
+    return reading_of(table).resolved(lambda text: table.resolve(text, option="key", known=set()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lookup_hints.spi import BOOLEAN, DURATION, TEXT, Option, choice, integer
+from lookup_hints.spi import BOOLEAN, DURATION, FILE, TEXT, Option, choice, integer
 
 READING: tuple[Option, ...] = (
     Option("key", TEXT, "The key: text with a `{column}` for each column asked by.", required=True),
@@ -29,9 +29,9 @@ CONNECTING: tuple[Option, ...] = (
     Option("username", TEXT, "User, where the server knows more than one."),
     Option("password", TEXT, "Password.", secret=True),
     Option("tls", BOOLEAN, "Whether to speak TLS; `rediss://` says it, too.", default=False),
-    Option("tls-ca", TEXT, "File of the authorities to trust; those of the system by default."),
-    Option("tls-cert", TEXT, "File of the client's certificate."),
-    Option("tls-key", TEXT, "File of the client's private key."),
+    Option("tls-ca", FILE, "File of the authorities to trust; those of the system by default."),
+    Option("tls-cert", FILE, "File of the client's certificate."),
+    Option("tls-key", FILE, "File of the client's private key."),
     Option("cluster", BOOLEAN, "Whether the server is a node of a Redis Cluster.", default=False),
     Option(
         "pool-size",

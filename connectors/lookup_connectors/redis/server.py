@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -48,6 +49,7 @@ class Server:
         settings: arguments of redis-py.
         is_cluster: whether it is a cluster.
         pool_size: connections at once.
+        check_node: refuses a node of a cluster that is not allowed.
     """
 
     table: str
@@ -55,6 +57,7 @@ class Server:
     settings: Mapping[str, Any] = field(repr=False)
     is_cluster: bool
     pool_size: int
+    check_node: Callable[[str, int], None]
 
     @staticmethod
     def check(table: LookupTable) -> None:
@@ -78,6 +81,7 @@ class Server:
             problems.append("'url' must begin with redis:// or rediss://")
         if problems:
             raise OptionError([Problem(f"table {table.name}: {problem}.") for problem in problems])
+        _check_plain_host(table)
 
     @classmethod
     def of(cls, table: LookupTable) -> Server:
@@ -96,8 +100,10 @@ class Server:
             "socket_connect_timeout": options["connect-timeout"],
             "protocol": 2,
         }
+        check_node = partial(table.check_host, option="url" if options["url"] else "host")
+        check_node(where["host"], where["port"])
         place = f"{where['host']}:{where['port']}"
-        return cls(table.name, place, settings, options["cluster"], options["pool-size"])
+        return cls(table.name, place, settings, options["cluster"], options["pool-size"], check_node)
 
     @property
     def is_single(self) -> bool:
@@ -122,7 +128,13 @@ class Server:
 
     @property
     def _in_cluster(self) -> dict[str, Any]:
-        return {name: value for name, value in self.settings.items() if name != "db"}
+        settings = {name: value for name, value in self.settings.items() if name != "db"}
+        return {**settings, "address_remap": self._checked_node}
+
+    def _checked_node(self, node: tuple[str, int]) -> tuple[str, int]:
+        """A node that the cluster lists, if it may be connected to."""
+        self.check_node(*node)
+        return node
 
     # Failures.
 
@@ -165,9 +177,24 @@ class Server:
         return ConnectorError(message, permanent=permanent)
 
 
+def _check_plain_host(table: LookupTable) -> None:
+    """Refuse, on the driver, a host that is not allowed and that no reference hides."""
+    url, host, port = (table.options.get(key, "") for key in ("url", "host", "port"))
+    if url and not has_reference(url):
+        try:
+            where = _from_url(table.name, url)
+        except ConnectorError:
+            return  # which is told when it is connected to
+        table.check_host(where["host"], where["port"], option="url")
+    elif host and not has_reference(host) and not has_reference(port):
+        table.check_host(host, int(port or 6379), option="host")
+
+
 def _from_url(table: str, url: str) -> dict[str, Any]:
     try:
         parts = urlsplit(url)
+        if parts.scheme not in ("redis", "rediss"):  # unix:// names no host
+            raise ValueError
         if parts.query or parts.fragment:
             raise _refused(table, "'url' takes no parameters: write options of the table")
         said: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
