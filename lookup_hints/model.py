@@ -86,6 +86,8 @@ class LookupTable:
         Raises:
             NotAllowed: the connector or a reference is not allowed on this machine.
         """
+        if self.policy is None:
+            return
         policy = self._policy_here
         policy.check_connector(self.name, self.connector)
         for option, text in self.options.items():

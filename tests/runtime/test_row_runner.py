@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout
+from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.model import LookupRequest, LookupTable, Miss, Outcome, Outcomes, RowRequest, Rows
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.async_runner import run_async
@@ -233,3 +233,16 @@ def test_a_failure_of_a_key_that_was_not_asked_breaks_the_contract() -> None:
     found = Outcomes(rows(), pa.array([], pa.int32()), {7: ConnectorError("busy")})
     with pytest.raises(AnswerError, match="failed key 7; it was asked 2 keys"):
         lookup.answered(ask, found, 0.0)
+
+
+@pytest.mark.parametrize("policy", ["fail", "null"])
+def test_a_door_that_fails_to_open_tells_its_own_error(loop: VirtualLoop, policy: str) -> None:
+    class Closed(People):
+        async def alookup_row(self, request: RowRequest) -> Rows:
+            raise OptionError(Problem("option 'url': the environment variable 'A' cannot be read."))
+
+        def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
+            raise AssertionError("open() comes first")
+
+    with pytest.raises(OptionError, match="the environment variable 'A' cannot be read"):
+        list(run(loop, Closed(), keys(1, 2), on_error=policy))
