@@ -10,7 +10,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -19,16 +19,10 @@ import pyarrow as pa
 from asyncpg.transaction import Transaction
 
 from lookup_connectors.conversion import convert, is_nested, row_with
+from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
 from lookup_connectors.postgres_place import checked_place
-from lookup_connectors.postgres_types import (
-    ColumnPlan,
-    SourceColumn,
-    missing_column,
-    plan_column,
-    quoted,
-    told_type,
-)
-from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem, nearest
+from lookup_connectors.postgres_types import ColumnPlan, quoted, told_type
+from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.secrets import has_reference, masker
 from lookup_hints.spi import (
     DURATION,
@@ -48,6 +42,7 @@ _PLACE = ("host", "port", "database", "user", "password")
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 _HAND_BACK_SECONDS = 2.0
 _SCAN_ROWS = 5000
+_LOOKS_AT_TYPES = 3
 # asyncio's TimeoutError is a class of its own before Python 3.11.
 _DRIVER_ERRORS = (
     asyncpg.PostgresError,
@@ -137,8 +132,8 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
         pool = await server.pool()
         try:
             async with pool.borrowed() as connection:
-                relation = await _find_relation(connection, self._source, self.table.name)
-                plans = _plans(relation, self.table)
+                relation = await find_relation(connection, self._source, self.table.name)
+            plans = plans_of(relation, self.table)
         except BaseException:
             await pool.close()
             raise
@@ -146,9 +141,8 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
 
     async def alookup(self, request: LookupRequest) -> pa.Table:
         """The rows of each key, in one statement."""
-        assert self._live is not None, "aopen() comes before alookup()"
         try:
-            return await asyncio.wait_for(self._answer(self._live, request), request.timeout)
+            return await asyncio.wait_for(self._answer(request), request.timeout)
         except asyncio.TimeoutError:
             raise LookupTimeout(
                 f"table {self.table.name}: PostgreSQL had no answer within {request.timeout:g} s."
@@ -180,13 +174,49 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
         name = self.table.name
         return self.table.options.get("table-name") or (name if name.isidentifier() else quoted(name))
 
-    async def _answer(self, live: _Live, request: LookupRequest) -> pa.Table:
+    async def _answer(self, request: LookupRequest) -> pa.Table:
+        """The rows, read by the types that the columns have at the moment."""
+        for _ in range(_LOOKS_AT_TYPES):
+            live = self._live
+            assert live is not None, "aopen() comes before alookup()"
+            arrays = await self._arrays(live, request)
+            if arrays is not None:
+                return self._table(live.plans, arrays, request.schema, request.key_columns)
+        raise ConnectorError(f"table {self.table.name}: the types of its columns keep changing.")
+
+    async def _arrays(self, live: _Live, request: LookupRequest) -> list[Sequence[Any]] | None:
+        """A list of values for each column; None where types had changed, and ``_live`` has new plans."""
         query, bound = live.statement(request)
         if not bound[0]:
-            return request.schema.empty_table()
+            return [()] * len(request.schema)
+        try:
+            async with live.pool.borrowed() as connection:
+                is_unchanged, *arrays = await connection.fetchrow(query, *bound)
+        except ConnectorError as error:
+            # A type that changed may be why: a text has no cast to bigint.
+            if error.permanent and await self._has_changed(live):
+                return None
+            raise
+        if not is_unchanged:
+            await self._has_changed(live)
+            return None
+        return [array or () for array in arrays]
+
+    async def _has_changed(self, live: _Live) -> bool:
+        """Look into the catalog, and plan anew where the columns are not those of ``live``.
+
+        Raises:
+            ConnectorError: a column that changed cannot be read as declared.
+        """
         async with live.pool.borrowed() as connection:
-            arrays = await connection.fetchrow(query, *bound)
-        return self._table(live.plans, [array or () for array in arrays], request.schema, request.key_columns)
+            relation = await find_relation(connection, self._source, self.table.name)
+        plans = plans_of(relation, self.table, before=live.plans)
+        is_same = relation.sql == live.relation and all(
+            plan.source == live.plans[name].source for name, plan in plans.items()
+        )
+        if not is_same and self._live is live:
+            self._live = replace(live, relation=relation.sql, plans=plans)
+        return not is_same
 
     def _table(
         self,
@@ -206,10 +236,15 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
 
     async def _scanned(self, schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
         async with self._one_connection(in_transaction=True) as connection:  # a cursor lives in one
-            relation = await _find_relation(connection, self._source, self.table.name)
-            plans = _plans(relation, self.table)
+            relation = await find_relation(connection, self._source, self.table.name)
+            plans = plans_of(relation, self.table)
             selected = ", ".join(plans[name].selected for name in schema.names)
             cursor = await connection.cursor(f"SELECT {selected} FROM {relation.sql}")  # noqa: S608  quoted
+            # From here on the transaction has a lock: types that are the same now are those of the cursor.
+            if not await connection.fetchval(f"SELECT {types_unchanged(relation.sql, plans.values())}"):
+                raise ConnectorError(
+                    f"table {self.table.name}: the type of a column changed while it was opened."
+                )
             while records := await cursor.fetch(_SCAN_ROWS):
                 columns = list(zip(*records, strict=True))
                 for batch in self._table(plans, columns, schema, self.table.primary_key).to_batches():
@@ -217,10 +252,9 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
 
     async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
         async with self._one_connection() as connection:
-            relation = await _find_relation(connection, self._source, self.table.name)
-            key = await connection.fetch(_PRIMARY_KEY, relation.oid)
-        schema = pa.schema([(source.name, told_type(source)) for source in relation.columns])
-        return schema, tuple(record["name"] for record in key)
+            relation = await find_relation(connection, self._source, self.table.name)
+            key = await primary_key(connection, relation)
+        return pa.schema([(source.name, told_type(source)) for source in relation.columns]), key
 
     @asynccontextmanager
     async def _one_connection(self, *, in_transaction: bool = False) -> AsyncIterator[asyncpg.Connection]:
@@ -259,12 +293,15 @@ class _Live:
 def _lookup_query(live: _Live, columns: Sequence[str], plans: Sequence[ColumnPlan]) -> str:
     """The query for the columns, as arrays, of all rows whose key columns equal a bound key.
 
+    The first value says whether the columns still have the types that the plans are made for.
+
     Several columns are compared with ``IN (SELECT ...)``: each row comes once, even where the source's own
     equality (a case-insensitive collation, char(n)) finds it by two keys. A join would give it twice.
     """
     arrays = ", ".join(f"array_agg({live.plans[name].selected})" for name in columns)
+    unchanged = types_unchanged(live.relation, [live.plans[name] for name in columns])
     condition = _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans)
-    return f"SELECT {arrays} FROM {live.relation} WHERE {condition}"  # noqa: S608  quoted names
+    return f"SELECT {unchanged}, {arrays} FROM {live.relation} WHERE {condition}"  # noqa: S608  quoted names
 
 
 def _one_column(plan: ColumnPlan) -> str:
@@ -281,84 +318,6 @@ def _several_columns(plans: Sequence[ColumnPlan]) -> str:
     bound = ", ".join(f"${number}::{plan.bound}[]" for number, plan in numbered)
     names = ", ".join(f"k{number}" for number, _ in numbered)
     return f"({compared}) IN (SELECT {keys} FROM unnest({bound}) AS asked({names}))"  # noqa: S608
-
-
-# --- the catalog ----------------------------------------------------------------------------------
-
-_RELATION = """
-SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS sql
-FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-"""
-_RELATIONS = """
-SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname ELSE n.nspname || '.' || c.relname END AS name
-FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^(pg_|information_schema$)'
-ORDER BY 1 LIMIT 1000
-"""
-_COLUMNS = """
-WITH RECURSIVE attributes AS (
-  SELECT attnum, attname, atttypid AS type, atttypmod AS modifier
-  FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
-  UNION ALL
-  SELECT attnum, attname, typbasetype, typtypmod
-  FROM attributes JOIN pg_catalog.pg_type ON oid = type WHERE typtype = 'd'
-)
-SELECT attname AS name,
-       CASE WHEN typtype = 'e' THEN 'enum'
-            WHEN typnamespace = 'pg_catalog'::regnamespace THEN typname::text
-            WHEN typcategory = 'A' THEN '_' ELSE '' END AS type,
-       format_type(oid, modifier) AS sql,
-       modifier,
-       typcategory = 'A' OR typtype = 'c' OR typname = 'hstore' AS structured
-FROM attributes JOIN pg_catalog.pg_type ON oid = type
-WHERE typtype <> 'd' ORDER BY attnum
-"""
-_PRIMARY_KEY = """
-SELECT a.attname AS name
-FROM pg_catalog.pg_constraint AS k
-CROSS JOIN unnest(k.conkey) WITH ORDINALITY AS part(attnum, place)
-JOIN pg_catalog.pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = part.attnum
-WHERE k.conrelid = $1 AND k.contype = 'p' ORDER BY part.place
-"""
-
-
-@dataclass(frozen=True)
-class _Relation:
-    """A table or view found in the catalog."""
-
-    oid: int
-    sql: str
-    columns: tuple[SourceColumn, ...]
-
-
-async def _find_relation(connection: asyncpg.Connection, source: str, table: str) -> _Relation:
-    found = await connection.fetchrow(_RELATION, source)
-    if found is None:
-        known = [record["name"] for record in await connection.fetch(_RELATIONS)]
-        raise ConnectorError(
-            f"table {table}: PostgreSQL has no table or view {source}. {nearest(source, known)}".rstrip(),
-            permanent=True,
-        )
-    columns = await connection.fetch(_COLUMNS, found["oid"])
-    return _Relation(found["oid"], found["sql"], tuple(SourceColumn(**dict(column)) for column in columns))
-
-
-def _plans(relation: _Relation, table: LookupTable) -> dict[str, ColumnPlan]:
-    """How each declared column is read."""
-    try:
-        return {field.name: plan_column(_source_of(field.name, relation), field) for field in table.schema}
-    except ValueError as error:
-        raise ConnectorError(f"table {table.name}: {error}", permanent=True) from None
-
-
-def _source_of(name: str, relation: _Relation) -> SourceColumn:
-    by_name = {source.name: source for source in relation.columns}
-    # SQL folds a name without quotes to lower case: customerId was created as customerid.
-    source = by_name.get(name) or by_name.get(name.lower())
-    if source is None:
-        raise ValueError(f"{relation.sql}: {missing_column(name, relation.columns)}")
-    return source
 
 
 # --- connections ----------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ class SourceColumn:
         sql: the type as SQL writes it.
         modifier: the type's modifier (precision and scale of a numeric), -1 for none.
         structured: an array, a composite or an hstore: what JSON can show the parts of.
+        oid: the type's own number, that of a domain for a domain.
     """
 
     name: str
@@ -38,6 +39,7 @@ class SourceColumn:
     sql: str
     modifier: int
     structured: bool
+    oid: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class ColumnPlan:
     """How one column is selected, and compared with keys.
 
     Args:
+        source: the column that is read.
         field: what it is declared as.
         selected: SQL that gives its value in a type of the wire.
         to_arrow: makes a column of the values that arrive.
@@ -54,6 +57,7 @@ class ColumnPlan:
         possible: which keys the source's type can hold; others are misses.
     """
 
+    source: SourceColumn
     field: pa.Field
     selected: str
     to_arrow: ToArrow
@@ -61,6 +65,11 @@ class ColumnPlan:
     key: str
     bound: str
     possible: Callable[[pa.ChunkedArray], pa.ChunkedArray]
+
+    @property
+    def column(self) -> str:
+        """Its name as an identifier."""
+        return quoted(self.source.name)
 
     def bind(self, keys: pa.ChunkedArray) -> list[Any]:
         """Values of ``keys`` as the driver takes them."""
@@ -85,6 +94,7 @@ def plan_column(source: SourceColumn, field: pa.Field) -> ColumnPlan:
         )
     column = quoted(source.name)
     return ColumnPlan(
+        source,
         field,
         selected=rule.selected.format(c=column),
         to_arrow=_reader(rule.wire, field.type),

@@ -1,0 +1,130 @@
+"""What PostgreSQL's catalog says of a table or view, and whether it still says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import asyncpg
+import pyarrow as pa
+
+from lookup_connectors.postgres_types import ColumnPlan, SourceColumn, missing_column, plan_column
+from lookup_hints.errors import ConnectorError, nearest
+from lookup_hints.spi import LookupTable
+
+_RELATION = """
+SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS sql
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+_RELATIONS = """
+SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname ELSE n.nspname || '.' || c.relname END AS name
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^(pg_|information_schema$)'
+ORDER BY 1 LIMIT 1000
+"""
+_COLUMNS = """
+WITH RECURSIVE attributes AS (
+  SELECT attnum, attname, atttypid AS declared, atttypid AS type, atttypmod AS modifier
+  FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
+  UNION ALL
+  SELECT attnum, attname, declared, typbasetype, typtypmod
+  FROM attributes JOIN pg_catalog.pg_type ON oid = type WHERE typtype = 'd'
+)
+SELECT attname AS name,
+       CASE WHEN typtype = 'e' THEN 'enum'
+            WHEN typnamespace = 'pg_catalog'::regnamespace THEN typname::text
+            WHEN typcategory = 'A' THEN '_' ELSE '' END AS type,
+       format_type(oid, modifier) AS sql,
+       modifier,
+       typcategory = 'A' OR typtype = 'c' OR typname = 'hstore' AS structured,
+       declared::bigint AS oid
+FROM attributes JOIN pg_catalog.pg_type ON oid = type
+WHERE typtype <> 'd' ORDER BY attnum
+"""
+_PRIMARY_KEY = """
+SELECT a.attname AS name
+FROM pg_catalog.pg_constraint AS k
+CROSS JOIN unnest(k.conkey) WITH ORDINALITY AS part(attnum, place)
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = part.attnum
+WHERE k.conrelid = $1 AND k.contype = 'p' ORDER BY part.place
+"""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view found in the catalog."""
+
+    oid: int
+    sql: str
+    columns: tuple[SourceColumn, ...]
+
+
+async def find_relation(connection: asyncpg.Connection, source: str, table: str) -> Relation:
+    """The table or view that SQL finds under the name ``source``.
+
+    Raises:
+        ConnectorError: there is none; the message has the nearest name.
+    """
+    found = await connection.fetchrow(_RELATION, source)
+    if found is None:
+        known = [record["name"] for record in await connection.fetch(_RELATIONS)]
+        raise ConnectorError(
+            f"table {table}: PostgreSQL has no table or view {source}. {nearest(source, known)}".rstrip(),
+            permanent=True,
+        )
+    columns = await connection.fetch(_COLUMNS, found["oid"])
+    return Relation(found["oid"], found["sql"], tuple(SourceColumn(**dict(column)) for column in columns))
+
+
+async def primary_key(connection: asyncpg.Connection, relation: Relation) -> tuple[str, ...]:
+    """The columns of its primary key, none where it has no such key."""
+    return tuple(record["name"] for record in await connection.fetch(_PRIMARY_KEY, relation.oid))
+
+
+def plans_of(
+    relation: Relation, table: LookupTable, before: Mapping[str, ColumnPlan] | None = None
+) -> dict[str, ColumnPlan]:
+    """How each declared column is read; ``before`` is how it was read so far.
+
+    Raises:
+        ConnectorError: a column is not there, or cannot be read as declared; the message names it, its type
+            and the type that it had before.
+    """
+    before = before or {}
+    return {field.name: _plan(relation, table, field, before.get(field.name)) for field in table.schema}
+
+
+def _plan(relation: Relation, table: LookupTable, field: pa.Field, before: ColumnPlan | None) -> ColumnPlan:
+    source = _source_of(field.name, relation, table.name)
+    try:
+        return plan_column(source, field)
+    except ValueError as error:
+        changed = ""
+        if before is not None and before.source.sql != source.sql:
+            changed = f" (its type was {before.source.sql} before, and has changed to {source.sql})"
+        raise ConnectorError(
+            f"table {table.name}: column {field.name!r}{changed}: {error}", permanent=True
+        ) from None
+
+
+def _source_of(name: str, relation: Relation, table: str) -> SourceColumn:
+    by_name = {source.name: source for source in relation.columns}
+    # SQL folds a name without quotes to lower case: customerId was created as customerid.
+    source = by_name.get(name) or by_name.get(name.lower())
+    if source is None:
+        raise ConnectorError(
+            f"table {table}: {relation.sql}: {missing_column(name, relation.columns)}", permanent=True
+        )
+    return source
+
+
+def types_unchanged(relation: str, plans: Iterable[ColumnPlan]) -> str:
+    """SQL that is true where the columns of ``relation`` have the types still for which ``plans`` were made.
+
+    A part of the statement that reads the columns: server and statement see the same types, and the check
+    costs no trip of its own. It touches no row: the type of a field of NULL is known without one.
+    """
+    return " AND ".join(
+        f"pg_typeof((NULL::{relation}).{plan.column}) = {plan.source.oid}::regtype" for plan in plans
+    )
