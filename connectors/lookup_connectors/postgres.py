@@ -52,8 +52,12 @@ _DRIVER_ERRORS = (
     OSError,
 )
 _READ_ONLY = "default_transaction_read_only"
+# How often the server looks whether its client is still there while a statement runs: a worker that is
+# killed says no goodbye, and its statement would run on. Known from PostgreSQL 14 on.
+_LIFE_SIGN = "client_connection_check_interval"
 # Texts of dates and moments are read here, so their form is ours to choose. Poolers know these two.
 _SESSION = {"application_name": "lookup_hints", "datestyle": "ISO", "timezone": "UTC"}
+_WISHES = {_READ_ONLY: "on", _LIFE_SIGN: "1s"}
 
 
 _POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
@@ -345,13 +349,17 @@ class _Server:
     async def pool(self) -> _Pool:
         """A pool that has made its first connection.
 
-        Sessions are read-only. A pooler that refuses to set that at the start of a session, as pgbouncer
-        does, gets a read-only transaction around each statement instead: two more round trips.
+        Sessions are read-only and end with their client. What a server or pooler refuses to set at the start
+        of a session, as pgbouncer does, is left out. Without a read-only session there is a read-only
+        transaction around each statement instead: two more round trips.
         """
-        try:
-            return await self._connected({**_SESSION, _READ_ONLY: "on"}, read_only_session=True)
-        except _StartupParameterRefused:
-            return await self._connected(_SESSION, read_only_session=False)
+        wishes = dict(_WISHES)
+        while True:
+            try:
+                return await self._connected({**_SESSION, **wishes}, read_only_session=_READ_ONLY in wishes)
+            except _SettingRefused as refusal:
+                if wishes.pop(refusal.setting, None) is None:
+                    raise
 
     async def _connected(self, session: dict[str, str], *, read_only_session: bool) -> _Pool:
         options = self._options
@@ -465,8 +473,12 @@ _TIPS = {
 }
 
 
-class _StartupParameterRefused(ConnectorError):
-    """A pooler does not let a session begin with our settings."""
+class _SettingRefused(ConnectorError):
+    """A pooler, or a server that does not know it, lets no session begin with one of our settings."""
+
+    def __init__(self, text: str, setting: str) -> None:
+        super().__init__(text)
+        self.setting = setting
 
 
 class _Failures:
@@ -478,7 +490,7 @@ class _Failures:
     def explained(self, error: Exception, *, connecting: bool = False) -> ConnectorError:
         """The error to raise: what failed, and whether asking again can help."""
         if isinstance(error, asyncpg.PostgresError):
-            return self._from_server(error)
+            return self._from_server(error, connecting)
         if isinstance(error, asyncio.TimeoutError) and connecting:
             limit = self._options["connect-timeout"]
             return self._error(f"PostgreSQL took no connection within {limit:g} s ('connect-timeout')")
@@ -500,13 +512,14 @@ class _Failures:
             return self._error("the server has no TLS, and 'sslmode' asks for it", permanent=True)
         return self._error(f"the connection to PostgreSQL failed: {error or type(error).__name__}")
 
-    def _from_server(self, error: asyncpg.PostgresError) -> ConnectorError:
+    def _from_server(self, error: asyncpg.PostgresError, connecting: bool) -> ConnectorError:
         state = error.sqlstate or ""
         # The driver's own hints are about its own parameters, and long.
         said = str(error).partition("\nHINT:")[0]
         text = f"PostgreSQL says: {said} (SQLSTATE {state})"
-        if "startup parameter" in str(error) and _READ_ONLY in str(error):
-            return _StartupParameterRefused(text)
+        setting = next((name for name in _WISHES if connecting and name in str(error)), None)
+        if setting is not None:
+            return _SettingRefused(text, setting)
         tip = _TIPS.get(state) or _TIPS.get(state[:2], "")
         return self._error(text, tip, permanent=_PERMANENT.match(state) is not None)
 

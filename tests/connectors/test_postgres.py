@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +16,7 @@ import pytest
 from lookup_connectors.postgres import PostgresConnector
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError
-from lookup_hints.model import LookupTable
+from lookup_hints.model import LookupRequest, LookupTable
 from tests.connectors.asking import ask, awaited_failure, during, failure_of, request_for
 from tests.servers.certificates import Certificates
 from tests.servers.pooler import strict_pooler
@@ -174,6 +176,54 @@ def test_a_pooler_that_refuses_settings_is_used_all_the_same_and_read_only(
         assert ask(plain, {"id": [1]}) == [ROW_1]
         writing = customers(postgres_server, port=port, table_name="writing_customers")
         assert "read-only" in str(failure_of(lambda: ask(writing, {"id": [1]})))
+
+
+@pytest.mark.parametrize(
+    "refusal", ["unsupported startup parameter: {}", 'unrecognized configuration parameter "{}"']
+)
+def test_only_the_setting_that_is_refused_is_left_out(postgres_server: PostgresServer, refusal: str) -> None:
+    postgres_server.execute("""
+        CREATE OR REPLACE VIEW settings AS SELECT 1::bigint AS id, 1 AS kind, concat(
+            current_setting('client_connection_check_interval'), ' ',
+            current_setting('default_transaction_read_only')) AS name
+    """)
+
+    def settings(port: int) -> Any:
+        [row] = ask(customers(postgres_server, port=port, table_name="settings"), {"id": [1]})
+        return row["name"]
+
+    read_only = {"default_transaction_read_only"}
+    assert settings(postgres_server.port) == "1s on"
+    with strict_pooler(postgres_server.port, tracked=read_only, refusal=refusal) as port:
+        assert settings(port) == "0 on"
+    with strict_pooler(postgres_server.port, refusal=refusal) as port:
+        assert settings(port) == "0 off"
+
+
+def test_a_statement_ends_soon_after_its_worker_was_killed(postgres_server: PostgresServer) -> None:
+    running = f"{BUSY} AND query LIKE '%slow_customers%'"
+    connector = PostgresConnector(customers(postgres_server, table_name="slow_customers"))
+    worker = multiprocessing.get_context("spawn").Process(
+        target=during, args=(connector, partial(_ask_of, request=request_for(SCHEMA, {"id": [7]})))
+    )
+    worker.start()
+    try:
+        _wait_until(lambda: bool(postgres_server.fetch(running)))
+    finally:
+        worker.kill()
+        worker.join()
+    _wait_until(lambda: not postgres_server.fetch(running), seconds=10)
+
+
+async def _ask_of(connector: PostgresConnector, request: LookupRequest) -> pa.Table:
+    return await connector.alookup(request)
+
+
+def _wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_failure_behind_a_pooler_leaves_the_connection_usable(postgres_server: PostgresServer) -> None:

@@ -10,7 +10,7 @@ import socket
 import socketserver
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tests.servers.tls import pass_both_ways
 
@@ -19,9 +19,17 @@ _PROTOCOL_3 = 196608
 
 
 @contextlib.contextmanager
-def strict_pooler(target_port: int) -> Iterator[int]:
-    """The port of a front of ``target_port`` that lets in sessions with tracked settings only."""
-    with _Front(target_port) as front:
+def strict_pooler(
+    target_port: int, *, tracked: Collection[str] = (), refusal: str = "unsupported startup parameter: {}"
+) -> Iterator[int]:
+    """The port of a front of ``target_port`` that lets in sessions with tracked settings only.
+
+    Args:
+        target_port: where the server listens.
+        tracked: settings that it lets in beside those that pgbouncer knows.
+        refusal: what it says of another one.
+    """
+    with _Front(target_port, {*_TRACKED, *tracked}, refusal) as front:
         thread = threading.Thread(target=front.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:
@@ -35,9 +43,11 @@ class _Front(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, tracked: set[str], refusal: str) -> None:
         super().__init__(("127.0.0.1", 0), _Session)
         self.target_port = target_port
+        self.tracked = tracked
+        self.refusal = refusal
 
 
 class _Session(socketserver.BaseRequestHandler):
@@ -49,9 +59,9 @@ class _Session(socketserver.BaseRequestHandler):
             if _code(packet) != _PROTOCOL_3 and packet[4:8] == struct.pack("!I", 80877103):
                 self.request.sendall(b"N")  # no TLS here
                 packet = self._packet()
-            refused = _parameters(packet) - _TRACKED if _code(packet) == _PROTOCOL_3 else set()
+            refused = _parameters(packet) - self.server.tracked if _code(packet) == _PROTOCOL_3 else set()
             if refused:
-                self.request.sendall(_error(f"unsupported startup parameter: {sorted(refused)[0]}"))
+                self.request.sendall(_error(self.server.refusal.format(sorted(refused)[0])))
                 return
             with socket.create_connection(("127.0.0.1", self.server.target_port)) as target:
                 target.sendall(packet)
