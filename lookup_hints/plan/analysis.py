@@ -174,8 +174,8 @@ class Analysis:
             yield self._beneath(home.query.levels, f"SELECT {wanted} FROM {self._text(place)}")  # noqa: S608
         if question.outer:
             wider = self._ever_wider(f"SELECT {wanted}", use.block)
-            parent = use.block.query.parent
-            has_outer = parent is not None and parent.source is not None
+            around = use.block.query.outer
+            has_outer = around is not None and around.source is not None
             if has_outer and not all(key.constant for key in question.keys):
                 next(wider)  # by itself the query around it is sure to be missing
         elif use.pipe is not None:
@@ -252,14 +252,14 @@ class Analysis:
     def _ever_wider(self, body: str, block: Block) -> Iterator[str]:
         """``body`` by itself, then within each of the queries around it, whose columns it may name."""
         yield self._beneath(block.query.levels, body)
-        around = block.query.parent
+        around = block.query.outer
         while around is not None:
             if around.source is not None:
                 first, last = around.source.chains[0].first, around.source.last
                 source = self._text(self._statement.tokens.cut(first, last))
                 body = f"SELECT __keys.* FROM {source}, LATERAL ({body}) AS __keys"  # noqa: S608
                 yield self._beneath(around.query.levels, body)
-            around = around.query.parent
+            around = around.query.outer
 
     def _beneath(self, levels: Sequence[Level], body: str) -> str:
         """``body`` below the WITHs that it can name: inner ones may hide outer ones of the same name."""
@@ -318,8 +318,21 @@ def selected_instead(statement: Statement, use: LookupUse) -> list[Edit]:
 def _stub(statement: Statement, use: LookupUse) -> Iterator[Edit]:
     relation = use.relation
     at = statement.tokens.cut(relation.start, relation.last)
-    yield Edit(at, (f"({_stub_query(use.table)}) AS ", alias_text(statement, relation)))
+    samples = [each for each in relation.extensions if _is_sample(statement, each)]
+    rows = extended((f"({_stub_query(use.table)})",), samples)
+    yield Edit(at, (*rows, " AS ", alias_text(statement, relation)))
     yield from selected_instead(statement, use)
+
+
+def _is_sample(statement: Statement, extension: Cut) -> bool:
+    return statement.tokens.is_word(statement.tokens.index_at(extension.start), "TABLESAMPLE")
+
+
+def extended(rows: tuple[Fragment, ...], extensions: Sequence[Cut]) -> tuple[Fragment, ...]:
+    """``rows``, a relation without alias, with samples and the like behind it; each further one around it."""
+    for number, extension in enumerate(extensions):
+        rows = (*rows, " ", extension) if number == 0 else ("(", *rows, ") ", extension)
+    return rows
 
 
 def _stub_query(table: LookupTable) -> str:

@@ -169,7 +169,7 @@ class _Finder:
 
     def _without_outer(self, join: LookupJoin) -> LookupJoin:
         """``join`` without conditions that name an outer query: they are checked on its result."""
-        if join.home.query.parent is None:
+        if join.home.query.outer is None:
             return join
         scope, conditions = self._scope(join.home), join.conditions
         outer_keys = [key for key in conditions.keys if self._referred(scope, key).outer]
@@ -315,7 +315,7 @@ class _Finder:
 
     def _asked_from_outside(self, use: LookupUse, keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
         """The keys that only the outer query (or a constant) gives; empty where the left side gives one."""
-        if use.block.query.parent is None:
+        if use.block.query.outer is None:
             return ()
         scope = self._scope(use.block)
         by_scope = [(key, self._referred(scope, key)) for key in keys]
@@ -452,7 +452,7 @@ class _Finder:
             if use.around or source is None or use.chain is None or use.chain.steps:
                 continue
             heads = {other.relation for other in pending} | {scan.relation for scan in self._scans}
-            if any(chain.head not in heads for chain in source.chains):
+            if any(chain.head not in heads and not chain.head.lateral for chain in source.chains):
                 at = self._statement.tokens.cut(use.relation.first, use.relation.last)
                 reason = "no equality in WHERE gives its key, so nothing says which rows to ask for"
                 raise refused(self._statement, use, at, reason)
@@ -481,6 +481,7 @@ class _Finder:
         source = use.block.source
         if use.around or source is None or len(source.chains) < 2:
             return None
+        waiting |= self._computed_from(use)
         equalities = [
             (equality, referred)
             for equality, referred in self._where_equalities(use)
@@ -496,6 +497,19 @@ class _Finder:
         at = self._statement.tokens.cut(use.relation.first, use.relation.last)
         join = self._join(use, "INNER", Place.COMMA, at, Conditions(chosen))
         return join.with_(needs=frozenset().union(*needs))
+
+    def _computed_from(self, use: LookupUse) -> set[Relation]:
+        """The LATERAL relations behind ``use`` that may name it, as its name or a column's is in them."""
+        tokens, source = self._statement.tokens, use.block.source
+        names = (use.alias, *self._names(use).columns)
+        behind = [chain for chain in source.chains if chain.first > use.index] if source is not None else []
+        return {
+            relation
+            for chain in behind
+            if chain.head.lateral
+            and any(True for name in names for _ in tokens.places(name, chain.first, chain.last))
+            for relation in chain.relations
+        }
 
     def _swapped(self, use: LookupUse, step: Step) -> LookupJoin | None:
         """The lookup join that ``use`` is with the sides swapped, or None."""

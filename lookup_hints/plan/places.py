@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 
 from lookup_hints.hints.parse import removals
-from lookup_hints.plan.splice import Cut, Edit, spliced
-from lookup_hints.sqltext import code, pieces
+from lookup_hints.plan.splice import Cut, Edit, original_offset, spliced
 
-_PLACE = re.compile(r"\bline (\d+)(,?) pos (\d+)")
+_PLACE = re.compile(r"(?P<before>; )?\bline (?P<line>\d+)(?P<comma>,?) pos (?P<column>\d+)")
 _HOLDING_TEXT = ("_desc", "_message")
 """Where PySpark's errors have what they say: those of the JVM, and those of Spark Connect."""
 
@@ -17,12 +16,15 @@ _HOLDING_TEXT = ("_desc", "_message")
 def put_in_place(error: Exception, text: str, edits: Sequence[Edit], part: Cut) -> None:
     """Change the places that ``error`` names in the analysed ``part`` to those in ``text``.
 
-    A place that is not found in ``text`` stays as it is.
+    A place that is not found in ``text`` is left out, where the error says it last.
     """
 
     def moved(match: re.Match[str]) -> str:
-        found = original_place(text, edits, part, int(match[1]), int(match[3]))
-        return match[0] if found is None else f"line {found[0]}{match[2]} pos {found[1]}"
+        found = original_place(text, edits, part, int(match["line"]), int(match["column"]))
+        before = match["before"] or ""
+        if found is None:
+            return "" if before else match[0]
+        return f"{before}line {found[0]}{match['comma']} pos {found[1]}"
 
     for name in _HOLDING_TEXT:
         told = getattr(error, name, None)
@@ -38,15 +40,12 @@ def original_place(
     >>> original_place("SELECT x FROM long_name a, b", [Edit(Cut(14, 23), ("n",))], Cut(0, 28), 1, 19)
     (1, 27)
     """
-    made = spliced(text, edits, part).split("\n")
-    offset = sum(len(each) + 1 for each in made[: line - 1]) + column
-    for piece in code(pieces(text)):
-        inside = any(edit.at.start < piece.start < edit.at.end for edit in edits)
-        is_there = part.start <= piece.start < part.end and not inside
-        if is_there and len(spliced(text, edits, Cut(part.start, piece.start))) == offset:
-            before = text[: piece.start]
-            return before.count("\n") + 1, piece.start - before.rfind("\n") - 1
-    return None
+    lines = spliced(text, edits, part).split("\n")[: line - 1]
+    offset = original_offset(text, edits, part, sum(len(each) + 1 for each in lines) + column)
+    if offset is None:
+        return None
+    before = text[:offset]
+    return before.count("\n") + 1, offset - before.rfind("\n") - 1
 
 
 def as_written(text: str, part: Cut) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from lookup_hints.plan.analysis import alias_text, removed_hints, selected_instead
+from lookup_hints.plan.analysis import alias_text, extended, removed_hints, selected_instead
 from lookup_hints.plan.columns import own_stars, stars
 from lookup_hints.plan.draft import Draft, LookupJoin, Place, TableScan
 from lookup_hints.plan.joins import refused
@@ -116,6 +116,7 @@ class _Rewriter:
         if join.place is Place.SOURCE:
             at = tokens.cut(use.relation.first, use.relation.last)
             yield Edit(at, source_query(self._statement, join))
+            yield from selected_instead(self._statement, use)
             # Left in place, it would name the outer query once more, and Spark's name of the subquery tells.
             yield from (Edit(key.whole, ("true",)) for key in join.conditions.keys if not key.kept)
         elif join.place is Place.CONDITION:
@@ -242,18 +243,12 @@ class _Rewriter:
         """The relations of a FROM, written anew."""
         assert block.source is not None
         groups: list[_Built] = []
-        for chain in block.source.chains:
-            if not self._is_moved(chain):
-                built = self._chain(chain)
-                # A LATERAL subquery needs what stands before it, in a derived table too.
-                is_bound = chain.head.lateral
-                groups = [self._side_by_side([*groups, built])] if is_bound else [*groups, built]
-        order = [visible for chain in block.source.chains for visible in self._user_order(chain)]
-        waiting = [join for chain in block.source.chains if (join := self._moved(chain)) is not None]
+        waiting = list(block.source.chains)
         while waiting:
-            join = next(join for join in waiting if self._has_keys(join, groups))
-            waiting.remove(join)
-            groups = self._joined_by(join, groups)
+            chain = self._next_of(waiting, groups)
+            waiting.remove(chain)
+            groups = self._with_chain(groups, chain)
+        order = [visible for chain in block.source.chains for visible in self._user_order(chain)]
         only = groups[0] if len(groups) == 1 else None
         is_shown = only is not None and not (only.must_be_packed or block in self._draft.wide)
         if only is not None and is_shown and not self._shows_order(only, order, block):
@@ -278,8 +273,28 @@ class _Rewriter:
         join = self._by_relation.get(chain.head)
         return join if join is not None and join.place is Place.COMMA else None
 
-    def _is_moved(self, chain: Chain) -> bool:
-        return self._moved(chain) is not None
+    def _next_of(self, waiting: list[Chain], groups: list[_Built]) -> Chain:
+        """The chain that is written next: ordinary ones first, and a LATERAL one behind all before it.
+
+        Where what stands before a LATERAL one waits for its rows, it does not name that.
+        """
+        joins = [(chain, self._moved(chain)) for chain in waiting]
+        ready = [chain for chain, join in joins if join is None and not chain.head.lateral]
+        ready += [chain for chain, join in joins if join is not None and self._has_keys(join, groups)]
+        lateral = next((chain for chain in waiting if chain.head.lateral), None)
+        if lateral is None:
+            return ready[0]
+        before = waiting[: waiting.index(lateral)]
+        first = [chain for chain in ready if chain in before]
+        return (first or (ready if before else []) or [lateral])[0]
+
+    def _with_chain(self, groups: list[_Built], chain: Chain) -> list[_Built]:
+        join = self._moved(chain)
+        if join is not None:
+            return self._joined_by(join, groups)
+        built = self._chain(chain)
+        # A LATERAL subquery needs what stands before it, in a derived table too.
+        return [self._side_by_side([*groups, built])] if chain.head.lateral else [*groups, built]
 
     def _has_keys(self, join: LookupJoin, groups: list[_Built]) -> bool:
         shown = {visible.relation for built in groups for visible in built.visible}
@@ -326,13 +341,14 @@ class _Rewriter:
             )
             built = groups[number]
             if number not in packed:
-                if built.views:
+                is_packed = bool(built.views) or not _is_in(order, built)
+                if is_packed:
                     self._refuse_using(built)
-                text, packed[number] = self._packing(built) if built.views else (built.parts, {})
+                text, packed[number] = self._packing(built) if is_packed else (built.parts, {})
                 out += [", " if out else "", *text]
                 hidden += packed[number].values() or built.hidden
                 previous = number
-            if built.views:
+            if packed[number]:
                 out.append(" JOIN " if previous == number else ", ")
                 out += self._given_back(visible, f"{packed[number][visible.relation]}.*")
             previous = number
@@ -469,7 +485,8 @@ class _Rewriter:
     def _refuse_using(self, built: _Built) -> None:
         """Refuse to pack joins by USING whose columns could not be told apart behind it."""
         if any(not step.hides_right for step in built.using):
-            join = built.views[-1]
+            asked = (self._by_relation.get(visible.relation) for visible in built.visible)
+            join = built.views[-1] if built.views else next(each for each in asked if each is not None)
             reason = (
                 "a join with USING or NATURAL stands before it, and another relation after it; write ON"
                 " with the equality, or put the lookup join last"
@@ -604,6 +621,14 @@ def _keeps_columns(statement: Statement, pipe: Pipe) -> bool:
     )
 
 
+def _is_in(order: list[_Visible], built: _Built) -> bool:
+    """Whether the relations of ``built`` stand side by side in ``order``, as they do in its text."""
+    own = [visible.relation for visible in built.visible]
+    every = [visible.relation for visible in order]
+    first = every.index(own[0]) if own else 0
+    return every[first : first + len(own)] == own
+
+
 def _using_in(chain: Chain) -> Iterator[Step]:
     """The joins by USING or NATURAL of a chain in parentheses, whose relations can be named behind it."""
     for relation in chain.direct_shown:
@@ -613,16 +638,12 @@ def _using_in(chain: Chain) -> Iterator[Step]:
 
 
 def _scan(statement: Statement, scan: TableScan) -> Iterator[Edit]:
-    """The edits that read a whole table; a sample between its name and alias stays."""
+    """The edits that read a whole table; what stands between its name and its alias stays."""
     relation, tokens = scan.use.relation, statement.tokens
     yield from selected_instead(statement, scan.use)
-    sample: Fragment = ""
-    if relation.start == relation.name_at and not relation.plain:
-        before_alias = relation.last if relation.alias_at is None else relation.alias_at - 1
-        last = before_alias - tokens.is_word(before_alias, "AS")
-        sample = Cut(statement.pieces[relation.name_at].end, statement.pieces[last].end)
     at = tokens.cut(relation.start, relation.last)
-    yield Edit(at, (scan.relation, sample, f" AS {alias_text(statement, relation)}"))
+    rows = extended((scan.relation,), relation.extensions)
+    yield Edit(at, (*rows, f" AS {alias_text(statement, relation)}"))
 
 
 # --- shuffle ---------------------------------------------------------------------------------------

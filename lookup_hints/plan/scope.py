@@ -42,7 +42,7 @@ class Scope:
         self._case_sensitive = case_sensitive
         self.relations = tuple(relations)
         self._has_views = block.views_last > -1
-        self._has_outer = block.query.parent is not None
+        self._has_outer = block.query.outer is not None
         self._outer = tuple(_relations_around(block))
 
     def referred(self, tree: exp.Expr) -> Referred:
@@ -100,7 +100,7 @@ class Scope:
 
 
 def _relations_around(block: Block) -> Iterator[Relation]:
-    around = block.query.parent
+    around = block.query.outer
     while around is not None:
         yield from around.relations
-        around = around.query.parent
+        around = around.query.outer

@@ -57,7 +57,7 @@ def merged_by(join: LookupJoin) -> Merged | None:
         for key in keys
         if not join.is_semi and key.column in join.columns
     }
-    columns = tuple(key.column for key in keys)
+    columns = tuple(join.names.columns[every.index(key.column)] for key in keys)
     return Merged(join, step, join.use.alias, tuple(join.left), columns, private)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -41,7 +42,33 @@ def spliced(text: str, edits: Iterable[Edit], within: Cut | None = None) -> str:
     join's key may hold a subquery with a lookup join of its own. Line breaks that an edit takes away
     are given back after it, so that lines further down keep their numbers in Spark's errors.
     """
-    return _Splice(text, sorted(edits, key=_outer_first)).render(within or Cut(0, len(text)), None)
+    return "".join(each.text for each in _stretches(text, edits, within))
+
+
+def original_offset(text: str, edits: Iterable[Edit], within: Cut, offset: int) -> int | None:
+    """Where in ``text`` stands what ``spliced`` has at ``offset``; None for text that an edit adds.
+
+    >>> original_offset("SELECT a FROM b", [Edit(Cut(7, 8), ("max(", Cut(7, 8), ")"))], Cut(0, 15), 11)
+    7
+    """
+    at = 0
+    for each in _stretches(text, edits, within):
+        if at <= offset < at + len(each.text):
+            return None if each.start is None else each.start + offset - at
+        at += len(each.text)
+    return None
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """A stretch of new text; ``start`` is where it stands in the user's text, None for what an edit adds."""
+
+    text: str
+    start: int | None = None
+
+
+def _stretches(text: str, edits: Iterable[Edit], within: Cut | None) -> list[_Stretch]:
+    return list(_apart(_Splice(text, edits).render(within or Cut(0, len(text)), None)))
 
 
 def _outer_first(edit: Edit) -> tuple[int, int, int]:
@@ -51,14 +78,15 @@ def _outer_first(edit: Edit) -> tuple[int, int, int]:
 
 
 class _Splice:
-    def __init__(self, text: str, edits: Sequence[Edit]) -> None:
-        self._text, self._edits = text, edits
+    def __init__(self, text: str, edits: Iterable[Edit]) -> None:
+        self._text, self._edits = text, sorted(edits, key=_outer_first)
+        self._starts = [edit.at.start for edit in self._edits]
 
-    def render(self, part: Cut, inside: Edit | None) -> str:
+    def render(self, part: Cut, inside: Edit | None) -> Iterator[_Stretch]:
         """The text of ``part``; ``inside`` is the edit that hands it on, which is not made again."""
-        out: list[str] = []
         at = part.start
-        for edit in self._edits:
+        first, end = bisect_left(self._starts, part.start), bisect_right(self._starts, part.end)
+        for edit in self._edits[first:end]:
             around = inside is not None and (edit is inside or edit.at.holds(inside.at))
             # What is inserted at the edge of a stretch that is handed on belongs to the text around it.
             at_edge = (
@@ -68,25 +96,31 @@ class _Splice:
             )
             if around or at_edge or not part.holds(edit.at) or edit.at.start < at:
                 continue
-            out += self._text[at : edit.at.start], self._made(edit)
+            yield _Stretch(self._text[at : edit.at.start], at)
+            yield from self._made(edit)
             at = edit.at.end
-        return _joined([*out, self._text[at : part.end]])
+        yield _Stretch(self._text[at : part.end], at)
 
-    def _made(self, edit: Edit) -> str:
-        new = _joined(
-            [self.render(fragment, edit) if isinstance(fragment, Cut) else fragment for fragment in edit.new]
-        )
-        lost = edit.at.of(self._text).count("\n") - new.count("\n")
-        return new + "\n" * lost
+    def _made(self, edit: Edit) -> Iterator[_Stretch]:
+        breaks = 0
+        for fragment in edit.new:
+            made = self.render(fragment, edit) if isinstance(fragment, Cut) else [_Stretch(fragment)]
+            for each in made:
+                breaks += each.text.count("\n")
+                yield each
+        yield _Stretch("\n" * (edit.at.of(self._text).count("\n") - breaks))
 
 
-def _joined(parts: list[str]) -> str:
-    """``parts`` one after the other, with a blank where two words would become one."""
-    out = ""
-    for part in parts:
-        touches = _is_of_word(out[-1:]) and _is_of_word(part[:1])
-        out += f" {part}" if touches else part
-    return out
+def _apart(stretches: Iterable[_Stretch]) -> Iterator[_Stretch]:
+    """``stretches`` that are not empty, with a blank where two words would become one."""
+    before = ""
+    for each in stretches:
+        if not each.text:
+            continue
+        if _is_of_word(before) and _is_of_word(each.text[:1]):
+            yield _Stretch(" ")
+        yield each
+        before = each.text[-1]
 
 
 def _is_of_word(character: str) -> bool:

@@ -72,6 +72,7 @@ class Relation:
         name_at: index of the piece that names it (or of the last part of its name).
         alias_at: index of its alias, or None.
         columns: the names that its alias gives its columns.
+        extensions: what stands between its name and its alias: samples, options, a watermark.
         time: the expression of ``FOR SYSTEM_TIME AS OF``.
         plain: whether nothing but name, time and alias stands in it.
         lateral: whether LATERAL stands before it.
@@ -88,6 +89,7 @@ class Relation:
     name_at: int = -1
     alias_at: int | None = None
     columns: tuple[str, ...] = ()
+    extensions: tuple[Cut, ...] = ()
     time: Cut | None = None
     plain: bool = True
     lateral: bool = False
@@ -316,6 +318,8 @@ class Query:
     Args:
         role: what it is to its parent.
         parent: the block that holds it.
+        outer: the block whose relations it can name beside its own: a derived table does not see its
+            neighbours, but what the block that holds it sees.
         first: index of its first piece.
         last: index of its last piece.
         levels: the CTEs that it can name, its own included, innermost WITH first.
@@ -328,6 +332,7 @@ class Query:
 
     role: Role
     parent: Block | None
+    outer: Block | None
     first: int
     last: int
     levels: tuple[Level, ...] = ()
@@ -396,7 +401,7 @@ def read_structure(tokens: Tokens, parts: list[tuple[int, int]]) -> Structure:
     """The structure of the queries that stand at ``parts`` (indices, the end not included)."""
     reader = _Reader(tokens)
     for first, end in parts:
-        reader.query(first, end, Role.STATEMENT, None, ())
+        reader.query(first, end, Role.STATEMENT, None, None, ())
     return reader.found
 
 
@@ -406,10 +411,18 @@ class _Reader:
         self.found = Structure()
 
     def query(
-        self, first: int, end: int, role: Role, parent: Block | None, levels: tuple[Level, ...]
+        self,
+        first: int,
+        end: int,
+        role: Role,
+        parent: Block | None,
+        outer: Block | None,
+        levels: tuple[Level, ...],
+        *,
+        lateral: bool = False,
     ) -> Query:
         """The query between ``first`` and ``end``."""
-        query = Query(role, parent, first, end - 1, levels)
+        query = Query(role, parent, outer, first, end - 1, levels, lateral=lateral)
         self.found.queries.append(query)
         at = self._with(query, first, end) if self._tokens.is_word(first, "WITH") else first
         _QueryReader(self, self._tokens, query, end).read(at)
@@ -432,8 +445,8 @@ class _Reader:
             cut = Cut(self._tokens.pieces[start].start, self._tokens.pieces[closing].end)
             cte = Cte(name, cut, query, recursive)
             seen: Level = (*own, cte) if recursive else own
-            cte.query = self.query(opening + 1, closing, Role.CTE, None, (seen, *outer))
-            cte.query.parent = query.parent
+            levels = (seen, *outer)
+            cte.query = self.query(opening + 1, closing, Role.CTE, query.parent, query.outer, levels)
             self.found.ctes.append(cte)
             own = (*own, cte)
             at = closing + 1
@@ -469,7 +482,7 @@ class _Reader:
             closing = self._tokens.closing(at)
             # TRIM(FROM x) holds no query.
             if self.begins_query(at + 1) and not self._tokens.is_word(at - 1, "TRIM"):
-                self.query(at + 1, closing, Role.EXPRESSION, block, block.query.levels)
+                self.query(at + 1, closing, Role.EXPRESSION, block, block, block.query.levels)
             else:
                 self.expressions(at + 1, closing, block)
             at = closing + 1
@@ -543,7 +556,7 @@ class _Reader:
         elif tokens.is_word(at, "VALUES") and at + 1 < end and not tokens.is_word(at + 1, *_NO_ALIAS, "AS"):
             relation = self._values(at, end, block)
         else:
-            relation = self._table(at, end, block)
+            relation = self.table(at, end, block)
         relation.first, relation.start, relation.lateral = first, at, lateral
         if first != at:
             relation.plain = False
@@ -559,8 +572,8 @@ class _Reader:
     def _in_parentheses(self, at: int, block: Block, lateral: bool) -> Relation:
         closing = self._tokens.closing(at)
         if self.begins_query(at + 1):
-            query = self.query(at + 1, closing, Role.RELATION, block, block.query.levels)
-            query.lateral = lateral
+            outer, levels = block if lateral else block.query.outer, block.query.levels
+            query = self.query(at + 1, closing, Role.RELATION, block, outer, levels, lateral=lateral)
             return Relation(Shape.QUERY, at, closing, query=query)
         chain = self._chain(at + 1, closing, block)
         if not chain.steps and chain.head.shape is Shape.TABLE and not chain.head.lateral:
@@ -591,7 +604,8 @@ class _Reader:
         ended = before.is_symbol(")") or before.kind in (Kind.STRING, Kind.NUMBER) or before.is_word("NULL")
         return ended or piece.is_word("AS", *_NO_ALIAS)
 
-    def _table(self, at: int, end: int, block: Block) -> Relation:
+    def table(self, at: int, end: int, block: Block) -> Relation:
+        """The table, or function of tables, whose name begins at the piece; without its alias."""
         tokens = self._tokens
         last = at
         if tokens.is_word(at, "IDENTIFIER") and tokens.is_symbol(at + 1, "("):
@@ -623,6 +637,7 @@ class _Reader:
         if time is not None:
             relation.time, relation.last = time, tokens.index_at(time.end - 1)
         while (last := self._extension_end(relation.last + 1, end, block)) is not None:
+            relation.extensions += (tokens.cut(relation.last + 1, last),)
             relation.last, relation.plain = last, False
         alias_at, columns_end = self._alias(relation.last + 1, end)
         if alias_at is not None:
@@ -707,7 +722,7 @@ class _QueryReader:
         if piece.is_word("SELECT"):
             return self._select(at)
         if piece.is_word("TABLE") and self._block is None:
-            return self._from(at)
+            return self._whole_table(at)
         if piece.is_word("FROM") and not tokens.is_word(at - 1, "DISTINCT"):
             return self._from(at)
         if piece.is_word("WHERE") and self._block is not None and self._block.source is not None:
@@ -727,8 +742,9 @@ class _QueryReader:
         closing = self._tokens.closing(at)
         if self._block is None and self._reader.begins_query(at + 1):
             query = self._query
-            branch = self._reader.query(at + 1, closing, query.role, query.parent, query.levels)
-            branch.lateral = query.lateral
+            branch = self._reader.query(
+                at + 1, closing, query.role, query.parent, query.outer, query.levels, lateral=query.lateral
+            )
             query.branches.append(branch)
             query.blocks += branch.blocks
         elif self._block is not None:
@@ -750,6 +766,16 @@ class _QueryReader:
         block.selects.append(at)
         block.distinct = block.distinct or self._tokens.is_word(at + 1, "DISTINCT")
         return at + 1
+
+    def _whole_table(self, at: int) -> int:
+        """``TABLE t``: a name, to which Spark lets nobody give an alias."""
+        if at + 1 >= self._end:
+            return at + 1
+        block = self._new_block(at)
+        relation = self._reader.table(at + 1, self._end, block)
+        relation.start = relation.first
+        block.source = Source(at, [Chain(relation)])
+        return relation.last + 1
 
     def _from(self, at: int) -> int:
         block = self._block

@@ -145,3 +145,11 @@ on
 -- case: the wrong number of column aliases
 SELECT f.flight FROM flights f JOIN airlines l (c) ON l.c = f.carrier
 -- fails: ASSIGNMENT_ARITY_MISMATCH
+
+-- case: NATURAL JOIN by a column that both aliases rename
+SELECT * FROM (SELECT tailnum, flight FROM flights) f(tail, number) NATURAL JOIN (SELECT faa FROM airports LIMIT 1) x
+NATURAL LEFT JOIN planes p(tail, made, kind, maker, model, engines, seats, speed, engine)
+
+-- case: the stars of a NATURAL JOIN by a column that both aliases rename
+SELECT p.*, tail, f.* FROM (SELECT flight, tailnum FROM flights) f(number, tail)
+NATURAL LEFT JOIN planes p(tail, made, kind, maker, model, engines, seats, speed, engine)

@@ -138,3 +138,38 @@ SELECT f.flight, l.name, (SELECT count(*) FROM airlines) AS airlines FROM flight
 
 -- case: the lookup table drives the query
 SELECT l.name, count(*) AS n FROM airlines l LEFT JOIN flights f ON f.carrier = l.carrier GROUP BY l.name
+
+-- case: a LATERAL subquery over a lookup table that is read whole
+SELECT p.tailnum, t.s FROM planes p, LATERAL (SELECT p.seats + 1 AS s) t
+
+-- case: a LATERAL table function over a lookup table that is read whole
+SELECT p.tailnum, t.n FROM planes p, LATERAL explode(array(p.seats, p.engines)) t(n)
+
+-- case: a LATERAL subquery over a comma join
+-- once: planes
+SELECT * FROM first_day f, planes p, LATERAL (SELECT p.seats + f.flight AS s) t WHERE p.tailnum = f.tailnum
+
+-- case: a LATERAL table function over a comma join, and a lookup of what it gives
+-- once: planes, airlines
+SELECT f.flight, p.seats, t.c, l.name FROM first_day f, planes p, LATERAL explode(array(f.carrier, left(p.model, 2))) t(c), airlines l
+WHERE p.tailnum = f.tailnum AND l.carrier = t.c AND f.flight < 500
+
+-- case: a LATERAL subquery between the lookup table and what gives its key
+-- once: planes
+SELECT * FROM planes p, LATERAL (SELECT p.seats + 1 AS s) t, first_day f WHERE p.tailnum = f.tailnum
+
+-- case: a LATERAL subquery behind the lookup table gives its key
+SELECT * FROM planes p, LATERAL (SELECT 'N1' || '4228' AS tail) t WHERE p.tailnum = t.tail
+
+-- case: a LATERAL subquery computes from the lookup table what is compared with its key
+SELECT * FROM planes p, LATERAL (SELECT upper(tailnum) AS tail) t WHERE p.tailnum = t.tail
+
+-- case: a sample in parentheses
+SELECT count(*) AS n FROM (planes TABLESAMPLE (5 ROWS)) p
+
+-- case: a sample of a sample
+SELECT count(*) AS n FROM (planes TABLESAMPLE (9 ROWS)) TABLESAMPLE (4 ROWS) p
+
+-- case: a sample of fewer rows than none
+SELECT * FROM planes TABLESAMPLE (-1 ROWS)
+-- fails: INVALID_LIMIT_LIKE_EXPRESSION.IS_NEGATIVE

@@ -136,3 +136,10 @@ p.seats /* q */ > 100 /* r */ JOIN /* s */ airports a /* t */ ON a.faa = f.dest 
 
 -- case: texts that look like SQL
 SELECT f.flight, ' JOIN planes p ON x -- ' AS a, "it""s" AS b, r'\n' AS c, 'it''s' AS d, '/* LOOKUP( */' AS e, p.seats FROM flights f JOIN planes p ON p.tailnum = f.tailnum AND p.engine <> ')' WHERE f.hour = 5
+
+-- case: TABLE, kept by a pipe
+TABLE planes |> WHERE tailnum = 'N14228' |> SELECT tailnum, planes.seats
+
+-- case: TABLE takes no alias
+TABLE planes p |> WHERE tailnum = 'N14228'
+-- fails: PARSE_SYNTAX_ERROR

@@ -101,3 +101,9 @@ FROM flights f JOIN planes p ON p.tailnum = f.tailnum SELECT f.flight, p.seats W
 
 -- case: a correlated subquery over what was looked up
 SELECT f.flight, p.seats FROM flights f JOIN planes p ON p.tailnum = f.tailnum WHERE p.seats > (SELECT avg(x.distance) / 8 FROM flights x WHERE x.carrier = f.carrier)
+
+-- case: a scalar subquery that is correlated by a derived table in it
+SELECT f.flight FROM flights f WHERE f.distance < (SELECT sum(t.seats) FROM (SELECT p.seats FROM planes p WHERE p.tailnum = f.tailnum) t)
+
+-- case: EXISTS that is correlated by a derived table in it
+SELECT f.flight FROM flights f WHERE EXISTS (SELECT 1 FROM (SELECT seats FROM planes WHERE planes.tailnum = f.tailnum) t WHERE t.seats > 100)
