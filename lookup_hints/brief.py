@@ -13,7 +13,7 @@ from lookup_hints.supervision import cause_of
 
 _PLACE = re.compile(r"[;(]?\s*\(?line \d+,? pos \d+\)?;?$", re.MULTILINE)
 _STACK = re.compile(r"\n\s+at [\w.$]+\(|\nJVM stacktrace|\n\s*\n?== SQL|\n'|\n\+- ")
-_FROM_WORKER = ("PythonException", "Traceback (most recent call last)")
+_FROM_WORKER = ("PythonException", "from the Python worker", "Traceback (most recent call last)")
 # Spark's tip is for those who call it from Python.
 _UNBOUND = re.compile(r"(unbound parameter: (\w+)\.) Please, fix `args`.*?(?= SQLSTATE|\Z)", re.DOTALL)
 _MODULES = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")

@@ -9,6 +9,8 @@ counts belongs to the application: the same lookup has one function, however man
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
@@ -153,6 +155,19 @@ def _accumulator(spark: SparkSession) -> Any:
             return value1
 
     return spark.sparkContext.accumulator({}, Counts())
+
+
+def run_the_drivers_python(spark: SparkSession) -> None:
+    """Let the workers of a local Spark run the driver's Python, if PYSPARK_PYTHON names none.
+
+    PySpark takes ``python3`` from the path: another one, where the driver's environment is not activated.
+    It reads the name from the context for each function that it makes, so this works at any time.
+    """
+    if is_connect(spark) or os.environ.get("PYSPARK_PYTHON"):
+        return
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and sys.executable:
+        context.pythonExec = sys.executable
 
 
 _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"

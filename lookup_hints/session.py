@@ -33,6 +33,7 @@ from lookup_hints.functions import (
     Functions,
     is_connect,
     policy_of,
+    run_the_drivers_python,
     spark_version,
     transport_for,
     wrapping_for,
@@ -126,6 +127,7 @@ class LookupSession:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         if spark not in _states:
+            run_the_drivers_python(spark)
             # Read once, before any statement: what a session sets later does not count.
             policy = policy_of(spark)
             _states[spark] = _State(Functions(spark), Streams(spark), LookupCatalog(policy))

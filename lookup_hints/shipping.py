@@ -8,6 +8,7 @@ real one, which it carries as bytes.
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, get_type_hints
 
@@ -18,10 +19,17 @@ import lookup_hints
 Batches = Callable[[Iterator[Any]], Iterator[Any]]
 """A function over the batches of one task."""
 
+_ANOTHER_PYTHON = (
+    "name one that has it in PYSPARK_PYTHON before Spark starts (on Spark Connect, before the server starts);"
+    " the driver's is {driver}."
+)
 _HOW = (
     " Install it for that Python on every worker, or ship it: --py-files with spark-submit,"
-    " spark.sparkContext.addPyFile(...), on Spark Connect spark.addArtifacts(..., pyfile=True)."
+    " spark.sparkContext.addPyFile(...), on Spark Connect spark.addArtifacts(..., pyfile=True). Or"
+    f" {_ANOTHER_PYTHON}"
 )
+# What is compiled cannot be shipped so.
+_HOW_COMPILED = f" Install it for that Python on every worker, or {_ANOTHER_PYTHON}"
 
 
 class _Carried:
@@ -47,7 +55,8 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
     """
     from pyspark.cloudpickle import dumps
 
-    ours, how = lookup_hints.__version__, _HOW
+    ours, driver = lookup_hints.__version__, sys.executable
+    how, how_compiled = _HOW.format(driver=driver), _HOW_COMPILED.format(driver=driver)
     made_with = f"lookup_hints {ours}, Python {platform.python_version()}, pyarrow {pa.__version__}"
 
     # The functions below travel by value: whatever they use is imported inside, or comes with them.
@@ -59,17 +68,29 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
         version = ".".join(map(str, sys.version_info[:3]))
         return f"The Spark worker on {socket.gethostname()} (Python {version}, {sys.executable})"
 
+    def say_it_first() -> None:
+        """Let Spark pass on what fails now without the stack before it; that is in the worker's log.
+
+        A worker ends with its failure, so what is set here holds for nothing else.
+        """
+        import sys
+
+        sys.tracebacklimit = 0
+
     def opened(carried: bytes) -> bytes:
         from importlib.util import find_spec
 
         for name in packages:
             if find_spec(name) is None:
-                raise RuntimeError(f"{here()} does not have {name}, which Spark needs for lookups.{how}")
+                say_it_first()
+                raise RuntimeError(
+                    f"{here()} does not have {name}, which Spark needs for lookups.{how_compiled}"
+                )
         return carried
 
     carried: Any = _Carried(opened, dumps(function))  # type: ignore[no-untyped-call]  # it has no types
 
-    def lookup(batches: Iterator[Any]) -> Iterator[Any]:
+    def function_here() -> Batches:
         import pickle
 
         try:
@@ -85,7 +106,7 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
                 f" {ours}: they must be the same."
             )
         try:
-            function = pickle.loads(carried)  # noqa: S301 (made by the driver, as Spark's own functions are)
+            return pickle.loads(carried)  # type: ignore[no-any-return]  # noqa: S301 (made by the driver)
         except ModuleNotFoundError as error:
             raise RuntimeError(
                 f"{here()} does not have the module {error.name!r}, which the lookup needs: a"
@@ -99,7 +120,23 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
                 f"{here()} cannot read the lookup, which was made with {made_with} by the driver; here is"
                 f" pyarrow {pyarrow.__version__}. {type(error).__name__}: {error}"
             ) from error
-        yield from function(batches)
+
+    def lookup(batches: Iterator[Any]) -> Iterator[Any]:
+        import traceback
+
+        try:
+            function = function_here()
+        except RuntimeError as error:
+            traceback.print_exception(error)
+            say_it_first()
+            raise error from None
+        from lookup_hints.errors import LookupHintsError
+
+        try:
+            yield from function(batches)
+        except LookupHintsError as error:
+            say_it_first()
+            raise error from None
 
     hints = list(get_type_hints(function).values())
     if hints:

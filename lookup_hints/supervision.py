@@ -416,8 +416,12 @@ def supervise(
     return Supervisor().start(begin, strategy or ExponentialDelayRestart(), name=name)
 
 
-_OWN_ERROR = re.compile(r"^(?:lookup_hints\.errors\.)(\w+: .*)$", re.MULTILINE)
-_PYTHON_ERROR = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Timeout|Interrupt)\b: .*)$", re.MULTILINE)
+# At the beginning of a line, or after what Spark says before it.
+_BEGIN = r"(?:^|thrown from the Python worker: )"
+_OWN_ERROR = re.compile(rf"{_BEGIN}lookup_hints\.errors\.(\w+: .*)$", re.MULTILINE)
+_PYTHON_ERROR = re.compile(
+    rf"{_BEGIN}((?:\w+\.)*\w*(?:Error|Exception|Timeout|Interrupt)\b: .*)$", re.MULTILINE
+)
 
 
 def cause_of(error: BaseException) -> str:

@@ -31,6 +31,21 @@ lookup_hints.errors.ConnectorError: The lookup of 3 keys in table f failed after
         ),
         (
             PySparkException(
+                "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+                "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: lookup_hints.errors."
+                "LookupTimeout: The lookup of 1 key (id = 7) in table f (connector http) failed: late\n SQLSTATE: 38000"
+            ),
+            "LookupTimeout: The lookup of 1 key (id = 7) in table f (connector http) failed: late",
+        ),
+        (
+            PySparkException(
+                "[STREAM_FAILED] Query [id = a] terminated with exception: Job aborted: [PYTHON_EXCEPTION] An exception"
+                " was thrown from the Python worker: RuntimeError: The Spark worker on a does not have pyarrow\n SQLSTATE"
+            ),
+            "RuntimeError: The Spark worker on a does not have pyarrow",
+        ),
+        (
+            PySparkException(
                 "[UNBOUND_SQL_PARAMETER] Found the unbound parameter: day. Please, fix `args` and provide a mapping of"
                 " the parameter to either a SQL literal or functions such as `map()`. SQLSTATE: 42P02"
             ),

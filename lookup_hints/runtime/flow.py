@@ -465,8 +465,10 @@ class LookupFlow:
         return _chained(LookupTimeout(message), error)
 
     def _what(self, part: Part) -> str:
-        function = f" (function {self._spec.name})" if self._spec.name else ""
-        return f"The lookup of {_shown_keys(part)} in table {self._spec.table.name}{function}"
+        table = self._spec.table
+        connector = table.options.get("connector", type(self._spec.connector).__name__)
+        function = f", function {self._spec.name}" if self._spec.name else ""
+        return f"The lookup of {_shown_keys(part)} in table {table.name} (connector {connector}{function})"
 
 
 def feed(flow: LookupFlow, keys: Keys | None) -> None:

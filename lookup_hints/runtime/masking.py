@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from traceback import extract_tb
+from traceback import extract_tb, format_exception
 from typing import TypeVar
 
 from lookup_hints.errors import (
@@ -21,6 +22,8 @@ from lookup_hints.options import Place
 from lookup_hints.secrets import masker
 from lookup_hints.spi import Connector
 
+_log = logging.getLogger("lookup_hints.worker")
+
 Mask = Callable[[str], str]
 _T = TypeVar("_T")
 
@@ -30,13 +33,16 @@ def without_secrets(
 ) -> Iterator[_T]:
     """``results``; an error is raised as a copy in which the secrets of ``connector`` are masked.
 
-    Errors that are not of ``kind`` (those of Spark's input, by default) pass as they are.
+    The copy has no traceback: that is logged, with the causes, and masked likewise. Errors that are not of
+    ``kind`` (those of Spark's input, by default) pass as they are.
     """
     try:
         yield from results
         return
     except kind as error:
-        clean = masked(error, masker(known_secrets(connector)))
+        mask = masker(known_secrets(connector))
+        _log.error("%s", mask("".join(format_exception(error))).rstrip())
+        clean = masked(error, mask)
     # Raised here and not in the handler: Python would attach the original as the context.
     raise clean
 

@@ -135,7 +135,8 @@ def _lacks(connector: Connector, error: ModuleNotFoundError) -> ConnectorError:
     return ConnectorError(
         f"connector {type(connector).__name__} needs the Python module {error.name!r}, which the worker on"
         f" {socket.gethostname()} (Python {platform.python_version()}, {sys.executable}) does not have;"
-        f" install it for that Python on every worker{install_tip(connector)}",
+        f" install it for that Python on every worker{install_tip(connector)}, or name one that has it in"
+        " PYSPARK_PYTHON before Spark starts",
         permanent=True,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def test_a_worker_without_the_library(outcomes: Outcomes, folder: Path, step: st
     error = outcomes.failed(step)
     assert f"{here(folder, 'lacking')} does not have lookup_hints {OURS}, which runs lookups there." in error
     assert "Install it for that Python on every worker, or ship it: --py-files with spark-submit" in error
+    assert "Or name one that has it in PYSPARK_PYTHON before Spark starts" in error
     assert "ModuleNotFoundError" not in error
 
 
@@ -58,6 +60,12 @@ def test_a_worker_without_a_driver(outcomes: Outcomes, folder: Path) -> None:
 def test_a_worker_without_what_spark_needs(outcomes: Outcomes, folder: Path, package: str) -> None:
     error = outcomes.failed(f"without_{package}")
     assert f"{here(folder, f'no_{package}')} does not have {package}, which Spark needs for lookups." in error
+    assert (
+        "Install it for that Python on every worker, or name one that has it in PYSPARK_PYTHON before Spark starts (on"
+        f" Spark Connect, before the server starts); the driver's is {sys.executable}."
+    ) in error
+    assert "--py-files" not in error
+    assert "Traceback" not in error
 
 
 def test_a_worker_with_another_version(outcomes: Outcomes, folder: Path) -> None:

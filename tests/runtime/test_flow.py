@@ -400,8 +400,8 @@ def test_an_error_fails_the_task_with_its_cause() -> None:
         lookup.failed(lookup_ask(lookup), cause, 0.0)
     assert raised.value.__cause__ is cause
     assert str(raised.value) == (
-        "The lookup of 4 keys (id = 1; id = 2; id = 3; ...) in table people (function lookup_1)"
-        " failed after 1 attempt: connection refused"
+        "The lookup of 4 keys (id = 1; id = 2; id = 3; ...) in table people (connector asked,"
+        " function lookup_1) failed after 1 attempt: connection refused"
     )
 
 
@@ -492,7 +492,7 @@ def test_a_retry_after_the_timeout_is_a_timeout_at_once() -> None:
     with pytest.raises(LookupTimeout) as raised:
         lookup.answered(third, NONE, 23.0)
     assert str(raised.value) == (
-        "The lookup of 1 key (id = 1) in table people (function lookup_1) has no final outcome within"
+        "The lookup of 1 key (id = 1) in table people (connector asked, function lookup_1) has no final outcome within"
         " the timeout of 25 s, after 3 attempts. Raise 'timeout', or lower 'max-attempts' or the delay."
     )
 
@@ -575,5 +575,7 @@ def test_composite_keys_are_shown_with_their_names() -> None:
     by_two = LookupSpec(Asked(ALL), ("id", "name"), ("name",), LookupSettings(asynchronous=False))
     lookup = LookupFlow(by_two, Random(1))
     lookup.add(distinct_keys(pa.table({"id": [1], "name": ["x"]})))
-    with pytest.raises(ConnectorError, match=r"of 1 key \(id = 1, name = 'x'\) in table people failed"):
+    with pytest.raises(
+        ConnectorError, match=r"of 1 key \(id = 1, name = 'x'\) in table people \(connector asked\) failed"
+    ):
         lookup.failed(lookup_ask(lookup), OSError("reset"), 0.0)
