@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lookup_hints.errors import OptionError
 from lookup_hints.options import FILE, Option, Place, read_options
 from lookup_hints.policy import Policy, policy_of_environment
 from lookup_hints.secrets import Secret, has_reference, references, resolve
@@ -80,6 +83,24 @@ class LookupTable:
             place_of=lambda path: policy.checked_file(self.name, option, path),
         )
 
+    def files_now(self, options: tuple[Option, ...]) -> Hashable:
+        """A value that changes with the files that references and ``options`` name.
+
+        Called on the side that connects. A file that another one has replaced counts as changed; one that
+        cannot be read is told apart from one that can. What files hold cannot be seen from the value.
+        """
+        return tuple((key, self._file_now(key, key in _files(options))) for key in sorted(self.options))
+
+    def _file_now(self, key: str, names_file: bool) -> Hashable:
+        text = self.options[key]
+        if not names_file and "${file:" not in text:
+            return None
+        try:
+            resolved = self.resolve(text, option=key, known=set())
+            return identity_of_file(resolved) if names_file else sha256(resolved.encode()).digest()
+        except (OptionError, ValueError) as error:  # ValueError: a file that is no text
+            return type(error).__name__
+
     def check_allowed(self) -> None:
         """Refuse a connector and references that are not allowed, on the driver and on workers.
 
@@ -141,6 +162,15 @@ class LookupTable:
         read_options(self.options, known_now, owner=f"table {self.name}")
         for key in _files(known_now) & self.options.keys():
             self._policy_here.check_path(self.name, key, self.options[key])
+
+
+def identity_of_file(path: str) -> Hashable:
+    """A value that changes with the file under ``path``, when it is replaced or written to; None for none."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):  # ValueError: no path at all
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _files(options: tuple[Option, ...]) -> set[str]:

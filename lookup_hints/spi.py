@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, ClassVar
 
@@ -131,6 +131,14 @@ class Connector:
         For a source that is asked over few connections: keys that wait for one can go in larger requests.
         """
         return None
+
+    def opened_with(self) -> Hashable:
+        """What opening reads on this worker, as it is now: where it changes, the connector is opened anew.
+
+        On the worker, at the start of each task, before opening. The default covers ``${file:}`` references
+        and the files that options of the type ``FILE`` name. May not raise, nor take long.
+        """
+        return self.table.files_now(self.OPTIONS)
 
     def secrets(self) -> set[str]:
         """Texts that must not appear in any message; called on the worker after opening.

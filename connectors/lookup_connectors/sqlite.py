@@ -61,6 +61,7 @@ class SqliteConnector(SyncLookup, Scan, TellsSchema):
         super().__init__(table)
         self._connection: sqlite3.Connection | None = None
         self._busy_timeout = 0.0
+        self._checked_version = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connection": None}
@@ -80,6 +81,7 @@ class SqliteConnector(SyncLookup, Scan, TellsSchema):
         self._busy_timeout = options["busy-timeout"]
         connection = self._connected(options)
         try:
+            self._checked_version = self._schema_version(connection)
             self._check_columns(self._stored_columns(connection))
         except BaseException:
             connection.close()
@@ -94,6 +96,10 @@ class SqliteConnector(SyncLookup, Scan, TellsSchema):
             for part in _parts(request.keys):
                 query = _lookup_query(self._source, request.columns, part)
                 rows += self._connection.execute(query, _bound(part)).fetchall()
+            version = self._schema_version(self._connection)
+        if version != self._checked_version:  # a column may have another type than when it was checked
+            self._check_columns(self._stored_columns(self._connection))
+            self._checked_version = version
         return self._table(rows, request.schema, request.key_columns)
 
     def close(self) -> None:
@@ -139,6 +145,12 @@ class SqliteConnector(SyncLookup, Scan, TellsSchema):
                 timeout=options["busy-timeout"],
                 check_same_thread=False,  # one call at a time is promised, one thread is not
             )
+
+    def _schema_version(self, connection: sqlite3.Connection) -> int:
+        """A number that changes with every change of a table's columns."""
+        with self._failures_explained():
+            [version] = connection.execute("PRAGMA schema_version").fetchone()
+        return int(version)
 
     def _stored_columns(self, connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
         """Name, declared type and place in the primary key (or 0) of each column of the source."""

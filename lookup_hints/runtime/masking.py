@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from traceback import extract_tb, format_exception
 from typing import TypeVar
@@ -29,18 +29,22 @@ _T = TypeVar("_T")
 
 
 def without_secrets(
-    results: Iterator[_T], connector: Connector, kind: type[Exception] = LookupHintsError
+    results: Iterator[_T],
+    connector: Connector,
+    secrets: Set[str] = frozenset(),
+    kind: type[Exception] = LookupHintsError,
 ) -> Iterator[_T]:
-    """``results``; an error is raised as a copy in which the secrets of ``connector`` are masked.
+    """``results``; an error is raised as a copy in which ``secrets`` and those of ``connector`` are masked.
 
-    The copy has no traceback: that is logged, with the causes, and masked likewise. Errors that are not of
-    ``kind`` (those of Spark's input, by default) pass as they are.
+    ``secrets`` are those that it was opened with, as they are known when it fails. The copy has no traceback:
+    that is logged, with the causes, and masked likewise. Errors that are not of ``kind`` (those of Spark's
+    input, by default) pass as they are.
     """
     try:
         yield from results
         return
     except kind as error:
-        mask = masker(known_secrets(connector))
+        mask = masker({*secrets, *known_secrets(connector)})
         _log.error("%s", mask("".join(format_exception(error))).rstrip())
         clean = masked(error, mask)
     # Raised here and not in the handler: Python would attach the original as the context.

@@ -11,8 +11,9 @@ import os
 import platform
 import socket
 import sys
+import time
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock, Thread
 from typing import Any, Protocol, TypeVar
@@ -20,11 +21,15 @@ from typing import Any, Protocol, TypeVar
 from lookup_hints.errors import ConnectorError
 from lookup_hints.model import Answer, LookupRequest, RowRequest, Rows
 from lookup_hints.runtime.first_look import Looks
+from lookup_hints.runtime.masking import known_secrets
 from lookup_hints.runtime.spark_worker import Lasting
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 
 IDLE_CONNECTORS = 8
 """How many opened connectors are kept that no task uses."""
+
+OPEN_SECONDS = 900.0
+"""What was opened longer ago is opened anew at the next task: a name may lead to another server by now."""
 
 CLOSE_SECONDS = 5.0
 
@@ -50,6 +55,10 @@ class LoopThread:
 class Opened(Protocol):
     """An opened connector, as far as it is shared and closed."""
 
+    @property
+    def connector(self) -> Connector:
+        """The connector itself."""
+
     def close(self) -> None:
         """Disconnect."""
 
@@ -59,6 +68,8 @@ class OpenedSync:
 
     def __init__(self, connector: SyncLookup) -> None:
         self.connector = connector
+        self.secrets: set[str] = set()
+        """The secrets that it was opened with; a file may hold another one by now."""
         self._lock = Lock()
         self._is_open = False
 
@@ -66,6 +77,7 @@ class OpenedSync:
         """The connector's answer."""
         with self._lock, needing_its_driver(self.connector):
             if not self._is_open:
+                self.secrets |= known_secrets(self.connector)
                 self.connector.open()
                 self._is_open = True
             return self.connector.lookup(request)
@@ -83,6 +95,8 @@ class OpenedAsync:
 
     def __init__(self, connector: AsyncLookup, loop: LoopThread) -> None:
         self.connector = connector
+        self.secrets: set[str] = set()
+        """The secrets that it was opened with; a file may hold another one by now."""
         self._loop = loop
         self._opening: asyncio.Task[None] | None = None
 
@@ -109,6 +123,7 @@ class OpenedAsync:
 
     def _open_task(self) -> asyncio.Task[None]:
         if self._opening is None or _has_failed(self._opening):
+            self.secrets |= known_secrets(self.connector)
             self._opening = asyncio.get_running_loop().create_task(self.connector.aopen())
         return self._opening
 
@@ -151,22 +166,36 @@ _O = TypeVar("_O", bound=Opened)
 
 
 class _Shared:
-    """An opened connector and how many tasks use it."""
+    """An opened connector and how many tasks use it.
 
-    def __init__(self, opened: Opened) -> None:
+    Args:
+        opened: it, and how it is closed.
+        opened_with: what it reads when it is opened, as it was then.
+        time: when that was.
+    """
+
+    def __init__(self, opened: Opened, opened_with: Hashable, time: float) -> None:
         self.opened = opened
         self.users = 0
+        self._opened_with = opened_with
+        self._until = time + OPEN_SECONDS
+
+    def is_fresh(self, opened_with: Hashable, now: float) -> bool:
+        """Whether opening it now would give the same."""
+        return now < self._until and opened_with == self._opened_with
 
 
 class Process:
     """The loop and the opened connectors of this process, and what it knows of its tasks so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.looks = Looks()
         self.lasting = Lasting()
+        self._clock = clock
         self._lock = Lock()
         self._loop: LoopThread | None = None
         self._shared: OrderedDict[tuple[str, type], _Shared] = OrderedDict()
+        self._outdated: list[_Shared] = []
 
     @property
     def loop(self) -> LoopThread:
@@ -189,10 +218,9 @@ class Process:
 
     @contextmanager
     def _use(self, identity: str, new: _O) -> Iterator[_O]:
-        key = (identity, type(new))
+        opened_with = new.connector.opened_with()
         with self._lock:
-            shared = self._shared.setdefault(key, _Shared(new))
-            self._shared.move_to_end(key)
+            shared = self._shared_as((identity, type(new)), new, opened_with)
             shared.users += 1
         try:
             assert isinstance(shared.opened, type(new))
@@ -200,15 +228,28 @@ class Process:
         finally:
             with self._lock:
                 shared.users -= 1
-                dropped = self._drop_idle()
+                dropped = self._drop_unused()
             for one in dropped:
                 with suppress(Exception):  # it must not fail the task that happens to be here
                     one.close()
 
-    def _drop_idle(self) -> list[Opened]:
-        """Forget the idle connectors that were used longest ago, and return them."""
+    def _shared_as(self, key: tuple[str, type], new: Opened, opened_with: Hashable) -> _Shared:
+        """What is kept under ``key``, or ``new`` in its place where opening gives something else by now."""
+        now = self._clock()
+        kept = self._shared.get(key)
+        if kept is not None and not kept.is_fresh(opened_with, now):
+            self._outdated.append(self._shared.pop(key))  # tasks that use it go on with it
+        shared = self._shared.setdefault(key, _Shared(new, opened_with, now))
+        self._shared.move_to_end(key)
+        return shared
+
+    def _drop_unused(self) -> list[Opened]:
+        """Forget what no task uses and is outdated, or idle for longest, and return it."""
         idle = [key for key, shared in self._shared.items() if shared.users == 0]
-        return [self._shared.pop(key).opened for key in idle[: max(0, len(idle) - IDLE_CONNECTORS)]]
+        dropped = [self._shared.pop(key) for key in idle[: max(0, len(idle) - IDLE_CONNECTORS)]]
+        dropped += [shared for shared in self._outdated if shared.users == 0]
+        self._outdated = [shared for shared in self._outdated if shared.users]
+        return [shared.opened for shared in dropped]
 
 
 this_process = Process()

@@ -28,7 +28,7 @@ from lookup_hints.runtime.batching import (
 )
 from lookup_hints.runtime.first_look import LOOK_ROWS, FirstLook, after_look, filling
 from lookup_hints.runtime.flow import LookupFlow
-from lookup_hints.runtime.masking import without_secrets
+from lookup_hints.runtime.masking import known_secrets, without_secrets
 from lookup_hints.runtime.metrics import LookupMetrics, Report
 from lookup_hints.runtime.process import OpenedAsync, OpenedSync, needing_its_driver
 from lookup_hints.runtime.row_runner import RowDriver
@@ -84,7 +84,7 @@ def scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]
     Raises:
         ConnectorError: the scan failed; secrets are masked.
     """
-    return without_secrets(_scanned(connector, schema), connector, kind=Exception)
+    return without_secrets(_scanned(connector, schema), connector, known_secrets(connector), kind=Exception)
 
 
 def _scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -175,7 +175,7 @@ class _Task:
     def _settled_windows(self) -> Iterator[Window]:
         opened = self._opened
         run = self._run_sync(opened) if isinstance(opened, OpenedSync) else self._run_async(opened)
-        return without_secrets(run, opened.connector)
+        return without_secrets(run, opened.connector, opened.secrets)
 
     def _run_sync(self, opened: OpenedSync) -> Iterator[Window]:
         return run_sync(self._flow, self._inputs(), opened.lookup, clock=time.monotonic, sleep=time.sleep)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
@@ -39,6 +39,7 @@ from lookup_connectors.http.transport import (
     tls_context,
 )
 from lookup_hints.errors import OptionError, Problem
+from lookup_hints.model import identity_of_file
 from lookup_hints.secrets import has_reference, masker
 from lookup_hints.spi import (
     Answer,
@@ -94,6 +95,10 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
     def keys_per_request(self) -> int:
         """As the option says."""
         return int(self.table.options.get("keys-per-request", "1"))
+
+    def opened_with(self) -> Hashable:
+        """The files that options and references name, and that of .netrc."""
+        return super().opened_with(), identity_of_file(netrc_path())
 
     def secrets(self) -> set[str]:
         """Passwords, tokens, and what references in the options stand for."""
