@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from lookup_hints import flink
 from lookup_hints.options import (
     LOOKUP_OPTIONS,
     RESTART_OPTIONS,
@@ -101,12 +102,35 @@ option marked *secret*.
 """
 
 
+_FLINK = """
+## Options of Flink's that are not here
+
+Names in Flink's documentation and its connectors for which there is another name here, or nothing yet. A name
+that ends with a dot or a dash stands for all that begin so. Whoever writes one is told the same.
+
+| in Flink | where | here |
+|---|---|---|
+"""
+
+
 def page() -> str:
     """The whole page."""
     parts = [_INTRODUCTION, *map(_lookup_row, LOOKUP_OPTIONS), _RETRY, *map(_session_row, SESSION_OPTIONS)]
     parts += [_STREAMS, *map(_stream_row, STREAM_OPTIONS), _RESTARTS, *map(_session_row, RESTART_OPTIONS)]
     parts += [_CONNECTORS, *(_connector(name) for name in CONNECTORS)]
+    parts += [_FLINK, *_flink_rows()]
     return "".join(parts)
+
+
+def _flink_rows() -> Iterable[str]:
+    in_sets = {**flink.SESSION_OPTIONS, **flink.OTHER_SESSION_OPTIONS}
+    own = {name: answer for name, answer in in_sets.items() if name not in flink.TABLE_OPTIONS}
+    for where, answers in (
+        ("`WITH`", flink.TABLE_OPTIONS),
+        ("`SET`", own),
+        ("`connector`", flink.CONNECTORS),
+    ):
+        yield from (_row(f"`{name}`", where, answer) for name, answer in answers.items())
 
 
 def _lookup_row(option: Option) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lookup_hints.ddl import CreateLookupTable
 from lookup_hints.errors import DdlError, OptionError, Problem, nearest
+from lookup_hints.flink import TABLE_OPTIONS, instead_of
 from lookup_hints.model import LookupTable
 from lookup_hints.options import LOOKUP_OPTIONS, Option, Place, options_at
 from lookup_hints.policy import Policy
@@ -127,7 +128,7 @@ def _refuse_unknown(table: LookupTable, own: tuple[Option, ...]) -> None:
     problems = [
         Problem(
             f"table {table.name}: connector {table.connector!r} has no option {key!r}.",
-            tip=nearest(key, known),
+            tip=instead_of(key, TABLE_OPTIONS) or nearest(key, known),
         )
         for key in table.options
         if key not in known and not any(option.is_named(key) for option in own)

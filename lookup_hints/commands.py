@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
-from lookup_hints.errors import NotAllowed, OptionError, Problem, Span, nearest
+from lookup_hints import flink
+from lookup_hints.errors import NotAllowed, OptionError, Problem, Span, did_you_mean, nearest
+from lookup_hints.flink import instead_of
 from lookup_hints.options import (
     LOOKUP_OPTIONS,
     RESTART_OPTIONS,
@@ -46,7 +49,7 @@ def own_setting(text: str) -> tuple[str, str] | None:
         NotAllowed: it is a switch of ``lookup.security``.
     """
     match = _SET.fullmatch(_without_comments(text)) if _begins(text, "SET") else None
-    if match is None or not _OURS.match(match["key"]):
+    if match is None or not _is_ours(match["key"]):
         return None
     key, written = match["key"], match["value"].rstrip("; \t\r\n")
     if key.lower().removeprefix("spark.").startswith(_SECURITY):
@@ -57,7 +60,7 @@ def own_setting(text: str) -> tuple[str, str] | None:
     if option is None:
         known = [each for each in _OPTIONS if _family(each) == _family(key.lower())]
         at = Span(text, *match.span("key"))
-        raise OptionError(Problem(f"No session option is called {key!r}.", at, nearest(key, known)))
+        raise OptionError(_unknown(key, at, known))
     found = pieces(written)
     value = found[0].value if len(found) == 1 and found[0].kind is Kind.STRING else written
     try:
@@ -66,6 +69,26 @@ def own_setting(text: str) -> tuple[str, str] | None:
         at = Span(text, match.start("value"), match.start("value") + len(written))
         raise OptionError(replace(bad_value(option, key, value, error), at=at)) from None
     return key, value
+
+
+def _is_ours(key: str) -> bool:
+    """Whether a key is one of ours, looks like it, or is Flink's: of that, Spark would take no notice."""
+    of_flink = {**flink.SESSION_OPTIONS, **flink.OTHER_SESSION_OPTIONS}
+    return bool(_OURS.match(key)) or bool(_of_flink(key, of_flink))
+
+
+def _of_flink(key: str, options: Mapping[str, str]) -> str:
+    return instead_of(key.lower().removeprefix("spark."), options)
+
+
+def _unknown(key: str, at: Span, known: list[str]) -> Problem:
+    tip = (
+        _of_flink(key, flink.SESSION_OPTIONS)
+        or did_you_mean(key, known)
+        or _of_flink(key, flink.OTHER_SESSION_OPTIONS)
+        or nearest(key, known)
+    )
+    return Problem(f"No session option is called {key!r}.", at, tip)
 
 
 def _family(key: str) -> tuple[bool, str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 
 from lookup_hints.errors import OptionError, Problem, nearest
+from lookup_hints.flink import CONNECTORS, instead_of
 from lookup_hints.spi import AsyncLookup, Connector, Option, SyncLookup
 
 GROUP = "lookup_hints.connectors"
@@ -53,7 +54,7 @@ def connector_class(name: str) -> type[Connector]:
     if target is None and ":" in name:
         target = name
     if target is None:
-        tip = nearest(name, connector_names())
+        tip = instead_of(name, CONNECTORS) or nearest(name, connector_names())
         raise OptionError(
             Problem(f"No connector is called {name!r}.", tip=f"{tip} Your own: 'my_module:MyConnector'.")
         )

@@ -16,7 +16,7 @@ LIBRARY = ROOT / "lookup_hints"
 CONNECTORS = ROOT / "connectors" / "lookup_connectors"
 
 LEAVES = (
-    *("errors", "sqltext", "retry", "restart", "options", "policy", "secrets"),
+    *("errors", "flink", "sqltext", "retry", "restart", "options", "policy", "secrets"),
     *("pairs", "types", "model", "rowdoor", "spi", "spec", "registry"),
 )
 """Each imports only what is named before it."""

@@ -9,12 +9,15 @@ import pyarrow as pa
 import pytest
 
 import lookup_hints
+from lookup_hints import flink
+from lookup_hints.check import check_script
+from lookup_hints.commands import own_setting
 from lookup_hints.dataframe import read_options
 from lookup_hints.ddl import shown_statement
 from lookup_hints.errors import ConnectorError, OptionError, QueryError
 from lookup_hints.hints.validate import lookup_hints as hints_of
 from lookup_hints.model import LookupTable
-from lookup_hints.options import STREAM_OPTIONS
+from lookup_hints.options import SESSION_OPTIONS, STREAM_OPTIONS, Place, options_at
 from lookup_hints.runtime.masking import without_secrets
 from lookup_hints.spi import TEXT, Option, SyncRowLookup
 
@@ -105,3 +108,89 @@ def test_the_package_shows_its_public_names_alone() -> None:
     assert "enable" in shown
     assert "__version__" in dir(lookup_hints)
     assert ConnectorError.__name__ not in shown
+
+
+# --- what Flink calls otherwise ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("connector", "option", "told"),
+    [
+        ("postgres", "lookup.cache", "There is no cache yet: equal keys of a window of rows are asked once"),
+        ("postgres", "lookup.cache.max-rows", "There is no cache yet"),
+        ("sqlite", "lookup.cache.ttl", "There is no cache yet"),
+        ("postgres", "lookup.partial-cache.expire-after-write", "There is no cache yet"),
+        ("postgres", "lookup.full-cache.reload-strategy", "can be read as a Spark table instead"),
+        ("postgres", "lookup.max-retries", "Write 'retry-predicate' = 'exception', 'retry-strategy' ="),
+        ("postgres", "scan.partition.column", "There is no equivalent yet: a table that is read whole"),
+        ("postgres", "sink.buffer-flush.max-rows", "A lookup table is not written to"),
+        ("postgres", "driver", "Leave it out: a connector brings its own driver."),
+        ("postgres", "username", "The connector 'postgres' calls it 'user'."),
+        ("http", "gid.connector.http.source.lookup.header.X-Tenant", "Write 'header.<name>'."),
+        ("http", "http.source.lookup.retry-codes", "Write 'transient-codes'"),
+        ("http", "asyncPolling", "Write 'lookup.async'."),
+        ("redis", "zookeeper.quorum", "There is no connector for HBase yet."),
+    ],
+)
+def test_an_option_of_flink_is_told_what_it_is_here(connector: str, option: str, told: str) -> None:
+    text = f"CREATE TEMPORARY TABLE t (id BIGINT) WITH ('connector' = '{connector}', '{option}' = 'x')"
+    said = "\n".join(finding.message for finding in check_script(text))
+    assert f"connector '{connector}' has no option '{option}'. " in said
+    assert told in said
+    assert "Did you mean" not in said.partition(option)[2].partition("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("connector", "told"),
+    [
+        ("jdbc", "No connector is called 'jdbc'. For PostgreSQL write 'postgres', for SQLite 'sqlite'."),
+        ("rest-lookup", "Write 'http'."),
+        ("hbase-2.2", "There is no connector for HBase yet."),
+        ("kafka", "It is not asked by key: Spark reads and writes it"),
+    ],
+)
+def test_a_connector_of_flink_is_told_what_it_is_here(connector: str, told: str) -> None:
+    text = f"CREATE TEMPORARY TABLE t (id BIGINT) WITH ('connector' = '{connector}')"
+    assert told in check_script(text)[0].message
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("lookup.cache", "In Flink, too, it belongs in WITH, not in a hint. There is no cache yet"),
+        ("lookup.async", "Write 'async'; in WITH it is 'lookup.async'."),
+        ("lookup-table", "Write 'table'."),
+        ("capasity", "Did you mean 'capacity'?"),
+    ],
+)
+def test_an_option_of_flink_in_a_hint_is_told_what_it_is_here(option: str, told: str) -> None:
+    assert said(hint=f"'{option}' = 'x'").startswith(f"No LOOKUP option is called '{option}'. {told}")
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("table.exec.mini-batch.enabled", "Leave it out: Spark runs micro-batches"),
+        ("table.exec.async-lookup.key-ordered-enabled", "Leave it out: rows keep their order."),
+        ("table.exec.async-lookup.time-out", "Did you mean 'table.exec.async-lookup.timeout'?"),
+        ("spark.table.exec.state.ttl", "There is no equivalent: state is Spark's"),
+        ("table.exec.legacy-cast-behaviour", "There is no equivalent: all but table.exec.async-lookup.*"),
+        ("execution.runtime-mode", "Leave it out: FROM STREAM makes a streaming query"),
+        ("lookup.cache", "In Flink, too, it belongs in WITH, not in SET. There is no cache yet"),
+    ],
+)
+def test_a_job_option_of_flink_is_told_what_it_is_here(key: str, told: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        own_setting(f"SET '{key}' = '1'")
+    assert raised.value.problems[0].message == f"No session option is called '{key}'."
+    assert raised.value.problems[0].tip.startswith(told)
+
+
+def test_what_spark_may_mean_is_left_to_it() -> None:
+    for text in ("SET execution.date = '2026-01-01'", "SET spark.sql.x = 1", "SET scan.day = 1"):
+        assert own_setting(text) is None
+
+
+def test_no_option_that_there_is_has_an_answer_of_flinks() -> None:
+    here = {*options_at(Place.TABLE), *(key for each in SESSION_OPTIONS for key in each.session_keys)}
+    assert not here & {*flink.TABLE_OPTIONS, *flink.SESSION_OPTIONS}

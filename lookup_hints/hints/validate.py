@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lookup_hints.errors import HintError, Problem, Span, nearest
+from lookup_hints.flink import HINT_OPTIONS, instead_of
 from lookup_hints.hints.parse import ParsedHint, parse_hints
 from lookup_hints.options import Place, bad_value, options_at
 from lookup_hints.pairs import Pair
@@ -101,7 +102,7 @@ def _read(pair: Pair, key: str, values: dict[str, Any]) -> Problem | None:
     """Put the typed value of ``pair`` into ``values``, over an earlier one, or say what is wrong."""
     option = _OPTIONS.get(key)
     if option is None:
-        tip = nearest(pair.key, tuple(_OPTIONS))
+        tip = instead_of(key, HINT_OPTIONS) or nearest(pair.key, tuple(_OPTIONS))
         return Problem(f"No LOOKUP option is called {pair.key!r}.", pair.key_at, tip)
     try:
         values[key] = option.type.parse(pair.value)
