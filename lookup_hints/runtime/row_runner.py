@@ -104,6 +104,7 @@ class RowDriver(AsyncDriver):
             finally:
                 self._in_flight -= 1
             self._finish(asked, position, outcome)
+            del outcome  # it may be large, and the next key takes its time
             if not self._waiting:
                 return
             asked, position = self._waiting.popleft()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, BytesInFlight, Lease
 from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic, from_netrc, netrc_path
 from lookup_connectors.http.exchange import Exchange, Limits, Policy
 from lookup_connectors.http.message import HttpFailure, Request, Response, host_and_port
@@ -25,21 +26,22 @@ from lookup_connectors.http.plan import (
     read_on_the_driver,
 )
 from lookup_connectors.http.response import Found, FoundRows, PageRows, Told
-from lookup_connectors.http.steps import Steps
+from lookup_connectors.http.steps import Room, Steps
 from lookup_connectors.http.template import Key, Keys, Unaskable
 from lookup_connectors.http.throttle import Gate
 from lookup_connectors.http.transport import (
     AsyncClient,
     Client,
     Connecting,
+    Driver,
     HttpxAsyncClient,
     HttpxClient,
-    arun,
     run,
     tls_context,
 )
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.model import identity_of_file
+from lookup_hints.rowdoor import outcomes_of, rows_of
 from lookup_hints.secrets import has_reference, masker
 from lookup_hints.spi import (
     Answer,
@@ -57,6 +59,10 @@ from lookup_hints.spi import (
 
 _T = TypeVar("_T")
 
+_PARSED = 8
+"""A parsed document of small objects takes so many times the bytes of its text."""
+_SMALL_BODY = 64 * 1024
+
 
 class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
     """An HTTP API that answers JSON."""
@@ -67,10 +73,10 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
         super().__init__(table)
         self._live: _Live | None = None
         self._client: Client | None = None
-        self._async_client: AsyncClient | None = None
+        self._driver: Driver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None, "_client": None, "_async_client": None}
+        return {**self.__dict__, "_live": None, "_client": None, "_driver": None}
 
     def check(self) -> None:
         """Refuse options that do not fit together, or that cannot be read here."""
@@ -116,7 +122,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
         """Read the options; the first request makes the first connection."""
         await self.aclose()
         self._live = _Live.of(self.table)
-        self._async_client = self._live.async_client()
+        self._driver = self._live.driver()
 
     def close(self) -> None:
         """Disconnect."""
@@ -126,9 +132,9 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
 
     async def aclose(self) -> None:
         """Disconnect."""
-        client, self._async_client, self._live = self._async_client, None, None
-        if client is not None:
-            await client.close()
+        driver, self._driver, self._live = self._driver, None, None
+        if driver is not None:
+            await driver.close()
 
     # One key.
 
@@ -138,7 +144,14 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
 
     async def alookup_row(self, request: RowRequest) -> Rows:
         """The rows of one key."""
-        return await self._arun(self._opened.row(request))
+        driver = self._driving
+        lease = driver.budget.lease()
+        try:
+            rows = await driver.run(self._opened.row(request), lease)
+        except BaseException:
+            lease.release()
+            raise
+        return rows if isinstance(rows, Miss) else _RowsOfKey(rows, lease)
 
     def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
         """The columns of ``schema`` for the rows ``found``."""
@@ -159,16 +172,19 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
 
     async def alookup(self, request: LookupRequest) -> Answer:
         """The rows of each key."""
-        if self.keys_per_request() == 1:
-            return await super().alookup(request)
-        groups = self._opened.groups(request)
-        return self._table(request, await self._all([self._opened.rows(keys, request) for keys in groups]))
+        with self._driving.budget.lease() as lease:
+            if self.keys_per_request() > 1:
+                parts = [self._opened.rows(keys, request) for keys in self._opened.groups(request)]
+                return self._table(request, await self._all(parts, lease))
+            asked = rows_of(request)
+            outcomes = await self._all([_outcome(self._opened.row(row)) for row in asked], lease)
+            return outcomes_of(self, list(zip(asked, outcomes, strict=True)), request.schema)
 
-    async def _all(self, parts: Sequence[Steps[_T]]) -> list[_T]:
+    async def _all(self, parts: Sequence[Steps[_T]], lease: Lease) -> list[_T]:
         """What all ``parts`` return; where one fails, none is left running."""
         if len(parts) == 1:
-            return [await self._arun(parts[0])]
-        tasks = [asyncio.ensure_future(self._arun(part)) for part in parts]
+            return [await self._driving.run(parts[0], lease)]
+        tasks = [asyncio.ensure_future(self._driving.run(part, lease)) for part in parts]
         try:
             return await asyncio.gather(*tasks)
         finally:
@@ -214,9 +230,18 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
         assert self._client is not None
         return run(steps, self._client)
 
-    def _arun(self, steps: Steps[_T]) -> Coroutine[Any, Any, _T]:
-        assert self._async_client is not None
-        return arun(steps, self._async_client, self._opened.lock)
+    @property
+    def _driving(self) -> Driver:
+        assert self._driver is not None, "aopen() comes first"
+        return self._driver
+
+
+class _RowsOfKey(list[Any]):
+    """The rows of a key, whose bytes are counted as long as the rows are there."""
+
+    def __init__(self, rows: Sequence[Any], lease: Lease) -> None:
+        super().__init__(rows)
+        self._lease = lease
 
 
 class _Live:
@@ -236,9 +261,9 @@ class _Live:
         self.plan = plan
         self.connecting = connecting
         self.tells_outcomes: bool = options["outcome-rows"]
-        self.lock = asyncio.Lock()
         self._name = table.name
         self._engine: str = options["engine"]
+        self._most_in_flight: int = options[MAX_BYTES_IN_FLIGHT.key]
         self._templates = templates
         self._exchange = exchange
         self._auth = auth
@@ -285,7 +310,15 @@ class _Live:
         tokens = self._auth.secrets if isinstance(self._auth, ClientCredentials) else set()
         return self._secrets | tokens
 
-    def async_client(self) -> AsyncClient:
+    def driver(self) -> Driver:
+        """What drives async exchanges.
+
+        Raises:
+            HttpFailure: the client that `engine` asks for cannot be had.
+        """
+        return Driver(self._async_client(), BytesInFlight(self._most_in_flight))
+
+    def _async_client(self) -> AsyncClient:
         """The client that `engine` asks for.
 
         Raises:
@@ -363,8 +396,10 @@ class _Live:
         paging, reader = self.plan.paging, self.plan.reader
         if paging.kind == "none":
             response = yield from self._exchange.ask(request, deadline)
-            is_miss = self._exchange.is_miss(response)
-            return response, PageRows() if is_miss else reader.found(reader.document(response))
+            if self._exchange.is_miss(response):
+                return response, PageRows()
+            yield from _room_to_parse(response)
+            return response, reader.found(reader.document(response))
         current: Request | None = paging.begin(request)
         rows = PageRows()
         asked: set[tuple[str, bytes | None]] = set()
@@ -380,6 +415,7 @@ class _Live:
                 if len(asked) > 1 and not paging.may_miss:
                     raise self._failure(f"the next page is not there ({response.status})")
                 return response, rows
+            yield from _room_to_parse(response)
             document = reader.document(response)
             found = reader.found(document)
             rows.add(found)
@@ -410,6 +446,21 @@ class _Live:
         for at, values in enumerate(zip(*common, strict=True)):
             groups.setdefault(values, []).append(at)
         return [keys.among(positions) for positions in groups.values()]
+
+
+def _outcome(steps: Steps[Rows]) -> Steps[Rows | Exception]:
+    """What ``steps`` return, or how they fail."""
+    try:
+        return (yield from steps)
+    except Exception as error:
+        return error
+
+
+def _room_to_parse(response: Response) -> Steps[None]:
+    """Wait for what a document takes once it is parsed; small ones are parsed at once."""
+    size = len(response.body)
+    if size > _SMALL_BODY:
+        yield Room(size * _PARSED)
 
 
 def _told(outcome: str, response: Response | None, elapsed: float | None, attempt: int) -> Told:

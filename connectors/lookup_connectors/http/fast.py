@@ -18,13 +18,15 @@ from urllib.parse import quote, urlsplit
 
 import httptools
 
+from lookup_connectors.bytes_in_flight import Lease
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
-from lookup_connectors.http.transport import Connecting, check_size, decoded
+from lookup_connectors.http.transport import Connecting, acquire, check_size, decoded
 
 _PLAIN = re.compile(r"[!-~]*")
 _AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
 _ALLOWED = "%/:=&?~+!$,;'@()*[]\"<>{}|^`\\-._"
 _MOST_HEAD_BYTES = 1024 * 1024
+_SHORTEST_WATCH = 0.05
 _LENGTHS = frozenset({"content-length", "transfer-encoding"})
 
 
@@ -48,20 +50,22 @@ class FastClient:
         self._busy: set[_Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
 
-    async def send(self, request: Request, timeout: float) -> Response:
+    async def send(self, request: Request, timeout: float, lease: Lease) -> Response:
         """The response."""
         end = asyncio.get_running_loop().time() + timeout
+        await acquire(self._slots, lease)
         try:
-            async with self._slots:
-                response = await self._send(request, end)
+            response = await self._send(request, end, lease)
         except _BrokenOff as error:
             raise self._failure(f"the answer of {request.origin} broke off: {error}.") from None
         except asyncio.TimeoutError:
             text = f"no answer from {request.origin} within {timeout:.3g} s ('request-timeout')."
             raise self._failure(text) from None
+        finally:
+            self._slots.release()
         return decoded(self._connecting, request, response)
 
-    async def _send(self, request: Request, end: float) -> Response:
+    async def _send(self, request: Request, end: float, lease: Lease) -> Response:
         start, path = _cut(request.url)
         origin = self._origins.get(start)
         if origin is None:
@@ -70,23 +74,25 @@ class FastClient:
         kept = self._kept(origin)
         if kept is not None:
             try:
-                return await self._ask(kept, origin, data, end)
+                return await self._ask(kept, origin, data, end, lease)
             except _BrokenOff as error:
                 # The server closed an idle connection just when we took it, or had left something on it.
                 if not error.untouched:
                     raise
-        return await self._ask(await self._connected(request, origin, end), origin, data, end)
+        return await self._ask(await self._connected(request, origin, end), origin, data, end, lease)
 
-    async def _ask(self, connection: _Connection, origin: _Origin, data: bytes, end: float) -> Response:
+    async def _ask(
+        self, connection: _Connection, origin: _Origin, data: bytes, end: float, lease: Lease
+    ) -> Response:
         self._busy.add(connection)
         self._watch_until(end)
         try:
-            response = await connection.ask(data, end)
+            response = await connection.ask(data, end, lease)
         except BaseException:
             connection.abort()  # whatever is under way on it, nobody waits for
             raise
         finally:
-            connection.answer = None
+            connection.forget()
             self._busy.discard(connection)
         connection.used_at = time.monotonic()
         if connection.is_reusable:
@@ -106,10 +112,11 @@ class FastClient:
         now = self._watch.when() if self._watch is not None else 0.0  # a timer may come a little early
         self._watch = None
         for connection in self._busy:
-            if connection.end <= now:
+            end = connection.end(now)
+            if end <= now:
                 connection.fail(asyncio.TimeoutError())
             else:
-                self._watch_until(connection.end)
+                self._watch_until(max(end, now + _SHORTEST_WATCH))
 
     def _kept(self, origin: _Origin) -> _Connection | None:
         """The idle connection that was used last, if any is fit for use."""
@@ -178,12 +185,15 @@ class _Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
         self._size = 0
+        self._counted = 0
         self._head_size = 0
         self._has_head = False
         self._reads_to_end = False
         self._keeps_alive = True
         self.answer: asyncio.Future[Response] | None = None
-        self.end = 0.0
+        self._lease: Lease | None = None
+        self._granted: asyncio.Future[None] | None = None
+        self._end = 0.0
         self.used_at = 0.0
 
     @property
@@ -192,18 +202,32 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         return self._keeps_alive and not self._transport.is_closing()
 
-    def ask(self, data: bytes, end: float) -> asyncio.Future[Response]:
+    def end(self, now: float) -> float:
+        """When the response must be there, as known ``now``: its wait for room is not counted."""
+        return self._end + (0.0 if self._lease is None else self._lease.waited(now))
+
+    def ask(self, data: bytes, end: float, lease: Lease) -> asyncio.Future[Response]:
         """Send ``data``; the response, or a failure, will be there at ``end``, which the client sees to."""
         assert self._transport is not None
+        loop = asyncio.get_running_loop()
         self._body = []
         self._size = 0
+        self._counted = 0
+        self._lease = lease
         self._head_size = 0
         self._has_head = False
         self._reads_to_end = False
-        self.end = end
-        self.answer = answer = asyncio.get_running_loop().create_future()
+        self._end = end - lease.waited(loop.time())
+        self.answer = answer = loop.create_future()
         self._transport.write(data)
         return answer
+
+    def forget(self) -> None:
+        """The question is over: let go what was kept for it."""
+        self.answer = self._lease = None
+        self._body = []
+        if self._granted is not None:
+            self._granted.cancel()
 
     def abort(self) -> None:
         """Close it, now."""
@@ -231,6 +255,27 @@ class _Connection(asyncio.Protocol):
             self.fail(_BrokenOff("it changes to another protocol", untouched=False))
         except httptools.HttpParserError as error:
             self.fail(_BrokenOff(f"it is no HTTP ({error})", untouched=not self._has_head))
+        else:
+            self._count()
+
+    def _count(self) -> None:
+        """Count what came of the body; where there is no room, read no more until there is."""
+        lease, transport = self._lease, self._transport
+        if lease is None or transport is None:
+            return
+        came, self._counted = self._size - self._counted, self._size
+        if self.answer is None or self.answer.done():
+            lease.take(came)  # it is all here
+        elif came and (granted := lease.wish(came)) is not None:
+            transport.pause_reading()
+            self._granted = granted
+            granted.add_done_callback(self._resume)
+
+    def _resume(self, _: asyncio.Future[None]) -> None:
+        assert self._transport is not None
+        self._granted = None
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._keeps_alive = False

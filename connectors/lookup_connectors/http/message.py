@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urljoin, urlsplit
 
 from lookup_hints.errors import ConnectorError
@@ -62,8 +62,17 @@ class Response:
 class HttpFailure(ConnectorError):
     """A lookup over HTTP failed; it remembers the response, where there was one, and the time it took."""
 
-    response: Response | None = None
     elapsed: float | None = None
+    _response: Response | None = None
+
+    @property
+    def response(self) -> Response | None:
+        """The response, without its body: failures may be kept for long."""
+        return self._response
+
+    @response.setter
+    def response(self, response: Response) -> None:
+        self._response = replace(response, body=b"")
 
 
 _PORTS = {"http": 80, "https": 443}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.http.codes import CODES, codes
 from lookup_connectors.http.paging import KINDS
-from lookup_hints.spi import BOOLEAN, DURATION, FILE, TEXT, Option, choice, integer, number
+from lookup_hints.spi import BOOLEAN, DURATION, FILE, SIZE, TEXT, Option, choice, integer, number
 
 REQUEST = (
     Option(
@@ -86,7 +87,8 @@ LIMITS = (
     Option("request-timeout", DURATION, "Time for one request.", default=30.0),
     Option("connect-timeout", DURATION, "Time to make one connection.", default=10.0),
     Option("idle-timeout", DURATION, "Unused connections are closed after this.", default=4.0),
-    Option("max-response-bytes", integer(1), "A larger response is an error.", default=16 * 1024 * 1024),
+    Option("max-response-bytes", SIZE, "A larger response is an error.", default=16 * 1024 * 1024),
+    MAX_BYTES_IN_FLIGHT,
     Option("max-redirects", integer(0, 100), "How many redirects are followed.", default=5),
     Option("allowed-origins", TEXT, "Other origins that redirects and pages may lead to (comma-separated)."),
     Option("proxy", TEXT, "URL of a proxy.", secret=True),

@@ -27,11 +27,17 @@ class Pause(NamedTuple):
     seconds: float
 
 
+class Room(NamedTuple):
+    """Wait until so many more bytes may be held."""
+
+    size: int
+
+
 class Alone(NamedTuple):
     """Run ``steps`` while no other steps that want to be alone run, and give me what they return."""
 
     steps: Generator[Any, Any, Any]
 
 
-Steps: TypeAlias = Generator["Send | Pause | Alone", Any, _T]
+Steps: TypeAlias = Generator["Send | Pause | Room | Alone", Any, _T]
 """Says what it wants, is sent what came of it, and returns a result."""

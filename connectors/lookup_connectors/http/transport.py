@@ -8,7 +8,7 @@ import socket
 import ssl
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
@@ -18,10 +18,12 @@ from weakref import WeakSet
 
 import httpx
 
+from lookup_connectors.bytes_in_flight import BytesInFlight, Lease, Usual
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response
-from lookup_connectors.http.steps import Pause, Send, Steps
+from lookup_connectors.http.steps import Alone, Pause, Room, Send, Steps
 
 _T = TypeVar("_T")
+_Trace = Callable[..., Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,8 @@ class Client(Protocol):
 class AsyncClient(Protocol):
     """Carries many requests at once."""
 
-    async def send(self, request: Request, timeout: float) -> Response:
-        """The response.
+    async def send(self, request: Request, timeout: float, lease: Lease) -> Response:
+        """The response, whose bytes ``lease`` counts; the time that they wait for room is not counted.
 
         Raises:
             HttpFailure: there is none.
@@ -233,7 +235,7 @@ class HttpxAsyncClient:
         self._slots = asyncio.Semaphore(connecting.connections)
         _forget_cookies(self._client)
 
-    async def send(self, request: Request, timeout: float) -> Response:
+    async def send(self, request: Request, timeout: float, lease: Lease) -> Response:
         """The response."""
         fresh = _Connects()
 
@@ -241,37 +243,62 @@ class HttpxAsyncClient:
             fresh.note(name, info)
 
         try:
-            return await asyncio.wait_for(self._in_turn(request, timeout, note), timeout)
+            return await self._in_turn(request, timeout, lease, note)
         except (httpx.HTTPError, asyncio.TimeoutError) as error:
             if fresh.happened or not _is_lost(error):
                 raise _explained(self._connecting, request, error, timeout) from error
-        return await self._again(request, timeout)
+        return await self._again(request, timeout, lease)
 
-    async def _again(self, request: Request, timeout: float) -> Response:
+    async def _again(self, request: Request, timeout: float, lease: Lease) -> Response:
         try:
-            return await asyncio.wait_for(self._in_turn(request, timeout, None), timeout)
+            return await self._in_turn(request, timeout, lease, None)
         except (httpx.HTTPError, asyncio.TimeoutError) as error:
             raise _explained(self._connecting, request, error, timeout) from error
 
     async def _in_turn(
-        self, request: Request, timeout: float, trace: Callable[..., Awaitable[None]] | None
+        self, request: Request, timeout: float, lease: Lease, trace: _Trace | None
     ) -> Response:
-        async with self._slots:
-            return await self._send(request, timeout, trace)
+        return await _within(timeout, lease, self._with_slot(request, timeout, lease, trace))
 
-    async def _send(
-        self, request: Request, timeout: float, trace: Callable[..., Awaitable[None]] | None
+    async def _with_slot(
+        self, request: Request, timeout: float, lease: Lease, trace: _Trace | None
     ) -> Response:
+        await acquire(self._slots, lease)
+        try:
+            return await self._send(request, timeout, lease, trace)
+        finally:
+            self._slots.release()
+
+    async def _send(self, request: Request, timeout: float, lease: Lease, trace: _Trace | None) -> Response:
         async with self._client.stream(**_arguments(self._connecting, request, timeout, trace)) as response:
             body = bytearray()
             async for chunk in response.aiter_raw():
                 body += chunk
                 check_size(self._connecting, len(body))
+                await lease.room(len(chunk))
             return decoded(self._connecting, request, _read(response, bytes(body)))
 
     async def close(self) -> None:
         """Disconnect."""
         await self._client.aclose()
+
+
+async def _within(timeout: float, lease: Lease, work: Coroutine[Any, Any, _T]) -> _T:
+    """What comes of ``work`` within ``timeout`` seconds, beside those in which ``lease`` waits for room."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout - lease.waited(loop.time())
+    task = loop.create_task(work)
+    try:
+        while not task.done():
+            left = end + lease.waited(loop.time()) - loop.time()
+            if left <= 0:
+                raise asyncio.TimeoutError
+            await asyncio.wait({task}, timeout=left)
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
 
 
 _MADE = ("connection.connect_tcp.complete", "connection.start_tls.complete")
@@ -428,32 +455,79 @@ def run(steps: Steps[_T], client: Client, sleep: Callable[[float], None] = time.
             elif isinstance(step, Pause):
                 sleep(step.seconds)
                 outcome = None
-            else:
+            elif isinstance(step, Alone):
                 outcome = run(step.steps, client, sleep)
-            failure = None
-        except Exception as error:
-            failure = error
-
-
-async def arun(steps: Steps[_T], client: AsyncClient, lock: asyncio.Lock) -> _T:
-    """Do what ``steps`` want, and return what they return."""
-    outcome: Any = None
-    failure: Exception | None = None
-    while True:
-        try:
-            step = steps.send(outcome) if failure is None else steps.throw(failure)
-        except StopIteration as stop:
-            result: _T = stop.value
-            return result
-        try:
-            if isinstance(step, Send):
-                outcome = await client.send(step.request, step.timeout)
-            elif isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
-                outcome = None
             else:
-                async with lock:
-                    outcome = await arun(step.steps, client, lock)
+                outcome = None  # one answer at a time, which may be as large as an answer may be
             failure = None
         except Exception as error:
             failure = error
+
+
+async def acquire(one: asyncio.Semaphore | asyncio.Lock, lease: Lease) -> None:
+    """Acquire ``one``, which may be held by who waits for the bytes of ``lease``."""
+    if not one.locked():
+        await one.acquire()
+        return
+    with lease.idle():
+        await one.acquire()
+
+
+class Driver:
+    """Drives exchanges with an async client.
+
+    Args:
+        client: carries the requests; it is closed with the driver.
+        budget: counts the bytes of all answers.
+    """
+
+    def __init__(self, client: AsyncClient, budget: BytesInFlight) -> None:
+        self.budget = budget
+        self._client = client
+        self._usual = Usual()
+        self._alone = asyncio.Lock()
+
+    async def run(self, steps: Steps[_T], lease: Lease) -> _T:
+        """Do what ``steps`` want, and return what they return; what they hold is counted by ``lease``."""
+        outcome: Any = None
+        failure: Exception | None = None
+        while True:
+            try:
+                step = steps.send(outcome) if failure is None else steps.throw(failure)
+            except StopIteration as stop:
+                result: _T = stop.value
+                return result
+            try:
+                outcome = await self._do(step, lease)
+                failure = None
+            except Exception as error:
+                failure = error
+
+    async def _do(self, step: Send | Pause | Room | Alone, lease: Lease) -> Any:
+        if isinstance(step, Send):
+            return await self._send(step, lease)
+        if isinstance(step, Pause):
+            with lease.idle():
+                await asyncio.sleep(step.seconds)
+        elif isinstance(step, Room):
+            await lease.room(step.size)
+        else:
+            await acquire(self._alone, lease)
+            try:
+                return await self.run(step.steps, lease)
+            finally:
+                self._alone.release()
+        return None
+
+    async def _send(self, step: Send, lease: Lease) -> Response:
+        await lease.expect(self._usual.size)
+        try:
+            response = await self._client.send(step.request, step.timeout, lease)
+        finally:
+            lease.settle()
+        self._usual.saw(len(response.body))
+        return response
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._client.close()
