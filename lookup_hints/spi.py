@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, ClassVar
 
@@ -279,15 +279,22 @@ class AsyncRowLookup(RowsAsTable, AsyncLookup):
 
         The engine does not come here: it asks through the row door, with `capacity`.
         """
-        rows = rows_of(request)
-        outcomes = await asyncio.gather(*map(self._aoutcome, rows))
-        return outcomes_of(self, list(zip(rows, outcomes, strict=True)), request.schema)
+        return await self._each(request, self.alookup_row)
 
-    async def _aoutcome(self, request: RowRequest) -> Rows | Exception:
-        try:
-            return await self.alookup_row(request)
-        except Exception as error:
-            return error
+    async def _each(
+        self, request: LookupRequest, alookup_row: Callable[[RowRequest], Awaitable[Rows]]
+    ) -> Outcomes:
+        """What ``alookup_row`` gives for each key of ``request``."""
+
+        async def outcome(row: RowRequest) -> Rows | Exception:
+            try:
+                return await alookup_row(row)
+            except Exception as error:
+                return error
+
+        rows = rows_of(request)
+        outcomes = await asyncio.gather(*map(outcome, rows))
+        return outcomes_of(self, list(zip(rows, outcomes, strict=True)), request.schema)
 
 
 class TellsOutcomes(ABC):

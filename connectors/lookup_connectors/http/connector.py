@@ -41,7 +41,6 @@ from lookup_connectors.http.transport import (
 )
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.model import identity_of_file
-from lookup_hints.rowdoor import outcomes_of, rows_of
 from lookup_hints.secrets import has_reference, masker
 from lookup_hints.spi import (
     Answer,
@@ -176,9 +175,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
             if self.keys_per_request() > 1:
                 parts = [self._opened.rows(keys, request) for keys in self._opened.groups(request)]
                 return self._table(request, await self._all(parts, lease))
-            asked = rows_of(request)
-            outcomes = await self._all([_outcome(self._opened.row(row)) for row in asked], lease)
-            return outcomes_of(self, list(zip(asked, outcomes, strict=True)), request.schema)
+            return await self._each(request, lambda row: self._driving.run(self._opened.row(row), lease))
 
     async def _all(self, parts: Sequence[Steps[_T]], lease: Lease) -> list[_T]:
         """What all ``parts`` return; where one fails, none is left running."""
@@ -446,14 +443,6 @@ class _Live:
         for at, values in enumerate(zip(*common, strict=True)):
             groups.setdefault(values, []).append(at)
         return [keys.among(positions) for positions in groups.values()]
-
-
-def _outcome(steps: Steps[Rows]) -> Steps[Rows | Exception]:
-    """What ``steps`` return, or how they fail."""
-    try:
-        return (yield from steps)
-    except Exception as error:
-        return error
 
 
 def _room_to_parse(response: Response) -> Steps[None]:

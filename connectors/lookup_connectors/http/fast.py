@@ -20,7 +20,7 @@ import httptools
 
 from lookup_connectors.bytes_in_flight import Lease
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
-from lookup_connectors.http.transport import Connecting, acquire, check_size, decoded
+from lookup_connectors.http.transport import Connecting, acquire, announced, check_size, decoded
 
 _PLAIN = re.compile(r"[!-~]*")
 _AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
@@ -185,6 +185,7 @@ class _Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
         self._size = 0
+        self._announced = 0
         self._counted = 0
         self._head_size = 0
         self._has_head = False
@@ -212,6 +213,7 @@ class _Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._body = []
         self._size = 0
+        self._announced = 0
         self._counted = 0
         self._lease = lease
         self._head_size = 0
@@ -259,11 +261,12 @@ class _Connection(asyncio.Protocol):
             self._count()
 
     def _count(self) -> None:
-        """Count what came of the body; where there is no room, read no more until there is."""
+        """Count the body as announced, or as it comes; where there is no room, wait before reading on."""
         lease, transport = self._lease, self._transport
         if lease is None or transport is None:
             return
-        came, self._counted = self._size - self._counted, self._size
+        known = max(self._size, self._announced)
+        came, self._counted = known - self._counted, known
         if self.answer is None or self.answer.done():
             lease.take(came)  # it is all here
         elif came and (granted := lease.wish(came)) is not None:
@@ -304,6 +307,7 @@ class _Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._has_head = self._parser.get_status_code() >= 200  # 1xx is only news
         self._reads_to_end = self._has_head and _LENGTHS.isdisjoint(self._headers)
+        self._announced = announced(self._connecting, self._headers)
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import socket
 import ssl
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
@@ -271,6 +272,7 @@ class HttpxAsyncClient:
 
     async def _send(self, request: Request, timeout: float, lease: Lease, trace: _Trace | None) -> Response:
         async with self._client.stream(**_arguments(self._connecting, request, timeout, trace)) as response:
+            await lease.expect(announced(self._connecting, response.headers))
             body = bytearray()
             async for chunk in response.aiter_raw():
                 body += chunk
@@ -358,6 +360,13 @@ def _read(response: httpx.Response, body: bytes) -> Response:
     return Response(
         response.status_code, {name.lower(): text for name, text in response.headers.items()}, body
     )
+
+
+def announced(connecting: Connecting, headers: Mapping[str, str]) -> int:
+    """How many bytes of body are announced; none where they are too many to be read."""
+    length = headers.get("content-length", "")
+    size = int(length) if re.fullmatch(r"[0-9]{1,18}", length) else 0
+    return size if size <= connecting.most_bytes else 0
 
 
 def check_size(connecting: Connecting, size: int) -> None:
