@@ -6,6 +6,7 @@ statement must give, what columns relations have, and what types keys are of.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,11 +50,15 @@ class KeyQuestion:
 
 
 class KeyTypeError(Exception):
-    """Spark cannot say what types the keys of ``question`` have."""
+    """Spark cannot say what type ``part``, one of the keys of ``question`` or its time, has."""
 
-    def __init__(self, question: KeyQuestion, problem: Exception | None) -> None:
-        super().__init__(str(problem).strip().partition("\n")[0])
-        self.question = question
+    def __init__(self, question: KeyQuestion, part: Fragment, problem: Exception) -> None:
+        # Its places and suggestions are those of a text that the user did not write.
+        super().__init__(_OF_ANOTHER_TEXT.split(str(problem).strip().partition("\n")[0])[0])
+        self.question, self.part = question, part
+
+
+_OF_ANOTHER_TEXT = re.compile(r" Did you mean | SQLSTATE: |; line \d+")
 
 
 class Analysis:
@@ -141,7 +146,7 @@ class Analysis:
             KeyTypeError: the first question that Spark cannot answer, as a key does not stand by itself.
         """
         assert self._analyse is not None
-        texts = [next(self._key_texts(question)) for question in questions]
+        texts = [next(self._key_texts(question, self._wanted(question))) for question in questions]
         wanted = {text: len(self._wanted(question)) for text, question in zip(texts, questions, strict=True)}
         relations = ", ".join(f"({text}) AS __keys{number}" for number, text in enumerate(wanted))
         try:
@@ -152,21 +157,34 @@ class Analysis:
         return [found[text] for text in texts]
 
     def _key_types(self, question: KeyQuestion) -> list[str]:
+        parts = self._wanted(question)
+        try:
+            return self._types_of(question, parts)
+        except Exception:
+            return [self._type_of(question, part) for part in parts]
+
+    def _type_of(self, question: KeyQuestion, part: Fragment) -> str:
+        try:
+            return self._types_of(question, [part])[0]
+        except Exception as error:
+            raise KeyTypeError(question, part, error) from error
+
+    def _types_of(self, question: KeyQuestion, parts: Sequence[Fragment]) -> list[str]:
+        """The types of ``parts``; raises what Spark says of the narrowest scope where it says so of all."""
         assert self._analyse is not None
         problem: Exception | None = None
-        for sql in self._key_texts(question):
+        for sql in self._key_texts(question, parts):
             try:
                 return [kind for _, kind in self._analyse(sql)]
             except Exception as error:
                 problem = problem or error
-        raise KeyTypeError(question, problem) from problem
+        assert problem is not None, "there is one scope at least"
+        raise problem
 
-    def _key_texts(self, question: KeyQuestion) -> Iterator[str]:
-        """Queries that give the keys, from the narrowest scope in which they may stand to wider ones."""
+    def _key_texts(self, question: KeyQuestion, parts: Sequence[Fragment]) -> Iterator[str]:
+        """Queries that give ``parts``, from the narrowest scope in which they may stand to wider ones."""
         use, home = question.use, question.home
-        texts = (
-            part if isinstance(part, str) else self._with_variables(part) for part in self._wanted(question)
-        )
+        texts = (part if isinstance(part, str) else self._with_variables(part) for part in parts)
         wanted = ", ".join(f"{text} AS k{number}" for number, text in enumerate(texts))
         only = None if question.outer else self._only_relation(question)
         if only is not None:
@@ -255,10 +273,12 @@ class Analysis:
         around = block.query.outer
         while around is not None:
             if around.source is not None:
-                first, last = around.source.chains[0].first, around.source.last
-                source = self._text(self._statement.tokens.cut(first, last))
-                body = f"SELECT __keys.* FROM {source}, LATERAL ({body}) AS __keys"  # noqa: S608
+                cut, inner = self._statement.tokens.cut, body
+                body = _over(self._text(cut(around.source.chains[0].first, around.source.last)), inner)
                 yield self._beneath(around.query.levels, body)
+                # What stands in ON may name the right side of a SEMI or ANTI join.
+                each = [self._text(cut(relation.first, relation.last)) for relation in around.relations]
+                yield self._beneath(around.query.levels, _over(", ".join(each), inner))
             around = around.query.outer
 
     def _beneath(self, levels: Sequence[Level], body: str) -> str:
@@ -289,6 +309,11 @@ class Analysis:
     def _edits(self) -> list[Edit]:
         stubs = (edit for use in self._statement.uses for edit in _stub(self._statement, use))
         return [*removed_hints(self._statement), *stubs]
+
+
+def _over(source: str, body: str) -> str:
+    """``body`` for each row of ``source``."""
+    return f"SELECT __keys.* FROM {source}, LATERAL ({body}) AS __keys"  # noqa: S608 (the user's own text)
 
 
 def removed_hints(statement: Statement) -> list[Edit]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from sqlglot import exp
@@ -29,6 +29,8 @@ class Names:
         columns: what its columns are called there, in the table's order.
         others: names of the other relations of the block.
         case_sensitive: whether names that differ in case differ.
+        is_inner: whether a query inside an expression of the block has what a column names.
+        is_outer: whether a column in such a query names what the block, or one around it, has.
     """
 
     table: LookupTable
@@ -36,6 +38,8 @@ class Names:
     columns: tuple[str, ...]
     others: frozenset[str]
     case_sensitive: bool
+    is_inner: Callable[[exp.Column], bool] = field(compare=False)
+    is_outer: Callable[[exp.Column], bool] = field(compare=False)
 
     def column(self, reference: exp.Column) -> str | None:
         """The dimension column (by the table's own name) that ``reference`` means, or None.
@@ -132,13 +136,16 @@ class Conditions:
         keys: equalities that the connector is asked by, at most one for each column.
         residual: conditions over the dimension that are checked on the rows found.
         left_only: conditions that do not touch the dimension.
-        after: conditions of an INNER join that can only be checked on its result.
+        after: conditions that can only be checked on the joined rows: of an INNER join on its result, of a
+            SEMI or ANTI join on the left row.
+        queries: conditions of a SEMI or ANTI join on the rows found that hold a query.
     """
 
     keys: tuple[KeyEquality, ...]
     residual: tuple[Conjunct, ...] = ()
     left_only: tuple[Conjunct, ...] = ()
     after: tuple[Conjunct, ...] = ()
+    queries: tuple[Conjunct, ...] = ()
 
     @property
     def shared_keys(self) -> list[KeyEquality]:
@@ -302,10 +309,27 @@ def key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> KeyE
         return None
     for dim, left in (sides, sides[::-1]):
         column = _bare_column(dim.tree, names)
-        if column is not None and not any(True for _ in references(left.tree, names)):
+        if column is not None and can_be_key(left.tree, names):
             constant = next(left.tree.find_all(exp.Column), None) is None
             return KeyEquality(column, left.at, conjunct.at, constant)
     return None
+
+
+def can_be_key(tree: exp.Expr, names: Names) -> bool:
+    """Whether ``tree`` is known before the lookup, and can be computed where keys are: in a generator.
+
+    Spark computes uncorrelated scalar subqueries there, but no others, and no IN or EXISTS.
+    """
+    if any(True for _ in references(tree, names)) or has_condition_subquery(tree):
+        return False
+    return not any(
+        names.is_outer(column) for query in tree.find_all(exp.Query) for column in query.find_all(exp.Column)
+    )
+
+
+def has_condition_subquery(tree: exp.Expr) -> bool:
+    """Whether it holds an IN or EXISTS over a query."""
+    return any(found.find(exp.Query) for found in tree.find_all(exp.Exists, exp.In))
 
 
 def implied_equalities(statement: Statement, conjunct: Conjunct, names: Names) -> list[KeyEquality]:
@@ -375,24 +399,13 @@ def references(tree: exp.Expr, names: Names) -> Iterator[Reference]:
     """
     for reference in tree.find_all(exp.Column):
         column = names.column(reference)
-        is_inner = names.qualifier_length(reference) == 0 and _is_within_subquery(reference, tree)
-        if column is None or is_inner:
+        if column is None or names.is_inner(reference):
             continue
         length = names.qualifier_length(reference) + 1
         first, last = reference.parts[0], reference.parts[length - 1]
         if "start" not in first.meta or "end" not in last.meta:
             raise UnsupportedLookup(Problem(f"The column {reference.sql()} cannot be placed in the text."))
         yield Reference(column, Cut(first.meta["start"], last.meta["end"] + 1))
-
-
-def _is_within_subquery(reference: exp.Column, tree: exp.Expr) -> bool:
-    """Whether a query inside ``tree`` holds the reference: its own relations come first there."""
-    node = reference.parent
-    while node is not None and node is not tree.parent:
-        if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery):
-            return True
-        node = node.parent
-    return False
 
 
 def over_variable(conjunct: Conjunct, names: Names, variable: str) -> tuple[Fragment, ...]:

@@ -13,7 +13,7 @@ from lookup_hints.hints.validate import LookupHint
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.analysis import Analyse, Analysis, Columns
 from lookup_hints.plan.choose import Choice, Conf
-from lookup_hints.plan.conditions import Conditions, Names
+from lookup_hints.plan.conditions import Conditions, Conjunct, Names
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.reading import FindTable, LookupUse, Statement
 from lookup_hints.plan.splice import Cut, Edit, Fragment
@@ -116,6 +116,16 @@ class LookupJoin:
     def is_semi(self) -> bool:
         """Whether it gives no columns, but keeps or drops left rows."""
         return self.kind in ("LEFT SEMI", "LEFT ANTI")
+
+    @property
+    def checked(self) -> tuple[Conjunct, ...]:
+        """Its conditions on the rows found."""
+        return (*self.conditions.residual, *self.conditions.queries)
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether it is written as a condition on the left rows, as a query stands in its own."""
+        return self.is_semi and bool(self.conditions.queries or self.conditions.after)
 
     @property
     def left(self) -> list[Relation]:

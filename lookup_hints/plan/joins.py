@@ -16,16 +16,18 @@ from lookup_hints.plan.conditions import (
     Names,
     chosen_keys,
     conjuncts,
+    has_condition_subquery,
     implied_equalities,
     key_equality,
     not_asked,
+    references,
     sorted_conditions,
 )
 from lookup_hints.plan.draft import Context, LookupJoin, Place
 from lookup_hints.plan.keys import is_key_type
 from lookup_hints.plan.membership import Membership, membership
 from lookup_hints.plan.reading import LookupUse, Statement
-from lookup_hints.plan.scope import Referred, Scope
+from lookup_hints.plan.scope import InnerNames, Referred, Scope
 from lookup_hints.plan.splice import Cut
 from lookup_hints.plan.structure import Block, Relation, Role, Step
 from lookup_hints.plan.times import check_time
@@ -85,6 +87,7 @@ class _Finder:
         self._scans: list[LookupUse] = []
         self._scopes: dict[Block, Scope] = {}
         self._whys: dict[Relation, UnsupportedLookup] = {}
+        self._inner_names = InnerNames(statement, analysis.columns_of, context.case_sensitive)
 
     def find(self) -> Found:
         """Joins and scans, in the order of the text."""
@@ -327,17 +330,37 @@ class _Finder:
         """The conditions of a join, those that cannot stand where they should moved or refused."""
         conditions = join.conditions
         awkward = [each for each in conditions.residual if _is_awkward(each.tree)]
-        hard = [each for each in conditions.left_only if _has_condition_subquery(each.tree)]
+        hard = [each for each in conditions.left_only if has_condition_subquery(each.tree)]
+        for conjunct in awkward:
+            self._refuse_both_sides(join, conjunct)
+        kept = replace(
+            conditions,
+            residual=tuple(each for each in conditions.residual if each not in awkward),
+            left_only=tuple(each for each in conditions.left_only if each not in hard),
+        )
         if join.kind == "INNER" and join.place is not Place.PIPE:
-            return replace(
-                conditions,
-                residual=tuple(each for each in conditions.residual if each not in awkward),
-                left_only=tuple(each for each in conditions.left_only if each not in hard),
-                after=(*conditions.after, *awkward, *hard),
-            )
+            return replace(kept, after=(*conditions.after, *awkward, *hard))
+        if join.is_semi and join.place is Place.STEP:
+            return replace(kept, after=tuple(hard), queries=tuple(awkward))
         for conjunct in (*(each for each in awkward if each.tree.find(exp.Query)), *hard):
             raise self._subquery(join, conjunct)
         return conditions
+
+    def _refuse_both_sides(self, join: LookupJoin, conjunct: Conjunct) -> None:
+        """Refuse what Spark refuses when it optimizes: an IN or EXISTS of ON that names both sides."""
+        scope = self._scope(join.home)
+        for found in conjunct.tree.find_all(exp.Exists, exp.In):
+            names_table = any(True for _ in references(found, join.names))
+            others = scope.referred(found).relations - {join.use.relation}
+            if found.find(exp.Query) and names_table and others:
+                reason = "an IN or EXISTS in its ON condition names both sides, which Spark does not take"
+                raise UnsupportedLookup(
+                    Problem(
+                        f"The lookup join with {join.use.alias} cannot run: {reason}.",
+                        self._statement.span(conjunct.at),
+                        "Move it to WHERE." if join.kind == "INNER" else "",
+                    )
+                )
 
     def _subquery(self, join: LookupJoin, conjunct: Conjunct) -> UnsupportedLookup:
         tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
@@ -542,6 +565,8 @@ class _Finder:
             return None
         keys: dict[str, KeyEquality] = {}
         for equality, referred in (*self._where_equalities(use), *self._on_equalities(use)):
+            if referred.outer and not use.keeps_rows:
+                continue  # Spark lets nothing there name the outer query.
             if not referred.relations and (equality.column not in keys or keys[equality.column].constant):
                 keys[equality.column] = equality
         chosen = chosen_keys(keys.values(), use.table, self._always(use))
@@ -569,7 +594,7 @@ class _Finder:
         return connector.key_columns() & _key_typed(connector)
 
     def _names(self, use: LookupUse) -> Names:
-        return names_of(self._statement, use, self._context.case_sensitive)
+        return names_of(self._statement, use, self._inner_names, self._context.case_sensitive)
 
     def _scope(self, block: Block) -> Scope:
         if block not in self._scopes:
@@ -622,12 +647,7 @@ def _is_random(tree: exp.Expr) -> bool:
     )
 
 
-def _has_condition_subquery(tree: exp.Expr) -> bool:
-    """Whether it holds an IN or EXISTS over a query; an uncorrelated scalar one can stand in a key."""
-    return any(found.find(exp.Query) for found in tree.find_all(exp.Exists, exp.In))
-
-
-def names_of(statement: Statement, use: LookupUse, case_sensitive: bool) -> Names:
+def names_of(statement: Statement, use: LookupUse, inner: InnerNames, case_sensitive: bool) -> Names:
     """What the columns of a lookup table are called in its query block.
 
     Raises:
@@ -650,4 +670,6 @@ def names_of(statement: Statement, use: LookupUse, case_sensitive: bool) -> Name
         columns=given or tuple(use.table.schema.names),
         others=frozenset(other for other in others if other),
         case_sensitive=case_sensitive,
+        is_inner=lambda column: inner.is_inner(column, use.block),
+        is_outer=lambda column: inner.is_outer(column, use.block),
     )

@@ -21,6 +21,7 @@ from lookup_hints.plan.kinds import gives_rows, is_one_query, names_a_relation, 
 from lookup_hints.plan.reading import FindTable, LookupUse, Statement, UnreadableStatement
 from lookup_hints.plan.repeated import notes_of_inserts, notes_of_ranges, notes_of_subqueries
 from lookup_hints.plan.rewrite import edits_of, single_relation
+from lookup_hints.plan.scope import InnerNames
 from lookup_hints.plan.sorting import rebalanced
 from lookup_hints.plan.splice import Cut, spliced
 from lookup_hints.plan.stopping import stopped_early
@@ -130,7 +131,9 @@ def find_joins(draft: Draft) -> Draft:
 
 
 def _scan(draft: Draft, use: LookupUse) -> TableScan:
-    columns = used_columns(draft.statement, use, names_of(draft.statement, use, draft.context.case_sensitive))
+    case_sensitive = draft.context.case_sensitive
+    inner = InnerNames(draft.statement, draft.analysis.columns_of, case_sensitive)
+    columns = used_columns(draft.statement, use, names_of(draft.statement, use, inner, case_sensitive))
     if use.column_aliases:
         columns = tuple(use.table.schema.names)
     connector = draft.context.connector(use.table)
@@ -216,16 +219,24 @@ def type_keys(draft: Draft) -> Draft:
         answers = draft.analysis.key_types(questions)
     except KeyTypeError as error:
         join = next(join for join in draft.joins if join.use is error.question.use)
-        # The whole statement was analysed before: what fails now does so for standing alone.
-        raise UnsupportedLookup(
-            Problem(
-                f"The lookup join with {join.use.alias} cannot run: its key (or its time) does not stand by"
-                f" itself. Spark says: {error}",
-                draft.statement.span(join.at),
-            )
-        ) from error
+        raise _not_alone(draft, join, error) from error
     types = dict(zip((join.use for join in draft.joins), answers, strict=True))
     return draft.each_join(lambda join: join.with_(casts=_casts(draft, join, types[join.use])))
+
+
+def _not_alone(draft: Draft, join: LookupJoin, error: KeyTypeError) -> UnsupportedLookup:
+    """The whole statement was analysed before: what fails now does so for standing alone."""
+    at = error.part if isinstance(error.part, Cut) else join.at
+    written = error.part if isinstance(error.part, str) else " ".join(at.of(draft.statement.text).split())
+    what = "time" if error.part is join.use.time else "key"
+    return UnsupportedLookup(
+        Problem(
+            f"The lookup join with {join.use.alias} cannot run: its {what} {written} cannot be computed"
+            f" before the lookup. Spark says: {error}",
+            draft.statement.span(at),
+            f"Write a subquery on the left that gives {written} as a column, and join by that.",
+        )
+    )
 
 
 def _question(draft: Draft, join: LookupJoin) -> KeyQuestion:
@@ -294,7 +305,7 @@ def choose_columns(draft: Draft) -> Draft:
     def with_columns(join: LookupJoin) -> LookupJoin:
         keys = join.conditions.keys
         used = set(
-            residual_columns(join.use, join.names, join.conditions.residual, keys)
+            residual_columns(join.use, join.names, join.checked, keys)
             if join.is_semi
             else used_columns(draft.statement, join.use, join.names, keys)
         )

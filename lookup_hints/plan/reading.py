@@ -70,6 +70,16 @@ class LookupUse:
         return self.relation.time
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether no outer join around it fills its columns with NULL."""
+        inside = (*self.around, self.relation)
+        source = self.block.source
+        chains = source.chains if source is not None else []
+        holding = [chain for chain in chains if any(each is inside[0] for each in chain.direct)]
+        holding += [relation.chain for relation in self.around if relation.chain is not None]
+        return all(chain.keeps_rows_of(each) for chain, each in zip(holding, inside, strict=False))
+
+    @property
     def column_aliases(self) -> tuple[str, ...]:
         """The names that the query gives its columns, as in ``customers AS c(a, b)``; none mostly."""
         return self.relation.columns

@@ -34,6 +34,7 @@ from lookup_hints.plan.views import (
     lateral_view,
     pipe_operators,
     private_name,
+    semi_condition,
     source_query,
     view_of_structs,
 )
@@ -64,6 +65,7 @@ class _Built:
         views: lookup joins that are still to be appended to it.
         reordered: whether the text shows the relations in another order than ``visible``.
         hidden: private columns that it has beside.
+        filters: lookup joins that are conditions on its rows, still to be appended to it, too.
         using: its ordinary joins by USING or NATURAL: packed, they must not be joins any more.
         packed: the private columns that carry its relations, wide ones, through lookup joins.
         first: index of its first piece.
@@ -72,6 +74,7 @@ class _Built:
     parts: list[Fragment]
     visible: list[_Visible]
     views: list[LookupJoin] = field(default_factory=list)
+    filters: list[LookupJoin] = field(default_factory=list)
     reordered: bool = False
     hidden: list[str] = field(default_factory=list)
     using: list[Step] = field(default_factory=list)
@@ -81,7 +84,17 @@ class _Built:
     @property
     def must_be_packed(self) -> bool:
         """Whether its lookup joins leave conditions that can only be checked inside."""
-        return any(join.conditions.after for join in self.views)
+        return bool(self.filters) or any(join.conditions.after for join in self.views)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether lookup joins are still to be appended to it."""
+        return bool(self.views or self.filters)
+
+    @property
+    def asked(self) -> list[LookupJoin]:
+        """The lookup joins that are still to be appended, in the order of the text."""
+        return sorted([*self.views, *self.filters], key=lambda join: join.use.index)
 
 
 class _Rewriter:
@@ -230,7 +243,7 @@ class _Rewriter:
         # What stands before a comma need not go through the lookup, unless the lookup names it.
         if len(block.source.chains) > 1 and not any(join.needs for join in joins):
             return False
-        if any(join.conditions.after for join in joins):
+        if any(join.conditions.after or join.is_condition for join in joins):
             return False
         steps = chain.steps
         moved = {join.use.relation for join in joins}
@@ -316,12 +329,13 @@ class _Rewriter:
 
     def _side_by_side(self, groups: list[_Built]) -> _Built:
         """``groups`` with commas between them; only the last may have lookup joins left to append."""
-        packed = [self._packed(built) if built.views else built for built in groups[:-1]]
+        packed = [self._packed(built) if built.is_open else built for built in groups[:-1]]
         packed.append(groups[-1])
         return _Built(
             list(joined([built.parts for built in packed], ", ")),
             [visible for built in packed for visible in built.visible],
             list(groups[-1].views),
+            list(groups[-1].filters),
             reordered=any(built.reordered for built in packed),
             hidden=[column for built in packed for column in built.hidden],
             using=[step for built in packed for step in built.using],
@@ -341,7 +355,7 @@ class _Rewriter:
             )
             built = groups[number]
             if number not in packed:
-                is_packed = bool(built.views) or not _is_in(order, built)
+                is_packed = built.is_open or not _is_in(order, built)
                 if is_packed:
                     self._refuse_using(built)
                 text, packed[number] = self._packing(built) if is_packed else (built.parts, {})
@@ -375,14 +389,14 @@ class _Rewriter:
         for step in steps:
             join = None if step.right is None else self._by_relation.get(step.right)
             if join is not None and join.place is Place.STEP:
-                if join.home in self._draft.wide and not built.views:
+                if join.home in self._draft.wide and not built.is_open:
                     built = self._packed(built)
-                built.views.append(join)
+                (built.filters if join.is_condition else built.views).append(join)
                 if not join.is_semi:
                     built.visible.append(self._seen(join.use.relation))
             else:
-                if built.views:
-                    self._refuse_pivot(built.views[-1], step)
+                if built.is_open:
+                    self._refuse_pivot(built.asked[-1], step)
                     built = self._packed(built)
                 self._append(built, step, end)
             end = self._end(step.last)
@@ -452,16 +466,16 @@ class _Rewriter:
                 renamed = "".join(f"{column}.{name} AS {private}, " for name, private in names.items())
                 items = f"{renamed}{column}.* EXCEPT ({', '.join(names)})"
             parts += [" JOIN ", *self._given_back(visible, items)]
-        packed = {} if built.views else columns
+        packed = {} if built.is_open else columns
         return _Built(parts, built.visible, hidden=list(columns.values()), packed=packed, first=built.first)
 
     def _unmerged(self, built: _Built) -> Iterator[Merged]:
         """The ordinary joins by USING that are about to be packed: each name must mean one column then."""
         if not built.using:
             return
-        join, pieces = built.views[-1], self._statement.pieces
+        join, pieces = built.asked[-1], self._statement.pieces
         last = self._statement.tokens.index_at(join.at.end - 1)
-        elsewhere = (key.left for view in built.views for key in view.conditions.keys if key.kept)
+        elsewhere = (key.left for each in built.asked for key in each.conditions.keys if key.kept)
         if any(isinstance(left, Cut) and left.start > join.at.end for left in elsewhere):
             # Its key stands in WHERE, too, where the names are the private ones.
             self._refuse_using(built)
@@ -486,7 +500,7 @@ class _Rewriter:
         """Refuse to pack joins by USING whose columns could not be told apart behind it."""
         if any(not step.hides_right for step in built.using):
             asked = (self._by_relation.get(visible.relation) for visible in built.visible)
-            join = built.views[-1] if built.views else next(each for each in asked if each is not None)
+            join = built.asked[-1] if built.is_open else next(each for each in asked if each is not None)
             reason = (
                 "a join with USING or NATURAL stands before it, and another relation after it; write ON"
                 " with the equality, or put the lookup join last"
@@ -506,7 +520,10 @@ class _Rewriter:
             else ("struct(", visible.alias, f".*) AS {columns[visible.relation]}")
             for visible in built.visible
         ]
-        conditions = [("(", conjunct.at, ")") for join in built.views for conjunct in join.conditions.after]
+        conditions: list[Text] = [
+            ("(", conjunct.at, ")") for join in built.views for conjunct in join.conditions.after
+        ]
+        conditions += [semi_condition(self._statement, join) for join in built.filters]
         where = [" WHERE ", *joined(conditions, " AND ")] if conditions else []
         return [
             "(SELECT ",
@@ -561,7 +578,7 @@ class _Rewriter:
             at = self._statement.tokens.cut(relation.chain.first, relation.chain.last)
             if relation.alias_at is None:
                 built = self._chain(relation.chain)
-                built = self._packed(built) if built.views else built
+                built = self._packed(built) if built.is_open else built
                 self._hidden[relation], self._using[relation] = built.hidden, built.using
                 yield Edit(at, tuple(built.parts))
             else:

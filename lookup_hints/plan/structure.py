@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from itertools import takewhile
 
 from lookup_hints.plan.splice import Cut
@@ -185,6 +186,14 @@ class Chain:
         for step in self.steps:
             if step.right is not None and not step.hides_right:
                 yield step.right
+
+    def keeps_rows_of(self, relation: Relation) -> bool:
+        """Whether no join fills the columns of ``relation``, a direct one, with NULL, or hides them."""
+        rights = [step.right for step in self.steps]
+        at = rights.index(relation) if relation in rights else -1
+        own = self.steps[at].words if at > -1 else ()
+        is_kept = not {"LEFT", "FULL", "SEMI", "ANTI"} & set(own)
+        return is_kept and not any({"RIGHT", "FULL"} & set(step.words) for step in self.steps[at + 1 :])
 
     @property
     def relations(self) -> list[Relation]:
@@ -366,6 +375,15 @@ class Structure:
     queries: list[Query] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     ctes: list[Cte] = field(default_factory=list)
+
+    def block_at(self, index: int) -> Block | None:
+        """The innermost block that holds the piece."""
+        return self._innermost.get(index)
+
+    @cached_property
+    def _innermost(self) -> dict[int, Block]:
+        # Inner blocks come later, and their pieces with them.
+        return {index: block for block in self.blocks for index in range(block.first, block.last + 1)}
 
 
 _SET_WORDS = ("UNION", "INTERSECT", "EXCEPT", "MINUS")

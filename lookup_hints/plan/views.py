@@ -41,6 +41,15 @@ def source_query(statement: Statement, join: LookupJoin) -> Text:
     return ("(SELECT inline(", *_matching(join), ")) AS ", _alias(statement, join), names)
 
 
+def semi_condition(statement: Statement, join: LookupJoin) -> Text:
+    """What a left row of a SEMI or ANTI join must meet, where a query stands in the join's own condition."""
+    conditions = [("(", each.at, ")") for each in join.conditions.queries]
+    where = (" WHERE ", *joined(conditions, " AND ")) if conditions else ()
+    found: Text = ("EXISTS (SELECT 1 FROM ", *source_query(statement, join), *where, ")")
+    every = tuple(joined([*(("(", each.at, ")") for each in join.conditions.after), found], " AND "))
+    return every if join.kind == "LEFT SEMI" else ("NOT coalesce(", *every, ", false)")
+
+
 def pipe_operators(statement: Statement, join: LookupJoin, number: int) -> Text:
     """The pipe operators that join (or keep) the rows: a generator in EXTEND, and its column taken apart."""
     column = f"`__lookup_{number}`"

@@ -112,3 +112,31 @@ SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tail
 -- case: a correlated subquery over the dimension in the condition of a LEFT JOIN
 SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > (SELECT count(*) FROM airports a WHERE a.alt = p.seats)
 -- fails: UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.UNSUPPORTED_CORRELATED_SCALAR_SUBQUERY
+
+-- case: a correlated subquery in WHERE that is compared with a column of the table
+-- once: planes
+SELECT f.flight, p.seats FROM first_day f JOIN planes p ON p.tailnum = f.tailnum WHERE p.engines = (SELECT max(2) FROM airports a WHERE a.faa = f.dest)
+
+-- case: EXISTS inside an expression that is compared with a column of the table
+-- once: planes
+SELECT f.flight, p.seats FROM first_day f JOIN planes p ON p.tailnum = f.tailnum AND p.engines = CASE WHEN EXISTS (SELECT 1 FROM airports a WHERE a.faa = f.dest) THEN 2 ELSE 1 END
+
+-- case: an uncorrelated subquery with names of its own as the key
+SELECT f.flight, l.name FROM first_day f LEFT JOIN airlines l ON l.carrier = (SELECT min(carrier) AS m FROM weather JOIN flights USING (origin) GROUP BY origin HAVING m > 'A' ORDER BY m LIMIT 1)
+
+-- case: EXISTS in the condition of a SEMI JOIN, over the left side
+-- once: planes
+SELECT f.flight FROM first_day f LEFT SEMI JOIN planes p ON p.tailnum = f.tailnum AND EXISTS (SELECT 1 FROM airports a WHERE a.faa = f.dest AND a.alt > 100)
+
+-- case: EXISTS in the condition of a SEMI JOIN, over the rows found
+-- once: planes
+SELECT f.flight FROM first_day f LEFT SEMI JOIN planes p ON p.tailnum = f.tailnum AND EXISTS (SELECT 1 FROM airports WHERE alt = seats) AND p.engines = 2
+
+-- case: IN in the condition of an ANTI JOIN, over the left side
+-- once: planes
+SELECT f.flight FROM first_day f LEFT ANTI JOIN planes p ON p.tailnum = f.tailnum AND f.dest NOT IN (SELECT faa FROM airports WHERE alt > 100) AND p.engines = 2
+
+-- case: IN and EXISTS in the condition of an ANTI JOIN, over both sides in turn, and a lookup after it
+-- once: planes
+SELECT f.flight, l.name FROM first_day f LEFT ANTI JOIN planes p ON p.tailnum = f.tailnum AND p.seats IN (SELECT alt FROM airports) AND EXISTS (SELECT 1 FROM airports WHERE faa = f.dest)
+LEFT JOIN airlines l ON l.carrier = f.carrier

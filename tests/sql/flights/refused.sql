@@ -156,3 +156,18 @@ SELECT f.carrier, count(*) AS n FROM flights f JOIN airlines a USING (carrier) G
 CREATE TEMPORARY VIEW unnamed AS SELECT f.flight, upper(a.carrier) FROM flights f JOIN airlines a USING (carrier)
 -- refused:
 The column upper(carrier) of what is written takes its name from its expression, which is another one inside. Give it a name: upper(carrier) AS x.
+
+-- case: EXISTS in ON that names both sides
+SELECT f.flight FROM flights f JOIN planes p ON p.tailnum = f.tailnum AND EXISTS (SELECT 1 FROM airports a WHERE a.faa = f.dest AND a.alt = p.seats)
+-- refused:
+The lookup join with p cannot run: an IN or EXISTS in its ON condition names both sides, which Spark does not take. Move it to WHERE.
+
+-- case: IN in ON whose left side names both sides
+SELECT f.flight FROM flights f JOIN planes p ON p.tailnum = f.tailnum AND f.flight + p.seats IN (SELECT alt FROM airports)
+-- refused:
+The lookup join with p cannot run: an IN or EXISTS in its ON condition names both sides, which Spark does not take. Move it to WHERE.
+
+-- case: a correlated subquery as the only key
+SELECT f.flight FROM flights f, planes p WHERE p.tailnum = (SELECT max(x.tailnum) FROM first_day x WHERE x.flight = f.flight)
+-- refused:
+The lookup join with p cannot run: no equality in WHERE gives its key, so nothing says which rows to ask for.

@@ -107,3 +107,12 @@ SELECT f.flight FROM flights f WHERE f.distance < (SELECT sum(t.seats) FROM (SEL
 
 -- case: EXISTS that is correlated by a derived table in it
 SELECT f.flight FROM flights f WHERE EXISTS (SELECT 1 FROM (SELECT seats FROM planes WHERE planes.tailnum = f.tailnum) t WHERE t.seats > 100)
+
+-- case: a scalar subquery that names a lookup table outside it, without its alias
+SELECT tailnum, engines FROM planes WHERE engines > (SELECT count(*) FROM airports WHERE alt = seats)
+
+-- case: EXISTS over a lookup table in the condition of a SEMI JOIN
+SELECT l.name FROM (SELECT carrier AS name FROM flights) l LEFT SEMI JOIN first_day f ON f.carrier = l.name AND EXISTS (SELECT 1 FROM planes p WHERE p.tailnum = f.tailnum AND p.seats > 300)
+
+-- case: a subquery that is correlated below a FULL JOIN of the lookup table
+SELECT f.flight FROM first_day f WHERE 2 IN (SELECT p.engines FROM planes p FULL JOIN airports a ON a.name = p.model WHERE p.tailnum = f.tailnum)
