@@ -1,12 +1,14 @@
-"""For those who write connectors: the contract that every connector keeps, as a pytest class, and a fake.
+"""For those who write connectors: the contract that every connector keeps, as pytest classes, and a fake.
 
+``ConnectorContract`` tests any connector, by a table and a few keys that are there and are not.
+``SourceContract`` tests one whose source the tests can fill: with rows of its own it asks harder questions.
 ``FakeConnector`` is a source whose misses, errors and delays are scripted; ``looked_up`` asks any connector
 as the engine would, with retries and timeouts, without Spark and without waiting.
 
 Example:
     A module of your tests; pytest runs every test of the contract against your source::
 
-        class TestGeoIp(ConnectorContract):
+        class TestGeoIp(SourceContract):
             connector_type = GeoIp
 
             @pytest.fixture()
@@ -17,18 +19,17 @@ Example:
 from __future__ import annotations
 
 import asyncio
-import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
+from lookup_hints.contract import ConnectorContract, parts_of, settled
 from lookup_hints.errors import ConnectorError
 from lookup_hints.fake import Call, FakeClock, FakeConnector, LookedUp, looked_up
-from lookup_hints.model import Answer, LookupRequest, LookupTable, Outcomes, PlacedRows
-from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup, TellsSchema
+from lookup_hints.model import Answer, LookupRequest, LookupTable, PlacedRows
+from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
 
 __all__ = [
     "CONTRACT_SCHEMA",
@@ -38,6 +39,7 @@ __all__ = [
     "FakeClock",
     "FakeConnector",
     "LookedUp",
+    "SourceContract",
     "looked_up",
 ]
 
@@ -92,9 +94,11 @@ class ContractSource(Protocol):
         """A table (of ``CONTRACT_SCHEMA``) that the source does not have."""
 
 
-class ConnectorContract:
-    """What the engine relies on. Subclass it, name the connector, and define the fixture ``source``.
+class SourceContract:
+    """What the engine relies on, over rows that the tests choose: odd texts, duplicates, ten thousand keys.
 
+    Beside ``ConnectorContract``. Name the connector, and define the fixture ``source``: its columns are
+    ``CONTRACT_SCHEMA``.
     A connector with both abilities is asked in both ways, and must answer both alike.
     """
 
@@ -148,11 +152,6 @@ class ConnectorContract:
         for answer in _answers(self.connector(source.filled(_table(_ROWS))), request):
             assert _rows_of(answer).to_pylist() == [{"id": 2, "amount": -0.25}]
 
-    def test_the_key_columns_alone_can_be_asked_for(self, source: ContractSource) -> None:
-        request = _request({"id": [1]}, ["id"])
-        for answer in _answers(self.connector(source.filled(_table(_ROWS))), request):
-            assert _rows_of(answer).to_pylist() == [{"id": 1}] * 3
-
     def test_ten_thousand_keys_fit_into_one_request(self, source: ContractSource) -> None:
         rows = [(key, "eu", f"name {key}", float(key), True) for key in range(0, 12_000, 2)]
         found = self.asked(source, rows, {"id": list(range(10_000))})
@@ -178,63 +177,6 @@ class ConnectorContract:
         rows = [(number, text, text, None, None) for number, text in enumerate(_TEXTS)]
         keys: dict[str, list[Any]] = {"id": list(range(len(_TEXTS))), "region": _TEXTS}
         assert self.asked(source, rows, keys) == Counter(rows)
-
-    def test_it_is_picklable_until_it_is_opened(self, source: ContractSource) -> None:
-        connector = pickle.loads(pickle.dumps(self.connector(source.filled(_table(_ROWS)))))  # noqa: S301
-        rows = _asked(connector, _request({"id": [2]}, CONTRACT_SCHEMA.names))
-        assert rows == Counter(row for row in _ROWS if row[0] == 2)
-
-    def test_it_can_be_closed_twice_and_opened_again(self, source: ContractSource) -> None:
-        connector = self.connector(source.filled(_table(_ROWS)))
-        request = _request({"id": [2]}, CONTRACT_SCHEMA.names)
-        if isinstance(connector, SyncLookup):
-            _closed_twice_sync(connector, request)
-        if isinstance(connector, AsyncLookup):
-            asyncio.run(_closed_twice_async(connector, request))
-
-    def test_it_can_be_closed_without_having_been_opened(self, source: ContractSource) -> None:
-        connector = self.connector(source.filled(_table(_ROWS)))
-        if isinstance(connector, SyncLookup):
-            connector.close()
-        if isinstance(connector, AsyncLookup):
-            asyncio.run(connector.aclose())
-
-    def test_many_lookups_run_at_once(self, source: ContractSource) -> None:
-        connector = self.connector(source.filled(_table(_ROWS)))
-        if not isinstance(connector, AsyncLookup):
-            _skip("the connector is asked one request at a time")
-            return
-        requests = [_request({"id": [key]}, CONTRACT_SCHEMA.names) for key in (1, 2, 3, 77) * 25]
-        answers = asyncio.run(_all_at_once(connector, requests))
-        for request, answer in zip(requests, answers, strict=True):
-            [key] = request.keys.column("id").to_pylist()
-            assert _matching(answer, request) == Counter(row for row in _ROWS if row[0] == key)
-
-    def test_a_cancelled_lookup_takes_no_answer_from_the_next(self, source: ContractSource) -> None:
-        connector = self.connector(source.filled(_table(_ROWS)))
-        if not isinstance(connector, AsyncLookup):
-            _skip("the connector is asked one request at a time")
-            return
-        requests = [_request({"id": [key]}, CONTRACT_SCHEMA.names) for key in (1, 2)]
-        for answer in asyncio.run(_after_cancellations(connector, *requests)):
-            assert _matching(answer, requests[1]) == Counter(row for row in _ROWS if row[0] == 2)
-
-    def test_each_input_row_gets_the_rows_of_its_key_and_no_null_is_asked(
-        self, source: ContractSource
-    ) -> None:
-        keys = [2, None, 1, 77, 2, 1, None]
-        expected = [Counter(row for row in _ROWS if row[0] == key and key is not None) for key in keys]
-        for asynchronous in (False, True):
-            connector = self.connector(source.filled(_table(_ROWS)))
-            if not isinstance(connector, AsyncLookup if asynchronous else SyncLookup):
-                continue
-            _need_keys(connector, ["id"])
-            found = looked_up(
-                connector, [(key,) for key in keys], by=["id"], waits=True, asynchronous=asynchronous
-            )
-            assert [Counter(rows or ()) for rows in found.rows] == expected
-            assert found.metrics.keys == 3, "each distinct key once"
-            assert found.metrics.null_key_rows == 2
 
     def test_a_missing_table_is_a_permanent_error(self, source: ContractSource) -> None:
         error = _failure(self.connector_type(source.missing()))
@@ -267,20 +209,6 @@ class ConnectorContract:
         batches = list(connector.scan(schema))
         assert _counted(pa.Table.from_batches(batches, schema)) == Counter((row[2], row[4]) for row in _ROWS)
 
-    def test_the_schema_it_tells_is_one_it_can_be_asked_with(self, source: ContractSource) -> None:
-        table = source.filled(_table(_ROWS))
-        untold = LookupTable(table.name, pa.schema([]), options=table.options, conf=table.conf)
-        connector = self.connector_type(untold)
-        if not isinstance(connector, TellsSchema):
-            _skip("the connector does not know its columns")
-            return
-        schema, key = connector.discover()
-        assert set(schema.names) == set(CONTRACT_SCHEMA.names)
-        told = LookupTable(table.name, schema, key, table.options, table.conf)
-        keys = pa.table({"id": [2]}).cast(pa.schema([schema.field("id")]))
-        [row] = _first(_answers(self.connector(told), LookupRequest(keys, schema))).to_pylist()
-        assert row["name"] == "two"
-
     def asked(self, source: ContractSource, rows: list[Any], keys: dict[str, list[Any]]) -> Counter[Any]:
         """The rows of ``keys`` in a source that holds ``rows``, counted."""
         connector = self.connector(source.filled(_table(rows)))
@@ -304,7 +232,7 @@ def _answers(connector: Connector, request: LookupRequest) -> list[Answer]:
 def _ask_sync(connector: SyncLookup, request: LookupRequest) -> Answer:
     connector.open()
     try:
-        return _joined([_settled(connector.lookup(part)) for part in _parts(request, connector)])
+        return _joined([settled(connector.lookup(part)) for part in parts_of(request, connector)])
     finally:
         connector.close()
 
@@ -314,10 +242,10 @@ async def _all_at_once(connector: AsyncLookup, requests: list[LookupRequest]) ->
 
     async def answer(part: LookupRequest) -> Answer:
         async with slots:
-            return _settled(await connector.alookup(part))
+            return settled(await connector.alookup(part))
 
     async def answers(request: LookupRequest) -> Answer:
-        return _joined(await asyncio.gather(*map(answer, _parts(request, connector))))
+        return _joined(await asyncio.gather(*map(answer, parts_of(request, connector))))
 
     await connector.aopen()
     try:
@@ -326,62 +254,11 @@ async def _all_at_once(connector: AsyncLookup, requests: list[LookupRequest]) ->
         await connector.aclose()
 
 
-async def _after_cancellations(
-    connector: AsyncLookup, cancelled: LookupRequest, request: LookupRequest
-) -> list[Answer]:
-    """Answers to ``request`` after lookups that were cancelled, each a little later in its life."""
-    answers: list[Answer] = []
-    await connector.aopen()
-    try:
-        for turns in range(6):
-            lookup = asyncio.ensure_future(_answered(connector, cancelled))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            lookup.cancel()
-            await asyncio.wait([lookup])
-            answers.append(await _answered(connector, request))
-    finally:
-        await connector.aclose()
-    return answers
-
-
-async def _answered(connector: AsyncLookup, request: LookupRequest) -> Answer:
-    return _settled(await connector.alookup(request))
-
-
-def _parts(request: LookupRequest, connector: Connector) -> list[LookupRequest]:
-    """``request`` in as many parts as the engine would make of it, for the limit of ``connector``."""
-    count = request.keys.num_rows
-    size = connector.keys_per_request() or count
-    return [replace(request, keys=request.keys.slice(start, size)) for start in range(0, count, size)]
-
-
-def _settled(answer: Answer) -> Answer:
-    """``answer``, unless a key of it failed."""
-    if isinstance(answer, Outcomes):
-        for failure in answer.failures.values():
-            raise failure
-    return answer
-
-
 def _joined(answers: Sequence[Answer]) -> Answer:
     """The answers of the parts of a request as one."""
     if len(answers) == 1:
         return answers[0]
     return pa.concat_tables([_rows_of(answer) for answer in answers])
-
-
-def _closed_twice_sync(connector: SyncLookup, request: LookupRequest) -> None:
-    for _ in range(2):
-        assert _matching(_ask_sync(connector, request), request).total() == 1
-        connector.close()
-
-
-async def _closed_twice_async(connector: AsyncLookup, request: LookupRequest) -> None:
-    for _ in range(2):
-        [answer] = await _all_at_once(connector, [request])
-        assert _matching(answer, request).total() == 1
-        await connector.aclose()
 
 
 def _failure(connector: Connector) -> ConnectorError:
@@ -440,10 +317,6 @@ def _matching(answer: Answer, request: LookupRequest) -> Counter[Any]:
 
 def _rows_of(answer: Answer) -> pa.Table:
     return answer.rows if isinstance(answer, PlacedRows) else answer
-
-
-def _first(answers: list[Answer]) -> pa.Table:
-    return _rows_of(answers[0])
 
 
 def _counted(rows: pa.Table) -> Counter[Any]:

@@ -9,18 +9,18 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pytest
 
-from lookup_hints import registry, spi
+from lookup_hints import registry
 from lookup_hints.catalog import build_connector
 from lookup_hints.errors import AnswerError, ConnectorError, OptionError
 from lookup_hints.model import LookupTable
 from lookup_hints.runtime.worker import identity_of
-from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup, SyncRowLookup
-from lookup_hints.testing import looked_up
+from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, RowRequest, SyncLookup, SyncRowLookup
+from lookup_hints.testing import ConnectorContract, looked_up
 
 PAGE = Path(__file__).parent.parent / "docs" / "your-own-connector.md"
 SCHEMA = pa.schema([("code", pa.string()), ("capital", pa.string())])
@@ -180,42 +180,79 @@ def test_rows_may_come_one_by_one() -> None:
 # --- the page ---------------------------------------------------------------------------------------
 
 
-def from_the_page(name: str, **given: Any) -> type[Connector]:
-    """The class that the page on connectors of one's own shows first under ``name``."""
-    text = PAGE.read_text(encoding="utf-8")
-    code = next(code for code in re.findall(r"```python\n(.*?)```", text, re.S) if f"class {name}(" in code)
-    everything: dict[str, Any] = {**vars(spi), **given}
-    exec(code, everything)
-    kind: type[Connector] = everything[name]
-    return kind
+class Rate(NamedTuple):
+    """What the service of the page answers."""
+
+    rate: float
+    is_busy: bool = False
+
+
+class Service:
+    """The service that the page speaks of."""
+
+    def __init__(self, **rates: Rate) -> None:
+        self._rates = rates
+
+    async def rate_of(self, currency: str) -> Rate | None:
+        """Its answer for a currency that it knows."""
+        return self._rates.get(currency)
+
+
+def run_page(service: Service) -> dict[str, Any]:
+    """All Python of the page, run from its top to its end."""
+    code = "\n\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S))
+    names: dict[str, Any] = {"__name__": "the_page", "my_service": service}
+    exec(compile(code, str(PAGE), "exec"), names)
+    return names
+
+
+_page = run_page(Service(EUR=Rate(1.0), USD=Rate(1.1)))
+test_the_table_and_the_connector_of_the_page = _page["test_rates"]
+TestRates, TestTowns = _page["TestRates"], _page["TestTowns"]
 
 
 def test_the_row_connector_of_the_page_works() -> None:
-    class Rate(NamedTuple):
-        rate: float
-        is_busy: bool = False
-
-    class Service:
-        async def rate_of(self, currency: str) -> Rate | None:
-            return {"EUR": Rate(1.0), "USD": Rate(0.0, is_busy=True)}.get(currency)
-
-    kind = from_the_page("Rates", my_service=Service())
-    schema = pa.schema([("currency", pa.string()), ("rate", pa.float64())])
-    rates = kind(LookupTable("rates", schema, (), {"connector": "rates"}))
+    names = run_page(Service(EUR=Rate(1.0), USD=Rate(0.0, is_busy=True)))
+    rates = names["Rates"](names["rates"])
     assert looked_up(rates, [("EUR",), ("XYZ",), (None,)]).rows == [[("EUR", 1.0)], [], []]
     with pytest.raises(ConnectorError, match="the service is busy"):
         looked_up(rates, [("USD",)])
 
 
-def test_the_batch_connector_of_the_page_works(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["Cities", "Towns"])
+def test_the_batch_connectors_of_the_page_work(tmp_path: Path, name: str) -> None:
     file = tmp_path / "cities.db"
     with contextlib.closing(sqlite3.connect(file)) as database:
         database.execute("CREATE TABLE cities (code TEXT, city TEXT)")
         database.executemany("INSERT INTO cities VALUES (?, ?)", [("DE", "Berlin"), ("DE", "Bonn")])
         database.commit()
-    kind = from_the_page("Cities", sqlite3=sqlite3, pa=pa)
     schema = pa.schema([("code", pa.string()), ("city", pa.string())])
-    cities: Any = kind(LookupTable("cities", schema, (), {"connector": "cities", "file": str(file)}))
-    found = looked_up(cities, [("DE",), ("XX",), (None,)])
-    cities._database.close()  # Python 3.13 warns of a database that is left open
-    assert found.rows == [[("DE", "Berlin"), ("DE", "Bonn")], [], []]
+    table = LookupTable("cities", schema, (), {"connector": "cities", "file": str(file)})
+    found = looked_up(_page[name](table), [("DE",), ("XX",), (None,)])
+    none = [] if name == "Cities" else [("XX", "unknown")]
+    assert found.rows == [[("DE", "Berlin"), ("DE", "Bonn")], none, []]
+
+
+def test_the_contract_finds_what_is_wrong(tmp_path: Path) -> None:
+    class Forgetful(SyncRowLookup):
+        """Finds each key once, and nothing the next time."""
+
+        asked: ClassVar[set[str]] = set()
+
+        def lookup_row(self, request: RowRequest) -> list[dict[str, Any]]:
+            """No row for a key that was asked before."""
+            code = request.key["code"]
+            return [] if code in self.asked or self.asked.add(code) else [{"capital": "x"}]  # type: ignore[func-returns-value]
+
+    class Contract(ConnectorContract):
+        connector_type = Forgetful
+        present = ({"code": "DE"},)
+        absent = ({"code": "XX"},)
+
+    with pytest.raises(AssertionError):
+        Contract().test_the_same_question_has_the_same_answer_each_time(TABLE)
+    assert Forgetful.asked == {"DE", "XX"}
+    Contract.present = ({"code": "FR"},)
+    Contract.absent = ({"code": "ES"},)
+    with pytest.raises(AssertionError, match="keys of `absent` have no rows"):
+        Contract().test_keys_that_are_there_have_rows_and_others_have_none(TABLE)

@@ -19,13 +19,36 @@ from lookup_connectors.redis import RedisConnector
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.model import LookupTable
-from lookup_hints.testing import CONTRACT_SCHEMA, ConnectorContract, ContractSource
+from lookup_hints.testing import CONTRACT_SCHEMA, ConnectorContract, ContractSource, SourceContract
 from tests.servers.http_server import Api
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.redis import PASSWORD as REDIS_PASSWORD
 from tests.servers.redis import USER, RedisServer
 
 _numbers = itertools.count(1)
+
+
+ROWS = [
+    (1, "eu", "one", 1.5, True),
+    (1, "us", "one again", None, False),
+    (2, "eu", "two", -0.25, None),
+]
+
+
+class Both(SourceContract, ConnectorContract):
+    """The contract over rows of the tests' own, and that for any table."""
+
+    present = ({"id": 1}, {"id": 2})
+    absent = ({"id": 77},)
+
+    @pytest.fixture
+    def table(self, source: ContractSource) -> LookupTable:
+        """A table with some rows."""
+        return source.filled(
+            pa.Table.from_pylist(
+                [dict(zip(CONTRACT_SCHEMA.names, row, strict=True)) for row in ROWS], CONTRACT_SCHEMA
+            )
+        )
 
 
 class MemorySource:
@@ -40,7 +63,7 @@ class MemorySource:
         return LookupTable("nowhere", CONTRACT_SCHEMA, options={"connector": "memory"})
 
 
-class TestMemory(ConnectorContract):
+class TestMemory(Both):
     connector_type = MemoryConnector
 
     @pytest.fixture
@@ -77,7 +100,7 @@ class SqliteSource:
         return LookupTable(name, CONTRACT_SCHEMA, options=options)
 
 
-class TestSqlite(ConnectorContract):
+class TestSqlite(Both):
     connector_type = SqliteConnector
 
     @pytest.fixture(params=["indexed", "unindexed"])
@@ -108,7 +131,7 @@ class PostgresSource:
         return LookupTable(name, CONTRACT_SCHEMA, options=options)
 
 
-class TestPostgres(ConnectorContract):
+class TestPostgres(Both):
     connector_type = PostgresConnector
     secrets = (PASSWORD, quote(PASSWORD, safe=""))
 
@@ -147,7 +170,7 @@ class HttpSource:
         return LookupTable(name, CONTRACT_SCHEMA, options=options)
 
 
-class TestHttpOneKeyPerRequest(ConnectorContract):
+class TestHttpOneKeyPerRequest(Both):
     connector_type = HttpConnector
     secrets = ("t0ken-of-ours",)
 
@@ -162,7 +185,7 @@ class TestHttpOneKeyPerRequest(ConnectorContract):
     def test_ten_thousand_keys_of_two_columns_fit_into_one_request(self, source: ContractSource) -> None: ...
 
 
-class TestHttpManyKeysPerRequest(ConnectorContract):
+class TestHttpManyKeysPerRequest(Both):
     connector_type = HttpConnector
     secrets = ("t0ken-of-ours",)
 
@@ -207,7 +230,7 @@ class RedisSource:
         return LookupTable(name, CONTRACT_SCHEMA, options=options)
 
 
-class TestRedisByOneColumn(ConnectorContract):
+class TestRedisByOneColumn(Both):
     connector_type = RedisConnector
     secrets = (REDIS_PASSWORD,)
 
@@ -221,16 +244,16 @@ class TestRedisBySeveralColumns:
 
     connector_type = RedisConnector
     secrets = ()
-    connector = ConnectorContract.connector
-    asked = ConnectorContract.asked
+    connector = SourceContract.connector
+    asked = SourceContract.asked
 
     @pytest.fixture(params=[("region",), ("region", "id")], ids=" and ".join)
     def source(self, redis_server: RedisServer, request: pytest.FixtureRequest) -> ContractSource:
         return RedisSource(redis_server, *request.param)
 
-    test_several_key_columns_belong_together = ConnectorContract.test_several_key_columns_belong_together
-    test_key_columns_may_come_in_any_order = ConnectorContract.test_key_columns_may_come_in_any_order
-    test_a_null_in_a_row_matches_no_key = ConnectorContract.test_a_null_in_a_row_matches_no_key
-    test_texts_are_keys_whatever_they_hold = ConnectorContract.test_texts_are_keys_whatever_they_hold
-    test_each_text_finds_itself_alone = ConnectorContract.test_each_text_finds_itself_alone
-    test_texts_are_keys_among_several_columns = ConnectorContract.test_texts_are_keys_among_several_columns
+    test_several_key_columns_belong_together = SourceContract.test_several_key_columns_belong_together
+    test_key_columns_may_come_in_any_order = SourceContract.test_key_columns_may_come_in_any_order
+    test_a_null_in_a_row_matches_no_key = SourceContract.test_a_null_in_a_row_matches_no_key
+    test_texts_are_keys_whatever_they_hold = SourceContract.test_texts_are_keys_whatever_they_hold
+    test_each_text_finds_itself_alone = SourceContract.test_each_text_finds_itself_alone
+    test_texts_are_keys_among_several_columns = SourceContract.test_texts_are_keys_among_several_columns
