@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from lookup_hints.registry import register_connector as register_connector
+    from lookup_hints.registry import register_retry_predicate as register_retry_predicate
     from lookup_hints.restart import ExponentialDelayRestart as ExponentialDelayRestart
     from lookup_hints.restart import FailureRateRestart as FailureRateRestart
     from lookup_hints.restart import FixedDelayRestart as FixedDelayRestart
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from lookup_hints.session import LookupSession as LookupSession
     from lookup_hints.session import disable as disable
     from lookup_hints.session import enable as enable
-    from lookup_hints.session import register_retry_predicate as register_retry_predicate
     from lookup_hints.supervision import supervise as supervise
     from lookup_hints.waiting import async_wait as async_wait
 
@@ -41,7 +41,7 @@ _HOME = {
     "disable": "session",
     "enable": "session",
     "register_connector": "registry",
-    "register_retry_predicate": "session",
+    "register_retry_predicate": "registry",
     "supervise": "supervision",
 }
 

@@ -7,7 +7,7 @@ pure Python; drivers such as asyncpg, and pyarrow, are compiled and must be inst
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
@@ -48,11 +48,15 @@ class Module:
                 yield f"{self.name}/{file.relative_to(self.path).as_posix()}", file
 
 
-def find_module(given: str) -> Module:
+def find_module(given: str, *, to_ship: bool = True) -> Module:
     """The module that ``given`` means: a file ``geo.py``, a folder with a package, or an importable name.
 
+    Args:
+        given: what names it.
+        to_ship: whether workers elsewhere are to have it, too.
+
     Raises:
-        QueryError: there is none, or it is compiled.
+        QueryError: there is none, or it is to be shipped and compiled.
     """
     path = Path(given)
     if path.is_dir():
@@ -64,7 +68,7 @@ def find_module(given: str) -> Module:
     if not found.name.isidentifier():
         raise QueryError(Problem(f"{given!r} cannot be imported: {found.name!r} is no name of a module."))
     compiled = [file for _, file in found.files() if file.suffix in (".so", ".pyd", ".dll")]
-    if compiled:
+    if compiled and to_ship:
         raise QueryError(
             Problem(
                 f"{given!r} holds compiled code ({compiled[0].name}), which no archive brings to workers.",
@@ -81,13 +85,29 @@ def build_archive(target: Path, modules: Sequence[Module] = ()) -> Path:
         target: a file ending with ``.zip``; one that is there is replaced.
         modules: what is shipped besides.
     """
+    metadata = [(name, text.encode()) for name, text in _metadata()]
+    return _written(target, [*_contents((*map(_importable, _PACKAGES), *modules)), *metadata])
+
+
+def build_modules(target: Path, modules: Sequence[Module]) -> Path:
+    """Write an archive of ``modules`` alone to ``target``, and return that; workers must have the library.
+
+    Args:
+        target: a file ending with ``.zip``; one that is there is replaced.
+        modules: what is shipped.
+    """
+    return _written(target, _contents(modules))
+
+
+def _contents(modules: Iterable[Module]) -> Iterator[tuple[str, bytes]]:
+    return ((name, file.read_bytes()) for module in modules for name, file in module.files())
+
+
+def _written(target: Path, contents: Iterable[tuple[str, bytes]]) -> Path:
     unfinished = target.with_name(f"{target.name}.part")
     with ZipFile(unfinished, "w", ZIP_DEFLATED) as archive:
-        for module in (*map(_importable, _PACKAGES), *modules):
-            for name, file in module.files():
-                _add(archive, name, file.read_bytes())
-        for name, text in _metadata():
-            _add(archive, name, text.encode())
+        for name, content in contents:
+            _add(archive, name, content)
     return unfinished.replace(target)
 
 

@@ -67,6 +67,13 @@ class LookupCatalog:
         self._tables[ddl.name.lower()] = table
         return table
 
+    def no_table(self, name: str) -> DdlError:
+        """What to say when there is no temporary table of that name."""
+        tip = nearest(name, [table.name for table in self.tables()])
+        return DdlError(
+            Problem(f"There is no temporary table {name!r}.", tip=f"{tip} Or write IF EXISTS.".strip())
+        )
+
     def drop(self, name: str) -> None:
         """Forget a table; its connections end with the workers' idle time."""
         del self._tables[name.lower()]

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from lookup_hints.catalog import LookupCatalog, build_connector
-from lookup_hints.commands import explained, own_setting
 from lookup_hints.ddl import CreateLookupTable, DropTable, parse_ddl, shown_statement
-from lookup_hints.errors import Problem, QueryError, Span
+from lookup_hints.errors import DdlError, OptionError, Problem, QueryError, Span
 from lookup_hints.hints.validate import lookup_hints
 from lookup_hints.model import LookupTable
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.plan.planner import plan, surely_uses_lookup
 from lookup_hints.plan.reading import UnreadableStatement
-from lookup_hints.retry import RowPredicate
+from lookup_hints.policy import policy_of_configuration
+from lookup_hints.registry import check_connector_name, module_named, retry_predicates
 from lookup_hints.script import Statement, split_statements
 from lookup_hints.spec import LookupSpec
 from lookup_hints.sqltext import code, pieces
-from lookup_hints.streaming.insert import names_a_stream, read_insert, shown_insert, written_options
+from lookup_hints.statement import (
+    Explain,
+    Setting,
+    SparkStatement,
+    check_first_word,
+    parameters,
+    read_statement,
+)
+from lookup_hints.streaming.insert import StreamInsert, shown_insert, written_options
+from lookup_hints.streaming.settings import ROOT, stream_settings
+from lookup_hints.streaming.sinks import no_checkpoint, sink_without_table
 
 
 @dataclass(frozen=True)
@@ -52,46 +63,87 @@ class _Checked:
     into: str | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
+class Surroundings:
+    """What a script is checked with, beside its text.
+
+    Args:
+        params: the parameters that are given, by name; None where that is not known.
+        modules: the modules that may be imported for ``'connector' = 'my_module:MyConnector'``.
+        settings: what is given to Spark at its start.
+    """
+
+    params: Collection[str] | None = None
+    modules: Collection[str] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
 class _Checker:
-    predicates: dict[str, RowPredicate]
-    catalog: LookupCatalog = field(default_factory=LookupCatalog)
-    settings: dict[str, str] = field(default_factory=dict)
+    def __init__(self, given: Surroundings) -> None:
+        self._given = given
+        self._catalog = LookupCatalog(policy_of_configuration(given.settings))
+        self._settings = dict(given.settings)
 
     def check(self, text: str) -> _Checked:
         """What can be known of a statement; raises what is wrong with it.
 
         Later statements see the tables that it creates and the options that it sets.
         """
-        ddl = parse_ddl(text)
-        setting = own_setting(text)
-        if isinstance(ddl, CreateLookupTable):
-            self._create(ddl)
-        elif isinstance(ddl, DropTable) and self.catalog.find(ddl.name) is not None:
-            self.catalog.drop(ddl.name)
-        elif setting is not None:
-            self.settings.update([setting])
-        elif ddl is None:
-            return self._plan(text)
+        self._check_parameters(text)
+        statement = read_statement(text)
+        if isinstance(statement, StreamInsert):
+            return self._start(statement)
+        if isinstance(statement, Explain):
+            return self.check(statement.text)
+        if isinstance(statement, SparkStatement):
+            return self._plan_query(text)
+        if isinstance(statement, Setting):
+            self._settings[statement.key] = statement.value
+        elif isinstance(statement, CreateLookupTable):
+            self._create(statement)
+        elif isinstance(statement, DropTable):
+            self._drop(statement)
         return _Checked(is_ours=True)
+
+    def _check_parameters(self, text: str) -> None:
+        if self._given.params is None:
+            return
+        unbound = [(name, at) for name, at in parameters(text) if name not in self._given.params]
+        if unbound:
+            raise QueryError(
+                [Problem(f"The parameter :{name} has no value.", at, _give_it(name)) for name, at in unbound]
+            )
 
     def _create(self, ddl: CreateLookupTable) -> None:
         """Create a table; one that takes its columns from its source has none here."""
+        name = ddl.options["connector"]
+        module = module_named(name)
+        if module is not None and module.partition(".")[0] not in self._given.modules:
+            tip = f"Add --module {module.partition('.')[0]}." if module else ""
+            raise OptionError(
+                Problem(f"Connector {name!r}: no module is imported that is not named for it.", tip=tip)
+            )
         columns = pa.schema([]) if ddl.columns is None else ddl.columns
-        self.catalog.create(replace(ddl, columns=columns), _unread)
+        self._catalog.create(replace(ddl, columns=columns), _unread)
 
-    def _plan(self, text: str) -> _Checked:
-        inner = explained(text)
-        text = text if inner is None else inner[0]
-        if names_a_stream(text):
-            insert = read_insert(text)
-            written_options(insert)
-            return replace(self._plan_query(insert.query), into=insert.shown_sink)
-        return self._plan_query(text)
+    def _drop(self, ddl: DropTable) -> None:
+        if self._catalog.find(ddl.name) is not None:
+            self._catalog.drop(ddl.name)
+
+    def _start(self, insert: StreamInsert) -> _Checked:
+        """Check a statement that starts a streaming query; whether its sink is a table, Spark knows."""
+        written = written_options(insert)
+        sink = sink_without_table(insert)
+        keeps_rows = sink is None or sink.needs_checkpoint
+        settings = stream_settings(written, self._settings.get, keeps_rows=keeps_rows)
+        if keeps_rows and settings.checkpoint is None:
+            has_root = settings.name is None and ROOT in self._settings
+            raise QueryError(no_checkpoint(insert, has_root=has_root))
+        return replace(self._plan_query(insert.query), into=insert.shown_sink)
 
     def _plan_query(self, text: str) -> _Checked:
         hints = lookup_hints(text)
-        tables = [self.catalog.find(piece.name) for piece in code(pieces(text)) if piece.is_name]
+        tables = [self._catalog.find(piece.name) for piece in code(pieces(text)) if piece.is_name]
         without_columns = [table.name for table in tables if table is not None and not table.schema.names]
         if without_columns:
             return _Checked(unread=without_columns[0])
@@ -100,27 +152,31 @@ class _Checker:
         try:
             return _Checked(plan(text, hints, self._context()))
         except UnreadableStatement:
-            if hints or surely_uses_lookup(text, self.catalog.find):
+            if hints or surely_uses_lookup(text, self._catalog.find):
                 raise
         return _Checked()
 
     def _context(self) -> Context:
         return Context(
-            find_table=self.catalog.find,
+            find_table=self._catalog.find,
             connector=build_connector,
-            conf=lambda key: self.settings.get(key, _UNKNOWN_HERE.get(key)),
+            conf=lambda key: self._settings.get(key, _UNKNOWN_HERE.get(key)),
             analyse=None,
             name_function=_function_name,
             name_scan=_scan_name,
-            predicates=self.predicates,
+            predicates=retry_predicates(),
         )
 
 
-def check_script(text: str, predicates: dict[str, RowPredicate] | None = None) -> list[Finding]:
+def check_script(text: str, given: Surroundings = Surroundings()) -> list[Finding]:
     """Everything that is wrong with the lookup joins, hints and DDL of a script, as far as its text tells.
 
     Types of keys and names of other tables are not known without Spark; a statement over a lookup table
     without a column list is not checked, and a note says so.
+
+    Args:
+        text: the script.
+        given: what it is checked with; without it, parameters may have any value.
     """
     if "\0" in text:
         at = Span(text, text.index("\0"), text.index("\0") + 1)
@@ -132,25 +188,47 @@ def check_script(text: str, predicates: dict[str, RowPredicate] | None = None) -
         return [_finding(problem, problem.at) for problem in error.problems]
     if not statements:
         return [Finding("the file contains no statements", 1, is_error=False)]
-    checker = _Checker(predicates or {})
-    findings: list[Finding] = []
+    checker = _Checker(given)
+    return [finding for statement in statements for finding in _findings(checker, statement, text)]
+
+
+def _findings(checker: _Checker, statement: Statement, script: str) -> Iterator[Finding]:
+    try:
+        note = check_first_word(statement.text)
+        table = checker.check(statement.text).unread
+    except QueryError as error:
+        yield from (_finding_in(statement, problem, script) for problem in error.problems)
+        return
+    if table is not None:
+        note = f"not checked: {table} takes its columns from its source; give it a column list"
+    if note is not None:
+        yield Finding(note, statement.line, is_error=False)
+
+
+def unknown_connectors(statements: Iterable[Statement]) -> Iterator[tuple[Statement, OptionError]]:
+    """The statements that create a table of a connector that nobody registered, and what is wrong.
+
+    Nothing is imported and nothing else is checked, so that it can be done before Spark starts.
+    """
     for statement in statements:
-        try:
-            table = checker.check(statement.text).unread
-        except QueryError as error:
-            findings += [_finding_in(statement, problem, text) for problem in error.problems]
-            continue
-        if table is not None:
-            note = f"not checked: {table} takes its columns from its source; give it a column list"
-            findings.append(Finding(note, statement.line, is_error=False))
-    return findings
+        with suppress(DdlError):  # which is told when it runs
+            ddl = parse_ddl(statement.text)
+            if isinstance(ddl, CreateLookupTable):
+                try:
+                    check_connector_name(ddl.options["connector"])
+                except OptionError as error:
+                    yield statement, error
 
 
-def foreseen(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str | QueryError]]:
+def foreseen(
+    statements: Iterable[Statement],
+    given: Surroundings = Surroundings(),
+) -> Iterator[tuple[Statement, str | QueryError]]:
     """What each statement would do, as far as its text tells, or what is wrong with it."""
-    checker = _Checker({})
+    checker = _Checker(given)
     for statement in statements:
         try:
+            check_first_word(statement.text)
             yield statement, _told(checker.check(statement.text), statement.line)
         except QueryError as error:
             yield statement, error
@@ -167,6 +245,10 @@ def _told(checked: _Checked, line: int) -> str:
     if checked.plan is None or not (checked.plan.joins or checked.plan.scans):
         return "handed to Spark as it is"
     return joins_text(checked.plan, line)
+
+
+def _give_it(name: str) -> str:
+    return f"Give it: --param {name}=VALUE."
 
 
 def _finding_in(statement: Statement, problem: Problem, script: str) -> Finding:

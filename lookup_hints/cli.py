@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lookup_hints import __version__, archive, job, submit
 from lookup_hints.brief import brief
-from lookup_hints.check import Finding, check_script
+from lookup_hints.check import Finding, Surroundings, check_script
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.remote import await_server
 from lookup_hints.script import read_script
+from lookup_hints.statement import first_words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +34,7 @@ examples:
   lookup-hints run job.sql --param day=2013-01-01 --conf spark.sql.shuffle.partitions=8
   lookup-hints run job.sql --remote sc://host:15002
   lookup-hints explain job.sql
-  lookup-hints check job.sql        exit code 1 when something is wrong; needs no Spark
+  lookup-hints check jobs/*.sql     exit code 1 when something is wrong; needs no Spark
 
 exit codes: 0 all well, 1 a statement failed or has mistakes, 2 wrong use of the command,
 128 + n stopped by signal n; streaming queries of the file are stopped with it"""
@@ -76,15 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser(
         "check", help="find mistakes without Spark or any external system", description=_check.__doc__
     )
-    check.add_argument("file", metavar="FILE.sql")
-    check.add_argument(
-        "--module",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a .py file, the folder of a package or the name of a module that registers connectors of yours:"
-        " imported first; may be repeated",
-    )
+    check.add_argument("files", nargs="+", metavar="FILE.sql")
+    job.add_surroundings(check)
     check.set_defaults(command=_check)
 
     submit.add_commands(commands)
@@ -106,7 +104,8 @@ def _run(options: argparse.Namespace) -> int:
     script = job.read(options.file, options.param)
     if not script.statements:
         return _nothing_to_do(options.file)
-    return job.run(_session(options), script, options.rows, bar=sys.stderr.isatty())
+    with _session(options, script) as session:
+        return job.run(session, script, options.rows, bar=sys.stderr.isatty())
 
 
 # --- explain and check -----------------------------------------------------------------------------
@@ -118,7 +117,11 @@ def _explain(options: argparse.Namespace) -> int:
     script = job.read(options.file, options.param)
     if not script.statements:
         return _nothing_to_do(options.file)
-    session = _session(options)
+    with _session(options, script) as session:
+        return _explain_all(session, script)
+
+
+def _explain_all(session: LookupSession, script: job.Script) -> int:
     for number, statement in enumerate(script.statements, 1):
         print(f"\n{job.head_of(statement, number, len(script.statements))}", flush=True)
         try:
@@ -134,8 +137,8 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _sets_the_scene(text: str) -> bool:
-    words = job.first_words(text)
-    if words[:1] == ["CREATE"]:
+    words = first_words(text)
+    if words[:1] == ("CREATE",):
         # CREATE TABLE ... AS would write rows; temporary things and views do not.
         kind = takewhile(lambda word: word != "TABLE", words)
         return not {"TEMPORARY", "TEMP", "VIEW", "FUNCTION"}.isdisjoint(kind)
@@ -144,13 +147,25 @@ def _sets_the_scene(text: str) -> bool:
 
 def _check(options: argparse.Namespace) -> int:
     """Find mistakes in hints, lookup joins and DDL from the text alone: no Spark, no external system."""
-    with submit.importing([archive.find_module(each) for each in options.module]):
-        findings = check_script(read_script(Path(options.file)))
+    modules = [archive.find_module(each, to_ship=False) for each in options.module]
+    given = job.surroundings(options, [module.name for module in modules])
+    given = replace(given, params=job.read_params(options.param))
+    with job.importing(modules):
+        codes = [_check_file(file, given) for file in options.files]
+    return max(codes)
+
+
+def _check_file(file: str, given: Surroundings) -> int:
+    try:
+        findings = check_script(read_script(Path(file)), given)
+    except LookupHintsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return job.FAILED
     for finding in findings:
-        print(_line_of(options.file, finding))
+        print(_line_of(file, finding))
     errors = sum(finding.is_error for finding in findings)
-    print(f"{options.file}: {errors} error{'' if errors == 1 else 's'}")
-    return 1 if errors else 0
+    print(f"{file}: {errors} error{'' if errors == 1 else 's'}")
+    return job.FAILED if errors else job.WELL
 
 
 def _line_of(file: str, finding: Finding) -> str:
@@ -167,10 +182,18 @@ def _nothing_to_do(file: str) -> int:
     return 0
 
 
-def _session(options: argparse.Namespace) -> LookupSession:
+@contextmanager
+def _session(options: argparse.Namespace, script: job.Script) -> Iterator[LookupSession]:
+    """A session for ``script``, in which the user's own modules are known; what is wrong is told before."""
     from lookup_hints.session import LookupSession
 
-    return LookupSession(_spark(options.master, options.remote, job.configuration(options.conf)))
+    conf = job.configuration(options.conf)
+    modules = [archive.find_module(each) for each in options.module]
+    with job.importing(modules):
+        job.check_connectors(script)
+        spark = _spark(options.master, options.remote, conf)
+        job.ship(spark, modules)
+        yield LookupSession(spark)
 
 
 def _spark(master: str | None, remote: str | None, conf: Mapping[str, str]) -> SparkSession:
@@ -186,6 +209,7 @@ def _spark(master: str | None, remote: str | None, conf: Mapping[str, str]) -> S
     if master is not None:
         builder = builder.master(master)
     if remote is not None:
+        await_server(remote, partial(print, file=sys.stderr, flush=True))
         builder = builder.remote(remote)
     for key, value in conf.items():
         builder = builder.config(key, value)

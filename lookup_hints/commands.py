@@ -18,6 +18,7 @@ from lookup_hints.options import (
     Place,
     bad_value,
 )
+from lookup_hints.policy import policy_of_configuration
 from lookup_hints.sqltext import Kind, blanked, pieces
 
 _OPTIONS: dict[str, Option] = {
@@ -52,23 +53,37 @@ def own_setting(text: str) -> tuple[str, str] | None:
     if match is None or not _is_ours(match["key"]):
         return None
     key, written = match["key"], match["value"].rstrip("; \t\r\n")
+    key_at = Span(text, *match.span("key"))
     if key.lower().removeprefix("spark.").startswith(_SECURITY):
-        at = Span(text, *match.span("key"))
         tip = "Ask the administrator, who sets it when Spark starts."
-        raise NotAllowed(Problem(f"{key!r} cannot be changed by a statement.", at, tip))
+        raise NotAllowed(Problem(f"{key!r} cannot be changed by a statement.", key_at, tip))
+    found = pieces(written)
+    value = found[0].value if len(found) == 1 and found[0].kind is Kind.STRING else written
+    _check(key, value, key_at, Span(text, match.start("value"), match.start("value") + len(written)))
+    return key, value
+
+
+def check_configuration(key: str, value: str) -> None:
+    """Refuse what is given to Spark at its start, if it looks like an option of ours and is none.
+
+    Raises:
+        OptionError: no option has that key, or the value is bad.
+    """
+    if key.removeprefix("spark.").startswith(_SECURITY):
+        policy_of_configuration({key: value})
+    elif _is_ours(key):
+        _check(key, value, None, None)
+
+
+def _check(key: str, value: str, key_at: Span | None, value_at: Span | None) -> None:
     option = _OPTIONS.get(key)
     if option is None:
         known = [each for each in _OPTIONS if _family(each) == _family(key.lower())]
-        at = Span(text, *match.span("key"))
-        raise OptionError(_unknown(key, at, known))
-    found = pieces(written)
-    value = found[0].value if len(found) == 1 and found[0].kind is Kind.STRING else written
+        raise OptionError(_unknown(key, key_at, known))
     try:
         option.type.parse(value)
     except ValueError as error:
-        at = Span(text, match.start("value"), match.start("value") + len(written))
-        raise OptionError(replace(bad_value(option, key, value, error), at=at)) from None
-    return key, value
+        raise OptionError(replace(bad_value(option, key, value, error), at=value_at)) from None
 
 
 def _is_ours(key: str) -> bool:
@@ -81,7 +96,7 @@ def _of_flink(key: str, options: Mapping[str, str]) -> str:
     return instead_of(key.lower().removeprefix("spark."), options)
 
 
-def _unknown(key: str, at: Span, known: list[str]) -> Problem:
+def _unknown(key: str, at: Span | None, known: list[str]) -> Problem:
     tip = (
         _of_flink(key, flink.SESSION_OPTIONS)
         or did_you_mean(key, known)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from hashlib import blake2b
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ import pyarrow as pa
 
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.plan.draft import TableScan
-from lookup_hints.policy import Policy, policy_of_environment, read_policy
+from lookup_hints.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.runtime.metrics import LookupMetrics, Report
 from lookup_hints.runtime.process import install_tip
 from lookup_hints.shipping import Batches, bare, shipped
@@ -192,9 +191,14 @@ def policy_of(spark: SparkSession) -> Policy:
     Raises:
         OptionError: a switch is no list of patterns.
     """
-    get: Callable[[str], str | None]
-    get = partial(spark.conf.get, default=None) if is_connect(spark) else spark.sparkContext.getConf().get
-    return read_policy(get, lambda switch: get(f"spark.{switch}")) & policy_of_environment()
+    if not is_connect(spark):
+        settings = dict(spark.sparkContext.getConf().getAll())
+    elif hasattr(spark.conf, "getAll"):  # new in Spark 4.0
+        settings = spark.conf.getAll
+    else:
+        keys = [prefix + switch for switch in SWITCHES for prefix in ("", "spark.")]
+        settings = {key: value for key in keys if (value := spark.conf.get(key, None)) is not None}
+    return policy_of_configuration(settings) & policy_of_environment()
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import importlib
 import io
 import logging
+import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from lookup_hints.archive import Module, build_modules
 from lookup_hints.brief import brief, told_once
-from lookup_hints.check import foreseen
+from lookup_hints.check import Surroundings, foreseen, unknown_connectors
+from lookup_hints.commands import check_configuration
 from lookup_hints.counts import COLUMNS, By, Counted, aligned, counted, table_of, uncounted
 from lookup_hints.ddl import shown_statement
-from lookup_hints.errors import LookupHintsError
+from lookup_hints.errors import LookupHintsError, OptionError
 from lookup_hints.functions import is_connect
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.progress import TerminalBar
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.script import Statement, parse_params, read_script, split_statements
-from lookup_hints.sqltext import code, pieces
+from lookup_hints.statement import first_words
 from lookup_hints.streaming.insert import shown_insert
 from lookup_hints.streaming.waiting import run_with_streams
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from lookup_hints.session import LookupSession, Prepared
 
@@ -43,9 +50,20 @@ class WrongUse(Exception):
     """The command cannot be understood: a file that is not there, a parameter without a value."""
 
 
+MODULE_HELP = (
+    "a .py file, the folder of a package or the name of a module that registers connectors or retry"
+    " predicates of yours: imported first; may be repeated"
+)
+
+
 def add_script_options(parser: argparse.ArgumentParser) -> None:
-    """Let a command take a file of SQL, values for its parameters, and configuration."""
+    """Let a command take a file of SQL and what it runs with."""
     parser.add_argument("file", metavar="FILE.sql")
+    add_surroundings(parser)
+
+
+def add_surroundings(parser: argparse.ArgumentParser) -> None:
+    """Let a command take values for parameters, configuration, and modules of the user's own."""
     parser.add_argument(
         "--param",
         action="append",
@@ -56,6 +74,7 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="Spark or lookup configuration"
     )
+    parser.add_argument("--module", action="append", default=[], metavar="MODULE", help=MODULE_HELP)
 
 
 def add_rows_option(parser: argparse.ArgumentParser) -> None:
@@ -69,13 +88,17 @@ def configuration(given: Sequence[str]) -> dict[str, str]:
     """The values of ``--conf``, by key.
 
     Raises:
-        WrongUse: one is no ``KEY=VALUE``.
+        WrongUse: one is no ``KEY=VALUE``, or looks like an option of ours and is none.
     """
     conf = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not equals:
             raise WrongUse(f"--conf needs KEY=VALUE, not {text!r}")
+        try:
+            check_configuration(key.strip(), value)
+        except LookupHintsError as error:
+            raise WrongUse(f"--conf: {error}") from None
         conf[key.strip()] = value
     return conf
 
@@ -103,10 +126,95 @@ def read(file: str, params: Sequence[str] = ()) -> Script:
         QueryError: the file cannot be split into statements.
     """
     try:
-        text, values = read_script(Path(file)), parse_params(params)
+        text = read_script(Path(file))
     except LookupHintsError as error:
         raise WrongUse(str(error)) from None
+    values = read_params(params)
     return Script(file, split_statements(text), values)
+
+
+def read_params(params: Sequence[str]) -> dict[str, Any]:
+    """The values of ``--param``, by name.
+
+    Raises:
+        WrongUse: one is malformed.
+    """
+    try:
+        return parse_params(params)
+    except LookupHintsError as error:
+        raise WrongUse(str(error)) from None
+
+
+@contextmanager
+def importing(modules: Sequence[Module]) -> Iterator[None]:
+    """Let modules be imported from where they are, and import them, for a block.
+
+    Raises:
+        WrongUse: one cannot be imported.
+    """
+    folders = [str(module.path.resolve().parent) for module in modules]
+    sys.path[:0] = folders
+    try:
+        import_all(module.name for module in modules)
+        yield
+    finally:
+        for folder in folders:
+            sys.path.remove(folder)
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import modules.
+
+    Raises:
+        WrongUse: one cannot be imported.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise WrongUse(f"The module {name!r} cannot be imported: {error}") from error
+
+
+def ship(spark: SparkSession, modules: Sequence[Module]) -> None:
+    """Give ``modules`` to the workers of ``spark``, whose functions name them."""
+    if not modules:
+        return
+    # Spark reads it for as long as it runs; and what was shipped before under a name stays.
+    folder = Path(mkdtemp(prefix="lookup-hints-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    ships = str(build_modules(folder / f"{folder.name}.zip", modules))
+    if is_connect(spark):
+        spark.addArtifacts(ships, pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(ships)
+
+
+def surroundings(
+    options: argparse.Namespace, modules: Collection[str], conf: Mapping[str, str] = MappingProxyType({})
+) -> Surroundings:
+    """What a script is checked with, on the command line.
+
+    Args:
+        options: those with ``--conf``.
+        modules: the names of those of ``--module``.
+        conf: more configuration.
+    """
+    return Surroundings(modules=modules, settings={**conf, **configuration(options.conf)})
+
+
+def check_connectors(script: Script) -> None:
+    """Refuse tables of connectors that nobody registered: before Spark starts, which takes long.
+
+    Raises:
+        OptionError: all of them, each with its line.
+    """
+    problems = [
+        replace(problem, message=f"{script.file}, line {statement.line}: {problem.message}")
+        for statement, error in unknown_connectors(script.statements)
+        for problem in error.problems
+    ]
+    if problems:
+        raise OptionError(problems)
 
 
 # --- running ---------------------------------------------------------------------------------------
@@ -211,12 +319,7 @@ def _shown(frame: DataFrame, rows: int, *, is_text: bool) -> str:
 def gives_text(text: str) -> bool:
     """Whether the result of a statement is a text of several lines rather than rows."""
     words = first_words(text)
-    return words[:1] == ["EXPLAIN"] or words[:3] == ["SHOW", "CREATE", "TABLE"]
-
-
-def first_words(text: str) -> list[str]:
-    """The first five pieces of a statement, in capitals."""
-    return [piece.text.upper() for piece in code(pieces(text))[:5]]
+    return words[:1] == ("EXPLAIN",) or words[:3] == ("SHOW", "CREATE", "TABLE")
 
 
 def head_of(statement: Statement, number: int, of: int) -> str:
@@ -274,10 +377,15 @@ def _of_those_that_counted(lookups: Sequence[Counted]) -> list[LookupMetrics]:
 # --- a dry run -------------------------------------------------------------------------------------
 
 
-def dry_run(script: Script) -> int:
-    """Say what each statement would do, from its text alone: no Spark, no source; returns the exit code."""
+def dry_run(script: Script, given: Surroundings) -> int:
+    """Say what each statement would do, from its text alone: no Spark, no source; returns the exit code.
+
+    Args:
+        script: what would run.
+        given: what it would run with.
+    """
     exit_code = WELL
-    for number, (statement, what) in enumerate(foreseen(script.statements), 1):
+    for number, (statement, what) in enumerate(foreseen(script.statements, given), 1):
         print(f"\n{head_of(statement, number, len(script.statements))}")
         if isinstance(what, LookupHintsError):
             print(f"error: {what}", file=sys.stderr)

@@ -10,17 +10,18 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from lookup_hints.errors import NotAllowed, OptionError, Problem
+from lookup_hints.errors import NotAllowed, OptionError, Problem, nearest
 
 CONNECTORS = "lookup.security.allowed-connectors"
 REFERENCES = "lookup.security.allowed-references"
 HOSTS = "lookup.security.allowed-hosts"
 SWITCHES = (CONNECTORS, REFERENCES, HOSTS)
+_PREFIX = "lookup.security."
 
 Patterns = tuple[str, ...]
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -152,37 +153,61 @@ class Policy:
             raise _refusal(table, option, f"the host {place!r}", HOSTS)
 
 
-def read_policy(*places: Callable[[str], str | None]) -> Policy:
-    """The policy that ``places`` set together, each a function from a switch to its value.
+def read_policy(*places: Mapping[str, str]) -> Policy:
+    """The policy that ``places`` set together, each a mapping from switches to what they allow.
+
+    Keys that are no switches are left alone, but for those that begin as one does.
 
     Raises:
-        OptionError: a value is no list of patterns.
+        OptionError: there is no such switch, or a value is no list of patterns.
     """
     policy = Policy()
     for place in places:
-        lists: dict[str, tuple[Patterns, ...]] = {}
-        for switch in SWITCHES:
-            text = place(switch)
-            lists[switch] = () if text is None else (_listed(text),)
+        for key in place:
+            if key.startswith(_PREFIX) and key not in SWITCHES:
+                raise OptionError(
+                    Problem(f"There is no security switch {key!r}.", tip=nearest(key, SWITCHES))
+                )
+        connectors, references, hosts = ((_listed(place[key]),) if key in place else () for key in SWITCHES)
         try:
-            policy &= Policy(lists[CONNECTORS], lists[REFERENCES], lists[HOSTS])
+            policy &= Policy(connectors, references, hosts)
         except ValueError as error:
-            raise OptionError(Problem(f"The security switches 'lookup.security.*': {error}.")) from None
+            raise OptionError(Problem(f"The security switches '{_PREFIX}*': {error}.")) from None
     return policy
+
+
+def policy_of_configuration(settings: Mapping[str, str]) -> Policy:
+    """What Spark's configuration allows: its switches, and those that begin with ``spark.``.
+
+    Raises:
+        OptionError: there is no such switch, or a value is no list of patterns.
+    """
+    prefixed = {
+        key.removeprefix("spark."): value
+        for key, value in settings.items()
+        if key.startswith(f"spark.{_PREFIX}")
+    }
+    return read_policy(settings, prefixed)
 
 
 def policy_of_environment() -> Policy:
     """What the environment of this process allows.
 
     Raises:
-        OptionError: a value is no list of patterns.
+        OptionError: there is no such switch, or a value is no list of patterns.
     """
-    return _policy_of_values(*(os.environ.get(variable_of(switch)) for switch in SWITCHES))
+    start = variable_of(_PREFIX)
+    return _policy_of_variables(tuple(each for each in os.environ.items() if each[0].startswith(start)))
 
 
 @lru_cache(maxsize=8)  # asked for at every use, and it hardly ever changes
-def _policy_of_values(*values: str | None) -> Policy:
-    return read_policy(dict(zip(SWITCHES, values, strict=True)).get)
+def _policy_of_variables(variables: tuple[tuple[str, str], ...]) -> Policy:
+    switch_of = {variable_of(switch): switch for switch in SWITCHES}
+    for name, _ in variables:
+        if name not in switch_of:
+            tip = nearest(name, list(switch_of))
+            raise OptionError(Problem(f"There is no security switch {name} (environment).", tip=tip))
+    return read_policy({switch_of[name]: value for name, value in variables})
 
 
 def _listed(text: str) -> Patterns:

@@ -1,4 +1,6 @@
-"""Which connectors there are: a name stands for a class, given as ``"module:Class"`` or as the class.
+"""Which connectors and retry predicates there are.
+
+The name of a connector stands for a class, given as ``"module:Class"`` or as the class.
 
 Names come from ``register_connector``, from the entry-point group ``lookup_hints.connectors``, or are
 themselves ``module:Class``. Nothing is imported before a table of that connector is created.
@@ -8,11 +10,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.flink import CONNECTORS, instead_of
+from lookup_hints.retry import RowPredicate
 from lookup_hints.spi import AsyncLookup, Connector, Option, SyncLookup
 
 GROUP = "lookup_hints.connectors"
@@ -20,7 +23,7 @@ GROUP = "lookup_hints.connectors"
 _registered: dict[str, type[Connector] | str] = {}
 # Reading what is installed takes 10 ms, and each statement asks for its connectors several times.
 _found: dict[str, str] = {}
-
+_predicates: dict[str, RowPredicate] = {}
 
 _BASES = "Inherit AsyncRowLookup, SyncRowLookup, AsyncLookup or SyncLookup."
 _ASYNC_METHODS = ("aopen", "alookup", "alookup_row", "aclose")
@@ -38,6 +41,25 @@ def register_connector(name: str, connector: type[Connector] | str) -> None:
     _registered[name.lower()] = connector
 
 
+def register_retry_predicate(name: str, predicate: RowPredicate) -> None:
+    """Let ``'retry-predicate'='<name>'`` ask again while ``predicate`` is true of a key's rows.
+
+    Args:
+        name: its name in hints, ignoring case, ``-`` and ``_`` being the same.
+        predicate: takes the rows found for one key as dictionaries (none for a miss); runs on the
+            workers, so it is pickled. On the last attempt the rows are taken as they are.
+
+    Example:
+        >>> register_retry_predicate("no_zip", lambda rows: any(row["zip"] is None for row in rows))
+    """
+    _predicates[name.lower().replace("-", "_")] = predicate
+
+
+def retry_predicates() -> Mapping[str, RowPredicate]:
+    """The predicates registered now, by name."""
+    return _predicates
+
+
 def connector_names() -> list[str]:
     """The names known now, registered and installed, sorted."""
     return sorted({*_registered, *(entry.name for entry in entry_points(group=GROUP))})
@@ -50,14 +72,7 @@ def connector_class(name: str) -> type[Connector]:
         OptionError: nothing is known under the name, it cannot be imported, two packages claim it,
             or what it names is no connector.
     """
-    target = _registered.get(name.lower()) or _found.get(name.lower()) or _installed(name)
-    if target is None and ":" in name:
-        target = name
-    if target is None:
-        tip = instead_of(name, CONNECTORS) or nearest(name, connector_names())
-        raise OptionError(
-            Problem(f"No connector is called {name!r}.", tip=f"{tip} Your own: 'my_module:MyConnector'.")
-        )
+    target = _target(name)
     loaded = _load(target, name) if isinstance(target, str) else target
     if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
         raise OptionError(Problem(f"Connector {name!r}: {target} is not a Connector class.", tip=_BASES))
@@ -67,6 +82,33 @@ def connector_class(name: str) -> type[Connector]:
     if problems:
         raise OptionError(problems)
     return loaded
+
+
+def check_connector_name(name: str) -> None:
+    """Refuse a name that stands for nothing; imports nothing.
+
+    Raises:
+        OptionError: nothing is known under the name, or two packages claim it.
+    """
+    _target(name)
+
+
+def module_named(name: str) -> str | None:
+    """The module that ``name`` would import and nobody registered: that of ``'my_module:MyConnector'``."""
+    is_path = ":" in name and name.lower() not in _registered and _installed(name) is None
+    return name.partition(":")[0] if is_path else None
+
+
+def _target(name: str) -> type[Connector] | str:
+    target = _registered.get(name.lower()) or _found.get(name.lower()) or _installed(name)
+    if target is None and ":" in name:
+        target = name
+    if target is None:
+        tip = instead_of(name, CONNECTORS) or nearest(name, connector_names())
+        raise OptionError(
+            Problem(f"No connector is called {name!r}.", tip=f"{tip} Your own: 'my_module:MyConnector'.")
+        )
+    return target
 
 
 def _mistakes_of(kind: type[Connector]) -> Iterator[str]:

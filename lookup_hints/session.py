@@ -47,7 +47,8 @@ from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.reading import UnreadableStatement
 from lookup_hints.plan.views import PRIVATE_PREFIX, ROW
-from lookup_hints.retry import RetryPolicy, RowPredicate
+from lookup_hints.registry import retry_predicates
+from lookup_hints.retry import RetryPolicy
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.script import read_script, split_statements
 from lookup_hints.secrets import shown
@@ -67,22 +68,6 @@ _log = logging.getLogger("lookup_hints")
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 """Values of a statement's parameter markers, as ``spark.sql`` takes them."""
-
-_predicates: dict[str, RowPredicate] = {}
-
-
-def register_retry_predicate(name: str, predicate: RowPredicate) -> None:
-    """Let ``'retry-predicate'='<name>'`` ask again while ``predicate`` is true of a key's rows.
-
-    Args:
-        name: its name in hints, ignoring case, ``-`` and ``_`` being the same.
-        predicate: takes the rows found for one key as dictionaries (none for a miss); runs on the
-            workers, so it is pickled. On the last attempt the rows are taken as they are.
-
-    Example:
-        >>> register_retry_predicate("no_zip", lambda rows: any(row["zip"] is None for row in rows))
-    """
-    _predicates[name.lower().replace("-", "_")] = predicate
 
 
 @dataclass
@@ -461,7 +446,7 @@ class LookupSession:
             analyse=analyse,
             name_function=name_function,
             name_scan=name_scan,
-            predicates=_predicates,
+            predicates=retry_predicates(),
             wrapping=wrapping_for(transport),
             over_frames=bool(self._frames),
         )
@@ -560,6 +545,8 @@ class LookupSession:
         """Whether a statement is about a lookup table; the same words about another one are Spark's."""
         if isinstance(ddl, CreateLookupTable | ShowLookupTables):
             return True
+        if isinstance(ddl, DropTable) and ddl.is_temporary:
+            return True
         if isinstance(ddl, ShowTables):
             return bool(self._state.catalog.tables()) and ddl.namespace is None
         return self._state.catalog.find(ddl.name) is not None
@@ -574,11 +561,11 @@ class LookupSession:
             return self._rows("tableName STRING, connector STRING", rows)
         if isinstance(ddl, ShowTables):
             return self._show_tables(ddl)
+        if isinstance(ddl, DropTable):
+            self._drop(ddl)
+            return self._nothing()
         table = catalog.find(ddl.name)
         assert table is not None, "only statements about lookup tables come here"
-        if isinstance(ddl, DropTable):
-            catalog.drop(ddl.name)
-            return self._nothing()
         if isinstance(ddl, DescribeTable):
             return self._rows(
                 "col_name STRING, data_type STRING, comment STRING", _described(table, ddl.extended)
@@ -586,6 +573,13 @@ class LookupSession:
         if isinstance(ddl, ShowColumns):
             return self._rows("col_name STRING", [(name,) for name in table.schema.names])
         return self._rows("createtab_stmt STRING", [(create_statement(table, secret_keys(table)),)])
+
+    def _drop(self, ddl: DropTable) -> None:
+        """Forget a table. With the word TEMPORARY, that of Spark's own too: Spark has no such statement."""
+        if self._state.catalog.find(ddl.name) is not None:
+            self._state.catalog.drop(ddl.name)
+        elif not self.spark.catalog.dropTempView(ddl.name) and not ddl.if_exists:
+            raise self._state.catalog.no_table(ddl.name)
 
     def _show_tables(self, ddl: ShowTables) -> DataFrame:
         """Spark's tables and ours, which show like temporary views."""

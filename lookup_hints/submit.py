@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import os
 import re
@@ -13,8 +12,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,15 +22,26 @@ from typing import Any
 from lookup_hints import archive, job
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.functions import is_connect
+from lookup_hints.remote import await_server
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "lookup_job.py"
 """What ``spark-submit`` runs."""
 _HOME = Path(__file__).resolve().parents[1]
 """Where this library is: a folder, or the archive that ``spark-submit`` has put before all others."""
 
-# Of SparkSubmitOptionParser: all other options of spark-submit take a value.
-_SWITCHES = {"--verbose", "-v", "--supervise", "--usage-error"}
+# Of SparkSubmitOptionParser.
+_SWITCHES = {"--verbose", "-v", "--supervise", "--usage-error", "--version"}
+_WITH_VALUE = (
+    *("--archives", "--class", "--conf", "--deploy-mode", "--driver-class-path", "--driver-cores"),
+    *("--driver-java-options", "--driver-library-path", "--driver-memory", "--exclude-packages"),
+    *("--executor-cores", "--executor-memory", "--files", "--jars", "--keytab", "--kill"),
+    *("--load-spark-defaults", "--master", "--name", "--num-executors", "--packages", "--principal"),
+    *("--properties-file", "--proxy-user", "--py-files", "--queue", "--remote", "--repositories"),
+    *("--status", "--total-executor-cores"),
+)
+_AS_CLOSE = 0.8
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
+_log = logging.getLogger("lookup_hints.submit")
 _TOKEN = re.compile(r"(?i)(;token=)[^;]*")
 """In the URL of a Connect server."""
 
@@ -126,6 +136,9 @@ def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[st
 
     >>> divided(["job.sql", "--master", "local[2]", "--rows=5"], {"--rows": True})
     (['job.sql', '--rows=5'], ['--master', 'local[2]'])
+
+    Raises:
+        WrongUse: an option is nearly one of ours or of spark-submit, which answers such with its whole help.
     """
     mine: list[str] = []
     sparks: list[str] = []
@@ -142,6 +155,8 @@ def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[st
             mine.append(argument)
             if ours[name] and not has_value:
                 mine += _next(rest)
+        elif tip := _misspelt(name, ours):
+            raise job.WrongUse(f"There is no option {name}. {tip}")
         elif has_value and name.startswith("--"):
             sparks += [name, value]
         else:
@@ -149,6 +164,13 @@ def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[st
             if argument not in _SWITCHES:
                 sparks += _next(rest)
     return mine, sparks
+
+
+def _misspelt(name: str, ours: Mapping[str, bool]) -> str:
+    """Which option ``name`` may have meant, where it is none; spark-submit may have more than we know."""
+    known = (*ours, *_WITH_VALUE, *_SWITCHES)
+    near = [] if name in known else get_close_matches(name, known, n=1, cutoff=_AS_CLOSE)
+    return f"Did you mean {near[0]}?" if near else ""
 
 
 def _next(rest: Iterator[str]) -> list[str]:
@@ -211,14 +233,17 @@ def add_commands(commands: Any) -> None:
     ships = commands.add_parser(
         "archive", help="build the archive for spark-submit --py-files, and print where it is"
     )
-    ships.add_argument("--module", action="append", default=[], metavar="MODULE", help=_MODULE_HELP)
+    ships.add_argument(
+        "--module",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help=_SHIP_HELP,
+    )
     ships.add_argument(
         "--output", type=Path, default=Path(archive.NAME), metavar="FILE.zip", help="default: %(default)s"
     )
     ships.set_defaults(command=_archive)
-
-
-_MODULE_HELP = "connectors of your own to ship: a .py file, the folder of a package, or a name"
 
 
 def _print(text: str) -> int:
@@ -242,8 +267,9 @@ def _submit(arguments: Sequence[str]) -> int:
         description=_submit.__doc__,
         epilog="All other options are those of spark-submit: --master, --deploy-mode, --jars, ...",
     )
-    mine, sparks = divided(arguments, {"--param": True, "--rows": True, "--module": True, **_FLAGS})
+    mine, sparks = divided(arguments, _OURS)
     options = parser.parse_args(mine)
+    sparks_conf = job.configuration([value for name, value in pairwise(sparks) if name == "--conf"])
     script = job.read(options.file, options.param)
     try:
         modules = tuple(archive.find_module(each) for each in options.module)
@@ -259,14 +285,18 @@ def _submit(arguments: Sequence[str]) -> int:
     program = find_spark_submit(os.environ)
     if options.dry_run:
         print(shown(submission.command(program, archive.NAME)))
-        with importing(modules):
-            return job.dry_run(script)
+        with job.importing(modules):
+            return job.dry_run(
+                script, job.surroundings(options, [each.name for each in modules], sparks_conf)
+            )
     with TemporaryDirectory(prefix="lookup-hints-") as folder:
         ships = archive.build_archive(Path(folder) / archive.NAME, modules)
         return _run(submission.command(program, str(ships)), submission.environment(os.environ))
 
 
 _FLAGS = {"--dry-run": False, "--progress": False, "--help": False, "-h": False}
+_SHIP_HELP = "connectors of your own to ship: a .py file, the folder of a package, or a name"
+_OURS = {"--param": True, "--rows": True, "--module": True, **_FLAGS}
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:
@@ -288,34 +318,12 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-@contextmanager
-def importing(modules: Sequence[archive.Module]) -> Iterator[None]:
-    """Let modules be imported from where they are, for a block."""
-    folders = [str(module.path.resolve().parent) for module in modules]
-    sys.path[:0] = folders
-    try:
-        _import(module.name for module in modules)
-        yield
-    finally:
-        for folder in folders:
-            sys.path.remove(folder)
-
-
-def _import(names: Iterator[str] | Sequence[str]) -> None:
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise job.WrongUse(f"The module {name!r} cannot be imported: {error}") from error
-
-
 # --- what spark-submit runs ------------------------------------------------------------------------
 
 
 def _script_parser(program: str, **texts: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(program, allow_abbrev=False, **texts)  # type: ignore[arg-type]
     job.add_script_options(parser)
-    parser.add_argument("--module", action="append", default=[], metavar="MODULE", help=_MODULE_HELP)
     job.add_rows_option(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="say what each statement would do, and run nothing"
@@ -333,9 +341,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _script_parser(SCRIPT.name).parse_args(arguments)
     try:
         script = job.read(options.file, options.param)
-        _import(options.module)
+        job.import_all(options.module)
         if options.dry_run:
-            return job.dry_run(script)
+            return job.dry_run(script, job.surroundings(options, options.module))
+        job.check_connectors(script)
         return _on_spark(options, script)
     except job.WrongUse as error:
         print(f"error: {error}", file=sys.stderr)
@@ -354,6 +363,8 @@ def _on_spark(options: argparse.Namespace, script: job.Script) -> int:
     for key, value in job.configuration(options.conf).items():
         builder = builder.config(key, value)
     _log_to_stderr()
+    if (remote := os.environ.get("SPARK_REMOTE")) is not None:
+        await_server(remote, _log.info)
     spark = builder.getOrCreate()
     if is_connect(spark) and _HOME.is_file():
         # What --py-files says reaches executors of this driver's, but no Connect server.

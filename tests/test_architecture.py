@@ -29,6 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "frames": {*LEAVES},
     "dataframe": {*LEAVES, "frames", "hints"},
     "commands": {*LEAVES},
+    "statement": {*LEAVES, "commands", "ddl", "streaming"},
     "catalog": {*LEAVES, "ddl"},
     "supervision": {*LEAVES},
     "streaming": {*LEAVES, "supervision"},
@@ -43,6 +44,7 @@ ROOMS: dict[str, set[str]] = {
     "progress": {"functions"},
     "brief": {*LEAVES, "supervision"},
     "archive": {*LEAVES},
+    "remote": {*LEAVES},
     "picture": {*LEAVES, "plan", "progress"},
 }
 """What each room imports beside itself. The surfaces below import what they like."""
@@ -53,7 +55,17 @@ FOR_CONNECTORS = {"spi", "model", "errors", "options", "secrets", "types", "sqlt
 
 OWNERS = {
     "sqlglot": {"hints", "plan"},
-    "pyspark": {"session", "functions", "shipping", "cli", "magics", "submit", "brief", "streaming"},
+    "pyspark": {
+        "session",
+        "functions",
+        "shipping",
+        "cli",
+        "magics",
+        "submit",
+        "brief",
+        "streaming",
+        "remote",
+    },
     "pandas": {"runtime.pandas_worker"},
     "IPython": {"magics"},
 }

@@ -6,13 +6,15 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lookup_hints import progress, registry
+from lookup_hints import cli, progress, registry
 from lookup_hints.cli import main
+from lookup_hints.remote import await_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +116,7 @@ def test_explain_runs_only_what_sets_the_scene(
 
 
 def test_check_finds_nothing_in_a_good_file(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(job)]) == 0
+    assert main(["check", str(job), "--param", "most=5"]) == 0
     assert capsys.readouterr().out == f"{job}: 0 errors\n"
 
 
@@ -127,7 +129,7 @@ def test_check_finds_every_mistake_with_its_place(tmp_path: Path, capsys: pytest
         "EXPLAIN SELECT 1 FROM visits v JOIN people p ON v.person > p.id;\n",
         encoding="utf-8",
     )
-    assert main(["check", str(path)]) == 1
+    assert main(["check", str(path), "--param", "most=5"]) == 1
     out = capsys.readouterr().out
     assert f"{path}:5:32: error: No LOOKUP option is called 'capasity'. Did you mean 'capacity'?" in out
     assert f"{path}:8:1: error: table t: connector 'sqlite' has no option 'paht'. Did you mean 'path'?" in out
@@ -323,6 +325,176 @@ def test_check_touches_no_source(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "nowhere.sql"]) == 1
     assert "nowhere.sql" in capsys.readouterr().err
+
+
+GEO = """
+from lookup_hints import register_connector, register_retry_predicate
+from lookup_hints.spi import SyncRowLookup
+class Geo(SyncRowLookup):
+    def lookup_row(self, request):
+        return [{"town": f"town {request.key['id']}"}]
+register_connector("GEO", Geo)
+register_retry_predicate("no-town", lambda rows: not rows)
+"""
+
+
+def test_run_and_explain_take_modules_of_ones_own(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry, "_predicates", {})
+    (tmp_path / "cli_geo.py").write_text(GEO.replace("GEO", "cli-geo"), encoding="utf-8")
+    path = tmp_path / "job.sql"
+    path.write_text(
+        "CREATE OR REPLACE TEMPORARY TABLE g (id BIGINT, town STRING) WITH ('connector' = 'cli-geo');\n"
+        "SELECT /*+ LOOKUP('table'='g', 'retry-predicate'='no-town',"
+        " 'retry-strategy'='fixed-delay', 'fixed-delay'='1ms', 'max-attempts'='1') */ g.town"
+        " FROM range(1, 2) r JOIN g ON r.id = g.id;\n"
+    )
+    module = ["--module", str(tmp_path / "cli_geo.py")]
+    for command in ("run", "explain", "check"):
+        assert main([command, str(path), *module]) == 0
+    assert "|town 1|" in capsys.readouterr().out
+
+
+def test_an_unknown_connector_is_told_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "_spark", lambda *_: pytest.fail("Spark is not started"))
+    path = tmp_path / "job.sql"
+    path.write_text(
+        "SELECT 1;\n\nCREATE TEMPORARY TABLE g (id INT) WITH ('connector' = 'postgers');\n"
+        "CREATE TEMPORARY TABLE h (id INT) WITH ('connector' = 'my:Own');\n"
+    )
+    for command in ("run", "explain"):
+        assert main([command, str(path)]) == 1
+        told = capsys.readouterr().err
+        assert f"error: {path}, line 3: No connector is called 'postgers'. Did you mean 'postgres'?" in told
+        assert "my:Own" not in told
+
+
+def test_check_takes_several_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("a", "SELECT 1"), ("b", "SELEC 1"), ("c", "SUMMON t")):
+        (tmp_path / f"{name}.sql").write_text(text)
+    a, b, c = (str(tmp_path / f"{name}.sql") for name in "abc")
+    assert main(["check", a, "nowhere.sql", b, c]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == (
+        f"{a}: 0 errors\n"
+        f"{b}:1:1: error: No statement begins with SELEC. Did you mean SELECT?\nSELEC 1\n^^^^^\n{b}: 1 error\n"
+        f"{c}:1:1: note: not checked: no statement of Spark's own begins with SUMMON\n{c}: 0 errors\n"
+    )
+    assert "There is no file 'nowhere.sql'" in printed.err
+    assert main(["check", a, c]) == 0
+
+
+def test_check_finds_parameters_without_a_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.sql"
+    path.write_text("SELECT :day;\nSELECT v:field FROM t WHERE n < :most")
+    assert main(["check", str(path), "--param", "most=1"]) == 1
+    out = capsys.readouterr().out
+    assert f"{path}:1:8: error: The parameter :day has no value. Give it: --param day=VALUE.\n" in out
+    assert out.endswith("1 error\n")
+    assert main(["check", str(path), "--param", "most=1", "--param", "day='2013-01-01'"]) == 0
+
+
+@pytest.mark.parametrize("name", ["LOKUP", "lookups", "LOOK_UP", "LOOKPU"])
+def test_check_finds_a_misspelt_hint(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.sql"
+    path.write_text(f"SELECT /*+ BROADCAST(x), {name}('table'='c') */ 1 FROM x")
+    assert main(["check", str(path)]) == 1
+    assert f"{path}:1:26: error: There is no hint {name}. Did you mean LOOKUP?" in capsys.readouterr().out
+
+
+def test_check_finds_a_stream_without_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.sql"
+    insert = "INSERT INTO {} SELECT * FROM STREAM s;\n"
+    path.write_text(
+        insert.format("parquet.`/out`")
+        + insert.format("some_table")
+        + insert.format("console")
+        + insert.format("some_table WITH ('checkpointLocation' = '/c')")
+        + "SET lookup.stream.checkpoint = '/c/1';\n"
+        + insert.format("parquet.`/out`")
+    )
+    assert main(["check", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert out.count("has no checkpoint: after a restart its rows would be doubled. SET lookup.stream.") == 2
+    assert f"{path}:1:13: error: The query that writes to parquet.`/out` has no checkpoint" in out
+    assert f"{path}:2:13: error: The query that writes to some_table has no checkpoint" in out
+    assert main(["check", str(path), "--conf", "lookup.stream.checkpoint=/c"]) == 0
+
+
+def test_check_imports_nothing_but_what_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cli_trap.py").write_text(
+        "from pathlib import Path\nfrom lookup_connectors.memory import MemoryConnector\n"
+        f"Path({str(tmp_path / 'imported')!r}).touch()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "job.sql"
+    path.write_text(
+        "CREATE TEMPORARY TABLE t (id INT) WITH ('connector' = 'cli_trap:MemoryConnector', 'rows' = '[]')"
+    )
+    assert main(["check", str(path)]) == 1
+    assert main(["submit", str(path), "--dry-run"]) == 1
+    assert not (tmp_path / "imported").exists()
+    assert (
+        "Connector 'cli_trap:MemoryConnector': no module is imported that is not named for it."
+        " Add --module cli_trap." in capsys.readouterr().out
+    )
+    assert main(["check", str(path), "--module", "cli_trap"]) == 0
+
+
+def test_check_keeps_to_what_is_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "job.sql"
+    path.write_text(
+        "CREATE TEMPORARY TABLE t (id INT) WITH ('connector' = 'http', 'url' = 'https://evil.net/{id}')"
+    )
+    assert main(["check", str(path)]) == 0
+    assert main(["check", str(path), "--conf", "spark.lookup.security.allowed-hosts=ok.net"]) == 1
+    monkeypatch.setenv("LOOKUP_SECURITY_ALLOWED_CONNECTORS", "postgres")
+    assert main(["check", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "the host 'evil.net:443' is not allowed here" in out
+    assert "the connector 'http' is not allowed here" in out
+
+
+@pytest.mark.parametrize("command", [["run"], ["explain"], ["check"], ["submit"]])
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        ("lookup.cluster-tsks=3", "No session option is called 'lookup.cluster-tsks'. Did you mean 'lookup."),
+        ("spark.lookup.transport=air", "'spark.lookup.transport' cannot be 'air'"),
+        (
+            "spark.lookup.security.allowed-host=*",
+            "There is no security switch 'lookup.security.allowed-host'.",
+        ),
+    ],
+)
+def test_configuration_of_ours_is_checked(
+    command: list[str], conf: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.sql"
+    path.write_text("SELECT 1")
+    assert main([*command, str(path), "--conf", conf]) == 2
+    assert f"lookup-hints: --conf: {said}" in capsys.readouterr().err
+
+
+def test_a_server_that_is_not_there_is_given_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("grpc")
+    monkeypatch.setattr(cli, "await_server", partial(await_server, patience=0.2))
+    path = tmp_path / "job.sql"
+    path.write_text("SELECT 1")
+    assert main(["run", str(path), "--remote", "sc://127.0.0.1:9"]) == 1
+    told = capsys.readouterr().err
+    assert "waiting for the Spark Connect server at 127.0.0.1:9, up to 0.2 s\n" in told
+    assert "error: No Spark Connect server answers at 127.0.0.1:9 within 0.2 s." in told
 
 
 @pytest.mark.parametrize("wrong", [[], ["fly"], ["run"], ["check"]])

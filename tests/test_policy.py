@@ -13,7 +13,16 @@ from lookup_hints.commands import own_setting
 from lookup_hints.ddl import CreateLookupTable, parse_ddl
 from lookup_hints.errors import NotAllowed, OptionError
 from lookup_hints.model import LookupTable
-from lookup_hints.policy import CONNECTORS, HOSTS, REFERENCES, Policy, read_policy, variable_of
+from lookup_hints.policy import (
+    CONNECTORS,
+    HOSTS,
+    REFERENCES,
+    Policy,
+    policy_of_configuration,
+    policy_of_environment,
+    read_policy,
+    variable_of,
+)
 
 
 def hosts(*patterns: str) -> Policy:
@@ -150,7 +159,7 @@ def test_connectors_are_allowed_by_the_name_that_sql_gives() -> None:
 def test_switches_are_read_from_every_place() -> None:
     one = {CONNECTORS: "http, postgres", HOSTS: "none"}
     two = {CONNECTORS: "http", REFERENCES: " env:A ,file:/x/* "}
-    assert read_policy(one.get, two.get) == Policy(
+    assert read_policy(one, two) == Policy(
         (("http", "postgres"), ("http",)), (("env:A", "file:/x/*"),), ((),)
     )
     assert variable_of(REFERENCES) == "LOOKUP_SECURITY_ALLOWED_REFERENCES"
@@ -169,8 +178,22 @@ def test_switches_are_read_from_every_place() -> None:
 )
 def test_a_switch_that_cannot_be_read_is_an_error(switch: str, text: str, said: str) -> None:
     with pytest.raises(OptionError) as caught:
-        read_policy({switch: text}.get)
+        read_policy({switch: text})
     assert said in str(caught.value)
+
+
+def test_a_switch_that_is_misspelt_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = {"spark.lookup.security.allowed-hosts": "a.b", "spark.master": "local"}
+    assert policy_of_configuration(spark) == hosts("a.b")
+    with pytest.raises(OptionError) as caught:
+        policy_of_configuration({"spark.lookup.security.allowed-host": "a.b"})
+    assert str(caught.value) == (
+        "There is no security switch 'lookup.security.allowed-host'."
+        " Did you mean 'lookup.security.allowed-hosts'?"
+    )
+    monkeypatch.setenv("LOOKUP_SECURITY_ALLOWED_HOST", "a.b")
+    with pytest.raises(OptionError, match="Did you mean 'LOOKUP_SECURITY_ALLOWED_HOSTS'"):
+        policy_of_environment()
 
 
 # --- tables ----------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ OURS = {"--param": True, "--dry-run": False}
         ("--conf spark.a=1 --conf=spark.b=2 a.sql", "a.sql", "--conf spark.a=1 --conf spark.b=2"),
         ("--conf lookup.transport=pandas a.sql", "--conf lookup.transport=pandas a.sql", ""),
         ("a.sql --name", "a.sql", "--name"),
+        ("a.sql --brand-new-option 3 --kill 7", "a.sql", "--brand-new-option 3 --kill 7"),
         ("a.sql --param", "a.sql --param", ""),
     ],
 )
@@ -139,6 +140,11 @@ def test_a_dry_run_shows_mistakes_and_fails(tmp_path: Path, capsys: pytest.Captu
             "the master spark://m:7077 runs no driver of Python in the cluster; YARN and",
         ),
         (["submit", "JOB", "--module", "no_such_module"], "There is no module 'no_such_module' to ship."),
+        (["submit", "JOB", "--modul", "geo.py"], "There is no option --modul. Did you mean --module?"),
+        (
+            ["submit", "JOB", "--deploy-mod=client"],
+            "There is no option --deploy-mod. Did you mean --deploy-mode",
+        ),
         (["archive", "--output", "ours.whl"], "--output must end with .zip"),
         (["run", "nowhere.sql"], "There is no file 'nowhere.sql'."),
         (["run", "JOB", "--conf", "x"], "--conf needs KEY=VALUE"),

@@ -103,12 +103,17 @@ def _not_understood(reader: Reader) -> Problem:
 
 
 def _drop(reader: Reader) -> DropTable | None:
-    _is_temporary(reader)
+    is_temporary = _is_temporary(reader)
     if not reader.words("TABLE"):
         return None
     if_exists = reader.words("IF", "EXISTS")
     name = reader.last_name()
-    return None if name is None else DropTable(name, if_exists)
+    if name is None and is_temporary:
+        at = reader.rest[:1]
+        tip = "Write DROP TEMPORARY TABLE [IF EXISTS] <name>: a temporary table belongs to no database."
+        reader.report("This DROP TEMPORARY TABLE names no table.", at, tip)
+        raise DdlError(reader.problems)
+    return None if name is None else DropTable(name, if_exists, is_temporary)
 
 
 def _describe(reader: Reader) -> DescribeTable | None:

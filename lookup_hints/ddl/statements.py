@@ -36,10 +36,17 @@ class CreateLookupTable:
 
 @dataclass(frozen=True)
 class DropTable:
-    """``DROP [TEMPORARY] TABLE [IF EXISTS] name``."""
+    """``DROP [TEMPORARY] TABLE [IF EXISTS] name``.
+
+    Args:
+        name: the table's name.
+        if_exists: that there is none is no error.
+        is_temporary: it says TEMPORARY, as Flink does and Spark does not; what is dropped is the same.
+    """
 
     name: str
     if_exists: bool = False
+    is_temporary: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from lookup_hints.errors import Problem, Span
 from lookup_hints.pairs import Pair, read_pairs, span_of
 from lookup_hints.sqltext import Kind, Piece, code, pieces
 
+_NAME = "LOOKUP"
+_AS_CLOSE = 0.79
 _MARK = "/*+"
 _EXAMPLE = "Write LOOKUP('table' = '<alias of the lookup table>')."
 
@@ -42,7 +45,15 @@ class _Item:
 
     @property
     def is_lookup(self) -> bool:
-        return self.pieces[0].is_name and self.pieces[0].name.upper() == "LOOKUP"
+        return self.pieces[0].is_name and self.pieces[0].name.upper() == _NAME
+
+    @property
+    def is_misspelt(self) -> bool:
+        """Whether its name is nearly ours: Spark takes no notice of a hint that it does not know."""
+        if self.is_lookup or not self.pieces[0].is_name:
+            return False
+        name = self.pieces[0].name.upper().replace("_", "")
+        return bool(get_close_matches(name, [_NAME], cutoff=_AS_CLOSE))
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,22 @@ def parse_hints(text: str) -> tuple[ParsedHint, ...]:
     ['c']
     """
     return tuple(_parsed(text, block, item) for block in _blocks(text) for item in block.lookups)
+
+
+def misspelt_hints(text: str) -> tuple[Problem, ...]:
+    """The hints of ``text`` whose names are nearly LOOKUP.
+
+    >>> [problem.message for problem in misspelt_hints("SELECT /*+ LOKUP('table'='c') */ 1")]
+    ['There is no hint LOKUP.']
+    """
+    return tuple(
+        Problem(
+            f"There is no hint {item.pieces[0].name}.", span_of(text, item.pieces[:1]), "Did you mean LOOKUP?"
+        )
+        for block in _blocks(text)
+        for item in block.items
+        if item.is_misspelt
+    )
 
 
 def removals(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lookup_hints.errors import HintError, Problem, Span, nearest
 from lookup_hints.flink import HINT_OPTIONS, instead_of
-from lookup_hints.hints.parse import ParsedHint, parse_hints
+from lookup_hints.hints.parse import ParsedHint, misspelt_hints, parse_hints
 from lookup_hints.options import Place, bad_value, options_at
 from lookup_hints.pairs import Pair
 from lookup_hints.retry import RetryPolicy
@@ -57,7 +57,7 @@ def lookup_hints(text: str) -> tuple[LookupHint, ...]:
 def read_hints(text: str) -> tuple[tuple[LookupHint, ...], tuple[Problem, ...]]:
     """The hints of a statement that are right, and the problems of those that are not."""
     hints: list[LookupHint] = []
-    problems: list[Problem] = []
+    problems: list[Problem] = [*misspelt_hints(text)]
     for parsed in parse_hints(text):
         hint, mistakes = _checked(parsed)
         problems += mistakes

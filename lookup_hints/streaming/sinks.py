@@ -138,19 +138,27 @@ def check_sink(
             streaming query wrote.
     """
     if sink.needs_checkpoint and settings.checkpoint is None:
-        has_root = "The folder of all checkpoints is set, but the query has no name. "
-        hint = has_root if settings.name is None and spark.conf.get(ROOT, None) else ""
-        raise QueryError(
-            Problem(
-                f"The query that writes to {insert.shown_sink} has no checkpoint: after a restart its rows"
-                " would be doubled.",
-                sink.at,
-                f"{hint}SET lookup.stream.checkpoint = '/folder/of/its/own', or write"
-                " WITH ('checkpointLocation' = '...') after the sink.",
-            )
-        )
+        has_root = bool(settings.name is None and spark.conf.get(ROOT, None))
+        raise QueryError(no_checkpoint(insert, has_root=has_root))
     if sink.keeps_files and settings.checkpoint is not None and _is_new(settings.checkpoint, spark):
         _refuse_used_files(insert, sink, settings.checkpoint, run_sql)
+
+
+def no_checkpoint(insert: StreamInsert, *, has_root: bool) -> Problem:
+    """What to say of a query that would begin anew at each start.
+
+    Args:
+        insert: the statement.
+        has_root: whether there is a folder for the checkpoints of all queries that have a name.
+    """
+    hint = "The folder of all checkpoints is set, but the query has no name. " if has_root else ""
+    return Problem(
+        f"The query that writes to {insert.shown_sink} has no checkpoint: after a restart its rows"
+        " would be doubled.",
+        insert.sink_at,
+        f"{hint}SET lookup.stream.checkpoint = '/folder/of/its/own', or write"
+        " WITH ('checkpointLocation' = '...') after the sink.",
+    )
 
 
 def _is_new(checkpoint: str, spark: Any) -> bool:

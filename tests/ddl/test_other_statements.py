@@ -19,6 +19,7 @@ from lookup_hints.ddl import (
     create_statement,
     parse_ddl,
 )
+from lookup_hints.errors import DdlError
 from lookup_hints.model import LookupTable
 
 
@@ -27,6 +28,7 @@ from lookup_hints.model import LookupTable
     [
         ("DROP TABLE t", DropTable("t")),
         ("drop temporary table if exists `my t`;", DropTable("my t", if_exists=True)),
+        ("DROP TEMP TABLE t", DropTable("t")),
         ("DESC t", DescribeTable("t")),
         ("DESCRIBE TABLE t", DescribeTable("t")),
         ("DESCRIBE TABLE EXTENDED t", DescribeTable("t", extended=True)),
@@ -138,3 +140,9 @@ def test_the_written_statement_reads_back_as_the_table(table: LookupTable) -> No
     assert statement.columns == table.schema
     assert statement.primary_key == table.primary_key
     assert statement.options.keys() == table.options.keys()
+
+
+@pytest.mark.parametrize("rest", ["db.t", "t PURGE", ""])
+def test_a_temporary_table_is_dropped_by_its_name_alone(rest: str) -> None:
+    with pytest.raises(DdlError, match=r"names no table\. Write DROP TEMPORARY TABLE \[IF EXISTS\] <name>"):
+        parse_ddl(f"DROP TEMPORARY TABLE IF EXISTS {rest}")

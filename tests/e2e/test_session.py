@@ -484,3 +484,27 @@ def test_sparks_errors_are_about_the_users_text(
     if SPARK >= (4, 0) or "Syntax" in said:  # older ones give no place of what they cannot resolve
         assert f"line {line} pos {column}" in told.replace("line 1, pos", "line 1 pos")
     assert "CAST(NULL AS" not in told
+
+
+def test_temporary_tables_are_dropped_as_in_flink_and_as_in_spark(spark: SparkSession) -> None:
+    session = LookupSession(spark.newSession())
+    create = "CREATE TEMPORARY TABLE {} (id INT) WITH ('connector' = 'memory', 'rows' = '[]')"
+    for name, drop in {
+        "a": "DROP TEMPORARY TABLE a",
+        "b": "DROP TEMP TABLE IF EXISTS B",
+        "c": "DROP TABLE c",
+    }.items():
+        session.sql(create.format(name))
+        assert session.sql(drop).collect() == []
+    assert session.tables() == ()
+    session.spark.range(1).createOrReplaceTempView("seen")
+    session.sql("DROP TEMPORARY TABLE seen")
+    assert not session.spark.catalog.tableExists("seen")
+    for nothing in ("DROP TEMPORARY TABLE IF EXISTS nope", "DROP TABLE IF EXISTS nope"):
+        session.sql(nothing)
+    session.sql(create.format("known"))
+    with pytest.raises(DdlError) as caught:
+        session.sql("DROP TEMPORARY TABLE knwon")
+    assert (
+        str(caught.value) == "There is no temporary table 'knwon'. Did you mean 'known'? Or write IF EXISTS."
+    )
