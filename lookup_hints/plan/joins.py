@@ -565,15 +565,17 @@ class _Finder:
             return None
         keys: dict[str, KeyEquality] = {}
         for equality, referred in (*self._where_equalities(use), *self._on_equalities(use)):
-            if referred.outer and not use.keeps_rows:
-                continue  # Spark lets nothing there name the outer query.
-            if not referred.relations and (equality.column not in keys or keys[equality.column].constant):
+            if referred.relations or (referred.outer and not use.keeps_rows):
+                continue  # What may be filled with NULLs can name no outer query in Spark.
+            if equality.column not in keys or keys[equality.column].constant:
                 keys[equality.column] = equality
         chosen = chosen_keys(keys.values(), use.table, self._always(use))
         if not chosen or self._missing(use, chosen):
             return None
         at = self._statement.tokens.cut(use.relation.first, use.relation.last)
-        join = self._join(use, "INNER", Place.SOURCE, at, Conditions(_answered(chosen)))
+        # Of rows filled with NULLs a condition that stays is all that keeps them out.
+        conditions = Conditions(_answered(chosen) if use.keeps_rows else chosen)
+        join = self._join(use, "INNER", Place.SOURCE, at, conditions)
         return join.with_(notes=_asked_by(chosen))
 
     def _on_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:

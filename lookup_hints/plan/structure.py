@@ -138,6 +138,11 @@ class Step:
     using: tuple[int, ...] = ()
 
     @property
+    def fills_left(self) -> bool:
+        """Whether it may put NULLs in place of what stands before it."""
+        return "RIGHT" in self.words or "FULL" in self.words
+
+    @property
     def hides_right(self) -> bool:
         """Whether nothing behind it can name its right side: it only keeps or drops rows."""
         return "SEMI" in self.words or "ANTI" in self.words
@@ -145,7 +150,10 @@ class Step:
 
 @dataclass(eq=False)
 class Chain:
-    """Relations joined one after the other: what stands between the commas of a FROM."""
+    """Relations joined one after the other: what stands between the commas of a FROM.
+
+    Where a RIGHT or FULL JOIN stands behind a comma, the comma is a join of the chain, too.
+    """
 
     head: Relation
     steps: list[Step] = field(default_factory=list)
@@ -193,7 +201,7 @@ class Chain:
         at = rights.index(relation) if relation in rights else -1
         own = self.steps[at].words if at > -1 else ()
         is_kept = not {"LEFT", "FULL", "SEMI", "ANTI"} & set(own)
-        return is_kept and not any({"RIGHT", "FULL"} & set(step.words) for step in self.steps[at + 1 :])
+        return is_kept and not any(step.fills_left for step in self.steps[at + 1 :])
 
     @property
     def relations(self) -> list[Relation]:
@@ -510,6 +518,8 @@ class _Reader:
         chains = [self._chain(at + 1, end, block)]
         while chains[-1].last + 2 < end and self._tokens.is_symbol(chains[-1].last + 1, ","):
             chains.append(self._chain(chains[-1].last + 2, end, block))
+            if any(step.fills_left for step in chains[-1].steps):
+                chains = [_crossed(chains)]
         return Source(at, chains)
 
     def _chain(self, at: int, end: int, block: Block) -> Chain:
@@ -689,6 +699,17 @@ class _Reader:
         if tokens.is_symbol(at + 1, "(") and at + 1 < end:
             return at, tokens.closing(at + 1)
         return at, at
+
+
+def _crossed(chains: list[Chain]) -> Chain:
+    """``chains`` as one: a comma binds as a join does in Spark.
+
+    ``a, b RIGHT JOIN c`` is ``(a CROSS JOIN b) RIGHT JOIN c``, which gives rows without ``a``.
+    """
+    steps = list(chains[0].steps)
+    for chain in chains[1:]:
+        steps += [Step(chain.first - 1, chain.head.last, ("CROSS",), chain.head), *chain.steps]
+    return Chain(chains[0].head, steps)
 
 
 def _ends_relation(tokens: Tokens, at: int) -> bool:

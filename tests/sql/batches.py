@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.errors import InternalError, UnsupportedLookup
 from tests.sql.trees import LOOKUPS
 from tests.sql.worlds import Answer, Worlds
 
@@ -24,6 +25,15 @@ CONF = {
 }
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A query over ordinary tables, and over lookup tables unless it is refused."""
+
+    text: str
+    plain: DataFrame
+    ours: DataFrame | None
+
+
 @dataclass
 class Both:
     """Runs queries with and without lookup tables, several in one job of Spark."""
@@ -32,22 +42,68 @@ class Both:
 
     def check(self, texts: list[str]) -> None:
         """Each query must be refused or give what Spark gives without lookup tables."""
-        plans = [(text, *self.frames(text)) for text in texts]
-        running = [(text, plain, ours) for text, plain, ours in plans if ours is not None]
+        failures = list(self.failures(self.pairs(texts)))
+        assert not failures, "\n\n".join(failures)
+
+    def pairs(self, texts: list[str]) -> list[Pair]:
+        """Those of ``texts`` that Spark takes, with and without lookup tables."""
+        return [pair for text in texts if (pair := self._pair(text)) is not None]
+
+    def failures(self, pairs: list[Pair]) -> Iterator[str]:
+        """What is wrong with the answers of ``pairs``, as one text for each that differs."""
+        running = [pair for pair in pairs if pair.ours is not None]
         if not running:
             return
-        expected = answers([plain for _, plain, _ in running])
-        actual = answers([ours for _, _, ours in running])
-        for (text, _, _), wanted, given in zip(running, expected, actual, strict=True):
-            given.require(wanted, text, ordered=False)
-
-    def frames(self, text: str) -> tuple[DataFrame, DataFrame | None]:
-        """The query over ordinary tables, and over lookup tables unless it is refused."""
-        plain = self.worlds.plain.sql(text)
         try:
-            return plain, self.worlds.world(LOOKUPS).session.sql(text)
+            found = answers(
+                [each for pair in running for each in (pair.plain, pair.ours) if each is not None]
+            )
+        except Exception as error:
+            if len(running) > 1:
+                for pair in running:
+                    yield from self.failures([pair])
+            elif self._runs(running[0].plain):
+                yield f"{_first_line(error)}, in\n{running[0].text}"
+            return
+        for number, pair in enumerate(running):
+            try:
+                found[2 * number + 1].require(found[2 * number], pair.text, ordered=False)
+            except AssertionError as difference:
+                yield str(difference)
+
+    def _pair(self, text: str) -> Pair | None:
+        """The query twice; None where Spark itself refuses it, as then we must."""
+        from pyspark.errors import AnalysisException
+
+        session = self.worlds.world(LOOKUPS).session
+        try:
+            plain = self.worlds.plain.sql(text)
+        except AnalysisException:
+            try:
+                session.sql(text)
+            except InternalError:
+                raise
+            except Exception:
+                return None
+            raise AssertionError(f"Spark refuses what runs with lookup tables:\n{text}") from None
+        try:
+            return Pair(text, plain, session.sql(text))
         except UnsupportedLookup:
-            return plain, None
+            return Pair(text, plain, None)
+        except Exception as error:
+            raise AssertionError(f"{_first_line(error)}, in\n{text}") from error
+
+    def _runs(self, frame: DataFrame) -> bool:
+        """Whether Spark itself runs the query to its end."""
+        try:
+            frame.collect()
+        except Exception:
+            return False
+        return True
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def answers(frames: list[DataFrame]) -> list[Answer]:

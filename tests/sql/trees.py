@@ -129,8 +129,8 @@ class Trees:
         where = self._where(source, depth)
         body = f"FROM {source.text}{where}"
         visible = self._unambiguous(source.columns)
-        if self._chance(0.06):
-            return f"FROM {source.text}{where.replace(' WHERE', ' |> WHERE', 1)} |> SELECT {self._pick(visible)} AS a"
+        if self._chance(0.12):
+            return self._piped(source, where, depth)
         kind = self._random.randrange(10)
         if kind < 4:
             chosen = [*self._some(visible, 4)]
@@ -151,14 +151,33 @@ class Trees:
             return f"SELECT DISTINCT {self._pick(visible)} AS a, {self._pick(visible)} AS b {body}"
         return f"SELECT {self._pick(visible)} AS a, {self._scalar(visible)} AS b {body}"
 
-    def _derived(self, depth: int) -> tuple[str, list[tuple[str, bool]]]:
-        """A nested block whose columns have names of their own."""
+    def _piped(self, source: From, where: str, depth: int) -> str:
+        """The block in pipe syntax: joins and conditions behind its FROM, and a list of columns at the end."""
+        text = f"FROM {source.text}{where.replace(' WHERE', ' |> WHERE', 1)}"
+        for _ in range(self._random.randrange(3)):
+            piped = From("", _qualified(source.columns), _qualified(source.columns))
+            right = self._relation(depth + 1, lookup_share=0.6)
+            kinds = (
+                ["JOIN", "LEFT JOIN"] if right.is_lookup else ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
+            )
+            self._explicit(piped, right, self._pick(kinds))
+            source.columns = piped.columns
+            conditions = [*piped.where, *([self._filter(piped.columns)] if self._chance(0.4) else [])]
+            text += f" |>{piped.text}" + (f" |> WHERE {' AND '.join(conditions)}" if conditions else "")
+        visible = _qualified(source.columns)
+        if self._chance(0.3):
+            group = self._pick(visible)
+            return f"{text} |> AGGREGATE count(*) AS n, max({self._pick(visible)}) AS m GROUP BY {group} AS g"
+        return f"{text} |> SELECT {self._pick(visible)} AS a, {self._pick(visible)} AS b"
+
+    def _derived(self, depth: int, outer: Sequence[Column] = ()) -> tuple[str, list[tuple[str, bool]]]:
+        """A nested block whose columns have names of their own; it may name ``outer`` columns."""
         source = self._from(depth)
         visible = self._unambiguous(source.columns)
         chosen = [*self._some(visible, 3), self._pick([c for c in visible if c.is_number] or visible)]
         names = [f"c{n}" for n in range(len(chosen))]
         listed = ", ".join(f"{column} AS {name}" for column, name in zip(chosen, names, strict=True))
-        text = f"SELECT {listed} FROM {source.text}{self._where(source, depth)}"
+        text = f"SELECT {listed} FROM {source.text}{self._where(source, depth, outer)}"
         return text, [(name, column.is_number) for name, column in zip(names, chosen, strict=True)]
 
     def _unambiguous(self, columns: list[Column]) -> list[Column]:
@@ -175,7 +194,7 @@ class Trees:
     # --- FROM --------------------------------------------------------------------------------------
 
     def _from(self, depth: int) -> From:
-        first = self._relation(depth, lookup_share=0.12)
+        first = self._relation(depth, lookup_share=0.25)
         source = From(first.text, list(first.columns), list(first.columns))
         most = (4, 2, 1)[depth]
         for number in range(1 + self._random.randrange(most)):
@@ -203,9 +222,9 @@ class Trees:
 
     def _join(self, source: From, depth: int, lookup_share: float) -> None:
         right = self._relation(depth, lookup_share)
-        if not right.is_lookup and depth < 2 and self._chance(0.12):
+        if depth < 2 and self._chance(0.12):
             right = self._in_parentheses(right)
-        style = self._random.randrange(20)
+        style = self._random.randrange(24)
         if style < 8:
             self._explicit(source, right, self._pick(["JOIN", "INNER JOIN"]))
         elif style < 13:
@@ -214,8 +233,10 @@ class Trees:
             self._explicit(source, right, self._pick(["LEFT SEMI JOIN", "LEFT ANTI JOIN"]))
         elif style < 17:
             self._comma(source, right)
-        elif style < 18:
+        elif style < 19:
             self._using(source, right)
+        elif style < 20:
+            self._lateral(source)
         elif right.is_lookup:
             self._crossed(source, right)
         else:
@@ -227,8 +248,18 @@ class Trees:
         """``left`` joined with one more relation, in parentheses."""
         inner = From(left.text, list(left.columns), list(left.columns))
         right = self._relation(2, lookup_share=0.6)
-        self._explicit(inner, right, self._pick(["JOIN", "LEFT JOIN"]))
+        kinds = ["JOIN", "LEFT JOIN"] if right.is_lookup else ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
+        self._explicit(inner, right, self._pick(kinds))
         return Relation(f"({inner.text})", inner.columns)
+
+    def _lateral(self, source: From) -> None:
+        """A subquery that names the relations before it."""
+        outer = _qualified(source.columns)
+        text, columns = self._derived(2, outer)
+        alias = self._alias()
+        right = Relation(alias, [Column(alias, name, is_number) for name, is_number in columns])
+        source.text += f"{self._pick([',', ' JOIN', ' CROSS JOIN', ' LEFT JOIN'])} LATERAL ({text}) {alias}"
+        self._show(source, right)
 
     def _explicit(self, source: From, right: Relation, kind: str) -> None:
         moves = kind in ("JOIN", "INNER JOIN") and self._chance(0.15)
@@ -260,16 +291,22 @@ class Trees:
         if not shared or any(ours.count(c.name) for c in right.columns if c not in shared):
             self._explicit(source, right, "LEFT JOIN")
             return
-        name = self._pick(shared).name
-        kind = self._pick(["JOIN", "LEFT JOIN", "LEFT SEMI JOIN"])
-        source.text += f" {kind} {right.text} USING ({name})"
+        kinds_of_join = ["JOIN", "LEFT JOIN", "LEFT SEMI JOIN"]
+        kind = self._pick(kinds_of_join if right.is_lookup else [*kinds_of_join, "RIGHT JOIN", "FULL JOIN"])
+        names = [self._pick(shared).name]
+        if kind != "LEFT SEMI JOIN" and self._chance(0.3):
+            names = [column.name for column in shared]
+            source.text += f" NATURAL {kind} {right.text}"
+        else:
+            source.text += f" {kind} {right.text} USING ({names[0]})"
         if kind == "LEFT SEMI JOIN":
             return
         self._show(source, right)
-        merged = Column("", name, kinds[name])
-        if sum(column.name == name for column in source.columns) == 2:  # none behind an earlier comma
-            source.columns.append(merged)
-        source.shown.append(merged)
+        for name in names:
+            merged = Column("", name, kinds[name])
+            if sum(column.name == name for column in source.columns) == 2:  # none behind an earlier comma
+                source.columns.append(merged)
+            source.shown.append(merged)
 
     def _show(self, source: From, right: Relation) -> None:
         """Add the columns of ``right``; a merged column whose name it has can no longer be named alone."""
@@ -285,6 +322,8 @@ class Trees:
         theirs = {column.name for column in right.columns}
         left = [column for column in left if column.relation or column.name not in theirs]
         conditions = [self._equality(left, right.columns)]
+        if self._chance(0.12):
+            conditions[:] = [self._given(right.columns)]
         if self._chance(0.2):
             conditions.append(self._equality(left, right.columns))
         if self._chance(0.35):
@@ -294,6 +333,19 @@ class Trees:
         if self._chance(0.15):
             conditions.append(self._residual(left))
         return conditions
+
+    def _given(self, columns: list[Column]) -> str:
+        """A column equals what none of the relations beside it gives: a constant, or a subquery's value."""
+        column = self._pick(columns)
+        value = self._constant(column)
+        if column.is_number and self._chance(0.2):
+            value = (
+                f"(SELECT {self._pick(['max', 'min'])}({self._pick('kv')}) FROM {self._pick(['t1', 'd1'])})"
+            )
+        return f"{column} = {value}" if self._chance(0.7) else f"{value} = {column}"
+
+    def _constant(self, column: Column) -> str:
+        return str(self._random.randrange(5)) if column.is_number else f"'{self._pick('abc')}'"
 
     def _equality(self, left: list[Column], right: list[Column]) -> str:
         pairs = [(one, other) for one in left for other in right if one.is_number == other.is_number]
@@ -341,11 +393,34 @@ class Trees:
 
     # --- WHERE and subqueries ----------------------------------------------------------------------
 
-    def _where(self, source: From, depth: int) -> str:
+    def _filter(self, columns: list[Column]) -> str:
+        """A condition of WHERE: a third of them can be keys."""
+        kind = self._random.randrange(6)
+        if kind == 0:
+            return self._given(columns)
+        if kind == 1:
+            column = self._pick(columns)
+            return f"{column} IN ({self._constant(column)}, {self._constant(column)})"
+        return self._residual(columns)
+
+    def _correlation(self, columns: list[Column], outer: list[Column]) -> str:
+        """What ties the columns of a subquery to the query around it: an equality, mostly a bare one."""
+        # A name alone would be looked for in the subquery first.
+        outer = _qualified(outer) or outer
+        pairs = [(one, other) for one in outer for other in columns if one.is_number == other.is_number]
+        if not pairs:
+            return self._given(columns)
+        one, other = self._pick(pairs)
+        value = self._expression(one)
+        return f"{other} = {value}" if self._chance(0.6) else f"{value} = {other}"
+
+    def _where(self, source: From, depth: int, outer: Sequence[Column] = ()) -> str:
         conditions = list(source.where)
-        if self._chance(0.3):
-            conditions.append(self._residual(source.columns))
-        if depth == 0 and self._chance(0.25):
+        if self._chance(0.4):
+            conditions.append(self._filter(source.columns))
+        if outer and self._chance(0.9):
+            conditions.append(self._correlation(source.columns, list(outer)))
+        if depth == 0 and self._chance(0.3):
             conditions.append(self._subquery_predicate(source.columns))
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
@@ -356,42 +431,50 @@ class Trees:
         return predicate
 
     def _exists(self, columns: list[Column]) -> str:
-        inner, condition = self._correlated(columns)
-        outer = [column for column in columns if column.relation]
+        inner = self._inner(columns)
+        outer = _qualified(columns)
         more = f" AND {self._residual([*inner.columns, *outer])}" if self._chance(0.3) else ""
-        return f"{self._pick(['', 'NOT '])}EXISTS (SELECT 1 FROM {inner.text} WHERE {condition}{more})"
+        where = f"{' AND '.join(inner.where)}{more}"
+        return f"{self._pick(['', 'NOT '])}EXISTS (SELECT 1 FROM {inner.text} WHERE {where})"
 
     def _in(self, columns: list[Column]) -> str:
         outer = self._pick(columns)
-        inner = self._asked()
+        inner = self._inner(columns if self._chance(0.3) else [])
         fitting = [column for column in inner.columns if column.is_number == outer.is_number]
-        where = f" WHERE {self._residual(inner.columns)}" if self._chance(0.4) else ""
+        if not fitting:
+            return self._given(columns)
+        if self._chance(0.4):
+            inner.where.append(self._filter(inner.columns))
+        where = f" WHERE {' AND '.join(inner.where)}" if inner.where else ""
         negation = self._pick(["", "NOT "])
         return f"{outer} {negation}IN (SELECT {self._pick(fitting)} FROM {inner.text}{where})"
 
     def _compared_scalar(self, columns: list[Column]) -> str:
+        if self._chance(0.4):
+            number = self._pick([column for column in columns if column.is_number] or columns)
+            return f"{number} = {self._scalar(columns)}"
         return f"{self._scalar(columns)} > {self._random.randrange(3)}"
 
     def _scalar(self, columns: list[Column]) -> str:
-        inner, condition = self._correlated(columns)
-        number = self._pick([column for column in inner.columns if column.is_number])
-        aggregate = self._pick([f"max({number})", "count(*)", f"sum({number})"])
-        more = f" AND {self._residual(inner.columns)}" if self._chance(0.3) else ""
-        return f"(SELECT {aggregate} FROM {inner.text} WHERE {condition}{more})"
+        inner = self._inner(columns)
+        number = self._pick([column for column in inner.columns if column.is_number] or inner.columns)
+        aggregate = self._pick([f"max({number})", "count(*)", f"count({number})"])
+        more = f" AND {self._filter(inner.columns)}" if self._chance(0.3) else ""
+        return f"(SELECT {aggregate} FROM {inner.text} WHERE {' AND '.join(inner.where)}{more})"
 
-    def _correlated(self, columns: list[Column]) -> tuple[Relation, str]:
-        """A relation for a subquery, and what ties it to the outer query."""
-        inner = self._asked()
+    def _inner(self, columns: list[Column]) -> From:
+        """The FROM of a subquery: a lookup table mostly, alone or among others; WHERE ties it to ``columns``."""
+        asked = self._asked()
+        inner = From(asked.text, list(asked.columns), list(asked.columns))
         if self._chance(0.25):
             left = self._table(self._pick(ORDINARY), is_lookup=False)
-            joined = From(left.text, list(left.columns), list(left.columns))
-            self._explicit(joined, inner, "JOIN")
-            inner = Relation(joined.text, joined.columns)
-        # A name alone would be looked for in the subquery first.
-        outer = [column for column in columns if column.relation] or columns
-        pairs = [(one, other) for one in outer for other in inner.columns if one.is_number == other.is_number]
-        one, other = self._pick(pairs)
-        return inner, f"{other} = {one}"
+            inner = From(left.text, list(left.columns), list(left.columns))
+            self._explicit(inner, asked, self._pick(["JOIN", "LEFT JOIN"]))
+        if self._chance(0.25):
+            self._join(inner, 2, lookup_share=0.3)
+        if columns:
+            inner.where.append(self._correlation(inner.columns, columns))
+        return inner
 
     def _asked(self) -> Relation:
         is_lookup = not self._chance(0.15)

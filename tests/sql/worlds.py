@@ -64,6 +64,8 @@ class Worlds:
     tables: Mapping[str, Data]
     conf: Mapping[str, str] = field(default_factory=dict)
     connector: str = "counting"
+    in_one_partition: bool = False
+    """Whether Spark knows that each table is one partition: then nothing is shuffled."""
     _worlds: dict[frozenset[str], World] = field(default_factory=dict)
     _answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     _plain: SparkSession | None = None
@@ -107,7 +109,9 @@ class Worlds:
         for key, value in self.conf.items():
             spark.conf.set(key, value)
         for name in names:
-            spark.read.parquet(str(self.folder / f"{name}.parquet")).createOrReplaceTempView(quoted(name))
+            frame = spark.read.parquet(str(self.folder / f"{name}.parquet"))
+            frame = frame.coalesce(1) if self.in_one_partition else frame
+            frame.createOrReplaceTempView(quoted(name))
         return spark
 
     def _data(self, name: str) -> str:

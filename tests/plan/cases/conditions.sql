@@ -160,3 +160,23 @@ SELECT 1 FROM orders o LATERAL VIEW OUTER inline(ask_customers(if((exists(array(
 SELECT address.city FROM (SELECT address.k FROM rich address) o JOIN customers t ON o.k = t.id
 -- becomes:
 SELECT address.city FROM (SELECT address.k FROM rich address) o LATERAL VIEW inline(ask_customers(o.k)) t
+
+-- case: a constant of WHERE stays where a later join may fill the lookup table with NULLs
+SELECT c.name, o.x FROM customers c FULL JOIN orders o ON c.id = o.k WHERE c.id = 1
+-- becomes:
+SELECT c.name, o.x FROM (SELECT inline(ask_customers(1))) AS c FULL JOIN orders o ON c.id = o.k WHERE c.id = 1
+
+-- case: a constant of WHERE goes where no join can do that
+SELECT c.name, o.x FROM customers c LEFT JOIN orders o ON c.id = o.k WHERE c.id = 1
+-- becomes:
+SELECT c.name, o.x FROM (SELECT inline(ask_customers(1))) AS c LEFT JOIN orders o ON c.id = o.k WHERE true
+
+-- case: a constant of WHERE stays for a lookup table in parentheses behind a LEFT JOIN
+SELECT o.x FROM orders o LEFT JOIN (customers c LEFT JOIN zips z ON z.zip = c.zip) ON c.name = o.name WHERE c.id = 1
+-- becomes:
+SELECT o.x FROM orders o LEFT JOIN ((SELECT inline(ask_customers(1))) AS c LEFT JOIN zips z ON z.zip = c.zip) ON c.name = o.name WHERE c.id = 1
+
+-- case: a comma before a RIGHT JOIN joins: its lookup table is not moved behind that
+SELECT c.name, o.x FROM orders o, customers c RIGHT JOIN zips z ON z.zip = c.zip WHERE c.id = o.k
+-- becomes:
+SELECT c.name, o.x FROM (SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS c RIGHT JOIN zips z ON z.zip = c.zip WHERE c.id = o.k
