@@ -98,7 +98,8 @@ Every session key may also be given with the prefix `spark.`, so that `spark-sub
 
 `${env:NAME}` and `${file:path}` in any value are read on the machine that connects, `${conf:key}` is read
 from Spark's configuration when the table is created. None of them is ever shown, nor is the value of an
-option marked *secret*.
+option marked *secret*. Where each travels, and how an administrator bounds them and what options of the type
+`file` name: [security](security.md).
 """
 
 
