@@ -79,8 +79,6 @@ def test_odd_forms_are_read_and_disturb_no_other_key(api: Api, raw: str | list[s
 
 
 def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_one(api: Api) -> None:
-    if http_asking.ENGINE == "httpx":
-        pytest.skip("httpx keeps such a connection")
     api.script("/people/1", {"raw": [WHOLE + "HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n", BODY]})
     assert one_after_the_other(table_of(api, "/people/{id}", connections="1")) == [[ONE], [TWO]]
 

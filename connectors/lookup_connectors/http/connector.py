@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,13 +30,10 @@ from lookup_connectors.http.steps import Room, Steps
 from lookup_connectors.http.template import Key, Keys, Unaskable
 from lookup_connectors.http.throttle import Gate
 from lookup_connectors.http.transport import (
-    AsyncClient,
     Client,
     Connecting,
     Driver,
-    HttpxAsyncClient,
     HttpxClient,
-    run,
     tls_context,
 )
 from lookup_hints.errors import OptionError, Problem
@@ -71,11 +68,11 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
         self._live: _Live | None = None
-        self._client: Client | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._driver: Driver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None, "_client": None, "_driver": None}
+        return {**self.__dict__, "_live": None, "_loop": None, "_driver": None}
 
     def check(self) -> None:
         """Refuse options that do not fit together, or that cannot be read here."""
@@ -114,8 +111,14 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
     def open(self) -> None:
         """Read the options; the first request makes the first connection."""
         self.close()
-        self._live = _Live.of(self.table)
-        self._client = HttpxClient(self._live.connecting)
+        # Of its own, which runs while a lookup does: the clients for async lookups serve the others, too.
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(self.aopen())
+        except BaseException:
+            loop.close()
+            raise
+        self._loop = loop
 
     async def aopen(self) -> None:
         """Read the options; the first request makes the first connection."""
@@ -125,9 +128,10 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
 
     def close(self) -> None:
         """Disconnect."""
-        client, self._client, self._live = self._client, None, None
-        if client is not None:
-            client.close()
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.run_until_complete(self.aclose())
+            loop.close()
 
     async def aclose(self) -> None:
         """Disconnect."""
@@ -139,7 +143,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
 
     def lookup_row(self, request: RowRequest) -> Rows:
         """The rows of one key."""
-        return self._run(self._opened.row(request))
+        return self._run(self.alookup_row(request))
 
     async def alookup_row(self, request: RowRequest) -> Rows:
         """The rows of one key."""
@@ -166,8 +170,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
         """The rows of each key."""
         if self.keys_per_request() == 1:
             return super().lookup(request)
-        groups = self._opened.groups(request)
-        return self._table(request, [self._run(self._opened.rows(keys, request)) for keys in groups])
+        return self._run(self.alookup(request))
 
     async def alookup(self, request: LookupRequest) -> Answer:
         """The rows of each key."""
@@ -223,9 +226,9 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
         assert self._live is not None, "open() or aopen() comes first"
         return self._live
 
-    def _run(self, steps: Steps[_T]) -> _T:
-        assert self._client is not None
-        return run(steps, self._client)
+    def _run(self, lookup: Coroutine[Any, Any, _T]) -> _T:
+        assert self._loop is not None, "open() comes first"
+        return self._loop.run_until_complete(lookup)
 
     @property
     def _driving(self) -> Driver:
@@ -313,9 +316,9 @@ class _Live:
         Raises:
             HttpFailure: the client that `engine` asks for cannot be had.
         """
-        return Driver(self._async_client(), BytesInFlight(self._most_in_flight))
+        return Driver(self._client(), BytesInFlight(self._most_in_flight))
 
-    def _async_client(self) -> AsyncClient:
+    def _client(self) -> Client:
         """The client that `engine` asks for.
 
         Raises:
@@ -323,14 +326,14 @@ class _Live:
         """
         plain = self.connecting.proxy is None and not self.connecting.environment
         if self._engine == "httpx" or (self._engine == "auto" and not plain):
-            return HttpxAsyncClient(self.connecting)
+            return HttpxClient(self.connecting)
         if not plain:
             raise HttpFailure(f"table {self._name}: 'engine' = 'fast' knows no proxies.", permanent=True)
         try:
             from lookup_connectors.http.fast import FastClient
         except ModuleNotFoundError:
             if self._engine == "auto":
-                return HttpxAsyncClient(self.connecting)
+                return HttpxClient(self.connecting)
             raise
         return FastClient(self.connecting)
 

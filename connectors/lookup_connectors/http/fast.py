@@ -11,6 +11,7 @@ import re
 import ssl
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -21,8 +22,10 @@ import httptools
 from lookup_connectors.bytes_in_flight import Lease
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
 from lookup_connectors.http.transport import Connecting, acquire, announced, check_size, decoded
+from lookup_connectors.http.unasked import Unasked, waiting_bytes
 
 _PLAIN = re.compile(r"[!-~]*")
+_HEAD = re.compile(rb"HTTP/\d\.\d \d{3}")
 _AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
 _ALLOWED = "%/:=&?~+!$,;'@()*[]\"<>{}|^`\\-._"
 _MOST_HEAD_BYTES = 1024 * 1024
@@ -49,13 +52,16 @@ class FastClient:
         self._origins: dict[str, _Origin] = {}
         self._busy: set[_Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
+        self._unasked = Unasked(connecting.table)
 
     async def send(self, request: Request, timeout: float, lease: Lease) -> Response:
         """The response."""
+        self._unasked.check()
         end = asyncio.get_running_loop().time() + timeout
         await acquire(self._slots, lease)
         try:
             response = await self._send(request, end, lease)
+            self._unasked.check()
         except _BrokenOff as error:
             raise self._failure(f"the answer of {request.origin} broke off: {error}.") from None
         except asyncio.TimeoutError:
@@ -71,18 +77,27 @@ class FastClient:
         if origin is None:
             origin = self._origins[start] = _Origin.of(start)
         data = _written(request, path, origin.authority)
+        is_kept = not request.headers or not _closes(request.headers)
         kept = self._kept(origin)
         if kept is not None:
             try:
-                return await self._ask(kept, origin, data, end, lease)
+                return await self._ask(kept, origin, data, end, lease, is_kept=is_kept)
             except _BrokenOff as error:
                 # The server closed an idle connection just when we took it, or had left something on it.
                 if not error.untouched:
                     raise
-        return await self._ask(await self._connected(request, origin, end), origin, data, end, lease)
+        made = await self._connected(request, origin, end)
+        return await self._ask(made, origin, data, end, lease, is_kept=is_kept)
 
     async def _ask(
-        self, connection: _Connection, origin: _Origin, data: bytes, end: float, lease: Lease
+        self,
+        connection: _Connection,
+        origin: _Origin,
+        data: bytes,
+        end: float,
+        lease: Lease,
+        *,
+        is_kept: bool,
     ) -> Response:
         self._busy.add(connection)
         self._watch_until(end)
@@ -95,7 +110,7 @@ class FastClient:
             connection.forget()
             self._busy.discard(connection)
         connection.used_at = time.monotonic()
-        if connection.is_reusable:
+        if connection.is_reusable and is_kept and self._unasked.may_keep(origin.url):
             self._keep(origin, connection)
         else:
             connection.abort()
@@ -124,7 +139,8 @@ class FastClient:
         now = time.monotonic()
         while idle:
             connection = idle.pop()
-            if connection.is_reusable and now - connection.used_at < self._connecting.idle_timeout:
+            is_young = now - connection.used_at < self._connecting.idle_timeout
+            if connection.is_silent() and is_young and self._unasked.may_keep(origin.url):
                 return connection
             connection.abort()
         return None
@@ -140,7 +156,7 @@ class FastClient:
         loop = asyncio.get_running_loop()
         limit = min(self._connecting.connect_timeout, end - loop.time())
         making = loop.create_connection(
-            lambda: _Connection(self._connecting),
+            lambda: _Connection(self._connecting, origin.url, self._unasked),
             origin.host,
             origin.port,
             ssl=self._connecting.tls if origin.is_secure else None,
@@ -158,6 +174,9 @@ class FastClient:
             raise self._failure(told, permanent=True) from None
         except (OSError, UnicodeError) as error:
             raise self._failure(f"no connection to {request.origin}: {error}.") from None
+        if not connection.is_silent():
+            connection.abort()
+            raise _BrokenOff("it spoke before it was asked", untouched=False)
         return connection
 
     def _failure(self, text: str, *, permanent: bool = False) -> HttpFailure:
@@ -178,8 +197,11 @@ class FastClient:
 class _Connection(asyncio.Protocol):
     """One connection, asked one thing at a time; also what the parser calls back."""
 
-    def __init__(self, connecting: Connecting) -> None:
+    def __init__(self, connecting: Connecting, origin: str, unasked: Unasked) -> None:
         self._connecting = connecting
+        self._origin = origin
+        self._unasked = unasked
+        self._questions = 0
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
@@ -191,6 +213,7 @@ class _Connection(asyncio.Protocol):
         self._has_head = False
         self._reads_to_end = False
         self._keeps_alive = True
+        self._is_answered_twice = False
         self.answer: asyncio.Future[Response] | None = None
         self._lease: Lease | None = None
         self._granted: asyncio.Future[None] | None = None
@@ -202,6 +225,19 @@ class _Connection(asyncio.Protocol):
         """Whether it may be asked once more."""
         assert self._transport is not None
         return self._keeps_alive and not self._transport.is_closing()
+
+    def is_silent(self) -> bool:
+        """Whether it may be asked, and nothing waits to be read that was not asked for."""
+        if not self.is_reusable:
+            return False
+        assert self._transport is not None
+        is_secure = self._transport.get_extra_info("sslcontext") is not None
+        if is_secure and not self._questions:
+            return True  # what waits is TLS's own
+        came = waiting_bytes(self._transport.get_extra_info("socket"))
+        if came and not is_secure:
+            self._unasked.came(self._origin, came, self._questions)
+        return came is None
 
     def end(self, now: float) -> float:
         """When the response must be there, as known ``now``: its wait for room is not counted."""
@@ -221,6 +257,7 @@ class _Connection(asyncio.Protocol):
         self._reads_to_end = False
         self._end = end - lease.waited(loop.time())
         self.answer = answer = loop.create_future()
+        self._questions += 1
         self._transport.write(data)
         return answer
 
@@ -245,7 +282,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.answer is None or self.answer.done():
-            self._keeps_alive = False  # nobody asked
+            self._came_unasked(data)
             return
         self._head_size += 0 if self._has_head else len(data)
         if self._head_size > _MOST_HEAD_BYTES:
@@ -259,6 +296,12 @@ class _Connection(asyncio.Protocol):
             self.fail(_BrokenOff(f"it is no HTTP ({error})", untouched=not self._has_head))
         else:
             self._count()
+        if self._is_answered_twice:
+            self._came_unasked(_after_the_first_head(data))
+
+    def _came_unasked(self, data: bytes) -> None:
+        self._keeps_alive = False
+        self._unasked.came(self._origin, data, self._questions)
 
     def _count(self) -> None:
         """Count the body as announced, or as it comes; where there is no room, wait before reading on."""
@@ -295,7 +338,7 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._headers = {}
         if self.answer is None or self.answer.done():
-            self._keeps_alive = False  # a second answer to one question
+            self._is_answered_twice = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._has_head:
@@ -335,6 +378,12 @@ class _Connection(asyncio.Protocol):
             self.answer.set_exception(error)
 
 
+def _after_the_first_head(data: bytes) -> bytes:
+    """``data`` from its second answer on, as far as that can be seen."""
+    match = _HEAD.search(data, 1)
+    return b"" if match is None else data[match.start() :]
+
+
 @lru_cache(256)  # servers say the same ones again and again
 def _header_name(name: bytes) -> str:
     return name.decode("latin-1").lower()
@@ -347,6 +396,7 @@ def _header_name(name: bytes) -> str:
 class _Origin:
     """Whom to connect to, and what to call them."""
 
+    url: str
     host: str
     port: int
     is_secure: bool
@@ -355,14 +405,15 @@ class _Origin:
     @classmethod
     def of(cls, url: str) -> _Origin:
         """The origin of ``url``."""
-        parts = urlsplit(origin_of(url))
+        origin = origin_of(url)
+        parts = urlsplit(origin)
         host = parts.hostname or ""
         if not host.isascii():
             host = host.encode("idna").decode("ascii")
         port = parts.port or 0
         shown = f"[{host}]" if ":" in host else host
         is_standard = (parts.scheme, port) in (("http", 80), ("https", 443))
-        return cls(host, port, parts.scheme == "https", shown if is_standard else f"{shown}:{port}")
+        return cls(origin, host, port, parts.scheme == "https", shown if is_standard else f"{shown}:{port}")
 
 
 def _cut(url: str) -> tuple[str, str]:
@@ -371,6 +422,11 @@ def _cut(url: str) -> tuple[str, str]:
     assert match is not None, "the address was checked before"
     path = url[match.end() :]
     return match[0], path if path.startswith("/") else f"/{path}"
+
+
+def _closes(headers: Mapping[str, str]) -> bool:
+    """Whether the author of the table wants a connection for each request."""
+    return any(name.lower() == "connection" and text.lower() == "close" for name, text in headers.items())
 
 
 def _written(request: Request, path: str, authority: str) -> bytes:

@@ -1,27 +1,23 @@
-"""Carries requests with httpx, and drives exchanges: once with a sync client, once with an async one."""
+"""Carries requests with httpx, and drives exchanges."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import re
-import socket
 import ssl
-import time
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
-from threading import Condition, Lock, Thread
 from typing import Any, Protocol, TypeVar
-from weakref import WeakSet
 
+import httpcore
 import httpx
 
 from lookup_connectors.bytes_in_flight import BytesInFlight, Lease, Usual
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response
 from lookup_connectors.http.steps import Alone, Pause, Room, Send, Steps
+from lookup_connectors.http.unasked import CheckedNetwork, CheckedStream, Unasked
 
 _T = TypeVar("_T")
 _Trace = Callable[..., Awaitable[None]]
@@ -82,20 +78,6 @@ def _no_password() -> str:
 
 
 class Client(Protocol):
-    """Carries one request at a time, to the end of its response."""
-
-    def send(self, request: Request, timeout: float) -> Response:
-        """The response.
-
-        Raises:
-            HttpFailure: there is none.
-        """
-
-    def close(self) -> None:
-        """Disconnect."""
-
-
-class AsyncClient(Protocol):
     """Carries many requests at once."""
 
     async def send(self, request: Request, timeout: float, lease: Lease) -> Response:
@@ -110,123 +92,6 @@ class AsyncClient(Protocol):
 
 
 class HttpxClient:
-    """httpx, while the caller waits."""
-
-    def __init__(self, connecting: Connecting) -> None:
-        self._connecting = connecting
-        self._client = httpx.Client(**_settings(connecting))
-        self._sockets: WeakSet[socket.socket] = WeakSet()
-        self._lock = Lock()
-        self._watch = _Watch(self._cut)
-        _forget_cookies(self._client)
-
-    def send(self, request: Request, timeout: float) -> Response:
-        """The response."""
-        fresh = _Connects()
-        try:
-            return self._send(request, timeout, fresh)
-        except httpx.HTTPError as error:
-            if fresh.happened or not _is_lost(error):
-                raise _explained(self._connecting, request, error, timeout) from error
-        return self._again(request, timeout)
-
-    def _again(self, request: Request, timeout: float) -> Response:
-        try:
-            return self._send(request, timeout, _Connects())
-        except httpx.HTTPError as error:
-            raise _explained(self._connecting, request, error, timeout) from error
-
-    def _send(self, request: Request, timeout: float, fresh: _Connects) -> Response:
-        def note(name: str, info: Any) -> None:
-            fresh.note(name, info)
-            if name in _MADE:
-                with self._lock:
-                    self._sockets.add(info["return_value"].get_extra_info("socket"))
-
-        # httpx bounds the time of each read, and a server may have the head of an answer drip for ever.
-        end = time.monotonic() + timeout
-        self._watch.begin(end)
-        try:
-            response = self._read(_arguments(self._connecting, request, timeout, note))
-        except httpx.HTTPError:
-            if time.monotonic() < end:
-                raise
-            raise httpx.ReadTimeout("slow") from None
-        finally:
-            self._watch.end()
-        return decoded(self._connecting, request, response)
-
-    def _read(self, arguments: dict[str, Any]) -> Response:
-        with self._client.stream(**arguments) as response:
-            body = bytearray()
-            for chunk in response.iter_raw():
-                body += chunk
-                check_size(self._connecting, len(body))
-            return _read(response, bytes(body))
-
-    def _cut(self) -> None:
-        """Shut every connection: one request at a time is under way, and it is out of time."""
-        with self._lock:
-            sockets = list(self._sockets)
-        for each in sockets:
-            with suppress(OSError):  # closed meanwhile
-                # Not by the method of a TLS socket, which is not made for two threads.
-                socket.socket.shutdown(each, socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._watch.close()
-        self._client.close()
-
-
-class _Watch:
-    """Calls ``cut`` on a thread of its own when what has begun does not end in time.
-
-    One thread for all requests, which sleeps to the first deadline and sees then that another one holds: a
-    timer for each would cost a request half as much again.
-    """
-
-    def __init__(self, cut: Callable[[], None]) -> None:
-        self._cut = cut
-        self._changed = Condition()
-        self._deadline: float | None = None
-        self._wakes = math.inf
-        self._thread: Thread | None = None
-        self._is_closed = False
-
-    def begin(self, deadline: float) -> None:
-        """Something begins that must have ended at ``deadline``, by the monotonic clock."""
-        with self._changed:
-            self._deadline = deadline
-            if self._thread is None:
-                self._thread = Thread(target=self._run, name="lookup_hints http", daemon=True)
-                self._thread.start()
-            elif deadline < self._wakes:
-                self._changed.notify()
-
-    def end(self) -> None:
-        """It ended."""
-        with self._changed:
-            self._deadline = None
-
-    def close(self) -> None:
-        """End the thread."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify()
-
-    def _run(self) -> None:
-        with self._changed:
-            while not self._is_closed:
-                now = time.monotonic()
-                if self._deadline is not None and self._deadline <= now:
-                    self._deadline = None
-                    self._cut()
-                self._wakes = math.inf if self._deadline is None else self._deadline
-                self._changed.wait(None if self._deadline is None else self._deadline - now)
-
-
-class HttpxAsyncClient:
     """httpx, on an event loop."""
 
     def __init__(self, connecting: Connecting) -> None:
@@ -234,43 +99,33 @@ class HttpxAsyncClient:
         self._client = httpx.AsyncClient(**_settings(connecting))
         # httpx looks through all that wait for a connection whenever one is free: they wait here.
         self._slots = asyncio.Semaphore(connecting.connections)
+        self._unasked = Unasked(connecting.table)
+        _check_connections(self._client, self._unasked)
         _forget_cookies(self._client)
 
     async def send(self, request: Request, timeout: float, lease: Lease) -> Response:
         """The response."""
-        fresh = _Connects()
+        while True:
+            self._unasked.check()
+            fresh = _Connects()
+            work = self._with_slot(request, timeout, lease, fresh.note)
+            try:
+                response = await _within(timeout, lease, work)
+            except (httpx.HTTPError, asyncio.TimeoutError) as error:
+                if fresh.happened or not _is_lost(error):
+                    raise _explained(self._connecting, request, error, timeout) from error
+            else:
+                self._unasked.check()
+                return response
 
-        async def note(name: str, info: Any) -> None:
-            fresh.note(name, info)
-
-        try:
-            return await self._in_turn(request, timeout, lease, note)
-        except (httpx.HTTPError, asyncio.TimeoutError) as error:
-            if fresh.happened or not _is_lost(error):
-                raise _explained(self._connecting, request, error, timeout) from error
-        return await self._again(request, timeout, lease)
-
-    async def _again(self, request: Request, timeout: float, lease: Lease) -> Response:
-        try:
-            return await self._in_turn(request, timeout, lease, None)
-        except (httpx.HTTPError, asyncio.TimeoutError) as error:
-            raise _explained(self._connecting, request, error, timeout) from error
-
-    async def _in_turn(
-        self, request: Request, timeout: float, lease: Lease, trace: _Trace | None
-    ) -> Response:
-        return await _within(timeout, lease, self._with_slot(request, timeout, lease, trace))
-
-    async def _with_slot(
-        self, request: Request, timeout: float, lease: Lease, trace: _Trace | None
-    ) -> Response:
+    async def _with_slot(self, request: Request, timeout: float, lease: Lease, trace: _Trace) -> Response:
         await acquire(self._slots, lease)
         try:
             return await self._send(request, timeout, lease, trace)
         finally:
             self._slots.release()
 
-    async def _send(self, request: Request, timeout: float, lease: Lease, trace: _Trace | None) -> Response:
+    async def _send(self, request: Request, timeout: float, lease: Lease, trace: _Trace) -> Response:
         async with self._client.stream(**_arguments(self._connecting, request, timeout, trace)) as response:
             await lease.expect(announced(self._connecting, response.headers))
             body = bytearray()
@@ -278,7 +133,8 @@ class HttpxAsyncClient:
                 body += chunk
                 check_size(self._connecting, len(body))
                 await lease.room(len(chunk))
-            return decoded(self._connecting, request, _read(response, bytes(body)))
+        await _end_where_unasked(response)
+        return decoded(self._connecting, request, _read(response, bytes(body)))
 
     async def close(self) -> None:
         """Disconnect."""
@@ -303,15 +159,12 @@ async def _within(timeout: float, lease: Lease, work: Coroutine[Any, Any, _T]) -
             await asyncio.wait({task})
 
 
-_MADE = ("connection.connect_tcp.complete", "connection.start_tls.complete")
-
-
 class _Connects:
     """Notes whether a request had to make a connection."""
 
     happened = False
 
-    def note(self, name: str, _: Any) -> None:
+    async def note(self, name: str, _: Any) -> None:
         """Called by httpx for each thing that happens to a request."""
         if name == "connection.connect_tcp.started":
             self.happened = True
@@ -339,7 +192,28 @@ def _settings(connecting: Connecting) -> dict[str, Any]:
     }
 
 
-def _forget_cookies(client: httpx.Client | httpx.AsyncClient) -> None:
+def _check_connections(client: httpx.AsyncClient, unasked: Unasked) -> None:
+    """Let ``client`` ask nothing on a connection on which something came unasked."""
+    # httpx has no public way to its network; ``_end_where_unasked`` notices where this one is gone.
+    for transport in (client._transport, *client._mounts.values()):
+        pool: Any = getattr(transport, "_pool", None)
+        if hasattr(pool, "_network_backend"):
+            pool._network_backend = CheckedNetwork(pool._network_backend, unasked)
+
+
+async def _end_where_unasked(response: httpx.Response) -> None:
+    """Close the connection of ``response`` where something came after it, or where nobody can know."""
+    stream = response.extensions["network_stream"]
+    try:
+        if isinstance(stream, CheckedStream):
+            stream.refuse_unasked()
+            return
+    except httpcore.RemoteProtocolError:
+        pass
+    await stream.aclose()
+
+
+def _forget_cookies(client: httpx.AsyncClient) -> None:
     # A lookup must not depend on which ones went before.
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
@@ -352,7 +226,7 @@ def _arguments(connecting: Connecting, request: Request, timeout: float, trace: 
         "content": request.body,
         # Waiting for a free connection has no limit of its own: it counts in the time of the whole.
         "timeout": httpx.Timeout(timeout, connect=min(timeout, connecting.connect_timeout), pool=None),
-        "extensions": {} if trace is None else {"trace": trace},
+        "extensions": {"trace": trace},
     }
 
 
@@ -448,31 +322,6 @@ def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
 # --- driving exchanges ----------------------------------------------------------------------------
 
 
-def run(steps: Steps[_T], client: Client, sleep: Callable[[float], None] = time.sleep) -> _T:
-    """Do what ``steps`` want, and return what they return."""
-    outcome: Any = None
-    failure: Exception | None = None
-    while True:
-        try:
-            step = steps.send(outcome) if failure is None else steps.throw(failure)
-        except StopIteration as stop:
-            result: _T = stop.value
-            return result
-        try:
-            if isinstance(step, Send):
-                outcome = client.send(step.request, step.timeout)
-            elif isinstance(step, Pause):
-                sleep(step.seconds)
-                outcome = None
-            elif isinstance(step, Alone):
-                outcome = run(step.steps, client, sleep)
-            else:
-                outcome = None  # one answer at a time, which may be as large as an answer may be
-            failure = None
-        except Exception as error:
-            failure = error
-
-
 async def acquire(one: asyncio.Semaphore | asyncio.Lock, lease: Lease) -> None:
     """Acquire ``one``, which may be held by who waits for the bytes of ``lease``."""
     if not one.locked():
@@ -490,7 +339,7 @@ class Driver:
         budget: counts the bytes of all answers.
     """
 
-    def __init__(self, client: AsyncClient, budget: BytesInFlight) -> None:
+    def __init__(self, client: Client, budget: BytesInFlight) -> None:
         self.budget = budget
         self._client = client
         self._usual = Usual()
