@@ -75,7 +75,7 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What ``%load_ext lookup_hints`` does: it brings ``%%lookup_sql`` and ``%lookup_tables``."""
+    """What ``%load_ext lookup_hints`` does: it brings ``%lookup_sql`` (and ``%%``) and ``%lookup_tables``."""
     from lookup_hints.magics import load
 
     load(shell)

@@ -6,9 +6,11 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from lookup_hints.errors import LookupHintsError, Span
+from lookup_hints.errors import LookupHintsError, QueryError, Span
 from lookup_hints.supervision import cause_of
 
 _PLACE = re.compile(r"[;(]?\s*\(?line \d+,? pos \d+\)?;?$", re.MULTILINE)
@@ -19,7 +21,7 @@ _UNBOUND = re.compile(r"(unbound parameter: (\w+)\.) Please, fix `args`.*?(?= SQ
 _MODULES = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
 
 
-def brief(error: BaseException, text: str = "") -> str:
+def brief(error: BaseException, text: str = "", line: int = 1, column: int = 1) -> str:
     """What ``error`` says to the author of a statement, in few lines.
 
     Errors of this library stay as they are. Of Spark's, the condition, the message and the place are kept;
@@ -28,10 +30,15 @@ def brief(error: BaseException, text: str = "") -> str:
     Args:
         error: anything that came out of a statement.
         text: the statement, for the line and the mark under what is wrong.
+        line: where the statement begins in its file or cell; places are those of the file.
+        column: and in which column.
 
     >>> brief(ValueError("no such thing"))
     'ValueError: no such thing'
     """
+    moved = partial(_moved, line=line, column=column)
+    if isinstance(error, QueryError):
+        return str(QueryError([replace(each, at=each.at and moved(each.at)) for each in error.problems]))
     if isinstance(error, LookupHintsError):
         return str(error)
     said = str(error).strip()
@@ -41,8 +48,14 @@ def brief(error: BaseException, text: str = "") -> str:
         return f"{type(error).__name__}: {said}".rstrip(": ")
     message = _PLACE.sub("", _STACK.split(said)[0]).strip() or type(error).__name__
     message = _UNBOUND.sub(r"\1 Give it: --param \2=VALUE.", message)
-    place = next(_places(error, said, text), None)
+    place = next(map(moved, _places(error, said, text)), None)
     return message if place is None else f"{message}\n{place}:\n{place.underlined()}"
+
+
+def _moved(at: Span, line: int, column: int) -> Span:
+    """A place of a statement as one of the file where it begins; what stands before it there is not shown."""
+    before = "\n" * (line - 1) + " " * (column - 1)
+    return Span(before + at.text, at.start + len(before), at.end + len(before))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from lookup_hints import __version__, archive, job, submit
 from lookup_hints.brief import brief
 from lookup_hints.check import Finding, Surroundings, check_script
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.progress import own_bar_alone
 from lookup_hints.remote import await_server
 from lookup_hints.script import read_script
 from lookup_hints.statement import first_words
@@ -130,7 +131,7 @@ def _explain_all(session: LookupSession, script: job.Script) -> int:
             else:
                 print(session.explain(statement.text, script.params))
         except Exception as error:
-            said = brief(error, statement.text)
+            said = brief(error, statement.text, statement.line, statement.column)
             print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
             return job.FAILED
     return job.WELL
@@ -211,7 +212,7 @@ def _spark(master: str | None, remote: str | None, conf: Mapping[str, str]) -> S
     if remote is not None:
         await_server(remote, partial(print, file=sys.stderr, flush=True))
         builder = builder.remote(remote)
-    for key, value in conf.items():
+    for key, value in {**own_bar_alone(sys.stderr.isatty()), **conf}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 

@@ -266,9 +266,9 @@ def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
                 with told_once():
                     ran.append(_run_statement(session, statement, script.params, rows, bar=bar))
             except Exception as error:
-                said = brief(error, statement.text)
+                said = brief(error, statement.text, statement.line, statement.column)
                 print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
-                _log.error("%s: failed: %s", head, said.splitlines()[0])
+                _log.info("%s: failed", head)  # why is said above, once
                 return FAILED
             _log.info("%s: %s", head, _log_line(ran[-1], session))
         return WELL
@@ -388,7 +388,8 @@ def dry_run(script: Script, given: Surroundings) -> int:
     for number, (statement, what) in enumerate(foreseen(script.statements, given), 1):
         print(f"\n{head_of(statement, number, len(script.statements))}")
         if isinstance(what, LookupHintsError):
-            print(f"error: {what}", file=sys.stderr)
+            said = brief(what, statement.text, statement.line, statement.column)
+            print(f"error: {said}", file=sys.stderr)
             exit_code = FAILED
         else:
             print("\n".join(f"    {line}" for line in what.splitlines()))

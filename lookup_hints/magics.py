@@ -1,4 +1,4 @@
-"""Notebooks: ``%load_ext lookup_hints`` brings ``%%lookup_sql`` and ``%lookup_tables``.
+"""Notebooks: ``%load_ext lookup_hints`` brings ``%%lookup_sql``, ``%lookup_sql`` and ``%lookup_tables``.
 
 IPython comes with the notebook (or by the extra ``notebook``); only this module knows it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,15 +15,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import DisplayHandle, display
 
 from lookup_hints import job, picture
 from lookup_hints.brief import brief, told_once
 from lookup_hints.counts import Counted, aligned, counted, table_of, uncounted
-from lookup_hints.errors import LookupHintsError, Problem, QueryError, Span
+from lookup_hints.errors import LookupHintsError, Problem, QueryError, Span, did_you_mean
 from lookup_hints.functions import is_connect
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.progress import Progress, TerminalBar, following
@@ -61,7 +63,7 @@ class CellFailed(LookupHintsError):
 
 @magics_class
 class LookupMagics(Magics):
-    """``%%lookup_sql`` and ``%lookup_tables``, on the Spark session of the notebook."""
+    """``%%lookup_sql``, ``%lookup_sql`` and ``%lookup_tables``, on the Spark session of the notebook."""
 
     @magic_arguments()
     @argument(
@@ -78,10 +80,14 @@ class LookupMagics(Magics):
         action="store_true",
         help="show how the last statement would run, and run only those before",
     )
-    @cell_magic
-    def lookup_sql(self, line: str, cell: str) -> None:
-        """Run a cell of SQL with lookup joins, one statement or several, and show the rows of the last."""
-        self._briefly(cell, lambda: self._lookup_sql(line, cell))
+    @line_cell_magic
+    def lookup_sql(self, line: str, cell: str | None = None) -> None:
+        """Run SQL with lookup joins, one statement or several, and show the rows of the last.
+
+        As ``%%lookup_sql`` it takes a cell, as ``%lookup_sql`` the rest of the line after its options.
+        """
+        options, text = _split_line(line) if cell is None else (line, cell)
+        self._briefly(text, lambda: self._lookup_sql(options, text))
 
     @line_magic
     def lookup_tables(self, line: str) -> None:
@@ -116,7 +122,7 @@ class LookupMagics(Magics):
         display(Shown(html, f"{aligned(lines, left=4)}\n{count}" if rows else count))
 
     def _lookup_sql(self, line: str, cell: str) -> None:
-        wishes = parse_argstring(LookupMagics.lookup_sql, line)
+        wishes = _wishes(line)
         if wishes.into is not None and not wishes.into.isidentifier():
             raise QueryError(Problem(f"--into {wishes.into}: a name of a variable is expected."))
         statements = split_statements(cell)
@@ -133,7 +139,8 @@ class LookupMagics(Magics):
                     result = self._result(session, statement, values, wishes if is_last else None, screen)
                 except Exception as error:
                     where = f"in the statement at line {statement.line}: " if len(statements) > 1 else ""
-                    raise CellFailed(f"{where}{brief(error, statement.text)}") from error
+                    said = brief(error, statement.text, statement.line, statement.column)
+                    raise CellFailed(f"{where}{said}") from error
             screen.show(result)
 
     def _result(
@@ -168,6 +175,42 @@ class LookupMagics(Magics):
         shell: Any = self.shell
         namespace: dict[str, Any] = shell.user_ns
         return namespace
+
+
+_WITH_VALUE = {"--param": "NAME=VALUE", "--into": "NAME", "--limit": "N"}
+_OPTIONS = (*_WITH_VALUE, "--explain")
+_LEADING_OPTION = re.compile(r"""\s*(?:--explain\b|--\w[\w-]*[=\s]\s*(?:"[^"]*"|'[^']*'|\S)+)""")
+
+
+def _split_line(line: str) -> tuple[str, str]:
+    """The options before the SQL of ``%lookup_sql``, and the SQL.
+
+    >>> _split_line("--limit 5 --explain SELECT 1 -- one")
+    ('--limit 5 --explain', 'SELECT 1 -- one')
+    """
+    at = 0
+    while option := _LEADING_OPTION.match(line, at):
+        at = option.end()
+    return line[:at].strip(), line[at:].strip()
+
+
+def _wishes(line: str) -> Any:
+    """The options of a cell.
+
+    Raises:
+        QueryError: one is unknown or malformed; names them all.
+    """
+    try:
+        return parse_argstring(LookupMagics.lookup_sql, line)
+    except UsageError as error:
+        given = [word.partition("=")[0] for word in line.split() if word.startswith("--")]
+        unknown = next((word for word in given if word not in _OPTIONS), None)
+        near = did_you_mean(unknown, _OPTIONS) if unknown else ""
+        listed = ", ".join(
+            f"{name} {_WITH_VALUE[name]}" if name in _WITH_VALUE else name for name in _OPTIONS
+        )
+        tip = f"{near} The options: {listed}.".strip()
+        raise QueryError(Problem(f"lookup_sql: {error}.", tip=tip)) from None
 
 
 # --- what a cell shows -----------------------------------------------------------------------------

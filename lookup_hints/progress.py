@@ -163,6 +163,11 @@ class _Seen:
 _WIDTH = 30
 
 
+def own_bar_alone(is_shown: bool) -> dict[str, str]:
+    """Configuration by which a new Spark draws no bar of its own, if ours ``is_shown`` on the same line."""
+    return {"spark.ui.showConsoleProgress": "false"} if is_shown else {}
+
+
 class TerminalBar:
     """One line of a terminal that says how far a statement is, and goes away when it has ended.
 

@@ -28,11 +28,13 @@ class Statement:
         text: the statement, without the comments before it and its ``;``.
         offset: where it begins in the script.
         line: the line of the script in which it begins, from 1.
+        column: and the column, from 1.
     """
 
     text: str = field(repr=False)  # DDL may hold a password
     offset: int
     line: int
+    column: int = field(default=1, compare=False)  # the offset tells it already
 
 
 def split_statements(text: str) -> list[Statement]:
@@ -53,7 +55,8 @@ def split_statements(text: str) -> list[Statement]:
         first = bisect_left(solid, start)
         if first < len(solid) and solid[first] < end:
             at = solid[first]
-            statements.append(Statement(text[at:end].rstrip(), at, text.count("\n", 0, at) + 1))
+            begins = Span(text, at, end)
+            statements.append(Statement(text[at:end].rstrip(), at, begins.line, begins.column))
         start = end + 1
     return statements
 

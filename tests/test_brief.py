@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from lookup_hints.brief import brief, told_once
-from lookup_hints.errors import ConnectorError
+from lookup_hints.errors import ConnectorError, HintError, Problem, Span
 
 FROM_A_WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -80,6 +80,18 @@ lookup_hints.errors.ConnectorError: The lookup of 3 keys in table f failed after
 )
 def test_what_is_kept_of_an_error(error: Exception, said: str) -> None:
     assert brief(error, "SELECT 1/0") == said
+
+
+def test_places_are_those_of_the_file() -> None:
+    spark_says = PySparkException(
+        "[X] Oh.\n== SQL (line 1, position 8) ==\nSELECT 1/0\n       ^^^\n\n\tat org.apache.spark.sql.Thing.run(T.scala:1)"
+    )
+    assert brief(spark_says, "SELECT 1/0", line=4, column=3) == (
+        "[X] Oh.\nline 4, column 10:\n  SELECT 1/0\n         ^^^"
+    )
+    second = HintError(Problem("Wrong.", Span("SELECT\n  x", 9, 10), "Mend it."))
+    assert brief(second, "SELECT\n  x", line=4, column=3) == "line 5, column 3: Wrong. Mend it.\n  x\n  ^"
+    assert brief(HintError(Problem("Nowhere.")), "SELECT", line=4) == "Nowhere."
 
 
 def test_pyspark_does_not_log_what_somebody_tells(capfd: pytest.CaptureFixture[str]) -> None:

@@ -91,7 +91,10 @@ def test_run_shows_a_bar_on_a_terminal(
 
 
 def test_run_stops_at_the_first_failure(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     path = tmp_path / "bad.sql"
     path.write_text("SELECT 1 AS one;\n\nSELECT nope FROM range(1);\nSELECT 3 AS three", encoding="utf-8")
@@ -99,7 +102,9 @@ def test_run_stops_at_the_first_failure(
     printed = capsys.readouterr()
     assert "error in the statement at line 3" in printed.err
     assert "UNRESOLVED_COLUMN" in printed.err
-    assert "line 1, column 8:\nSELECT nope FROM range(1)\n       ^^^^\n" in printed.err
+    assert "line 3, column 8:\nSELECT nope FROM range(1)\n       ^^^^\n" in printed.err
+    assert printed.err.count("UNRESOLVED_COLUMN") == 1, "once is enough"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
     assert "org.apache" not in printed.err
     assert ": 1 of 3 statements in " in printed.out
     assert "three" not in printed.out

@@ -14,7 +14,7 @@ from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
 from lookup_hints.errors import QueryError
-from lookup_hints.magics import CellFailed, find_spark, load, markers, values_for
+from lookup_hints.magics import _OPTIONS, CellFailed, LookupMagics, find_spark, load, markers, values_for
 from lookup_hints.session import LookupSession
 
 if TYPE_CHECKING:
@@ -75,6 +75,34 @@ def test_a_parameter_of_the_cell_comes_before_a_variable(shell: Shell, cell: Cel
     assert "1 row, " in cell(TABLE + QUERY, "--param most=1")["text/plain"]
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("SELECT id FROM range(9) -- all", "9 rows, "),
+        ("--limit 2 SELECT id FROM range(9)", "the first 2 rows, "),
+        ("--param least=5 --limit=3 SELECT id FROM range(9) WHERE id > :least", "3 rows, "),
+        ("--into kept SELECT '--limit 1' AS x", "kept: DataFrame[x string]"),
+        ("", "The cell contains no statements."),
+    ],
+)
+def test_a_line_of_sql_runs_too(shell: Shell, line: str, shown: str) -> None:
+    with capture_output() as captured:
+        shell.run_line_magic("lookup_sql", line)
+    assert shown in captured.outputs[-1].data["text/plain"]
+
+
+def test_an_unknown_option_of_a_line_is_told(shell: Shell) -> None:
+    with pytest.raises(CellFailed, match=r"unrecognized arguments: --limti 2\. Did you mean '--limit'\?"):
+        shell.run_line_magic("lookup_sql", "--limti 2 SELECT 1")
+
+
+def test_the_options_that_are_told_are_those_there_are() -> None:
+    assert {f"[{option}" for option in _OPTIONS} == {
+        part.split()[0].rstrip("]")
+        for part in re.findall(r"\[--[^\]]*", LookupMagics.lookup_sql.parser.format_usage())
+    }
+
+
 def test_limit_shows_fewer_rows(cell: Cell) -> None:
     text = cell("SELECT id FROM range(9)", "--limit 2")["text/plain"]
     assert "the first 2 rows, " in text
@@ -126,7 +154,7 @@ def test_tables_are_listed(shell: Shell, cell: Cell) -> None:
             "",
             TABLE
             + "SELECT /*+ LOOKUP('table'='p','capasity'='1') */ 1 FROM range(1) r JOIN people p ON r.id = p.id",
-            "in the statement at line 4: line 1, column 31: No LOOKUP option is called 'capasity'."
+            "in the statement at line 4: line 4, column 31: No LOOKUP option is called 'capasity'."
             " Did you mean 'capacity'?\n"
             "SELECT /*+ LOOKUP('table'='p','capasity'='1') */ 1 FROM range(1) r JOIN people p ON r.id = p.id\n"
             f"{' ' * 30}{'^' * 10}",
@@ -143,6 +171,25 @@ def test_tables_are_listed(shell: Shell, cell: Cell) -> None:
             "SELECT :nowhere",
             "line 1, column 8: The marker :nowhere has no value."
             " Give --param nowhere=..., or make a variable nowhere.\nSELECT :nowhere\n       ^^^^^^^^",
+        ),
+        (
+            "",
+            "SELECT 1;\n  SELECT\n  nope FROM range(1)",
+            "in the statement at line 2: [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter"
+            " with name `nope` cannot be resolved. Did you mean one of the following? [`id`]. SQLSTATE: 42703\n"
+            "line 3, column 3:\n  nope FROM range(1)\n  ^^^^",
+        ),
+        (
+            "--limti 5",
+            "SELECT 1",
+            "lookup_sql: unrecognized arguments: --limti 5. Did you mean '--limit'?"
+            " The options: --param NAME=VALUE, --into NAME, --limit N, --explain.",
+        ),
+        (
+            "--limit many",
+            "SELECT 1",
+            "lookup_sql: argument --limit: invalid int value: 'many'."
+            " The options: --param NAME=VALUE, --into NAME, --limit N, --explain.",
         ),
         ("--into 1x", "SELECT 1", "--into 1x: a name of a variable is expected."),
         ("--param x", "SELECT 1", "The parameter 'x' is not name=value. Write it as in n=5."),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lookup_hints.progress import Progress, TerminalBar, following
+import pytest
+
+from lookup_hints import cli
+from lookup_hints.progress import Progress, TerminalBar, following, own_bar_alone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +49,34 @@ def test_nothing_is_told_of_a_statement_without_tasks(spark: SparkSession) -> No
     with following(spark, told.append):
         spark.sql("SELECT 1 AS one")
     assert told == []
+
+
+def test_spark_draws_no_bar_of_its_own_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert own_bar_alone(True) == {"spark.ui.showConsoleProgress": "false"}
+    assert own_bar_alone(False) == {}
+    configured: dict[str, str] = {}
+
+    class Builder:
+        """Keeps what it is given."""
+
+        def appName(self, name: str) -> Builder:  # noqa: N802 (Spark's name)
+            """Takes no notice."""
+            return self
+
+        def config(self, key: str, value: str) -> Builder:
+            """Keeps it."""
+            configured[key] = value
+            return self
+
+        def getOrCreate(self) -> None:  # noqa: N802 (Spark's name)
+            """Makes nothing."""
+
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", Builder())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    cli._spark(None, None, {"a": "b"})
+    assert configured == {"spark.ui.showConsoleProgress": "false", "a": "b"}
+    cli._spark(None, None, {"spark.ui.showConsoleProgress": "true"})
+    assert configured["spark.ui.showConsoleProgress"] == "true", "who asks for it has it"
 
 
 def test_a_bar_is_drawn_over_itself_and_goes_away() -> None:
