@@ -104,7 +104,8 @@ class Policy:
         Raises:
             NotAllowed: it is not, or where files are restricted the path is relative or holds ``..``.
         """
-        if self.restricts_files and (not path.startswith("/") or ".." in PurePosixPath(path).parts):
+        is_plain = path.startswith("/") and ".." not in PurePosixPath(path).parts and "\0" not in path
+        if self.restricts_files and not is_plain:
             raise _refusal(
                 table,
                 option,

@@ -111,7 +111,14 @@ def test_files_are_allowed_by_folder() -> None:
     policy.check_path("t", "path", "/data/a/b.sqlite")
     for path in ("/run/secrets/a/token", "/run/secrets", "/etc/passwd", "/run/secretsx"):
         assert f"the file {path!r} is not allowed here" in refused_file(policy, path)
-    for path in ("/run/secrets/../../etc/passwd", "/data/../etc/passwd", "token", "./token", "~/token"):
+    for path in (
+        "/run/secrets/../../etc/passwd",
+        "/data/../etc/passwd",
+        "token",
+        "./token",
+        "~/token",
+        "/data/a\0b",
+    ):
         assert "write an absolute path without '..'" in refused_file(policy, path)
     assert files("file").checked_file("t", "path", "../x") == "../x", "where no file is restricted"
 

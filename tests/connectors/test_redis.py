@@ -7,6 +7,7 @@ import contextlib
 import select
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -18,8 +19,9 @@ from lookup_connectors.redis import RedisConnector
 from lookup_connectors.redis.server import Server
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
-from lookup_hints.errors import ConnectorError, OptionError
+from lookup_hints.errors import ConnectorError, NotAllowed, OptionError
 from lookup_hints.model import LookupRequest, LookupTable, Outcomes
+from lookup_hints.policy import Policy
 from tests.connectors import asking
 from tests.connectors.asking import Result, awaited_failure, failure_of, request_for
 from tests.servers.certificates import Certificates
@@ -601,6 +603,16 @@ def test_a_cluster_is_asked_through_all_its_nodes(cluster: RedisServer, kind: st
     )
     assert error.permanent
     assert "'cluster' = 'true'" in str(error)
+
+
+@pytest.mark.parametrize("runner", ["sync", "async"])
+def test_nodes_that_a_cluster_lists_must_be_allowed(cluster: RedisServer, runner: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    both = table_of(cluster, schema, value_type="string", cluster="true")
+    allowed = replace(both, policy=Policy(hosts=(("127.0.0.1",),)))
+    assert rows(allowed, {"id": [5000]}, runner) == []
+    with pytest.raises(NotAllowed, match=r"option 'url': the host '127.0.0.1:\d+' is not allowed here"):
+        rows(replace(both, policy=Policy(hosts=((f"127.0.0.1:{cluster.port}",),))), {"id": [1]}, runner)
 
 
 # --- options --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import re
 import shlex
 import sqlite3
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -23,7 +24,7 @@ from lookup_hints.catalog import LookupCatalog
 from lookup_hints.ddl import CreateLookupTable, parse_ddl
 from lookup_hints.errors import ConnectorError, NotAllowed
 from lookup_hints.model import LookupRequest, LookupTable
-from lookup_hints.policy import policy_of_configuration, policy_of_environment
+from lookup_hints.policy import Policy, policy_of_configuration, policy_of_environment
 from tests.connectors.asking import during, failure_of, request_for
 from tests.servers.http_server import Api
 from tests.servers.postgres import PostgresServer
@@ -79,10 +80,16 @@ def test_the_role_of_postgresql_reads_its_columns_and_no_more(postgres_server: P
         "password": "s3cret",
         "table_name": "crm.customers",
     }
-    connector = PostgresConnector(table(**given))
     request = request_for(SCHEMA, {"id": [1, 2]})
-    rows: pa.Table = during(connector, lambda opened: opened.alookup(request))
-    assert rows.to_pylist() == [{"id": 1, "name": "Ann"}]
+    by_url = {
+        "connector": "postgres",
+        "url": f"postgresql://lookups:s3cret@127.0.0.1:{postgres_server.port},[::1]:1/postgres?port=2",
+        "table_name": "crm.customers",
+    }
+    for options in (given, by_url):
+        allowed = replace(table(**options), policy=Policy(hosts=(("127.0.0.1", "[::1]:1"),)))
+        rows: pa.Table = during(PostgresConnector(allowed), lambda opened: opened.alookup(request))
+        assert rows.to_pylist() == [{"id": 1, "name": "Ann"}]
     wider = pa.schema([*SCHEMA, ("iban", pa.string())])
     refused = refusal(PostgresConnector(table(schema=wider, **given)), request_for(wider, {"id": [1]}))
     assert "SQLSTATE 42501" in str(refused)

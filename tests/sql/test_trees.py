@@ -32,7 +32,9 @@ def queries(draw: st.DrawFn) -> str:
 
 @pytest.fixture(scope="module")
 def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    return Both(Worlds(spark, tmp_path_factory.mktemp("trees"), tables(), CONF, "memory", in_one_partition=True))
+    return Both(
+        Worlds(spark, tmp_path_factory.mktemp("trees"), tables(), CONF, "memory", in_one_partition=True)
+    )
 
 
 @pytest.mark.timeout(3600)
