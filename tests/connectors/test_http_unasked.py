@@ -250,3 +250,16 @@ def test_an_answer_without_an_end_takes_everything(endless: bytes) -> None:
     assert end.take(endless) == len(endless)
     assert end.take(b"more") == 4
     assert not end.is_over
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_not_unasked() -> None:
+    async def ask(connector: HttpConnector) -> None:
+        for key in range(1, 30):
+            request = request_for(SCHEMA, {"id": [key]})
+            for task in [asyncio.ensure_future(connector.alookup(request)) for _ in range(2)]:
+                await asyncio.sleep(0.0005 * (key % 4))
+                task.cancel()
+            assert rows_of(await connector.alookup(request)) == [{"id": key, "name": f"n{key}"}]
+
+    with hostile("well") as server:
+        during(table_at(server), ask)

@@ -213,6 +213,7 @@ class _Connection(asyncio.Protocol):
         self._has_head = False
         self._reads_to_end = False
         self._keeps_alive = True
+        self._is_answered = True  # so far nothing is asked
         self._is_answered_twice = False
         self.answer: asyncio.Future[Response] | None = None
         self._lease: Lease | None = None
@@ -258,6 +259,7 @@ class _Connection(asyncio.Protocol):
         self._end = end - lease.waited(loop.time())
         self.answer = answer = loop.create_future()
         self._questions += 1
+        self._is_answered = False
         self._transport.write(data)
         return answer
 
@@ -301,7 +303,8 @@ class _Connection(asyncio.Protocol):
 
     def _came_unasked(self, data: bytes) -> None:
         self._keeps_alive = False
-        self._unasked.came(self._origin, data, self._questions)
+        if self._is_answered:  # else it is what nobody waits for any more
+            self._unasked.came(self._origin, data, self._questions)
 
     def _count(self) -> None:
         """Count the body as announced, or as it comes; where there is no room, wait before reading on."""
@@ -367,6 +370,7 @@ class _Connection(asyncio.Protocol):
 
     def _finish(self) -> None:
         assert self.answer is not None
+        self._is_answered = True
         if not self.answer.done():
             body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
             self.answer.set_result(Response(self._parser.get_status_code(), self._headers, body))
