@@ -121,6 +121,21 @@ class ConnectorError(LookupHintsError):
         return _rebuild, (type(self), self.message, self.permanent, self.retry_after)
 
 
+class AnswerTooLarge(ConnectorError):
+    """A request has an answer that is too large to be taken at once: it is asked again in smaller ones.
+
+    Raised by connectors; no failure, and no attempt. A request of one key must be answered whatever its size.
+
+    Args:
+        message: what was too large.
+        keys: for how many keys an answer should fit, at least 1.
+    """
+
+    def __init__(self, message: str, *, keys: int) -> None:
+        super().__init__(message)
+        self.keys = keys
+
+
 class LookupTimeout(ConnectorError):
     """A key had no final outcome within `timeout` seconds of its first request."""
 

@@ -19,7 +19,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from lookup_hints.errors import ConnectorError, InternalError, LookupTimeout, OptionError, nearest
+from lookup_hints.errors import (
+    AnswerTooLarge,
+    ConnectorError,
+    InternalError,
+    LookupTimeout,
+    OptionError,
+    nearest,
+)
 from lookup_hints.model import (
     Answer,
     LookupRequest,
@@ -53,6 +60,7 @@ __all__ = [
     "SIZE",
     "TEXT",
     "Answer",
+    "AnswerTooLarge",
     "AsyncLookup",
     "AsyncRowLookup",
     "Connector",
@@ -162,6 +170,7 @@ class SyncLookup(Connector, ABC):
         Raises:
             ConnectorError: the source failed; ``permanent=True`` where asking again cannot help. Any
                 other exception counts as a failure that may pass.
+            AnswerTooLarge: fewer keys should be asked at once.
         """
 
     def close(self) -> None:

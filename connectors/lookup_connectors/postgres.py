@@ -10,7 +10,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -18,9 +18,11 @@ import asyncpg
 import pyarrow as pa
 from asyncpg.transaction import Transaction
 
+from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, Lease
 from lookup_connectors.conversion import convert, is_nested, row_with
 from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
 from lookup_connectors.postgres_place import checked_place
+from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
 from lookup_connectors.postgres_types import ColumnPlan, quoted, told_type
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.secrets import has_reference, masker
@@ -28,6 +30,7 @@ from lookup_hints.spi import (
     DURATION,
     FILE,
     TEXT,
+    AnswerTooLarge,
     AsyncLookup,
     LookupRequest,
     LookupTable,
@@ -91,6 +94,7 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
             "Prepared statements kept per connection; 0 behind a pooler in transaction mode.",
             default=100,
         ),
+        MAX_BYTES_IN_FLIGHT,
     )
 
     def __init__(self, table: LookupTable) -> None:
@@ -141,7 +145,9 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
         except BaseException:
             await pool.close()
             raise
-        self._live = _Live(pool, relation.sql, plans)
+        self._live = _Live(
+            pool, relation.sql, plans, AnswerSizes(server.in_flight, relation.row_bytes or 0.0)
+        )
 
     async def alookup(self, request: LookupRequest) -> pa.Table:
         """The rows of each key, in one statement."""
@@ -183,19 +189,21 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
         for _ in range(_LOOKS_AT_TYPES):
             live = self._live
             assert live is not None, "aopen() comes before alookup()"
-            arrays = await self._arrays(live, request)
-            if arrays is not None:
-                return self._table(live.plans, arrays, request.schema, request.key_columns)
+            with live.sizes.budget.lease() as lease:
+                arrays = await self._arrays(live, request, lease)
+                if arrays is not None:
+                    return self._table(live.plans, arrays, request.schema, request.key_columns)
         raise ConnectorError(f"table {self.table.name}: the types of its columns keep changing.")
 
-    async def _arrays(self, live: _Live, request: LookupRequest) -> list[Sequence[Any]] | None:
+    async def _arrays(self, live: _Live, request: LookupRequest, lease: Lease) -> Sequence[Any] | None:
         """A list of values for each column; None where types had changed, and ``_live`` has new plans."""
         query, bound = live.statement(request)
         if not bound[0]:
             return [()] * len(request.schema)
         try:
-            async with live.pool.borrowed() as connection:
-                is_unchanged, *arrays = await connection.fetchrow(query, *bound)
+            is_unchanged, arrays = await self._fetched(live, query, bound, lease)
+        except AnswerTooLarge:
+            raise
         except ConnectorError as error:
             # A type that changed may be why: a text has no cast to bigint.
             if error.permanent and await self._has_changed(live):
@@ -204,7 +212,34 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
         if not is_unchanged:
             await self._has_changed(live)
             return None
-        return [array or () for array in arrays]
+        return arrays or [()] * len(request.schema)
+
+    async def _fetched(
+        self, live: _Live, query: str, bound: list[list[Any]], lease: Lease
+    ) -> tuple[bool, Sequence[Any]]:
+        """Whether the types are the same still, and the arrays; ``lease`` holds room for them."""
+        keys, sizes = len(bound[0]), live.sizes
+        limit = sizes.limit(keys)
+        while True:
+            if keys > max(1, sizes.fitting()):
+                raise self._too_large(keys, sizes.fitting())
+            await lease.room(COPIES * limit)
+            try:
+                async with live.pool.borrowed() as connection:
+                    is_unchanged, size, arrays = await connection.fetchrow(query, *bound, limit)
+            except _BeyondServer:
+                if keys == 1:
+                    raise
+                raise self._too_large(keys, keys // 2) from None
+            sizes.saw(keys, size or 0)
+            if not is_unchanged or arrays is not None or size is None:
+                return is_unchanged, arrays or ()
+            lease.release()
+            limit = size
+
+    def _too_large(self, keys: int, fitting: int) -> AnswerTooLarge:
+        message = f"table {self.table.name}: the rows of {keys} keys are too large to be taken at once."
+        return AnswerTooLarge(message, keys=fitting)
 
     async def _has_changed(self, live: _Live) -> bool:
         """Look into the catalog, and plan anew where the columns are not those of ``live``.
@@ -219,7 +254,7 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
             plan.source == live.plans[name].source for name, plan in plans.items()
         )
         if not is_same and self._live is live:
-            self._live = replace(live, relation=relation.sql, plans=plans)
+            self._live = _Live(live.pool, relation.sql, plans, live.sizes)
         return not is_same
 
     def _table(
@@ -277,6 +312,8 @@ class _Live:
     pool: _Pool
     relation: str
     plans: dict[str, ColumnPlan]
+    sizes: AnswerSizes
+    queries: dict[tuple[tuple[str, ...], ...], str] = field(default_factory=dict)
 
     def statement(self, request: LookupRequest) -> tuple[str, list[list[Any]]]:
         """The statement for ``request``, and for each key column the values of the keys to bind.
@@ -288,7 +325,10 @@ class _Live:
         for plan in plans:
             keys = keys.filter(plan.possible(keys.column(plan.field.name)))
         bound = [plan.bind(keys.column(plan.field.name)) for plan in plans]
-        return _lookup_query(self, request.columns, plans), bound
+        asked = request.columns, request.key_columns
+        if asked not in self.queries:
+            self.queries[asked] = _lookup_query(self, request.columns, plans)
+        return self.queries[asked], bound
 
 
 # --- asking ---------------------------------------------------------------------------------------
@@ -297,15 +337,16 @@ class _Live:
 def _lookup_query(live: _Live, columns: Sequence[str], plans: Sequence[ColumnPlan]) -> str:
     """The query for the columns, as arrays, of all rows whose key columns equal a bound key.
 
-    The first value says whether the columns still have the types that the plans are made for.
-
-    Several columns are compared with ``IN (SELECT ...)``: each row comes once, even where the source's own
-    equality (a case-insensitive collation, char(n)) finds it by two keys. A join would give it twice.
+    The first value says whether the columns still have the types that the plans are made for, the second how
+    many bytes the arrays have. Where these are more than the last parameter says, the arrays are left out.
+    (An array has its size in its head, and PostgreSQL makes equal aggregates once: no row costs more for it.)
     """
-    arrays = ", ".join(f"array_agg({live.plans[name].selected})" for name in columns)
+    arrays = [f"array_agg({live.plans[name].selected})" for name in columns]
+    size = " + ".join(f"pg_column_size({array})::bigint" for array in arrays)
+    found = f"CASE WHEN {size} <= ${len(plans) + 1} THEN ROW({', '.join(arrays)}) END"
     unchanged = types_unchanged(live.relation, [live.plans[name] for name in columns])
     condition = _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans)
-    return f"SELECT {unchanged}, {arrays} FROM {live.relation} WHERE {condition}"  # noqa: S608  quoted names
+    return f"SELECT {unchanged}, {size}, {found} FROM {live.relation} WHERE {condition}"  # noqa: S608  quoted
 
 
 def _one_column(plan: ColumnPlan) -> str:
@@ -345,6 +386,11 @@ class _Server:
         self._options = options
         self._place = checked_place(table, options)
         self._failures = _Failures(table.name, options, masker(secrets))
+
+    @property
+    def in_flight(self) -> int:
+        """Bytes that answers under way may take together."""
+        return int(self._options[MAX_BYTES_IN_FLIGHT.key])
 
     async def pool(self) -> _Pool:
         """A pool that has made its first connection.
@@ -473,6 +519,10 @@ _TIPS = {
 }
 
 
+class _BeyondServer(ConnectorError):
+    """An answer is larger than PostgreSQL can make one, which is a gigabyte."""
+
+
 class _SettingRefused(ConnectorError):
     """A pooler, or a server that does not know it, lets no session begin with one of our settings."""
 
@@ -517,6 +567,8 @@ class _Failures:
         # The driver's own hints are about its own parameters, and long.
         said = str(error).partition("\nHINT:")[0]
         text = f"PostgreSQL says: {said} (SQLSTATE {state})"
+        if state == "54000" or "invalid memory alloc request size" in said:
+            return _BeyondServer(self._mask(text), permanent=True)
         setting = next((name for name in _WISHES if connecting and name in str(error)), None)
         if setting is not None:
             return _SettingRefused(text, setting)

@@ -13,8 +13,11 @@ from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi import LookupTable
 
 _RELATION = """
-SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS sql
+SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS sql,
+       CASE WHEN c.reltuples > 0
+            THEN (c.relpages + coalesce(t.relpages, 0)) * 8192.0::float8 / c.reltuples END AS row_bytes
 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+     LEFT JOIN pg_catalog.pg_class AS t ON t.oid = c.reltoastrelid
 WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
 _RELATIONS = """
@@ -53,10 +56,18 @@ WHERE k.conrelid = $1 AND k.contype = 'p' ORDER BY part.place
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or view found in the catalog."""
+    """A table or view found in the catalog.
+
+    Args:
+        oid: its number.
+        sql: its name as SQL writes it.
+        row_bytes: about how much a row takes on disk, where statistics say it.
+        columns: its columns.
+    """
 
     oid: int
     sql: str
+    row_bytes: float | None
     columns: tuple[SourceColumn, ...]
 
 
@@ -74,7 +85,7 @@ async def find_relation(connection: asyncpg.Connection, source: str, table: str)
             permanent=True,
         )
     columns = await connection.fetch(_COLUMNS, found["oid"])
-    return Relation(found["oid"], found["sql"], tuple(SourceColumn(**dict(column)) for column in columns))
+    return Relation(**dict(found), columns=tuple(SourceColumn(**dict(column)) for column in columns))
 
 
 async def primary_key(connection: asyncpg.Connection, relation: Relation) -> tuple[str, ...]:

@@ -158,7 +158,7 @@ def _is(expected: pa.DataType) -> Callable[[pa.DataType], bool]:
 
 
 _RULES = (
-    _Rule(types.is_boolean, frozenset({"bool"}), "boolean", "{c}"),
+    _Rule(types.is_boolean, frozenset({"bool"}), "boolean", "{c}::boolean"),
     # Integers of all widths compare with a bigint by index; numeric needs a numeric.
     _Rule(types.is_integer, _WHOLE, "bigint", "{c}::bigint"),
     _Rule(types.is_integer, frozenset({"numeric"}), "text", "trim_scale({c})::text", key="{k}::numeric"),
@@ -173,7 +173,7 @@ _RULES = (
     ),
     _Rule(types.is_decimal, frozenset({"numeric"}), "text", "{c}::text", key="{k}::numeric"),
     _Rule(types.is_decimal, _WHOLE, "text", "{c}::text", compared="{c}::numeric", key="{k}::numeric"),
-    _Rule(types.is_binary, frozenset({"bytea"}), "bytea", "{c}"),
+    _Rule(types.is_binary, frozenset({"bytea"}), "bytea", "{c}::bytea"),
     _Rule(types.is_date, frozenset({"date"}), "text", "{c}::text", key="{k}::date", possible=_common_years),
     _Rule(
         _is(TIMESTAMP_NTZ),

@@ -94,6 +94,8 @@ class AsyncDriver:
             if self._failure is not None:
                 raise self._failure
             finished = tuple(self._flow.finished())
+            if finished:
+                self._go_on()  # what they held may be what others waited for
             if finished or self._flow.wants_input or self._flow.is_done:
                 is_done = self._flow.is_done and not finished
                 return Progress(finished, self._flow.wants_input, is_done)

@@ -6,7 +6,7 @@ large; a query that is content with a few rows should ask for few keys, so they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -25,11 +25,14 @@ def key_batches(batches: Iterator[Sequence[pa.Array]], schema: pa.Schema) -> Ite
         yield pa.RecordBatch.from_arrays(typed, schema=schema)
 
 
-def window_sizes(growth: int) -> Iterator[int]:
-    """How many rows the first, second, ... window should have: ever ``growth`` times as many, to a limit."""
+def window_sizes(growth: int, most: Callable[[], int | None] = lambda: None) -> Iterator[int]:
+    """How many rows the first, second, ... window should have: ever ``growth`` times as many, to a limit.
+
+    ``most`` is asked before each: what is found for more rows would take too much memory.
+    """
     rows = FIRST_ROWS
     while True:
-        yield rows
+        yield min(rows, most() or rows)
         rows = min(rows * growth, LARGEST_ROWS)
 
 
@@ -44,18 +47,18 @@ def ending_at(rows: int, sizes: Iterator[int]) -> Iterator[int]:
 def windows(batches: Iterator[pa.RecordBatch], sizes: Iterator[int]) -> Iterator[pa.Table]:
     """The rows of ``batches`` in their order, cut into tables of the wanted ``sizes``; the last may be short.
 
-    Reads no batch before its rows are needed; a window is never empty.
+    Reads no batch before its rows are needed; a window is never empty. Takes a size when it begins a window.
     """
     held: list[pa.RecordBatch] = []
-    missing = next(sizes)
+    missing = 0
     for batch in batches:
-        while batch.num_rows >= missing:
+        while batch.num_rows:
+            missing = missing or next(sizes)
             held.append(batch.slice(0, missing))
-            yield pa.Table.from_batches(held)
-            batch = batch.slice(missing)
-            held, missing = [], next(sizes)
-        if batch.num_rows:
-            held.append(batch)
-            missing -= batch.num_rows
+            missing -= held[-1].num_rows
+            batch = batch.slice(held[-1].num_rows)
+            if not missing:
+                yield pa.Table.from_batches(held)
+                held = []
     if held:
         yield pa.Table.from_batches(held)

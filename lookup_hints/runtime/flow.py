@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.errors import AnswerError, ConnectorError, LookupHintsError, LookupTimeout
+from lookup_hints.errors import AnswerError, AnswerTooLarge, ConnectorError, LookupHintsError, LookupTimeout
 from lookup_hints.model import Answer, LookupRequest, Outcome, Outcomes, PlacedRows
 from lookup_hints.runtime.arrow import Keys, Placed, absent, count_up_to, distinct_keys, lists_per_key, place
 from lookup_hints.runtime.budget import Pace
@@ -193,6 +193,11 @@ class LookupFlow:
         return not (self._is_ended or self._fresh or is_stuck)
 
     @property
+    def most_rows(self) -> int | None:
+        """How many rows the next window should have at most; None where it does not matter."""
+        return self._size.rows
+
+    @property
     def is_done(self) -> bool:
         """Whether the input is at its end and all windows are handed back."""
         return self._is_ended and not self._windows
@@ -241,9 +246,16 @@ class LookupFlow:
         if parts:
             self.metrics += LookupMetrics(retried_keys=sum(map(len, parts)))
             return self._ask(parts, now)
-        if self._fresh and self._slots.free_for_fresh >= self._wanted_for_fresh:
+        if self._may_begin and self._slots.free_for_fresh >= self._wanted_for_fresh:
             return self._ask([self._fresh_part(now, self._room(self._slots.free_for_fresh, now))], now)
         return WaitUntil(self._due[0][0]) if self._due else Idle()
+
+    @property
+    def _may_begin(self) -> bool:
+        """Whether keys may be asked for the first time: not ahead of the oldest window where much is held."""
+        if not self._fresh:
+            return False
+        return self._held_bytes < BUFFER_BYTES or self._fresh[0][0] is self._windows[0]
 
     def _room(self, slots: int, now: float) -> int:
         """How many keys may go out together at ``now`` where so many slots are free."""
@@ -305,6 +317,7 @@ class LookupFlow:
         """
         self._heard(ask, now)
         placed = place(answer, ask.request, self._connector_name)
+        self._size.found(ask.request.keys.num_rows, placed.rows.nbytes)
         notes: Mapping[int, Any] = {}
         if isinstance(answer, Outcomes):
             notes = answer.notes
@@ -335,7 +348,33 @@ class LookupFlow:
             ConnectorError: some keys may not be asked again, and `on-error` is ``fail``.
         """
         self._heard(ask, now)
-        self._fail(ask, error, now)
+        if isinstance(error, AnswerTooLarge) and ask.request.keys.num_rows > 1:
+            self._size.too_large(min(error.keys, ask.request.keys.num_rows - 1))
+            for part in ask.parts:
+                if not self._cut_window(part):
+                    self._wait(part, now)
+        else:
+            self._fail(ask, error, now)
+
+    def _cut_window(self, part: Part) -> bool:
+        """Put smaller windows in the place of that of ``part``, if nothing but this was asked of it.
+
+        All that is found for a window is held until it is handed out.
+        """
+        window, rows = part.batch.window, self._size.rows
+        unasked = next((positions for each, positions in self._fresh if each is window), ())
+        if rows is None or window.rows <= rows or len(part) + len(unasked) < window.keys.num_rows:
+            return False
+        self._settle(part, len(part))  # of the old window, which nobody waits for
+        smaller = [Window(keys) for keys in window.cut(rows)]
+        place = next(place for place, each in enumerate(self._windows) if each is window)
+        self._windows = deque([*self._windows][:place] + smaller + [*self._windows][place + 1 :])
+        behind = [fresh for fresh in self._fresh if fresh[0] is not window]
+        self._fresh = deque([(each, each.everything) for each in smaller if each.keys.num_rows] + behind)
+        self._held_bytes += sum(each.nbytes for each in smaller) - window.nbytes
+        keys = sum(each.keys.num_rows for each in smaller)
+        self.metrics += LookupMetrics(keys=keys - window.keys.num_rows)
+        return True
 
     def _fail(self, ask: Ask, error: Exception, now: float) -> None:
         self.metrics += LookupMetrics(errors=1)

@@ -16,6 +16,12 @@ SLOW_SECONDS = 1.0
 REQUEST_BYTES = 1024 * 1024
 """Keys of one request take no more than about this; long texts make it hold fewer."""
 
+ANSWER_BYTES = 16 * 1024 * 1024
+"""Rows of one answer should take no more than about this; wide rows make a request hold fewer keys."""
+
+WINDOW_BYTES = 64 * 1024 * 1024
+"""Rows found for one window should take no more than about this; wide rows make it hold fewer."""
+
 
 class RequestSize:
     """Doubles while requests more than half full are answered quickly; halves when one is answered slowly.
@@ -29,16 +35,34 @@ class RequestSize:
         self._fewest = min(FEWEST_KEYS, largest)
         self._wanted = min(FIRST_KEYS, largest)
         self._fitting = largest
+        self._key_bytes = 0.0  # of the rows that were found for a key, lately
+        self._answerable = largest
 
     @property
     def keys(self) -> int:
         """How many keys the next request may hold."""
-        return min(self._wanted, self._fitting)
+        return min(self._wanted, self._fitting, self._answerable)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows the next window may hold for what is found for them; None where that is little."""
+        return max(1, int(WINDOW_BYTES / self._key_bytes)) if self._key_bytes >= 1 else None
 
     def saw(self, keys: pa.Table) -> None:
         """Such keys will be asked next: see how long they are."""
         width = max(1, keys.nbytes // max(1, keys.num_rows))
         self._fitting = max(1, min(self._largest, REQUEST_BYTES // width))
+
+    def found(self, keys: int, nbytes: int) -> None:
+        """Rows of so many bytes came for so many keys. Wide rows count at once, narrow ones by and by."""
+        seen = nbytes / keys
+        self._key_bytes = max(seen, (self._key_bytes + seen) / 2)
+        self._answerable = max(1, min(self._largest, int(ANSWER_BYTES / max(1.0, self._key_bytes))))
+
+    def too_large(self, keys: int) -> None:
+        """An answer should fit for so many keys."""
+        self._answerable = max(1, min(self._answerable, keys))
+        self._key_bytes = max(self._key_bytes, ANSWER_BYTES / self._answerable)
 
     def answered(self, keys: int, seconds: float) -> None:
         """A request for so many keys took so long, in the source and in the way to it."""

@@ -34,6 +34,18 @@ class Window:
         self._skipped: list[pa.Array] = []
 
     @property
+    def rows(self) -> int:
+        """How many rows of input it has."""
+        return len(self._codes)
+
+    def cut(self, rows: int) -> Iterator[Keys]:
+        """Its rows as smaller windows, of so many ``rows``; to take its place before anything was found."""
+        for start in range(0, self.rows, rows):
+            codes = self._codes.slice(start, rows)
+            distinct = pc.unique(codes.drop_null()).sort()
+            yield Keys(self.keys.take(distinct), pc.index_in(codes, value_set=distinct))
+
+    @property
     def is_settled(self) -> bool:
         """Whether no key's outcome is open."""
         return self._unsettled == 0

@@ -197,8 +197,11 @@ class _Task:
 
     def _window_sizes(self) -> Iterator[int]:
         if self._spec.settings.stops_early:
-            return ending_at(LOOK_ROWS, window_sizes(CAREFUL_GROWTH))
-        return window_sizes(CAREFUL_GROWTH if self._spec.by_row else GROWTH)
+            return ending_at(LOOK_ROWS, self._growing(CAREFUL_GROWTH))
+        return self._growing(CAREFUL_GROWTH if self._spec.by_row else GROWTH)
+
+    def _growing(self, growth: int) -> Iterator[int]:
+        return window_sizes(growth, lambda: self._flow.most_rows)
 
     def _timed(self, call: Call) -> Call:
         def timed(coroutine: Coroutine[Any, Any, _T], /) -> _T:

@@ -322,7 +322,8 @@ def test_a_thousand_keys_are_found_by_index(
         query, bound = connector._live.statement(request)
         async with connector._live.pool.borrowed() as connection:
             await connection.execute(f"SET plan_cache_mode = {mode}")
-            return "\n".join(record[0] for record in await connection.fetch(f"EXPLAIN {query}", *bound))
+            plan = await connection.fetch(f"EXPLAIN {query}", *bound, 1_000_000)
+            return "\n".join(record[0] for record in plan)
 
     plan = during(PostgresConnector(customers(postgres_server, pool_size="1")), explain)
     assert "Index" in plan

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.errors import LookupTimeout
+from lookup_hints.errors import AnswerTooLarge, LookupTimeout
 from lookup_hints.retry import ExponentialDelay, FixedDelay
+from lookup_hints.runtime import flow as flow_module
 from lookup_hints.runtime.flow import Ask, LookupFlow, WaitUntil
 from tests.runtime.support import flow, handed_back, ids, keys, rows
 
@@ -25,11 +27,13 @@ class World:
     Args:
         appears: from when each key's row is there; a key that is not named never gets one.
         failures: how many times in a row the first requests with each key fail.
+        fitting: for how many keys an answer is not too large.
     """
 
     appears: dict[int, float]
     failures: dict[int, int]
     random: Random
+    fitting: int = 1000
     asked: dict[int, list[float]] = field(default_factory=dict)
 
     def latency(self) -> float:
@@ -89,6 +93,8 @@ class Simulation:
         if self.now >= ask.deadline:
             self.now = ask.deadline
             self.flow.failed(ask, LookupTimeout("no answer"), self.now)
+        elif len(ids(ask)) > self.world.fitting:
+            self.flow.failed(ask, AnswerTooLarge("too large", keys=self.world.fitting), self.now)
         elif self.world.fails(ids(ask)):
             self.flow.failed(ask, OSError("reset"), self.now)
         else:
@@ -114,6 +120,8 @@ STRATEGIES = st.one_of(
     batch_size=st.integers(1, 5),
     ordered=st.booleans(),
     timeout=st.sampled_from([4.0, 45.0, 1000.0]),
+    fitting=st.sampled_from([1, 2, 1000]),
+    buffer=st.sampled_from([1, 400, 10**6]),
     seed=st.integers(0, 3),
 )
 def test_every_key_gets_one_right_outcome(
@@ -126,10 +134,12 @@ def test_every_key_gets_one_right_outcome(
     batch_size: int,
     ordered: bool,
     timeout: float,
+    fitting: int,
+    buffer: int,
     seed: int,
 ) -> None:
     retry = strategy.if_miss().if_exception()
-    world = World(appears, failures, Random(seed))
+    world = World(appears, failures, Random(seed), fitting)
     lookup = flow(
         retry=retry,
         on_error=on_error,
@@ -139,7 +149,8 @@ def test_every_key_gets_one_right_outcome(
         timeout=timeout,
     )
     simulation = Simulation(lookup, world, capacity)
-    simulation.run(windows)
+    with patch.object(flow_module, "BUFFER_BYTES", buffer):
+        simulation.run(windows)
 
     inputs = [key for window in windows for key in window]
     assert len(simulation.results) == len(inputs)

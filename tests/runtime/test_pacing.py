@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pyarrow as pa
 
+from lookup_hints.errors import AnswerTooLarge
+from lookup_hints.runtime.batching import LARGEST_ROWS
 from lookup_hints.runtime.flow import Ask, Idle
-from lookup_hints.runtime.pacing import FEWEST_KEYS, FIRST_KEYS, REQUEST_BYTES, RequestSize
-from tests.runtime.support import Asked, asks, flow, ids, keys, names_of
+from lookup_hints.runtime.pacing import (
+    ANSWER_BYTES,
+    FEWEST_KEYS,
+    FIRST_KEYS,
+    REQUEST_BYTES,
+    WINDOW_BYTES,
+    RequestSize,
+)
+from tests.runtime.support import Asked, asks, flow, handed_back, ids, keys, names_of
 
 QUICK, NEITHER, SLOW = 0.01, 0.5, 5.0
 
@@ -92,3 +103,53 @@ def test_results_behind_a_slow_head_count_against_capacity_and_not_against_conne
             sent += ids(ask)
         others = asks(lookup)
     assert sent == [1, 2, 3]
+
+
+def test_wide_rows_make_requests_and_windows_smaller_at_once_and_narrow_ones_larger_again() -> None:
+    size = RequestSize(8000)
+    size.found(1000, 1000 * 100)
+    assert size.keys == FIRST_KEYS
+    assert size.rows is not None
+    assert size.rows > LARGEST_ROWS
+    size.found(10, 10 * ANSWER_BYTES // 8)
+    assert (size.keys, size.rows) == (8, 8 * WINDOW_BYTES // ANSWER_BYTES)
+    for _ in range(20):
+        size.found(8, 8 * 100)
+    assert size.keys == FIRST_KEYS
+
+
+def test_an_answer_that_is_too_large_says_how_many_keys_fit() -> None:
+    size = RequestSize(8000)
+    assert size.rows is None
+    size.too_large(16)
+    assert size.keys == 16
+    assert size.rows == 16 * WINDOW_BYTES // ANSWER_BYTES
+    size.too_large(40)
+    assert size.keys == 16
+
+
+def test_a_window_whose_answer_is_too_large_is_cut_before_it_is_asked_again() -> None:
+    lookup = flow(batch_size=10_000)
+    lookup.add(keys(*range(1000), None, *range(1000)))
+    (too_large,) = asks(lookup)
+    lookup.failed(too_large, AnswerTooLarge("too large", keys=10), 0.0)
+    sizes, found = [], []
+    while isinstance(ask := lookup.next(0.0), Ask):
+        sizes.append(len(ids(ask)))
+        lookup.answered(ask, names_of()(ask.request), 0.0)
+        found.append(handed_back(lookup.finished()))
+    assert sizes[0] == 10
+    assert max(map(len, found)) == 10 * WINDOW_BYTES // ANSWER_BYTES
+    expected = [[(key, f"n{key}")] for key in range(1000)]
+    assert list(chain.from_iterable(found)) == [*expected, [], *expected]
+    assert lookup.metrics.keys == lookup.metrics.hits == 2000
+
+
+def test_a_window_that_has_begun_is_not_cut() -> None:
+    lookup = flow(batch_size=100, asynchronous=True)
+    lookup.add(keys(*range(1000)))
+    first, second, *_ = asks(lookup)
+    lookup.answered(first, names_of()(first.request), 0.0)
+    lookup.failed(second, AnswerTooLarge("too large", keys=1), 0.0)
+    assert {len(ids(ask)) for ask in asks(lookup)} == {1}
+    assert list(lookup.finished()) == []

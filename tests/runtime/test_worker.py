@@ -22,10 +22,17 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from lookup_hints.errors import AnswerError, ConnectorError, InternalError, LookupTimeout, OptionError
+from lookup_hints.errors import (
+    AnswerError,
+    AnswerTooLarge,
+    ConnectorError,
+    InternalError,
+    LookupTimeout,
+    OptionError,
+)
 from lookup_hints.model import LookupRequest, LookupTable, Outcome
 from lookup_hints.retry import FixedDelay
-from lookup_hints.runtime import pacing, process, worker
+from lookup_hints.runtime import flow, pacing, process, worker
 from lookup_hints.runtime.masking import known_secrets, masked
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.pandas_worker import pandas_lookup, python_values, wrapping
@@ -179,6 +186,25 @@ def test_a_plan_that_the_connector_cannot_run_is_our_defect() -> None:
     spec = LookupSpec(SyncOnly(LookupTable("t", SCHEMA)), ("id",), ("id",), LookupSettings(True))
     with pytest.raises(InternalError, match="SyncOnly was planned to run async, which it cannot"):
         list(arrow_lookup(spec)(iter([ids(1)])))
+
+
+class Wide(People):
+    """Answers a few keys at a time."""
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        if request.keys.num_rows > 7:
+            raise AnswerTooLarge("too large", keys=7)
+        return super().lookup(request)
+
+
+@BOTH
+def test_rows_that_are_too_wide_come_in_smaller_answers(
+    asynchronous: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow, "BUFFER_BYTES", 500)  # so that the windows behind the oldest one must wait
+    spec = LookupSpec(Wide(), ("id",), ("id",), LookupSettings(asynchronous))
+    found = plain(arrow_lookup(spec)(iter([pa.array(range(1500), pa.int64())])))
+    assert found == [[(key,)] if key % 2 == 0 else [] for key in range(1500)]
 
 
 # --- metrics
