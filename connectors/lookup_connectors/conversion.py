@@ -17,7 +17,7 @@ from lookup_hints.types import sql_type
 
 ToArrow = Callable[[Sequence[Any]], pa.Array]
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*(e[+-]?[0-9]+)?|inf(inity)?)|nan", re.IGNORECASE)
-_REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError)
+_REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError)
 
 
 def convert(
@@ -31,25 +31,34 @@ def convert(
     try:
         return to_arrow(values)
     except _REFUSALS:
-        row = next(row for row, value in enumerate(values) if not _accepts(to_arrow, value))
+        row, refusal = next(_refused(to_arrow, values))
+        place = f"table {table}: column {field.name!r} of the row {where(row)}"
+        if isinstance(refusal, RecursionError):
+            raise ConnectorError(f"{place}: {TOO_DEEP}.", permanent=True) from None
         raise ConnectorError(
-            f"table {table}: column {field.name!r} of the row {where(row)}: {_shown(values[row])}"
-            f" does not fit {sql_type(field.type)}."
+            f"{place}: {_shown(values[row])} does not fit {sql_type(field.type)}."
             " Correct the value in the source, or declare the column with a type that holds it.",
             permanent=True,
         ) from None
 
 
-def _accepts(to_arrow: ToArrow, value: object) -> bool:
-    try:
-        to_arrow([value])
-    except _REFUSALS:
-        return False
-    return True
+TOO_DEEP = "the JSON is nested too deep to be read"
+
+
+def _refused(to_arrow: ToArrow, values: Sequence[Any]) -> Iterator[tuple[int, Exception]]:
+    """Which of ``values`` are refused, and why."""
+    for row, value in enumerate(values):
+        try:
+            to_arrow([value])
+        except _REFUSALS as refusal:
+            yield row, refusal
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = "a deeply nested value"
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import pickle
+import re
 import time
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -26,7 +27,7 @@ from tests.connectors import http_asking
 from tests.connectors.asking import awaited_failure, request_for
 from tests.connectors.http_asking import SCHEMA, ask, connector_of, during, failure, rows_of, table_of
 from tests.servers.certificates import Certificates
-from tests.servers.http_server import ORDERS, Api
+from tests.servers.http_server import ORDERS, Api, running_api
 
 ONE = {"id": 1, "name": "n1"}
 TWO = {"id": 2, "name": "n2"}
@@ -147,7 +148,9 @@ def test_a_key_that_would_lead_elsewhere_is_a_miss_and_is_not_asked(api: Api, ke
 def test_a_header_takes_no_key_that_would_break_it(api: Api) -> None:
     schema = pa.schema([("key", pa.string()), ("method", pa.string())])
     table = table_of(api, "/echo", schema, header__X_Key="k-{key}")
-    assert ask(table, {"key": ["a\r\nX-Evil: 1"]}) == []
+    assert "header 'X-Key' cannot hold the key key = 'a\\r\\nX-Evil: 1'" in str(
+        failure(table, key="a\r\nX-Evil: 1")
+    )
     assert ask(table, {"key": ["b"]}) == [{"key": "b", "method": "GET"}]
     [asked] = api.asked()
     assert asked["headers"]["x-key"] == "k-b"
@@ -1135,3 +1138,81 @@ def test_a_failure_survives_the_trip_from_a_worker(api: Api) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert isinstance(copy, ConnectorError)
     assert str(copy) == str(error)
+
+
+# --- what is for one origin alone -----------------------------------------------------------------
+
+
+@BOTH
+def test_headers_given_by_reference_go_to_the_origin_of_url_alone(
+    api: Api, monkeypatch: pytest.MonkeyPatch, sync: bool
+) -> None:
+    monkeypatch.setenv("TENANT_TOKEN", "hunter2hunter2")
+    with running_api() as other:
+        api.script("/x/1", {"status": 307, "headers": {"Location": f"{other.url}/x/1"}})
+        other.script("/x/1", {"status": 307, "headers": {"Location": f"{api.url}/people/1"}})
+        table = table_of(
+            api, "/x/{id}", allowed_origins=other.url, token="${env:TENANT_TOKEN}",
+            header__X_Tenant="${env:TENANT_TOKEN}", header__X_Plain="plain", header__Host="own.example",
+        )  # fmt: skip
+        assert ask(table, {"id": [1]}, sync=sync) == [ONE]
+        [there] = other.asked()
+    assert "hunter2" not in str(there)
+    assert (there["headers"]["x-plain"], "x-tenant" in there["headers"]) == ("plain", False)
+    assert there["headers"]["host"] == other.url.removeprefix("http://")
+    assert [each["headers"]["x-tenant"] for each in api.asked()] == ["hunter2hunter2"] * 2
+
+
+def test_a_body_given_by_reference_goes_nowhere_else(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENANT_TOKEN", "hunter2hunter2")
+    with running_api() as other:
+        api.script("/x", {"status": 307, "headers": {"Location": f"{other.url}/x"}})
+        body = '{"id": "{id}", "token": "${env:TENANT_TOKEN}"}'
+        table = table_of(api, "/x", method="post", body=body, allowed_origins=other.url)
+        error = failure(table)
+        assert other.asked() == []
+    assert error.permanent
+    assert f"a redirect leads to {other.url}, and 'body' holds a reference, which is for {api.url}" in str(
+        error
+    )
+
+
+# --- keys of other alphabets ----------------------------------------------------------------------
+
+TEXT_KEY = pa.schema([("name", pa.string()), ("target", pa.string())])
+STRANGE = ["Zo\u00eb \u6771\u4eac", "a/b?c#d&e=f%41+g", "tab\tline\nnull\0", "\U0001f600"]
+
+
+@BOTH
+@pytest.mark.parametrize("key", STRANGE)
+def test_every_character_of_a_key_arrives_in_paths_and_queries(api: Api, key: str, sync: bool) -> None:
+    for url in ("/echo/{name}", "/echo?n={name}"):
+        [row] = ask(table_of(api, url, TEXT_KEY), {"name": [key]}, sync=sync)
+        assert row["target"].isascii()
+        assert unquote(row["target"]).removeprefix("/echo").lstrip("/")[-len(key) :] == key
+
+
+@BOTH
+@pytest.mark.parametrize("key", ["Zo\u00eb", "line\nbreak", "\u6771\u4eac"])
+def test_a_key_that_no_header_can_hold_is_an_error_and_no_miss(api: Api, key: str, sync: bool) -> None:
+    table = table_of(api, "/echo", TEXT_KEY, header__X_Name="the {name}")
+    error = failure(table, name=key, sync=sync)
+    assert error.permanent
+    assert f"table people: header 'X-Name' cannot hold the key name = {key!r}" in str(error)
+    assert "Send this column in 'url', 'query' or 'body'" in str(error)
+    assert api.asked() == []
+
+
+# --- JSON that is nested deep ---------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("depth", [400, 2_000, 50_000])
+def test_json_that_is_nested_deep_names_table_and_column(api: Api, depth: int, sync: bool) -> None:
+    body = '{"name": ' + "[" * depth + "]" * depth + "}"
+    api.script("/x/1", {"status": 200, "body": body})
+    error = failure(table_of(api, "/x/{id}"), sync=sync)
+    assert error.permanent
+    assert "table people: " in str(error)
+    assert re.search(r"column 'name' of|the columns id, name cannot be found", str(error))
+    assert re.search(r"nested too deep|does not fit STRING", str(error))

@@ -76,6 +76,47 @@ def test_a_pause_of_no_time_is_a_guess_too() -> None:
     assert gate.refused(1.3, 0.0) == 2.0
 
 
+def test_after_a_pause_those_who_waited_go_out_at_the_pace_before_it() -> None:
+    gate = Gate(None, 1.0)
+    for number in range(40):
+        assert gate.reserve(number * 0.05) == 0.0
+    gate.refused(2.0, 10.0)
+    assert [round(gate.reserve(3.0), 6) for _ in range(4)] == [9.0, 9.05, 9.1, 9.15]
+    gate.refused(3.5, 0.1)
+    assert round(gate.reserve(12.01), 6) == 0.19, "who comes later waits behind them"
+    assert [gate.reserve(20.0) for _ in range(3)] == [0.0] * 3, "and nobody when they are gone"
+
+
+def test_who_woke_into_a_longer_pause_waits_again_in_the_row() -> None:
+    gate = Gate(None, 1.0)
+    assert [gate.reserve(now) for now in (0.0, 0.1, 0.2, 0.3)] == [0.0] * 4
+    gate.refused(0.4, 1.0)
+    assert [round(gate.reserve(0.4), 6) for _ in range(2)] == [1.0, 1.1]
+    gate.refused(1.0, 5.0)
+    assert gate.paused(1.4) == pytest.approx(4.6)
+    assert [round(gate.reserve(1.4), 6) for _ in range(2)] == [4.6, 4.7]
+
+
+def test_a_burst_before_a_pause_is_spread_and_a_slow_pace_has_an_end() -> None:
+    burst = Gate(None, 1.0)
+    for _ in range(100):
+        burst.reserve(0.0)
+    burst.refused(0.5, 3.0)
+    waits = [burst.reserve(0.5) for _ in range(100)]
+    assert (waits[0], round(waits[-1], 6)) == (3.0, 3.0 + 99 * 0.005)
+    slow = Gate(None, 1.0)
+    slow.reserve(0.0)
+    slow.refused(500.0, 3.0)
+    assert [slow.reserve(500.0) for _ in range(3)] == [3.0, 4.0, 5.0]
+
+
+def test_a_rate_holds_after_a_pause() -> None:
+    gate = Gate(4.0, 1.0)
+    gate.reserve(0.0)
+    gate.refused(0.01, 2.0)
+    assert [round(gate.reserve(0.01), 6) for _ in range(3)] == [2.0, 2.25, 2.5]
+
+
 def test_guesses_have_an_end() -> None:
     gate = Gate(None, 1.0)
     assert max(gate.refused(now * 100.0, None) for now in range(40)) == 60.0

@@ -27,7 +27,7 @@ from lookup_connectors.http.plan import (
 )
 from lookup_connectors.http.response import Found, FoundRows, PageRows, Told
 from lookup_connectors.http.steps import Room, Steps
-from lookup_connectors.http.template import Key, Keys, Unaskable
+from lookup_connectors.http.template import Key, Keys, Unaskable, Unsendable
 from lookup_connectors.http.throttle import Gate
 from lookup_connectors.http.transport import (
     Client,
@@ -344,7 +344,7 @@ class _Live:
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
         try:
-            first = self._templates.request(Keys.one(request.key))
+            first = self._request(Keys.one(request.key))
         except Unaskable:
             return Miss()
         try:
@@ -364,7 +364,7 @@ class _Live:
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
         try:
-            first = self._templates.request(keys)
+            first = self._request(keys)
         except Unaskable:
             return (yield from self._one_by_one(keys, request))
         response, rows = yield from self._pages(first, deadline)
@@ -384,9 +384,15 @@ class _Live:
         askable = [at for at in range(len(keys)) if self._is_askable(keys.among([at]))]
         return (yield from self.rows(keys.among(askable), request)) if askable else FoundRows()
 
+    def _request(self, keys: Keys) -> Request:
+        try:
+            return self._templates.request(keys)
+        except Unsendable as error:
+            raise HttpFailure(f"table {self._name}: {error}", permanent=True) from None
+
     def _is_askable(self, keys: Keys) -> bool:
         try:
-            self._templates.request(keys)
+            self._request(keys)
         except Unaskable:
             return False
         return True

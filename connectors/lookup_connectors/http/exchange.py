@@ -16,7 +16,7 @@ from lookup_connectors.http.steps import Pause, Send, Steps
 from lookup_connectors.http.throttle import Gate, told_pause
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-_CREDENTIALS = ("authorization", "cookie", "proxy-authorization")
+_OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Exchange:
         redirects, renewed = 0, False
         while True:
             now = self._clock()
-            wait = max(self._gate.reserve(now), self._gate.paused(now))
+            wait = self._gate.reserve(now)
             if wait > 0:
                 yield from self._pause(wait, deadline)
             credentials = yield from self._auth.credentials(self._left(deadline))
@@ -111,7 +111,8 @@ class Exchange:
             if deadline is not None and self._clock() + wait >= deadline:
                 raise self._no_time(wait)
             yield Pause(wait)
-            wait = self._gate.paused(self._clock())
+            now = self._clock()
+            wait = self._gate.reserve(now) if self._gate.paused(now) else 0.0  # it was made longer
 
     def _no_time(self, wait: float) -> HttpFailure:
         return HttpFailure(
@@ -127,10 +128,12 @@ class Exchange:
         return min(self._limits.request_timeout, max(deadline - self._clock(), 1e-3))
 
     def _signed(self, request: Request, credentials: dict[str, str]) -> Request:
-        """``request`` with what proves who we are; no other origin gets to see that."""
-        if not credentials or request.origin != self._home:
-            return request
-        return replace(request, headers={**request.headers, **credentials})
+        """``request`` with what proves who we are; no other origin gets to see that, or anything private."""
+        if request.origin == self._home:
+            return replace(request, headers={**request.headers, **credentials}) if credentials else request
+        hidden = _OURS | request.private.headers
+        headers = {name: text for name, text in request.headers.items() if name.lower() not in hidden}
+        return replace(request, headers=headers)
 
     def _is_refused(self, response: Response, deadline: float | None) -> bool:
         """Whether the server wants a pause, after which the request goes out again."""
@@ -182,8 +185,13 @@ class Exchange:
                 permanent=True,
             )
         self._check_origin(origin)
-        headers = {name: text for name, text in request.headers.items() if name.lower() not in _CREDENTIALS}
-        return replace(request, url=url, headers=headers)
+        if request.body is not None and request.private.body:
+            raise HttpFailure(
+                f"table {self._table}: {what} leads to {origin}, and 'body' holds a reference, which is for"
+                f" {self._home} alone.",
+                permanent=True,
+            )
+        return replace(request, url=url)
 
     def _failure(self, request: Request, response: Response) -> HttpFailure:
         status = response.status

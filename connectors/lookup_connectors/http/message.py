@@ -18,6 +18,19 @@ STANDING_HEADERS = {
 
 
 @dataclass(frozen=True)
+class Private:
+    """What of a request may go to one origin only.
+
+    Args:
+        headers: names of headers, in lower case.
+        body: whether the body is.
+    """
+
+    headers: frozenset[str] = frozenset()
+    body: bool = False
+
+
+@dataclass(frozen=True)
 class Request:
     """One HTTP request.
 
@@ -26,12 +39,14 @@ class Request:
         url: absolute, with its query, all of it encoded.
         headers: by name; credentials are not among them, they are added for each attempt.
         body: what is sent, if anything.
+        private: what of it no other origin may see.
     """
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = field(default=None, repr=False)
+    private: Private = field(default_factory=Private)
 
     @property
     def origin(self) -> str:

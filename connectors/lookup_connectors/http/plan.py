@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.http.message import Request, origin_of
+from lookup_connectors.http.message import Private, Request, origin_of
 from lookup_connectors.http.options import REQUEST, RESPONSE
 from lookup_connectors.http.paging import Paging, has_room
 from lookup_connectors.http.paths import Path, named, parse_path
@@ -50,6 +50,7 @@ class Templates:
         headers: by name.
         body: of a POST.
         lists: the columns that list the keys, where a request holds many.
+        private: what of it holds references to secrets, and is for the origin of the address alone.
     """
 
     method: str
@@ -58,6 +59,7 @@ class Templates:
     headers: Mapping[str, Template]
     body: JsonBody | Query | None
     lists: frozenset[str]
+    private: Private = field(default_factory=Private)
 
     @property
     def columns(self) -> frozenset[str]:
@@ -80,12 +82,14 @@ class Templates:
 
         Raises:
             Unaskable: there is none.
+            Unsendable: there is none, though something may be found.
         """
         query = self.query.text(keys)
         address = self._pieces.text(keys)
-        headers = {name: in_header(value, keys) for name, value in self.headers.items()}
+        headers = {name: in_header(name, value, keys) for name, value in self.headers.items()}
         body = self.body.text(keys).encode() if self.body else None
-        return Request(self.method, f"{address}?{query}" if query else address, headers, body)
+        url = f"{address}?{query}" if query else address
+        return Request(self.method, url, headers, body, self.private)
 
     def resolved(self, resolve: Resolve) -> Templates:
         """The same, with references to secrets resolved."""
@@ -185,7 +189,7 @@ class _Planning:
         if body is not None and method == "GET":
             self._wrong("'body' is sent by POST alone", "Set 'method' = 'POST'.")
         lists = self._lists(path, query, body)
-        return Templates(method, path, query, headers, body, lists)
+        return Templates(method, path, query, headers, body, lists, self._private())
 
     def _template(self, text: str) -> Template:
         return parse_template(text, self._names)
@@ -208,6 +212,11 @@ class _Planning:
                 )
             headers[name] = self._read(key, text, self._template, Template(()))
         return headers
+
+    def _private(self) -> Private:
+        referring = {key for key, text in self._options.items() if has_reference(text)}
+        names = (key[len("header.") :].lower() for key in referring if key.startswith("header."))
+        return Private(frozenset(names), "body" in referring)
 
     def _body(
         self, parsed_query: Callable[[str], Query], headers: dict[str, Template]
@@ -265,9 +274,9 @@ class _Planning:
         row_key = next(iter(self._columns("row-key")), None)
         required = self._columns("required-columns")
         given = {key.lower() for key in self._options}
-        for field in self._table.schema:
-            if problem := unreadable(field, sources[field.name]):
-                self._wrong(f"column {field.name!r}: {problem}")
+        for column in self._table.schema:
+            if problem := unreadable(column, sources[column.name]):
+                self._wrong(f"column {column.name!r}: {problem}")
         return Reader(
             table=self._table.name,
             rows=rows,

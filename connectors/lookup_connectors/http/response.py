@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import convert, from_json_values, from_texts, is_nested
+from lookup_connectors.conversion import TOO_DEEP, convert, from_json_values, from_texts, is_nested
 from lookup_connectors.http.message import HttpFailure, Response
 from lookup_connectors.http.paths import Path, PathFailure
 from lookup_hints.types import sql_type
@@ -151,7 +151,16 @@ class Reader:
             if end < len(text):
                 raise ValueError("more follows")
             return document
-        except (ValueError, LookupError, RecursionError):  # the last where it is nested too deep
+        except RecursionError:
+            columns = ", ".join(self.sources)
+            failure = HttpFailure(
+                f"table {self.table}: {TOO_DEEP}, so the columns {columns} cannot be found in it."
+                f" It begins: {response.excerpt()}",
+                permanent=True,
+            )
+            failure.response = response
+            raise failure from None
+        except (ValueError, LookupError):
             headers = response.headers
             kind = headers.get("content-type", "without a content type")
             if "content-encoding" in headers:
@@ -321,7 +330,10 @@ def _charset(content_type: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    except RecursionError:
+        text = "a deeply nested value"
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 

@@ -199,16 +199,36 @@ def parse_query(text: str, columns: Sequence[str], *, repeated: bool) -> Query:
     )
 
 
-def in_header(template: Template, keys: Keys) -> str:
-    """The value of a header for ``keys``.
+class Unsendable(Exception):
+    """A key that has no place in the request, though something may be found under it."""
+
+
+def in_header(name: str, template: Template, keys: Keys) -> str:
+    """The value of the header ``name`` for ``keys``.
 
     Raises:
-        Unaskable: a value holds what no header can.
+        Unsendable: it holds what no header can. (HTTP knows two ways to encode it, RFC 2047 and RFC 8187, for
+            certain headers alone: a server would take the one or the other for another key.)
     """
-    text = template.filled(lambda column: ",".join(spelled(value) for value in keys.values(column)))
-    if not text.isprintable() or not text.isascii():
-        raise Unaskable
+
+    def fill(column: str) -> str:
+        texts = [spelled(value) for value in keys.values(column)]
+        for text in texts:
+            if not _fits_header(text):
+                raise Unsendable(
+                    f"header {name!r} cannot hold the key {column} = {text[:60]!r}: headers hold printable"
+                    " ASCII. Send this column in 'url', 'query' or 'body'."
+                )
+        return ",".join(texts)
+
+    text = template.filled(fill)
+    if not _fits_header(text):
+        raise Unsendable(f"header {name!r} holds something else than printable ASCII.")
     return text
+
+
+def _fits_header(text: str) -> bool:
+    return text.isprintable() and text.isascii()
 
 
 @dataclass(frozen=True)

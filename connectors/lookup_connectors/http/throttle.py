@@ -6,6 +6,7 @@ Pure: times are given, nobody waits here. One gate stands before the origin for 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
@@ -14,6 +15,10 @@ _EPOCH, _EPOCH_IN_MILLISECONDS = 1e9, 1e11
 """A reset above the first is a moment, above the second one in milliseconds; below, it is a time from now."""
 _LONGEST_TOLD = 7 * 86400.0
 """A longer pause is a mistake of the server, which should not close an origin for good."""
+
+_REMEMBERED = 100
+_LONGEST_STEP = 1.0
+"""The pace is that of so many last requests, and no slower than one in so many seconds."""
 
 _RESET = ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset")
 _REMAINING = ("ratelimit-remaining", "x-ratelimit-remaining", "x-rate-limit-remaining")
@@ -29,16 +34,34 @@ class Gate:
         self._next = 0.0
         self._opens = 0.0
         self._refusals = 0
+        self._sent: deque[float] = deque(maxlen=_REMEMBERED)
+        self._step = 0.0
 
     def paused(self, now: float) -> float:
         """Seconds until the origin may be asked again; 0 while there is no pause."""
         return max(0.0, self._opens - now)
 
     def reserve(self, now: float) -> float:
-        """Take the next place in the row; seconds until it is due."""
-        due = max(self._next, now)
-        self._next = due + self._interval
+        """Take the next place in the row; seconds until it is due.
+
+        After a pause those who waited go out one after the other, at the pace that was there before it.
+        """
+        due = max(self._next, self._opens, now)
+        if due <= now:
+            self._step = 0.0  # nobody waits any more
+        waits_in_row = self._opens > 0 and due > now
+        self._next = due + (max(self._interval, self._step) if waits_in_row else self._interval)
+        self._sent.append(due)
         return due - now
+
+    def _pause_until(self, now: float, opens: float) -> None:
+        if now >= self._opens:
+            gone = [due for due in self._sent if due <= now]
+            self._step = min((now - gone[0]) / len(gone), _LONGEST_STEP) if gone else 0.0
+            self._sent.clear()
+        if opens > self._opens:
+            self._opens = opens
+            self._next = max(self._next, opens)
 
     def refused(self, now: float, told: float | None) -> float:
         """The server refused a request, and told how long to wait, or did not: seconds of the pause.
@@ -50,7 +73,7 @@ class Gate:
             self._refusals += 1
         guessed = min(self._guess * 2.0 ** min(max(self._refusals - 1, 0), 20), _LONGEST_GUESS)
         pause = told or guessed
-        self._opens = max(self._opens, now + pause)
+        self._pause_until(now, now + pause)
         return pause
 
     def served(self, now: float, told: float | None) -> None:
@@ -58,7 +81,7 @@ class Gate:
         if now >= self._opens:
             self._refusals = 0
         if told is not None:
-            self._opens = max(self._opens, now + told)
+            self._pause_until(now, now + told)
 
 
 def told_pause(status: int, headers: Mapping[str, str], wall_clock: float) -> float | None:
