@@ -26,7 +26,7 @@ def used_columns(
     used = {
         column
         for called in names.columns
-        for index in statement.tokens.places(called, block.first, block.last)
+        for index in statement.named_in(block, called, use.alias)
         if (column := _column_at(statement, index, names)) is not None
         and not _is_answered(statement, index, use, keys)
     }
@@ -48,13 +48,15 @@ def _at_least_one(every: tuple[str, ...], used: set[str], keys: Sequence[KeyEqua
 
 def _gives_all(statement: Statement, use: LookupUse, names: Names) -> bool:
     block = use.block
-    if _selects_nothing_by_name(statement, use) or _hides_names(statement, block):
+    if _selects_nothing_by_name(statement, use) or statement.once(_hides_names, block):
         return True
-    own = set(stars(statement, block, block.last + 1))
-    return any(
-        index in own or _is_star_of(statement, index, names)
-        for index in statement.tokens.places("*", block.first, block.last)
+    return statement.once(_has_star, block) or any(
+        _is_star_of(statement, index, names) for index in statement.named_in(block, "*", names.alias)
     )
+
+
+def _has_star(statement: Statement, block: Block) -> bool:
+    return any(True for _ in stars(statement, block, block.last + 1))
 
 
 def _selects_nothing_by_name(statement: Statement, use: LookupUse) -> bool:
@@ -97,9 +99,7 @@ def own_stars(statement: Statement, block: Block) -> Iterator[int]:
 def stars(statement: Statement, block: Block, end: int) -> Iterator[int]:
     """Indices before ``end`` of the block's stars without a qualifier; not those of count(*)."""
     tokens = statement.tokens
-    inner = [
-        query for query in statement.structure.queries if query.parent is block and query is not block.query
-    ]
+    inner = statement.structure.queries_in(block)
     for index in tokens.places("*", block.first, end - 1):
         if not tokens.is_symbol(index, "*") or any(each.first <= index <= each.last for each in inner):
             continue
@@ -124,16 +124,7 @@ def _is_star_of(statement: Statement, index: int, names: Names) -> bool:
     before = tokens.after(index - 2)
     if before is None or not tokens.is_symbol(index - 1, "."):
         return False
-    return before.name.lower() == names.alias.lower() or before.name.lower() in _given_to_all(statement)
-
-
-def _given_to_all(statement: Statement) -> set[str]:
-    tokens = statement.tokens
-    return {
-        piece.name.lower()
-        for index, piece in enumerate(statement.pieces)
-        if tokens.is_word(index - 1, "AS") and tokens.is_symbol(index - 2, "|>")
-    }
+    return before.name.lower() == names.alias.lower() or before.name.lower() in statement.given_to_all
 
 
 def _column_at(statement: Statement, index: int, names: Names) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -27,7 +27,8 @@ class Names:
         table: the lookup table.
         alias: its name in the block.
         columns: what its columns are called there, in the table's order.
-        others: names of the other relations of the block.
+        aliases: how many relations of the block, the dimension too, have each name; in lower case, but
+            where names that differ in case differ.
         case_sensitive: whether names that differ in case differ.
         is_inner: whether a query inside an expression of the block has what a column names.
         is_outer: whether a column in such a query names what the block, or one around it, has.
@@ -36,7 +37,7 @@ class Names:
     table: LookupTable
     alias: str
     columns: tuple[str, ...]
-    others: frozenset[str]
+    aliases: Mapping[str, int]
     case_sensitive: bool
     is_inner: Callable[[exp.Column], bool] = field(compare=False)
     is_outer: Callable[[exp.Column], bool] = field(compare=False)
@@ -65,7 +66,7 @@ class Names:
 
     def is_other(self, name: str) -> bool:
         """Whether ``name`` is that of another relation of the block."""
-        return self._folded(name) in self._other_names
+        return self.aliases.get(self._folded(name), 0) > self._same(name, self.alias)
 
     def _find(self, name: str) -> str | None:
         """The column that the query calls ``name``: its own name, or the one an alias list gives it."""
@@ -75,10 +76,6 @@ class Names:
     def _own_names(self) -> dict[str, str]:
         called = list(zip(map(self._folded, self.columns), self.table.schema.names, strict=False))
         return dict(reversed(called))  # the first of two that are called alike
-
-    @cached_property
-    def _other_names(self) -> frozenset[str]:
-        return frozenset(map(self._folded, self.others))
 
     def _same(self, one: str, other: str) -> bool:
         return self._folded(one) == self._folded(other)
@@ -304,7 +301,7 @@ def key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> KeyE
     """The conjunct as ``left = dim column``, or None when it is not of that form."""
     if not isinstance(conjunct.tree, exp.EQ):
         return None
-    sides = _sides(statement, conjunct)
+    sides = statement.once(sides_of, conjunct.at)
     if sides is None:
         return None
     for dim, left in (sides, sides[::-1]):
@@ -358,12 +355,13 @@ def _is_same(statement: Statement, one: KeyEquality, other: KeyEquality) -> bool
     return statement.expression(one.left) == statement.expression(other.left)
 
 
-def _sides(statement: Statement, conjunct: Conjunct) -> tuple[Conjunct, Conjunct] | None:
-    """Both sides of an equality, where its ``=`` is the only comparison in plain sight.
+def sides_of(statement: Statement, at: Cut) -> tuple[Conjunct, Conjunct] | None:
+    """Both sides of the equality at ``at``, where its ``=`` is the only comparison in plain sight.
 
     In Spark all comparisons have one level: ``a = b < c`` is ``(a = b) < c``. sqlglot reads it otherwise.
     """
-    first, last = statement.tokens.index_at(conjunct.at.start), statement.tokens.index_at(conjunct.at.end - 1)
+    whole = statement.expression(at)
+    first, last = statement.tokens.index_at(at.start), statement.tokens.index_at(at.end - 1)
     depth = statement.tokens.depth(first)
     signs, cases = [], 0
     for index in range(first, last + 1):
@@ -373,12 +371,17 @@ def _sides(statement: Statement, conjunct: Conjunct) -> tuple[Conjunct, Conjunct
                 signs.append(index)
             if cases == 0 and statement.tokens.is_word(index, *_PREDICATES):
                 return None
-    if len(signs) != 1 or statement.pieces[signs[0]].text not in ("=", "==") or not first < signs[0] < last:
+    if (
+        not isinstance(whole, exp.EQ)
+        or len(signs) != 1
+        or statement.pieces[signs[0]].text not in ("=", "==")
+        or not first < signs[0] < last
+    ):
         return None
-    left = Cut(conjunct.at.start, statement.pieces[signs[0] - 1].end)
-    right = Cut(statement.pieces[signs[0] + 1].start, conjunct.at.end)
+    left = Cut(at.start, statement.pieces[signs[0] - 1].end)
+    right = Cut(statement.pieces[signs[0] + 1].start, at.end)
     trees = statement.expression(left), statement.expression(right)
-    if trees[0] is None or trees[1] is None or trees != (conjunct.tree.this, conjunct.tree.expression):
+    if trees[0] is None or trees[1] is None or trees != (whole.this, whole.expression):
         return None
     return Conjunct(left, trees[0]), Conjunct(right, trees[1])
 

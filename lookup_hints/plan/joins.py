@@ -21,6 +21,7 @@ from lookup_hints.plan.conditions import (
     key_equality,
     not_asked,
     references,
+    sides_of,
     sorted_conditions,
 )
 from lookup_hints.plan.draft import Context, LookupJoin, Place
@@ -86,6 +87,8 @@ class _Finder:
         self._joins: list[LookupJoin] = []
         self._scans: list[LookupUse] = []
         self._scopes: dict[Block, Scope] = {}
+        self._shown_scopes: dict[Block, Scope] = {}
+        self._wheres: dict[Block, dict[str, list[tuple[int, Conjunct]]]] = {}
         self._whys: dict[Relation, UnsupportedLookup] = {}
         self._inner_names = InnerNames(statement, analysis.columns_of, context.case_sensitive)
 
@@ -128,8 +131,7 @@ class _Finder:
             self._always(use),
         )
         if kind == "INNER" and not shared:
-            before = () if use.chain is None else use.chain.before(use.relation)
-            conditions = self._with_where(use, conditions, frozenset(before))
+            conditions = self._with_where(use, conditions)
         place = Place.STEP if use.pipe is None else Place.PIPE
         join = self._join(use, kind, place, tokens.cut(step.first, step.last), conditions)
         if not conditions.keys:
@@ -239,13 +241,22 @@ class _Finder:
         left = quoted(name) if isinstance(shared, str) else at
         return KeyEquality(column, left, at, shared=True, position=position)
 
-    def _with_where(self, use: LookupUse, conditions: Conditions, before: frozenset[Relation]) -> Conditions:
-        """``conditions`` with the equalities of WHERE, which count as those of ON in an INNER join."""
+    def _with_where(
+        self, use: LookupUse, conditions: Conditions, right: Relation | None = None
+    ) -> Conditions:
+        """``conditions`` with the equalities of WHERE, which count as those of ON in an INNER join.
+
+        What they name stands before ``use``, or is ``right`` where the sides are swapped.
+        """
         keys = {key.column: key for key in conditions.keys}
         wanted = {*use.table.primary_key, *self._always(use)}
         if use.table.primary_key and wanted <= keys.keys():
             return conditions
         equalities = list(self._where_equalities(use))
+        if not equalities:
+            return conditions
+        left = use.chain.before(use.relation) if use.chain is not None else []
+        before = frozenset(left if right is None else right.as_seen(lambda _: True))
         for equality, referred in equalities:
             is_usable = bool(referred.relations) and referred.relations <= before and not referred.outer
             is_usable = is_usable or (equality.constant and equality.column in self._always(use))
@@ -260,11 +271,11 @@ class _Finder:
 
     def _where_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
         """The key equalities that stand in the WHERE of the block, and what their left sides name."""
-        if use.relation not in use.block.shown:
+        if use.relation not in self._shown_scope(use.block).relations:
             return
-        names, scope = self._names(use), self._scope_of(use.block, use.block.shown)
+        names, scope = self._names(use), self._shown_scope(use.block)
         is_piped = not use.block.wheres
-        for conjunct in self._where(use.block):
+        for conjunct in self._where_about(use):
             equality = key_equality(self._statement, conjunct, names)
             equalities = [replace(equality, kept=True)] if equality is not None else []
             for each in equalities or implied_equalities(self._statement, conjunct, names):
@@ -275,23 +286,26 @@ class _Finder:
                 if not (is_piped and referred.outer):
                     yield each, referred
 
-    def _where(self, block: Block) -> list[Conjunct]:
-        """What the ANDs of the block's WHERE join, or of the ``|> WHERE`` right behind its FROM.
+    def _where_about(self, use: LookupUse) -> Iterator[Conjunct]:
+        """The conjuncts of WHERE that may hold a key of ``use``, but for equalities of other relations."""
+        if use.block not in self._wheres:
+            found: dict[str, list[tuple[int, Conjunct]]] = {}
+            for number, conjunct in enumerate(self._statement.once(_where, use.block)):
+                for alias in self._compared(use.block, conjunct):
+                    found.setdefault(alias, []).append((number, conjunct))
+            self._wheres[use.block] = found
+        by_alias = self._wheres[use.block]
+        about = {**dict(by_alias.get("", ())), **dict(by_alias.get(use.alias.lower(), ()))}
+        yield from (about[number] for number in sorted(about))
 
-        Nothing where there is none, or several.
-        """
-        pipe = block.pipes[0] if block.pipes else None
-        selects = [at for at in block.selects if pipe is None or at < pipe.first]
-        wheres = list(block.wheres)
-        if pipe is not None and pipe.where is not None and not selects:
-            wheres.append(pipe.where)
-        if len(wheres) != 1 or len(selects) > 1:
-            return []
-        try:
-            return list(conjuncts(self._statement, wheres[0]))
-        except UnsupportedLookup:
-            # It need not be understood: what it says stays where it is.
-            return []
+    def _compared(self, block: Block, conjunct: Conjunct) -> set[str]:
+        """The aliases, in lower case, of the columns that an equality compares; "" for anything else."""
+        aliases = self._statement.aliases_in(block)
+        sides = self._statement.once(sides_of, conjunct.at)
+        trees = [side.tree.unnest() for side in sides] if sides is not None else []
+        columns = [tree for tree in trees if isinstance(tree, exp.Column)]
+        names = {column.parts[0].name.lower() if len(column.parts) > 1 else "" for column in columns}
+        return {name if name in aliases else "" for name in names} or {""}
 
     def _always(self, use: LookupUse) -> frozenset[str]:
         return self._context.connector(use.table).request_columns()
@@ -402,7 +416,8 @@ class _Finder:
         parent = use.block.query.parent
         if parent is None or use.block.query.role is not Role.EXPRESSION or parent.source is None:
             return None
-        found = membership(self._statement, use, self._where(parent), self._names(use))
+        where = self._statement.once(_where, parent)
+        found = membership(self._statement, use, where, self._names(use))
         if found is None or not use.relation.plain:
             return None
         inner = list(conjuncts(self._statement, use.block.wheres[0])) if use.block.wheres else []
@@ -547,8 +562,7 @@ class _Finder:
             self._statement, on, self._names(use), self._askable(use), always=self._always(use)
         )
         if kind == "INNER":
-            beside = frozenset(right.as_seen(lambda _: True))
-            conditions = self._with_where(use, conditions, beside)
+            conditions = self._with_where(use, conditions, right)
         if not conditions.keys or all(key.constant for key in conditions.keys):
             return None
         if self._missing(use, conditions.keys):
@@ -603,6 +617,12 @@ class _Finder:
             self._scopes[block] = self._scope_of(block, block.relations)
         return self._scopes[block]
 
+    def _shown_scope(self, block: Block) -> Scope:
+        """What the WHERE of the block can name."""
+        if block not in self._shown_scopes:
+            self._shown_scopes[block] = self._scope_of(block, block.shown)
+        return self._shown_scopes[block]
+
     def _scope_of(self, block: Block, relations: Iterable[Relation]) -> Scope:
         columns_of, case_sensitive = self._analysis.columns_of, self._context.case_sensitive
         return Scope(self._statement, block, relations, columns_of, case_sensitive)
@@ -649,6 +669,25 @@ def _is_random(tree: exp.Expr) -> bool:
     )
 
 
+def _where(statement: Statement, block: Block) -> list[Conjunct]:
+    """What the ANDs of the block's WHERE join, or of the ``|> WHERE`` right behind its FROM.
+
+    Nothing where there is none, or several.
+    """
+    pipe = block.pipes[0] if block.pipes else None
+    selects = [at for at in block.selects if pipe is None or at < pipe.first]
+    wheres = list(block.wheres)
+    if pipe is not None and pipe.where is not None and not selects:
+        wheres.append(pipe.where)
+    if len(wheres) != 1 or len(selects) > 1:
+        return []
+    try:
+        return list(conjuncts(statement, wheres[0]))
+    except UnsupportedLookup:
+        # It need not be understood: what it says stays where it is.
+        return []
+
+
 def names_of(statement: Statement, use: LookupUse, inner: InnerNames, case_sensitive: bool) -> Names:
     """What the columns of a lookup table are called in its query block.
 
@@ -663,14 +702,11 @@ def names_of(statement: Statement, use: LookupUse, inner: InnerNames, case_sensi
     if case_sensitive and use.alias != use.alias.lower():
         reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
         raise refused(statement, use, here, reason)
-    others = (
-        statement.alias_of(relation) for relation in use.block.relations if relation is not use.relation
-    )
     return Names(
         table=use.table,
         alias=use.alias,
         columns=given or tuple(use.table.schema.names),
-        others=frozenset(other for other in others if other),
+        aliases=statement.aliases_in(use.block, case_sensitive),
         case_sensitive=case_sensitive,
         is_inner=lambda column: inner.is_inner(column, use.block),
         is_outer=lambda column: inner.is_outer(column, use.block),

@@ -6,9 +6,11 @@ what it makes of them must agree with the pieces. So the syntax around a lookup 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -20,6 +22,9 @@ from lookup_hints.plan.splice import Cut
 from lookup_hints.plan.structure import Block, Chain, Pipe, Relation, Shape, Step, Structure, read_structure
 from lookup_hints.plan.tokens import Tokens
 from lookup_hints.sqltext import Kind, Piece, blanked, pieces
+
+Subject = TypeVar("Subject", bound=Hashable)
+Answer = TypeVar("Answer")
 
 FindTable = Callable[[str], LookupTable | None]
 """The lookup table of a name, or None."""
@@ -96,6 +101,9 @@ class Statement:
         """The parts that are queries; the planner narrows them before it reads the structure."""
         self._find = find_table
         self._trees: dict[Cut, exp.Expr | None] = {}
+        self._answers: dict[tuple[Callable[..., Any], Hashable], Any] = {}
+        self._aliases: dict[tuple[Block, bool], Counter[str]] = {}
+        self._named: dict[tuple[Block, str], Mapping[str, Sequence[int]]] = {}
 
     @property
     def pieces(self) -> Sequence[Piece]:
@@ -222,6 +230,50 @@ class Statement:
         if relation.alias_at is not None:
             return relation.alias_at
         return relation.name_at if relation.shape is Shape.TABLE else None
+
+    def once(self, question: Callable[[Statement, Subject], Answer], subject: Subject) -> Answer:
+        """What ``question`` says of ``subject``; it is asked once, however many joins want to know."""
+        wanted = (question, subject)
+        if wanted not in self._answers:
+            self._answers[wanted] = question(self, subject)
+        found: Answer = self._answers[wanted]
+        return found
+
+    def aliases_in(self, block: Block, case_sensitive: bool = False) -> Mapping[str, int]:
+        """How many relations of ``block`` have each name, in lower case where case does not count."""
+        wanted = (block, case_sensitive)
+        if wanted not in self._aliases:
+            aliases = filter(None, map(self.alias_of, block.relations))
+            self._aliases[wanted] = Counter(each if case_sensitive else each.lower() for each in aliases)
+        return self._aliases[wanted]
+
+    def named_in(self, block: Block, name: str, alias: str) -> Iterator[int]:
+        """Indices of the pieces ``name`` in ``block``, but for those behind the alias of another relation."""
+        wanted = (block, name.lower())
+        if wanted not in self._named:
+            self._named[wanted] = self._by_qualifier(block, name)
+        found = self._named[wanted]
+        yield from found.get("", ())
+        yield from found.get(alias.lower(), ())
+
+    def _by_qualifier(self, block: Block, name: str) -> Mapping[str, Sequence[int]]:
+        """The places of ``name`` by the alias, in lower case, that stands before them; "" where none does."""
+        aliases = self.aliases_in(block)
+        found: dict[str, list[int]] = {}
+        for index in self.tokens.places(name, block.first, block.last):
+            is_plain = self.tokens.is_symbol(index - 1, ".") and not self.tokens.is_symbol(index - 3, ".")
+            qualifier = self.pieces[index - 2].name.lower() if is_plain and index > 1 else ""
+            found.setdefault(qualifier if qualifier in aliases else "", []).append(index)
+        return found
+
+    @cached_property
+    def given_to_all(self) -> frozenset[str]:
+        """The names, in lower case, that ``|> AS`` gives to all columns."""
+        return frozenset(
+            piece.name.lower()
+            for index, piece in enumerate(self.pieces)
+            if self.tokens.is_word(index - 1, "AS") and self.tokens.is_symbol(index - 2, "|>")
+        )
 
     def is_lookup_table(self, name: str) -> bool:
         """Whether a lookup table is called ``name``."""

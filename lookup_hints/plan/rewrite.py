@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from lookup_hints.plan.analysis import alias_text, extended, removed_hints, selected_instead
 from lookup_hints.plan.columns import own_stars, stars
@@ -256,10 +257,11 @@ class _Rewriter:
         """The relations of a FROM, written anew."""
         assert block.source is not None
         groups: list[_Built] = []
-        waiting = list(block.source.chains)
+        waiting, shown = list(block.source.chains), set[Relation]()
         while waiting:
-            chain = self._next_of(waiting, groups)
+            chain = next(self._ready(waiting, shown))
             waiting.remove(chain)
+            shown.update(chain.shown)
             groups = self._with_chain(groups, chain)
         order = [visible for chain in block.source.chains for visible in self._user_order(chain)]
         only = groups[0] if len(groups) == 1 else None
@@ -286,20 +288,16 @@ class _Rewriter:
         join = self._by_relation.get(chain.head)
         return join if join is not None and join.place is Place.COMMA else None
 
-    def _next_of(self, waiting: list[Chain], groups: list[_Built]) -> Chain:
-        """The chain that is written next: ordinary ones first, and a LATERAL one behind all before it.
+    def _ready(self, waiting: list[Chain], shown: set[Relation]) -> Iterator[Chain]:
+        """The chains that can be written next: ordinary ones first, and a LATERAL one behind all before it.
 
         Where what stands before a LATERAL one waits for its rows, it does not name that.
         """
-        joins = [(chain, self._moved(chain)) for chain in waiting]
-        ready = [chain for chain, join in joins if join is None and not chain.head.lateral]
-        ready += [chain for chain, join in joins if join is not None and self._has_keys(join, groups)]
-        lateral = next((chain for chain in waiting if chain.head.lateral), None)
-        if lateral is None:
-            return ready[0]
-        before = waiting[: waiting.index(lateral)]
-        first = [chain for chain in ready if chain in before]
-        return (first or (ready if before else []) or [lateral])[0]
+        before = list(takewhile(lambda chain: not chain.head.lateral, waiting))
+        for chains in (before, waiting if before else []):
+            yield from (each for each in chains if self._moved(each) is None and not each.head.lateral)
+            yield from (each for each in chains if self._has_keys(each, shown))
+        yield from (each for each in waiting if each.head.lateral)
 
     def _with_chain(self, groups: list[_Built], chain: Chain) -> list[_Built]:
         join = self._moved(chain)
@@ -309,9 +307,9 @@ class _Rewriter:
         # A LATERAL subquery needs what stands before it, in a derived table too.
         return [self._side_by_side([*groups, built])] if chain.head.lateral else [*groups, built]
 
-    def _has_keys(self, join: LookupJoin, groups: list[_Built]) -> bool:
-        shown = {visible.relation for built in groups for visible in built.visible}
-        return join.needs <= shown
+    def _has_keys(self, chain: Chain, shown: set[Relation]) -> bool:
+        join = self._moved(chain)
+        return join is not None and join.needs <= shown
 
     def _joined_by(self, join: LookupJoin, groups: list[_Built]) -> list[_Built]:
         """``groups`` with the ones that give the keys of ``join`` made one, and joined with it."""

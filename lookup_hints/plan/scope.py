@@ -95,6 +95,9 @@ class Scope:
         self._case_sensitive = case_sensitive
         self._block, self._inner = block, InnerNames(statement, columns_of, case_sensitive)
         self.relations = tuple(relations)
+        self._by_alias: dict[str, list[Relation]] = {}
+        for relation in self.relations:
+            self._by_alias.setdefault((statement.alias_of(relation) or "").lower(), []).append(relation)
         self._has_views = block.views_last > -1
         self._has_outer = block.query.outer is not None
         self._outer = tuple(_relations_around(block))
@@ -118,7 +121,8 @@ class Scope:
         """The relations that ``column`` may belong to; None: it is the outer query's."""
         parts = [part.name for part in column.parts]
         if len(parts) > 1:
-            named = {each for each in self.relations if self._is_named(each, parts[0])}
+            alike = self._by_alias.get(parts[0].lower(), ())
+            named = {each for each in alike if self._is_named(each, parts[0])}
             if named:
                 return named
         if is_inner:

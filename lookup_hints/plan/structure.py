@@ -8,7 +8,7 @@ syntax that nobody foresaw is in nobody's way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -218,12 +218,12 @@ class Chain:
         return self._seen(lambda step: not step.hides_right)
 
     def _seen(self, is_seen: Callable[[Step], bool]) -> list[Relation]:
-        seen = self.head.as_seen(is_seen)
+        seen = list(self.head.as_seen(is_seen))
         for step in self.steps:
             if step.pivoted is not None:
                 seen = [step.pivoted]
             elif step.right is not None and is_seen(step):
-                seen = [*seen, *step.right.as_seen(is_seen)]
+                seen += step.right.as_seen(is_seen)
         return seen
 
 
@@ -387,6 +387,17 @@ class Structure:
     def block_at(self, index: int) -> Block | None:
         """The innermost block that holds the piece."""
         return self._innermost.get(index)
+
+    def queries_in(self, block: Block) -> Sequence[Query]:
+        """The queries that ``block`` holds, but for those in them."""
+        return self._by_parent.get(block, ())
+
+    @cached_property
+    def _by_parent(self) -> dict[Block | None, list[Query]]:
+        found: dict[Block | None, list[Query]] = {}
+        for query in self.queries:
+            found.setdefault(query.parent, []).append(query)
+        return found
 
     @cached_property
     def _innermost(self) -> dict[int, Block]:
