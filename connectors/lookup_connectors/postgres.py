@@ -212,7 +212,7 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
         if not is_unchanged:
             await self._has_changed(live)
             return None
-        return arrays or [()] * len(request.schema)
+        return arrays
 
     async def _fetched(
         self, live: _Live, query: str, bound: list[list[Any]], lease: Lease
@@ -226,14 +226,14 @@ class PostgresConnector(AsyncLookup, Scan, TellsSchema):
             await lease.room(COPIES * limit)
             try:
                 async with live.pool.borrowed() as connection:
-                    is_unchanged, size, arrays = await connection.fetchrow(query, *bound, limit)
+                    is_unchanged, size, *arrays = await connection.fetchrow(query, *bound, limit)
             except _BeyondServer:
                 if keys == 1:
                     raise
                 raise self._too_large(keys, keys // 2) from None
             sizes.saw(keys, size or 0)
-            if not is_unchanged or arrays is not None or size is None:
-                return is_unchanged, arrays or ()
+            if size is None or size <= limit or not is_unchanged:
+                return is_unchanged, [array or () for array in arrays]
             lease.release()
             limit = size
 
@@ -342,11 +342,15 @@ def _lookup_query(live: _Live, columns: Sequence[str], plans: Sequence[ColumnPla
     (An array has its size in its head, and PostgreSQL makes equal aggregates once: no row costs more for it.)
     """
     arrays = [f"array_agg({live.plans[name].selected})" for name in columns]
+    named = ", ".join(f"{array} AS a{number}" for number, array in enumerate(arrays))
     size = " + ".join(f"pg_column_size({array})::bigint" for array in arrays)
-    found = f"CASE WHEN {size} <= ${len(plans) + 1} THEN ROW({', '.join(arrays)}) END"
-    unchanged = types_unchanged(live.relation, [live.plans[name] for name in columns])
     condition = _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans)
-    return f"SELECT {unchanged}, {size}, {found} FROM {live.relation} WHERE {condition}"  # noqa: S608  quoted
+    answer = f"SELECT {size} AS size, {named} FROM {live.relation} WHERE {condition}"  # noqa: S608  quoted
+    kept = ", ".join(
+        f"CASE WHEN size <= ${len(plans) + 1} THEN a{number} END" for number in range(len(arrays))
+    )
+    unchanged = types_unchanged(live.relation, [live.plans[name] for name in columns])
+    return f"SELECT {unchanged}, size, {kept} FROM ({answer}) AS answer"  # noqa: S608  quoted
 
 
 def _one_column(plan: ColumnPlan) -> str:
