@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -70,19 +70,19 @@ class Surroundings:
     Args:
         params: the parameters that are given, by name; None where that is not known.
         modules: the modules that may be imported for ``'connector' = 'my_module:MyConnector'``.
-        settings: what is given to Spark at its start.
+        settings: what is given to Spark at its start; None where that is not known.
     """
 
     params: Collection[str] | None = None
     modules: Collection[str] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] | None = None
 
 
 class _Checker:
     def __init__(self, given: Surroundings) -> None:
         self._given = given
-        self._catalog = LookupCatalog(policy_of_configuration(given.settings))
-        self._settings = dict(given.settings)
+        self._settings = dict(given.settings or {})
+        self._catalog = LookupCatalog(policy_of_configuration(self._settings))
 
     def check(self, text: str) -> _Checked:
         """What can be known of a statement; raises what is wrong with it.
@@ -136,7 +136,7 @@ class _Checker:
         sink = sink_without_table(insert)
         keeps_rows = sink is None or sink.needs_checkpoint
         settings = stream_settings(written, self._settings.get, keeps_rows=keeps_rows)
-        if keeps_rows and settings.checkpoint is None:
+        if keeps_rows and settings.checkpoint is None and self._given.settings is not None:
             has_root = settings.name is None and ROOT in self._settings
             raise QueryError(no_checkpoint(insert, has_root=has_root))
         return replace(self._plan_query(insert.query), into=insert.shown_sink)
@@ -176,7 +176,7 @@ def check_script(text: str, given: Surroundings = Surroundings()) -> list[Findin
 
     Args:
         text: the script.
-        given: what it is checked with; without it, parameters may have any value.
+        given: what it is checked with; without it, parameters have values and streams a checkpoint.
     """
     if "\0" in text:
         at = Span(text, text.index("\0"), text.index("\0") + 1)
