@@ -7,24 +7,24 @@ connector only.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from lookup_hints.errors import OptionError, Problem
 
 MASK = "***"
-_REFERENCE = re.compile(r"\$\{(env|file|conf):([^}]*)\}")
-_URL_PASSWORD = re.compile(
-    r"""
-    (?<=://) (?: \$\{[^}]*\} | [^/@\s:$] | \$(?!\{[^}]*\}) )*  # the user, who may be a reference
-    : (?P<value>\S*) (?=@)                                     # up to the last @
-    """,
-    re.VERBOSE,
-)
+# No expression here looks at a character more than a few times: errors hold what servers send, at any length.
+_REFERENCE = re.compile(r"\$\{(env|file|conf):((?:[^}$]|\$(?!\{))*)\}")
+_BRACES = r"\$\{(?:[^}$]|\$(?!\{))*\}"
+_URL_USER = re.compile(rf"(?<=://)(?:{_BRACES}|[^/@\s:$]|\$(?!{_BRACES}))*:")  # who may be a reference
+_WORD = re.compile(r"\S*")
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+|[^%]+|%")
 _NAMED_PASSWORD = re.compile(
     r"""
     (?P<in_url>[?&])?
@@ -135,44 +135,105 @@ def _read(kind: str, name: str, conf: Mapping[str, Secret]) -> str:
 
 def shown(text: str) -> str:
     """``text`` as it may be shown: references stay, passwords in URLs and DSNs are masked."""
-    out, at = "", 0
+    out, at = [], 0
     for start, end in _passwords(text):
         # Two may overlap: a password can look like the beginning of another.
-        out += text[at:start] + MASK if start >= at else ""
+        out += [text[at:start], MASK] if start >= at else []
         at = max(at, end)
-    return out + text[at:]
+    return "".join([*out, text[at:]])
 
 
 def masker(secrets: set[str]) -> Callable[[str], str]:
-    """A function that masks each of ``secrets`` (and the passwords of URLs and DSNs) in a message."""
-    parts = {part for secret in secrets for part in _forms(secret) if len(part) >= 3}
-    longest_first = sorted(parts, key=len, reverse=True)
+    """A function that masks each of ``secrets`` (and the passwords of URLs and DSNs) in a message.
+
+    They are found in capitals and small letters (a host's name is folded), and percent-encoded in any way.
+    """
+    parts = {part.casefold() for secret in secrets for part in _forms(secret) if len(part) >= _SHORTEST}
+    parts = {part for part in parts if len(part) >= _SHORTEST}
 
     def mask(message: str) -> str:
-        for part in longest_first:
-            message = message.replace(part, MASK)
-        return shown(message)
+        return shown(_masked(message, parts))
 
     return mask
 
 
+_SHORTEST = 3
+_PREFIXES = 16
+
+
+def _masked(message: str, parts: set[str]) -> str:
+    """``message`` with a mask in the place of each of ``parts``, which are folded and decoded."""
+    folded, starts, ends = _folded(message)
+    places = sorted((starts[at], ends[at + len(part) - 1]) for part in parts for at in _found(part, folded))
+    out, at = [], 0
+    for start, end in places:
+        # Two may overlap: one secret can be a piece of another, or end as another begins.
+        out += [message[at:start], MASK] if start >= at else []
+        at = max(at, end)
+    return "".join([*out, message[at:]])
+
+
+def _found(part: str, text: str) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + len(part))
+
+
+def _folded(message: str) -> tuple[str, list[int], list[int]]:
+    """``message`` decoded and in small letters, and where each of these began and ended."""
+    letters: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for match in _PERCENT.finditer(message):
+        at = match.start()
+        encoded = match[0].startswith("%") and len(match[0]) > 1
+        text = unquote(match[0], errors="surrogateescape") if encoded else match[0]
+        for letter in text:
+            width = 3 * len(letter.encode("utf-8", "surrogateescape")) if encoded else 1
+            small = letter.casefold()
+            letters.append(small)
+            starts += [at] * len(small)
+            ends += [at + width] * len(small)
+            at += width
+    return "".join(letters), starts, ends
+
+
 def _passwords(text: str) -> list[tuple[int, int]]:
     """Where the values of passwords stand in ``text``, in order; those that are references are left out."""
-    matches = (*_URL_PASSWORD.finditer(text), *_NAMED_PASSWORD.finditer(text))
+    named = (match.span("value") for match in _NAMED_PASSWORD.finditer(text))
     return sorted(
-        match.span("value")
-        for match in matches
-        if match["value"] and _REFERENCE.fullmatch(match["value"]) is None
+        (start, end)
+        for start, end in (*_url_passwords(text), *named)
+        if start < end and _REFERENCE.fullmatch(text, start, end) is None
     )
+
+
+def _url_passwords(text: str) -> Iterator[tuple[int, int]]:
+    """What stands between the user and the last @ of a URL."""
+    word_end = last_at = -1
+    for user in _URL_USER.finditer(text):
+        if user.end() >= word_end:
+            word = _WORD.match(text, user.end())
+            word_end = word.end() if word else user.end()
+            last_at = text.rfind("@", user.end(), word_end)
+            if last_at >= 0:
+                yield user.end(), last_at
 
 
 def _forms(secret: str) -> set[str]:
     """A secret as drivers may print it: whole, its passwords, and each URL-encoded and decoded."""
     passwords = {secret[start:end] for start, end in _passwords(secret)}
     # Where an @ follows later, readers of URLs do not agree which one ends the password.
-    passwords |= {password[: at.start()] for password in passwords for at in re.finditer("@", password)}
+    passwords |= {
+        password[: at.start()]
+        for password in passwords
+        for at in islice(re.finditer("@", password), _PREFIXES)
+    }
     wholes = {secret, *passwords, *map(_unquoted, passwords)}
-    return wholes | {quote(whole, safe="") for whole in wholes} | {unquote(whole) for whole in wholes}
+    encoded = {quote(whole, safe="") for whole in wholes} | {whole.replace(" ", "+") for whole in wholes}
+    written = {form[1:-1] for whole in wholes for form in (repr(whole), json.dumps(whole))}
+    return wholes | encoded | written | {unquote(whole) for whole in wholes}
 
 
 def _unquoted(value: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.secrets import masker, shown
+from lookup_hints.secrets import has_reference, masker, shown
 
 
 @pytest.mark.parametrize(
@@ -83,3 +85,52 @@ def test_nothing_of_any_url_password_without_blanks_is_left(password: str) -> No
 def test_nothing_of_any_quoted_password_is_left(password: str) -> None:
     escaped = password.replace("\\", "\\\\").replace("'", "\\'")
     assert shown(f"host=h password = 'hunter2{escaped}' user=u") == "host=h password = *** user=u"
+
+
+@pytest.mark.parametrize(
+    ("secret", "message", "as_shown"),
+    [
+        ("Db-Prod.Example.Com", "cannot resolve db-prod.example.com.", "cannot resolve ***."),
+        ("s3cret-pässword", "no S3CRET-PÄSSWORD here", "no *** here"),
+        ("a/b c+d", "a%2Fb%20c%2Bd, a%2fb c%2bd, a/b+c+d", "***, ***, ***"),
+        ("pässwörd", "p%c3%a4ssw%C3%B6rd%21", "***%21"),
+        ("straße-9", "STRASSE-9", "***"),
+        ('it\'s\n"x"', repr('it\'s\n"x"'), "'***'"),
+        ("100%41", "100%41 and 100A", "*** and ***"),
+        ("abcabc", "abcabcabc", "***abc"),
+    ],
+)
+def test_a_secret_is_masked_in_capitals_and_however_it_is_encoded(
+    secret: str, message: str, as_shown: str
+) -> None:
+    assert masker({secret})(message) == as_shown
+
+
+LONG = 100_000
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "://a:",
+        "://a:b@",
+        "password",
+        "password=",
+        "token ",
+        "${env:",
+        "://${",
+        "a",
+        "@",
+        "'",
+        "?token=",
+        "%",
+        "%4",
+    ],
+)
+def test_masking_takes_time_by_the_length_of_the_text(piece: str) -> None:
+    text = piece * (LONG // len(piece))
+    started = time.process_time()
+    shown(text)
+    masker({text})(text)
+    assert not has_reference(text)
+    assert time.process_time() - started < 3

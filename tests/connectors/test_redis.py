@@ -678,3 +678,11 @@ def test_what_only_the_worker_can_see_is_refused_there_without_secrets(
     assert shown in str(error)
     assert "cret" not in str(error)
     assert "hidden-pass" not in str(error)
+
+
+def test_json_that_is_nested_too_deep_fails_its_key_alone(redis_server: RedisServer) -> None:
+    redis_server.run("SET", "plane:1", "[" * 50_000 + "]" * 50_000)
+    redis_server.run("SET", "plane:2", '{"name": "two"}')
+    answer = asked(table_of(redis_server, value_type="json"), request_for(SCHEMA, {"id": [1, 2]}))
+    assert "holds JSON that is nested too deep: b'[[[" in str(answer.failures[0])
+    assert answer.rows.column("name").to_pylist() == ["two"]

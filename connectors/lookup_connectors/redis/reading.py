@@ -184,6 +184,8 @@ class _Rows:
             document = parse_json(value.decode())
         except ValueError:
             raise self._reading.error(key, f"is not JSON: {value[:60]!r} came.") from None
+        except RecursionError:
+            raise self._reading.error(key, f"holds JSON that is nested too deep: {value[:60]!r}...") from None
         rows = document if isinstance(document, list) else [document]
         rows = [row for row in rows if row is not None]
         members = set(self._reading.fields.values())
