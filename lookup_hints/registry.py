@@ -148,12 +148,20 @@ def _installed(name: str) -> str | None:
 
 def _load(target: str, name: str) -> object:
     module, _, attribute = target.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), attribute)):
+        about = "" if target == name else f": {target!r}"
+        tip = "Write 'module:Class', as in 'my_company.geo:GeoIp'."
+        raise OptionError(Problem(f"Connector {name!r} does not name a class{about}.", tip=tip))
     try:
-        return getattr(importlib.import_module(module), attribute)
+        loaded = importlib.import_module(module)
     except ImportError as error:
         missing = f" (no module named {error.name!r})" if error.name else f" ({error})"
         extra = f"lookup-hints[{name}]"
         tip = f"Install its driver: pip install '{extra}'." if ":" not in name else "Is it on the path?"
         raise OptionError(Problem(f"Connector {name!r} cannot be imported{missing}.", tip=tip)) from error
-    except AttributeError as error:
-        raise OptionError(Problem(f"Connector {name!r}: {module} has no {attribute!r}.")) from error
+    except Exception as error:
+        failed = f"Connector {name!r}: to import {module} failed with {type(error).__name__}: {error}."
+        raise OptionError(Problem(failed)) from error
+    if not hasattr(loaded, attribute):
+        raise OptionError(Problem(f"Connector {name!r}: {module} has no {attribute!r}."))
+    return getattr(loaded, attribute)

@@ -43,23 +43,28 @@ _INSTEAD = {
 _NEVER = ("VARIANT", "TIME", "VOID", "NULL", "GEOMETRY", "GEOGRAPHY", "OBJECT", "RAW")
 _MOST_DIGITS = 38
 _MICROSECONDS = 6
+_MOST_NESTED = 100
 
 
-def read_type(reader: Reader) -> pa.DataType:
-    """Read the type that comes next.
+def read_type(reader: Reader, depth: int = 0) -> pa.DataType:
+    """Read the type that comes next; ``depth`` types hold it.
 
     Raises:
         Unreadable: it is no type, or none that a lookup column can have.
     """
+    if depth > _MOST_NESTED:
+        reader.fail(f"Types are nested here more than {_MOST_NESTED} deep.", tip="Write STRING for it.")
     name = reader.rest[0].text.upper() if reader.rest else ""
     if name in _NEVER:
         reader.fail(f"{name} cannot be the type of a lookup column.")
     if name in _INSTEAD:
         reader.fail(f"There is no type {name}.", tip=f"Write {_INSTEAD[name]}.")
-    if name not in _SIMPLE and name not in _COMPOSED:
-        known = (*_SIMPLE, *_COMPOSED)
+    if not (name in _SIMPLE or name in _COMPOSED or name in _NESTING):
+        known = (*_SIMPLE, *_COMPOSED, *_NESTING)
         reader.fail_missing("The type", tip=nearest(name, known) if name.isidentifier() else "")
     reader.words(name)
+    if name in _NESTING:
+        return _NESTING[name](reader, name, depth + 1)
     return _SIMPLE[name] if name in _SIMPLE else _COMPOSED[name](reader, name)
 
 
@@ -101,36 +106,36 @@ def _interval(reader: Reader, name: str) -> pa.DataType:
     return pa.duration("us")
 
 
-def _array(reader: Reader, name: str) -> pa.DataType:
+def _array(reader: Reader, name: str, depth: int) -> pa.DataType:
     reader.expect("<", f"after {name}, as in ARRAY<INT>")
-    element = read_type(reader)
+    element = read_type(reader, depth)
     reader.expect(">", "after the type of the elements")
     return pa.list_(element)
 
 
-def _map(reader: Reader, name: str) -> pa.DataType:
+def _map(reader: Reader, name: str, depth: int) -> pa.DataType:
     reader.expect("<", f"after {name}, as in MAP<STRING, INT>")
-    key = read_type(reader)
+    key = read_type(reader, depth)
     reader.expect(",", "after the type of the keys")
-    value = read_type(reader)
+    value = read_type(reader, depth)
     reader.expect(">", "after the type of the values")
     return pa.map_(key, value)
 
 
-def _struct(reader: Reader, name: str) -> pa.DataType:
+def _struct(reader: Reader, name: str, depth: int) -> pa.DataType:
     reader.expect("<", f"after {name}, as in STRUCT<name: TYPE>")
-    fields = [_field(reader)]
+    fields = [_field(reader, depth)]
     while reader.symbol(","):
-        fields.append(_field(reader))
+        fields.append(_field(reader, depth))
     reader.expect(">", "after the last field")
     return pa.struct(fields)
 
 
-def _field(reader: Reader) -> pa.Field:
+def _field(reader: Reader, depth: int) -> pa.Field:
     """Read ``name[:] TYPE [NOT NULL] [COMMENT '...']``."""
     name = reader.name("the name of a field").name
     reader.symbol(":")
-    kind = read_type(reader)
+    kind = read_type(reader, depth)
     # Promises about content, checked by nobody: Spark sees every looked-up column as nullable.
     reader.words("NOT", "NULL")
     if reader.words("COMMENT"):
@@ -143,6 +148,8 @@ _COMPOSED: dict[str, Callable[[Reader, str], pa.DataType]] = {
     **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), _decimal),
     **dict.fromkeys(_TIMESTAMPS, _timestamp),
     "INTERVAL": _interval,
+}
+_NESTING: dict[str, Callable[[Reader, str, int], pa.DataType]] = {
     "ARRAY": _array,
     "MAP": _map,
     "STRUCT": _struct,

@@ -75,8 +75,7 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         for rule in RULES:
             draft = rule(draft)
     except RecursionError:
-        problem = Problem("This statement, which uses a lookup table, is nested too deeply.")
-        raise UnreadableStatement(problem) from None
+        raise _nested_too_deeply(statement) from None
     except (LookupError, AttributeError, StopIteration, AssertionError) as error:
         raise InternalError(
             f"the planner failed ({type(error).__name__}: {error}); please report this with the statement"
@@ -89,6 +88,19 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         output=draft.output,
         query=_written_query(draft),
         notes=draft.notes,
+    )
+
+
+def _nested_too_deeply(statement: Statement) -> UnreadableStatement:
+    tokens = statement.tokens
+    deepest = max(range(len(tokens.pieces)), key=tokens.depth)
+    return UnreadableStatement(
+        Problem(
+            f"This statement, which uses a lookup table, is nested too deeply: {tokens.depth(deepest)}"
+            " parentheses are open here.",
+            statement.span(tokens.cut(deepest, deepest)),
+            "Write parts of it as temporary views.",
+        )
     )
 
 
