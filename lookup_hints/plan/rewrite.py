@@ -142,10 +142,16 @@ class _Rewriter:
             yield Edit(at, pipe_operators(self._statement, join, self._next()))
 
     def _refuse_names_behind_pipe(self, join: LookupJoin, last: int) -> None:
-        """Refuse ``c.id`` behind ``|> JOIN c USING (id)``: pipes show one ``id`` only."""
+        """Refuse ``c.id`` and ``c.*`` behind ``|> JOIN c USING (id)``: pipes show one ``id`` only."""
         shared = {key.column.lower() for key in join.conditions.shared_keys}
         for index in qualified_names(self._statement, join.home, join.use.alias):
             piece = self._statement.pieces[index]
+            if index > last and shared and piece.is_symbol("*"):
+                reason = (
+                    f"{join.use.alias}.* holds a column of USING, which pipes have once; list the columns,"
+                    f" and name that one without {join.use.alias}"
+                )
+                raise refused(self._statement, join.use, self._statement.tokens.cut(index - 2, index), reason)
             if index > last and piece.is_name and piece.name.lower() in shared:
                 reason = (
                     f"{piece.text} is a column of USING, which pipes have once; name it without"

@@ -131,3 +131,10 @@ SELECT 1 FROM orders o JOIN customers *(a, b, d, e, f) ON o.k = a
 SELECT db.orders.id, spark_catalog.db.orders.*, c.name FROM db.orders JOIN customers c ON db.orders.k = c.id JOIN items i ON i.k = db.orders.k WHERE i.orders.x = 1
 -- becomes:
 SELECT orders.id, orders.*, c.name FROM (SELECT struct(orders.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM db.orders LATERAL VIEW inline(ask_customers(orders.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS orders JOIN LATERAL (SELECT `__lookup_2`.*) AS c JOIN items i ON i.k = orders.k WHERE i.orders.x = 1
+
+-- case: a pipe JOIN by USING refuses the star of its table
+FROM orders o |> JOIN customers c USING (id) |> SELECT o.*, c.*
+-- refused:
+line 1, column 61: The lookup join with c cannot run: c.* holds a column of USING, which pipes have once; list the columns, and name that one without c.
+FROM orders o |> JOIN customers c USING (id) |> SELECT o.*, c.*
+                                                            ^^^
