@@ -32,9 +32,8 @@ def queries(draw: st.DrawFn) -> str:
 
 @pytest.fixture(scope="module")
 def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    return Both(
-        Worlds(spark, tmp_path_factory.mktemp("trees"), tables(), CONF, "memory", in_one_partition=True)
-    )
+    folder = tmp_path_factory.mktemp("trees")
+    return Both(Worlds(spark, folder, tables(), CONF, connector="memory", is_small=True))
 
 
 @pytest.mark.timeout(3600)

@@ -64,8 +64,8 @@ class Worlds:
     tables: Mapping[str, Data]
     conf: Mapping[str, str] = field(default_factory=dict)
     connector: str = "counting"
-    in_one_partition: bool = False
-    """Whether Spark knows that each table is one partition: then nothing is shuffled."""
+    is_small: bool = False
+    """Whether the ordinary tables are rows in the plan, in one partition: nothing is read then, nor shuffled."""
     _worlds: dict[frozenset[str], World] = field(default_factory=dict)
     _answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     _plain: SparkSession | None = None
@@ -109,8 +109,10 @@ class Worlds:
         for key, value in self.conf.items():
             spark.conf.set(key, value)
         for name in names:
-            frame = spark.read.parquet(str(self.folder / f"{name}.parquet"))
-            frame = frame.coalesce(1) if self.in_one_partition else frame
+            if self.is_small:
+                frame = spark.sql(_values(self.tables[name].rows)).coalesce(1)
+            else:
+                frame = spark.read.parquet(str(self.folder / f"{name}.parquet"))
             frame.createOrReplaceTempView(quoted(name))
         return spark
 
@@ -156,6 +158,22 @@ class Answer:
         )
         if ordered:
             assert self.rows == expected.rows, f"the order differs in\n{text}"
+
+
+def _values(rows: pa.Table) -> str:
+    """A query that gives rows of numbers and texts."""
+    listed = ", ".join(f"({', '.join(map(_literal, row.values()))})" for row in rows.to_pylist())
+    columns = (
+        f"CAST({quoted(each.name)} AS {sql_type(each.type)}) AS {quoted(each.name)}" for each in rows.schema
+    )
+    names = ", ".join(map(quoted, rows.schema.names))
+    return f"SELECT {', '.join(columns)} FROM VALUES {listed} AS t({names})"
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return string_literal(value) if isinstance(value, str) else str(value)
 
 
 def _some(rows: Counter[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
