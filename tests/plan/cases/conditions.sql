@@ -180,3 +180,15 @@ SELECT o.x FROM orders o LEFT JOIN ((SELECT inline(ask_customers(1))) AS c LEFT 
 SELECT c.name, o.x FROM orders o, customers c RIGHT JOIN zips z ON z.zip = c.zip WHERE c.id = o.k
 -- becomes:
 SELECT c.name, o.x FROM (SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS c RIGHT JOIN zips z ON z.zip = c.zip WHERE c.id = o.k
+
+-- case: the rows of a key that a query gives are checked behind the lookup: Spark has no lambda over a query
+SELECT o.x FROM orders o JOIN customers c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
+-- becomes:
+SELECT o.x FROM (SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_customers((SELECT max(k) FROM other))) c WHERE (c.country <> 'DE')) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS c
+
+-- case: a key that a query gives, and a condition on the rows found, in a LEFT JOIN
+SELECT o.x FROM orders o LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
+-- refused:
+line 1, column 89: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+SELECT o.x FROM orders o LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
+                                                                                        ^^^^^^^^^^^^^^^^^
