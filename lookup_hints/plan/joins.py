@@ -343,7 +343,7 @@ class _Finder:
     def _possible(self, join: LookupJoin) -> Conditions:
         """The conditions of a join, those that cannot stand where they should moved or refused."""
         conditions = join.conditions
-        all_awkward = self._has_query(conditions.keys)
+        all_awkward = bool(self._queried(conditions.keys))
         awkward = [each for each in conditions.residual if all_awkward or _is_awkward(each.tree)]
         hard = [each for each in conditions.left_only if has_condition_subquery(each.tree)]
         for conjunct in awkward:
@@ -357,14 +357,21 @@ class _Finder:
             return replace(kept, after=(*conditions.after, *awkward, *hard))
         if join.is_semi and join.place is Place.STEP:
             return replace(kept, after=tuple(hard), queries=tuple(awkward))
-        for conjunct in (*(each for each in awkward if all_awkward or each.tree.find(exp.Query)), *hard):
+        # In pipes a lambda pads what a LEFT JOIN finds.
+        is_padded = join.kind == "LEFT" and join.place is Place.PIPE
+        all_hard = self._queried(conditions.keys) if is_padded else []
+        for conjunct in (
+            *(each for each in awkward if all_awkward or each.tree.find(exp.Query)),
+            *hard,
+            *all_hard,
+        ):
             raise self._subquery(join, conjunct)
         return conditions
 
-    def _has_query(self, keys: Iterable[KeyEquality]) -> bool:
-        """Whether a key is computed by a query: Spark takes none in the call whose rows a lambda filters."""
-        trees = (self._statement.expression(key.left) for key in keys if isinstance(key.left, Cut))
-        return any(tree is not None and tree.find(exp.Query) for tree in trees)
+    def _queried(self, keys: Iterable[KeyEquality]) -> list[Conjunct]:
+        """The keys that a query gives: Spark takes none in the call whose rows a lambda looks at."""
+        trees = ((key, self._statement.expression(key.left)) for key in keys if isinstance(key.left, Cut))
+        return [Conjunct(key.whole, tree) for key, tree in trees if tree is not None and tree.find(exp.Query)]
 
     def _refuse_both_sides(self, join: LookupJoin, conjunct: Conjunct) -> None:
         """Refuse what Spark refuses when it optimizes: an IN or EXISTS of ON that names both sides."""
@@ -435,7 +442,7 @@ class _Finder:
         if len(given) < len(found.keys) or not conditions.keys or self._missing(use, conditions.keys):
             return None
         checked = [*conditions.residual, *conditions.left_only]
-        if checked and self._has_query(conditions.keys):
+        if checked and self._queried(conditions.keys):
             return None
         if any(_is_awkward(each.tree) for each in checked) or _is_random(found.tree):
             return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import InternalError, UnsupportedLookup
@@ -113,12 +112,20 @@ def answers(frames: list[DataFrame]) -> list[Answer]:
     numbered = [_as_texts(frame, number) for number, frame in enumerate(frames)]
     rows: list[list[tuple[str | None, ...]]] = [[] for _ in frames]
     # One task: each would be told all the plans, which takes longer than to run one of them.
-    for number, values in reduce(lambda one, other: one.union(other), numbered).coalesce(1).collect():
+    for number, values in _union(numbered).coalesce(1).collect():
         rows[number].append(tuple(values))
     return [
         Answer([(column.name, column.dataType.simpleString()) for column in frame.schema.fields], found)
         for frame, found in zip(frames, rows, strict=True)
     ]
+
+
+def _union(frames: list[DataFrame]) -> DataFrame:
+    """The frames one after the other; by halves, as Spark looks through all of each union that it makes."""
+    if len(frames) == 1:
+        return frames[0]
+    half = len(frames) // 2
+    return _union(frames[:half]).union(_union(frames[half:]))
 
 
 def _as_texts(frame: DataFrame, number: int) -> DataFrame:

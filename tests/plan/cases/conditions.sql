@@ -192,3 +192,10 @@ SELECT o.x FROM orders o LEFT JOIN customers c ON c.id = (SELECT max(k) FROM oth
 line 1, column 89: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
 SELECT o.x FROM orders o LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
                                                                                         ^^^^^^^^^^^^^^^^^
+
+-- case: a key that a query gives, in a LEFT JOIN of pipes, which a lambda pads
+FROM orders o |> LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) |> SELECT o.x
+-- refused:
+line 1, column 43: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+FROM orders o |> LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) |> SELECT o.x
+                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
