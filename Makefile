@@ -9,8 +9,8 @@
 # make help            show this
 #
 # CI runs test, test-processes, test-sql and the newest and oldest cell of test-matrix. TREES=n and MISTAKES=n say how
-# many random queries and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of test-processes,
-# test-sql or a cell run beside each other (2).
+# many random queries and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of tests run
+# beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
@@ -30,13 +30,15 @@ demo: java $(VENV)/.demo
 	@$(BIN)/python sql_examples/prepare_data.py --dir data
 	@$(SPARK_ENV) $(BIN)/lookup-hints run sql_examples/flights.sql
 
-test: java check
-	@$(SPARK_ENV) $(BIN)/python -m pytest -q --ignore=tests/sql --ignore=tests/processes
-
-# Files run beside each other: most of their time is the start of another Spark.
+# Files run beside each other, as Spark leaves a second core idle for much of the time.
 JOBS = 2
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+test: java check
+	@$(SPARK_ENV) $(PYTEST) --ignore=tests/sql --ignore=tests/processes
+
 test-processes: java $(VENV)/.dev
-	@$(SPARK_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder tests/processes
+	@$(SPARK_ENV) $(PYTEST) tests/processes
 
 # What is slow because Spark answers each question twice; random trees of joins take as long as all the others. The
 # seed is printed, so that a failure can be repeated.
@@ -45,7 +47,7 @@ MISTAKES = 2000
 test-sql: java $(VENV)/.dev
 	@seed="$${SEED:-$$(date +%s)}"; echo "seed $$seed"; \
 	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 \
-	  $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder --hypothesis-seed="$$seed" \
+	  $(PYTEST) --hypothesis-seed="$$seed" \
 	  tests/sql/test_trees.py tests/sql tests/plan/test_mutations.py
 
 CELLS =
