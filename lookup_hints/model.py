@@ -13,7 +13,7 @@ import pyarrow as pa
 from lookup_hints.errors import OptionError
 from lookup_hints.options import FILE, Option, Place, read_options
 from lookup_hints.policy import Policy, policy_of_environment
-from lookup_hints.secrets import Secret, has_reference, references, resolve
+from lookup_hints.secrets import HiddenValues, Secret, has_reference, references, resolve
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class LookupTable:
         name: its name in SQL.
         schema: its columns as Arrow fields; TIMESTAMP is ``timestamp[us, UTC]``, TIMESTAMP_NTZ has no zone.
         primary_key: columns that together are unique, none when not known.
-        options: the ``WITH`` clause as written; references to secrets are not resolved.
+        options: the ``WITH`` clause as written; references to secrets are not resolved. As some values are
+            secrets themselves, ``repr`` of the mapping shows its names alone.
         conf: values of the ``${conf:key}`` references, taken from Spark on the driver.
         policy: what SQL may use; None for a table that Python code makes, which is trusted.
     """
@@ -40,6 +41,7 @@ class LookupTable:
         missing = [name for name in self.primary_key if name not in self.schema.names]
         if missing:
             raise ValueError(f"primary key column {missing[0]!r} is not a column of {self.name}")
+        object.__setattr__(self, "options", HiddenValues(self.options))
 
     @property
     def connector(self) -> str:

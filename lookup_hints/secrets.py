@@ -59,6 +59,17 @@ class Secret:
         return hash(self._text)
 
 
+class HiddenValues(dict[str, str]):
+    """Texts by name, of which ``repr`` and ``str`` show the names alone: some of them may be secrets.
+
+    >>> HiddenValues(password="hunter2")
+    {'password': ***}
+    """
+
+    def __repr__(self) -> str:
+        return repr(dict.fromkeys(self, Secret("")))
+
+
 def has_reference(text: str) -> bool:
     """Whether ``text`` holds a ``${env:}``, ``${file:}`` or ``${conf:}`` reference."""
     return _REFERENCE.search(text) is not None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lookup_hints.model import LookupTable
 from lookup_hints.secrets import has_reference, masker, shown
 
 
@@ -134,3 +137,11 @@ def test_masking_takes_time_by_the_length_of_the_text(piece: str) -> None:
     masker({text})(text)
     assert not has_reference(text)
     assert time.process_time() - started < 3
+
+
+def test_the_options_of_a_table_show_their_names_alone() -> None:
+    table = LookupTable("t", pa.schema([]), options={"connector": "http", "token": "hunter2"})
+    travelled = pickle.loads(pickle.dumps(table)).options
+    for options in (table.options, travelled, vars(table)["options"]):
+        assert options["token"] == "hunter2"
+        assert repr(options) == str(options) == f"{options}" == "{'connector': ***, 'token': ***}"
