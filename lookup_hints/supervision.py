@@ -416,8 +416,8 @@ def supervise(
     return Supervisor().start(begin, strategy or ExponentialDelayRestart(), name=name)
 
 
-# At the beginning of a line, or after what Spark says before it.
-_BEGIN = r"(?:^|thrown from the Python worker: )"
+# At the beginning of a line, or after what Spark says before it: the last is that of 3.5.
+_BEGIN = r"(?:^|thrown from the Python worker: |PythonException: )"
 _OWN_ERROR = re.compile(rf"{_BEGIN}lookup_hints\.errors\.(\w+: .*)$", re.MULTILINE)
 _PYTHON_ERROR = re.compile(
     rf"{_BEGIN}((?:\w+\.)*\w*(?:Error|Exception|Timeout|Interrupt)\b: .*)$", re.MULTILINE

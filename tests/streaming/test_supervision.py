@@ -308,3 +308,11 @@ lookup_hints.errors.ConnectorError: in table planes: cannot connect to 127.0.0.1
     )
     assert cause_of(RuntimeError("Job 3 cancelled\n\tat org")) == "Job 3 cancelled"
     assert cause_of(KeyError()) == "KeyError"
+
+
+def test_the_cause_is_found_where_an_old_spark_says_all_in_one_line() -> None:
+    said = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Lost task 0.0 in stage 1.0 (TID 1):"
+        " org.apache.spark.api.python.PythonException: lookup_hints.errors.ConnectorError: no answer\n\tat org"
+    )
+    assert cause_of(RuntimeError(said)) == "ConnectorError: no answer"
