@@ -649,7 +649,7 @@ class _Reader:
         last = at
         if tokens.is_word(at, "IDENTIFIER") and tokens.is_symbol(at + 1, "("):
             closing = tokens.closing(at + 1)
-            literal = tokens.pieces[at + 2]
+            literal = tokens.pieces[min(at + 2, closing)]  # the text may end behind the parenthesis
             name = literal.value.strip("`") if literal.kind is Kind.STRING and closing == at + 3 else ""
             name = "" if "." in name else name
             relation = Relation(Shape.TABLE, at, closing, name=name, name_at=at)

@@ -72,3 +72,10 @@ def test_mistakes_are_told_and_never_crash(seed: int) -> None:
             assert str(problem)
             assert problem.at is None or 0 <= problem.at.start <= problem.at.end <= len(problem.at.text), text
         assert time.thread_time() - began < 5, f"too slow:\n{text}"
+
+
+@pytest.mark.parametrize("end", ["IDENTIFIER(", "IDENTIFIER('customers'", "VALUES (", "f("])
+def test_a_statement_that_ends_in_the_middle_of_a_relation_never_crashes(end: str) -> None:
+    text = f"SELECT c.name FROM orders o JOIN customers c ON o.k = c.id JOIN {end}"
+    for analysis in ANALYSES:
+        problems_of(text, analysis)
