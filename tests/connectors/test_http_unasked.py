@@ -43,6 +43,7 @@ class Hostile:
         self._way = way
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
+        self._writers: list[asyncio.StreamWriter] = []
 
     def run(self) -> None:
         """Serve until ``stop``."""
@@ -51,10 +52,18 @@ class Hostile:
         self._ready.set()
         self._loop.run_forever()
         server.close()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-            self._loop.run_until_complete(asyncio.wait({task}))
+        self._loop.run_until_complete(self._drop_all())
         self._loop.close()
+
+    async def _drop_all(self) -> None:
+        """End each connection; its socket is closed one turn of the loop after that."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
     def stop(self) -> None:
         """End it."""
@@ -66,6 +75,7 @@ class Hostile:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writers.append(writer)
         stale: int | None = None
         if self._way == "greeting":
             writer.write(answer(99))
