@@ -41,6 +41,7 @@ class LookupSpec:
         columns: dimension columns handed back, in the order of the UDF's struct.
         settings: how to run.
         name: the function's name, under which metrics are counted.
+        packed: whether the keys come as one struct, not as one argument each.
     """
 
     connector: Connector
@@ -48,6 +49,7 @@ class LookupSpec:
     columns: tuple[str, ...]
     settings: LookupSettings
     name: str = ""
+    packed: bool = False
 
     def over(self, opened: Connector) -> LookupSpec:
         """The same lookup by ``opened``, which this process has opened for equal connectors."""

@@ -283,7 +283,7 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
     zone = draft.context.conf("spark.sql.session.timeZone") or ""
     cast = key_cast(left, column, ansi=ansi, zone=zone)
     if cast is not None and cast.recheck and not key.kept and _has_subquery(draft.statement, key):
-        cast = None
+        cast = None  # a query could not be written again, to check the row that is found
     if (
         join.place is Place.CONDITION
         and key.shared
@@ -306,7 +306,7 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
 
 
 def _has_subquery(statement: Statement, key: KeyEquality) -> bool:
-    """Whether the key holds a query: it could not be written again, to check the row that is found."""
+    """Whether the key holds a query."""
     tree = statement.expression(key.left) if isinstance(key.left, Cut) else None
     return tree is not None and tree.find(exp.Query) is not None
 
@@ -388,10 +388,20 @@ def name_functions(draft: Draft) -> Draft:
             key_columns=tuple(key.column for key in join.conditions.keys),
             columns=join.columns,
             settings=join.chosen.settings,
+            packed=_is_packed(draft.statement, join),
         )
         return join.with_(spec=replace(unnamed, name=draft.context.name_function(unnamed, join.repeated)))
 
     return draft.each_join(with_spec)
+
+
+def _is_packed(statement: Statement, join: LookupJoin) -> bool:
+    """Whether its keys travel as one argument: several that hold a query make Spark fail."""
+    keys, conditions = join.conditions.keys, join.conditions.left_only
+    return len(keys) > 1 and (
+        any(_has_subquery(statement, key) for key in keys)
+        or any(each.tree.find(exp.Query) for each in conditions)
+    )
 
 
 def note_repeated_work(draft: Draft) -> Draft:

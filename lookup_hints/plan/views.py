@@ -12,7 +12,7 @@ from lookup_hints.plan.conditions import over_variable
 from lookup_hints.plan.draft import LookupJoin
 from lookup_hints.plan.reading import Statement
 from lookup_hints.plan.splice import Fragment
-from lookup_hints.sqltext import quoted
+from lookup_hints.sqltext import quoted, string_literal
 
 PRIVATE_PREFIX = "__lookup_using_"
 ROW = "`__lookup_row`"
@@ -175,4 +175,10 @@ def _call(join: LookupJoin) -> Text:
         conditions = tuple(joined([("(", each.at, ")") for each in join.conditions.left_only], " AND "))
         # Around each of them: a key that fails is not to be computed either.
         arguments = [("if(", *conditions, ", ", *argument, ", NULL)") for argument in arguments]
+    if join.function.packed:
+        named = [
+            (f"{string_literal(key.column)}, ", *each)
+            for key, each in zip(join.conditions.keys, arguments, strict=True)
+        ]
+        arguments = [("named_struct(", *joined(named, ", "), ")")]
     return (f"{join.function.name}(", *joined(arguments, ", "), ")")

@@ -45,6 +45,11 @@ def pandas_lookup(spec: LookupSpec, report: Report | None = None) -> PandasLooku
         for lists in look_up(spec, identity, batches, report):
             yield pd.Series(python_values(lists), dtype=object)
 
+    def packed_keys(frames: Iterator[pd.DataFrame]) -> Iterator[pd.Series]:
+        yield from several_keys(tuple(frame[name] for name in spec.key_columns) for frame in frames)
+
+    if spec.packed:
+        return packed_keys
     return one_key if len(spec.key_columns) == 1 else several_keys
 
 

@@ -58,6 +58,11 @@ def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
     def several_keys(columns: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         return look_up(spec, identity, columns, report)
 
+    def packed_keys(structs: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return look_up(spec, identity, (struct.flatten() for struct in structs), report)
+
+    if spec.packed:
+        return packed_keys
     return one_key if len(spec.key_columns) == 1 else several_keys
 
 

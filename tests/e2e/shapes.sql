@@ -308,4 +308,14 @@ SELECT x.* FROM ((e x1 JOIN prices p ON p.k = x1.id) LEFT JOIN (SELECT town FROM
 SELECT x.w FROM (((e x1 JOIN prices p ON p.k = x1.id) LEFT JOIN (SELECT town FROM zips) z ON z.town = x1.zip) CROSS JOIN (SELECT 1 AS one)) AS x;
 SELECT * FROM ((e JOIN customers c ON c.id = e.id) JOIN prices p ON p.k = c.id) LEFT JOIN orders o ON o.k = e.w;
 SELECT * FROM zips z JOIN ((e JOIN customers c ON c.id = e.id) JOIN orders o ON o.k = e.w) ON z.zip = c.zip;
-FROM ((e JOIN customers c ON c.id = e.id) LEFT JOIN zips z ON z.zip = e.zip) JOIN orders o ON o.k = e.w |> WHERE c.id > 0
+FROM ((e JOIN customers c ON c.id = e.id) LEFT JOIN zips z ON z.zip = e.zip) JOIN orders o ON o.k = e.w |> WHERE c.id > 0;
+SELECT * FROM orders o WHERE o.k IN (SELECT k FROM prices WHERE kind = (SELECT max(kind) FROM prices WHERE k = 2));
+SELECT * FROM orders o WHERE o.k NOT IN (SELECT k FROM prices WHERE kind = (SELECT max(kind) FROM prices WHERE k = 2));
+SELECT * FROM orders o WHERE NOT EXISTS (SELECT 1 FROM prices p WHERE p.kind = o.kind AND p.k = (SELECT max(id) FROM range(2)));
+SELECT id, (SELECT count(price) FROM prices p WHERE p.k = o.k AND p.kind = (SELECT max(kind) FROM prices WHERE k = 2)) n FROM orders o;
+SELECT * FROM prices WHERE k = 1 AND kind = (SELECT max(country) FROM (SELECT 'a' AS country));
+SELECT * FROM prices WHERE k = (SELECT max(id) FROM range(2)) AND kind = (SELECT 'a');
+SELECT * FROM orders o LEFT JOIN prices p ON p.kind = o.kind AND p.k = (SELECT max(id) FROM range(2)) JOIN e ON e.id = o.k;
+SELECT o.id FROM orders o LEFT ANTI JOIN prices p ON p.kind = o.kind AND p.k = (SELECT max(id) FROM range(2));
+SELECT * FROM orders o LEFT JOIN prices p ON p.k = o.k AND p.kind = o.kind AND o.total > (SELECT avg(id) FROM range(20));
+FROM orders o |> JOIN prices p ON p.kind = o.kind AND p.k = (SELECT max(id) FROM range(2)) |> SELECT o.id, p.price

@@ -106,6 +106,19 @@ def test_composite_keys_among_nulls(twins: Twins, pair: str) -> None:
     )
 
 
+@pytest.mark.parametrize("pair", ["l, s", "z, n", "m, x", "i, d", "f, b", "t, l"])
+def test_composite_keys_of_which_a_query_gives_one(twins: Twins, pair: str) -> None:
+    one, other = pair.split(", ")
+    twins.check(
+        f"SELECT k.id FROM keys k WHERE k.{one} IN (SELECT {one} FROM held WHERE {other} ="
+        f" (SELECT min({other}) FROM keys))"
+    )
+    twins.check(
+        f"SELECT k.id FROM keys k WHERE (k.{one}, (SELECT max({other}) FROM keys)) IN"
+        f" (SELECT {one}, {other} FROM held)"
+    )
+
+
 def test_numbers_that_no_double_holds_are_not_rounded(twins: Twins) -> None:
     rows = twins.check("SELECT k.l, h.l FROM keys k JOIN held h ON k.l = h.l")
     assert (str(BEYOND_DOUBLE), str(BEYOND_DOUBLE)) in rows

@@ -13,6 +13,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from types import SimpleNamespace
 from typing import Any, ClassVar, get_type_hints
@@ -97,6 +98,10 @@ def people(*, asynchronous: bool, name: str = "people", keys: tuple[str, ...] = 
     return LookupSpec(People(name), keys, ("score", "id"), LookupSettings(asynchronous), name="lookup_1")
 
 
+def packed(spec: LookupSpec) -> LookupSpec:
+    return replace(spec, packed=True)
+
+
 def ids(*values: int | None) -> pa.Array:
     return pa.array(values, pa.int64())
 
@@ -122,11 +127,20 @@ def test_several_key_columns_come_as_tuples(asynchronous: bool) -> None:
     assert plain(lookup(iter([batch]))) == [[(1.0, 2)], [], [(2.0, 4)]]
 
 
+@BOTH
+def test_packed_keys_come_as_structs(asynchronous: bool) -> None:
+    lookup = arrow_lookup(packed(people(asynchronous=asynchronous, keys=("kind", "id"))))
+    batch = pa.StructArray.from_arrays([pa.array(["a", None, "b"]), ids(2, 2, 4)], ["kind", "id"])
+    assert plain(lookup(iter([batch]))) == [[(1.0, 2)], [], [(2.0, 4)]]
+
+
 def test_spark_can_tell_the_kinds_of_function_apart() -> None:
     one = get_type_hints(arrow_lookup(people(asynchronous=True)))
     several = get_type_hints(arrow_lookup(people(asynchronous=True, keys=("kind", "id"))))
     assert one == {"columns": Iterator[pa.Array], "return": Iterator[pa.Array]}
     assert several == {"columns": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
+    one_struct = get_type_hints(arrow_lookup(packed(people(asynchronous=True, keys=("kind", "id")))))
+    assert one_struct == {"structs": Iterator[pa.Array], "return": Iterator[pa.Array]}
 
 
 def test_a_lookup_travels_to_the_worker_pickled() -> None:
@@ -569,7 +583,15 @@ def test_pandas_takes_several_key_columns() -> None:
     assert [row for series in lookup(iter([batch])) for row in series] == [[(1.0, 2)], []]
 
 
+def test_pandas_takes_packed_keys() -> None:
+    lookup = pandas_lookup(packed(people(asynchronous=True, keys=("kind", "id"))))
+    batch = pd.DataFrame({"kind": ["a", None], "id": ["2", "2"]})
+    assert [row for series in lookup(iter([batch])) for row in series] == [[(1.0, 2)], []]
+
+
 def test_spark_can_tell_the_kinds_of_pandas_function_apart() -> None:
+    one_struct = get_type_hints(pandas_lookup(packed(people(asynchronous=True, keys=("kind", "id")))))
+    assert one_struct == {"frames": Iterator[pd.DataFrame], "return": Iterator[pd.Series]}
     several = get_type_hints(pandas_lookup(people(asynchronous=True, keys=("kind", "id"))))
     assert get_type_hints(pandas_lookup(people(asynchronous=True))) == {
         "series": Iterator[pd.Series],

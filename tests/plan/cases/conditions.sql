@@ -199,3 +199,18 @@ FROM orders o |> LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) |> S
 line 1, column 43: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
 FROM orders o |> LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) |> SELECT o.x
                                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: a query among several keys: they travel as one
+SELECT o.x FROM orders o LEFT JOIN rates r ON r.currency = o.cur AND r.kind = (SELECT max(kind) FROM other)
+-- becomes:
+SELECT o.x FROM orders o LATERAL VIEW OUTER inline(ask_rates(named_struct('currency', o.cur, 'kind', (SELECT max(kind) FROM other)))) r
+
+-- case: a query in a condition on the left, beside several keys
+SELECT o.x FROM orders o LEFT JOIN rates r ON r.currency = o.cur AND r.kind = o.kind AND o.total > (SELECT avg(total) FROM other)
+-- becomes:
+SELECT o.x FROM orders o LATERAL VIEW OUTER inline(ask_rates(named_struct('currency', if((o.total > (SELECT avg(total) FROM other)), o.cur, NULL), 'kind', if((o.total > (SELECT avg(total) FROM other)), o.kind, NULL)))) r
+
+-- case: a query in a condition on the left, beside one key
+SELECT o.x FROM orders o LEFT JOIN customers c ON c.id = o.k AND o.total > (SELECT avg(total) FROM other)
+-- becomes:
+SELECT o.x FROM orders o LATERAL VIEW OUTER inline(ask_customers(if((o.total > (SELECT avg(total) FROM other)), o.k, NULL))) c

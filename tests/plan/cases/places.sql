@@ -234,3 +234,18 @@ SELECT 1 FROM rates r JOIN orders o ON o.x > r.rate
 line 1, column 15: rates cannot be read whole: connector 'async' answers keys only. Put it on the right side of a JOIN with an equality.
 SELECT 1 FROM rates r JOIN orders o ON o.x > r.rate
               ^^^^^
+
+-- case: in, with a query among its keys
+SELECT o.id FROM orders o WHERE o.cur IN (SELECT currency FROM rates WHERE kind = (SELECT max(kind) FROM other))
+-- becomes:
+SELECT o.id FROM orders o LATERAL VIEW inline(slice(array(struct()), 1, int(size(ask_rates(named_struct('currency', o.cur, 'kind', (SELECT max(kind) FROM other)))) > 0))) `__lookup_semi_1` WHERE true
+
+-- case: asked by the outer query and a query of its own
+SELECT o.id, (SELECT max(rate) FROM rates r WHERE r.currency = o.cur AND r.kind = (SELECT max(kind) FROM other)) FROM orders o
+-- becomes:
+SELECT o.id, (SELECT max(rate) FROM (SELECT inline(ask_rates(named_struct('currency', o.cur, 'kind', (SELECT max(kind) FROM other))))) AS r WHERE true AND true) FROM orders o
+
+-- case: asked by a constant and a query
+SELECT * FROM rates WHERE kind = 'spot' AND currency = (SELECT max(cur) FROM orders)
+-- becomes:
+SELECT * FROM (SELECT inline(ask_rates(named_struct('currency', (SELECT max(cur) FROM orders), 'kind', 'spot')))) AS rates WHERE true AND true
