@@ -5,13 +5,14 @@ The columns of USING and NATURAL come once, and first; the right side's own are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lookup_hints.plan.columns import own_stars
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.joins import refused
 from lookup_hints.plan.reading import Statement
+from lookup_hints.plan.shared_order import SharedOrder
 from lookup_hints.plan.splice import Cut, Edit
 from lookup_hints.plan.structure import Block, Relation, Step
 from lookup_hints.plan.views import private_name
@@ -125,13 +126,11 @@ def _shared_first(draft: Draft, block: Block, merged: list[Merged]) -> dict[str,
     if not merged:
         return {}
     by_step = {each.step: each for each in merged}
+    shared = _order(draft, block, merged).names
     names: dict[str, str] = {}
     for step in reversed(list(block.steps)):
         found = by_step.get(step)
-        own = [draft.statement.pieces[at].name for at in step.using]
-        if found is not None and not own:
-            own = list(found.columns)
-        for name in own:
+        for name in shared.get(step, ()):
             written = quoted(name) if found is None else _on_the_left(draft, found, name)
             names.setdefault(name.lower(), written)
     return names
@@ -165,8 +164,18 @@ def shared_edits(draft: Draft, block: Block, merged: list[Merged]) -> Iterator[E
     for each in merged:
         for name, private in each.private.items():
             yield from _own_names(draft.statement, block, each, name, private)
-    for alias, shown in _shown_first(draft, merged).items():
+    if not merged or not _has_qualified_star(draft.statement, block):
+        return
+    for alias, shown in _shown_first(draft, block, merged).items():
         yield from _qualified_stars(draft.statement, block, alias, shown)
+
+
+def _has_qualified_star(statement: Statement, block: Block) -> bool:
+    tokens = statement.tokens
+    return any(
+        tokens.is_symbol(index, "*") and tokens.is_symbol(index - 1, ".")
+        for index in range(block.first, block.last + 1)
+    )
 
 
 def short_names(statement: Statement, block: Block) -> Iterator[Edit]:
@@ -213,8 +222,8 @@ def _is_in_order_of_distinct(statement: Statement, block: Block, index: int) -> 
     )
 
 
-def _is_own(merged: Merged, index: int) -> bool:
-    return merged.own[0] <= index <= merged.own[1]
+def _is_own(merged: Merged | None, index: int) -> bool:
+    return merged is not None and merged.own[0] <= index <= merged.own[1]
 
 
 def qualified_names(statement: Statement, block: Block, alias: str) -> Iterator[int]:
@@ -310,30 +319,46 @@ def _opens_list(statement: Statement, index: int) -> bool:
 
 @dataclass(frozen=True)
 class _First:
-    """A shared column that comes first in ``alias.*``: its name, what it is called inside, by which join."""
+    """A shared column that comes first in ``alias.*``: its name, what it is called inside, and whose it is.
+
+    ``merged`` is the join that gave its side private names, if one did.
+    """
 
     name: str
     inside: str
-    merged: Merged
+    merged: Merged | None
 
 
-def _shown_first(draft: Draft, merged: list[Merged]) -> dict[str, dict[str, _First]]:
+def _order(draft: Draft, block: Block, merged: list[Merged]) -> SharedOrder:
+    """The order in which Spark gives the columns of the block."""
+    by_step = {each.step: each.columns for each in merged}
+
+    def given(step: Step) -> Sequence[str]:
+        return [draft.statement.pieces[at].name for at in step.using] or by_step.get(step, ())
+
+    return SharedOrder(block, lambda relation: draft.analysis.columns_of(relation) or (), given)
+
+
+def _shown_first(draft: Draft, block: Block, merged: list[Merged]) -> dict[str, dict[str, _First]]:
     """For each relation, by its alias in lower case, the columns that come first, by name in lower case."""
+    order = _order(draft, block, merged)
+    of_right = {each.alias.lower(): each for each in merged}
+    on_the_left = {relation for each in merged for relation in each.left}
     found: dict[str, dict[str, _First]] = {}
-    for each in merged:
-        own = found.setdefault(each.alias.lower(), {})
-        for name, private in each.private.items():
-            own.setdefault(name.lower(), _First(name, private, each))
-    for each in merged:
-        for relation in each.left:
-            alias = draft.statement.alias_of(relation)
-            if alias is None or not _comes_later(draft, relation, each.columns):
-                continue
-            columns = {name.lower(): name for name in draft.analysis.columns_of(relation) or ()}
-            of_left = found.setdefault(alias.lower(), {})
-            for name in map(str.lower, each.columns):
-                of_left.setdefault(name, _First(columns[name], quoted(columns[name]), each))
+    for relation in block.relations:
+        alias = (draft.statement.alias_of(relation) or "").lower()
+        own = of_right.get(alias)
+        names = order.first_of(relation)
+        if own is None and (relation not in on_the_left or names == _natural(draft, relation, len(names))):
+            continue
+        private = own.private if own is not None else {}
+        found[alias] = {name.lower(): _First(name, private.get(name, quoted(name)), own) for name in names}
     return found
+
+
+def _natural(draft: Draft, relation: Relation, count: int) -> tuple[str, ...]:
+    """The first columns of the relation itself."""
+    return tuple(draft.analysis.columns_of(relation) or ())[:count]
 
 
 def _qualified_stars(
@@ -373,10 +398,3 @@ def _items(statement: Statement, first: int, end: int) -> dict[str, str]:
             found[name.lower()] = "".join(part.text for part in parts)
             begin = index + 1
     return found
-
-
-def _comes_later(draft: Draft, relation: Relation, shared: tuple[str, ...]) -> bool:
-    """Whether the relation has the shared columns, and other columns before them."""
-    columns = [name.lower() for name in draft.analysis.columns_of(relation) or ()]
-    wanted = [name.lower() for name in shared]
-    return set(wanted) <= set(columns) and columns[: len(wanted)] != wanted

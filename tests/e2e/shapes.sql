@@ -318,4 +318,11 @@ SELECT * FROM prices WHERE k = (SELECT max(id) FROM range(2)) AND kind = (SELECT
 SELECT * FROM orders o LEFT JOIN prices p ON p.kind = o.kind AND p.k = (SELECT max(id) FROM range(2)) JOIN e ON e.id = o.k;
 SELECT o.id FROM orders o LEFT ANTI JOIN prices p ON p.kind = o.kind AND p.k = (SELECT max(id) FROM range(2));
 SELECT * FROM orders o LEFT JOIN prices p ON p.k = o.k AND p.kind = o.kind AND o.total > (SELECT avg(id) FROM range(20));
-FROM orders o |> JOIN prices p ON p.kind = o.kind AND p.k = (SELECT max(id) FROM range(2)) |> SELECT o.id, p.price
+FROM orders o |> JOIN prices p ON p.kind = o.kind AND p.k = (SELECT max(id) FROM range(2)) |> SELECT o.id, p.price;
+SELECT b.*, a.*, p.* FROM (SELECT total, kind FROM orders) a JOIN (SELECT id, k FROM orders) b ON b.id < 4 JOIN prices p USING (k, kind);
+SELECT e.*, c.* FROM e JOIN customers c USING (id) JOIN (SELECT zip, town FROM zips) z USING (zip);
+SELECT e.*, z.*, c.* FROM e JOIN customers c USING (id) RIGHT JOIN (SELECT town, zip AS country FROM zips) z USING (country);
+SELECT o.*, p.*, e.* FROM e FULL JOIN orders o USING (id) JOIN prices p USING (kind);
+SELECT o.*, p.*, e.* FROM orders o RIGHT JOIN e USING (id) JOIN prices p USING (kind);
+SELECT e.*, c.* FROM e NATURAL JOIN (SELECT w, 7 AS x FROM e) f JOIN customers c USING (zip);
+SELECT * FROM e JOIN customers c USING (id) NATURAL JOIN (SELECT w, town FROM zips, e) f
