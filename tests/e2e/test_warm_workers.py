@@ -1,96 +1,302 @@
-"""Forms and outcomes, three times in workers that are warm, and several tables at once."""
+"""Every connector, form and option of outcome, three times in workers that are warm.
+
+All of them together would be thousands of joins. Here each connector runs each form once, with options chosen so
+that each two of connector, form and the options' values come together somewhere. A statement holds all joins of
+a connector, over two tables: a worker process has both of them open.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
-from lookup_hints import LookupSession
-from tests.e2e.warm import FAILING, FOUND, MISSING, Source, http, memory, sqlite, thrice
+from lookup_hints import FixedDelay, LookupSession
+from lookup_hints.catalog import build_connector
+from lookup_hints.errors import ConnectorError
+from lookup_hints.model import LookupTable
+from lookup_hints.runtime import process
+from lookup_hints.runtime.process import Process
+from lookup_hints.runtime.worker import identity_of, look_up
+from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
+from tests.e2e.own import FAILING, FOUND, LATE, PASSING, Use
+from tests.e2e.versions import since
+from tests.e2e.warm import (
+    FAILING_ALONE,
+    OWN,
+    RUNS,
+    SOURCES,
+    TELLING,
+    Row,
+    Source,
+    own,
+    running_sources,
+    small_session,
+    thrice,
+)
+from tests.runtime.support import plain
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-NAMES = ("memory", "sqlite", "http fast", "http httpx")
+MISSING = (5000, 5001)
+
+# --- cases ------------------------------------------------------------------------------------------
+
+
+class Form(NamedTuple):
+    """A query over rows ``o``, and which of them it gives with which name, where None is found as such."""
+
+    sql: str
+    gives: str = "hits"
+
+
+FORMS = {
+    "inner": Form("SELECT {hint} o.id, c.name FROM {o} JOIN {c} c ON o.id = c.id"),
+    "left": Form("SELECT {hint} o.id, c.name FROM {o} LEFT JOIN {c} c ON o.id = c.id", "all"),
+    "semi": Form("SELECT {hint} o.id, '' FROM {o} LEFT SEMI JOIN {c} c ON o.id = c.id AND c.name > ''", "ids"),
+    "anti": Form("SELECT {hint} o.id, '' FROM {o} LEFT ANTI JOIN {c} c ON o.id = c.id AND c.name > ''", "others"),
+    "residual": Form("SELECT {hint} o.id, c.name FROM {o} LEFT JOIN {c} c ON o.id = c.id AND c.name <> 'x'", "all"),
+    "chain": Form(
+        "SELECT {hint} o.id, least(c.name, d.name) FROM {o} JOIN {c} c ON o.id = c.id JOIN {d} d ON o.id = d.id"
+    ),
+    "packed": Form(
+        "SELECT {hint} o.id, c.name FROM {o} LEFT JOIN {c} c ON o.id = c.id JOIN {o2} ON o2.id = o.id", "all"
+    ),
+    "swapped": Form("SELECT {hint} o.id, c.name FROM {c} c JOIN {o} ON o.id = c.id"),
+    "comma": Form("SELECT {hint} o.id, c.name FROM {o}, {c} c WHERE o.id = c.id"),
+    "exists": Form(
+        "SELECT o.id, '' FROM {o} WHERE EXISTS (SELECT {hint} 1 FROM {c} c WHERE c.id = o.id AND c.name > '')", "ids"
+    ),
+    "scalar": Form("SELECT o.id, (SELECT {hint} c.name FROM {c} c WHERE c.id = o.id) FROM {o}", "all"),
+    "using": Form("SELECT {hint} id, name FROM {o} JOIN {c} c USING (id)"),
+    "pipe": Form("SELECT id, name FROM (FROM {o} |> JOIN {c} c ON o.id = c.id |> SELECT {hint} o.id, c.name)"),
+    "told": Form("SELECT {hint} o.id, concat_ws(' ', c.outcome, c.name) FROM {o} JOIN told c ON o.id = c.id", "told"),
+}  # fmt: skip
+RETRY = "'retry-strategy'='fixed_delay', 'fixed-delay'='1 ms', 'max-attempts'='1'"
+OPTIONS: dict[str, Sequence[str]] = {
+    "async": ("true", "false"),
+    "on-error": ("fail", "null", "skip"),
+    "retry-predicate": ("", "lookup_miss", "exception", "nothing_found"),
+    "output-mode": ("ordered", "allow_unordered"),
+}
+
+Case = Mapping[str, str]
+"""A source, a form, and a value of each option, by what they are."""
+
+
+def pairs_in(case: Case) -> set[tuple[Any, Any]]:
+    """Each two items of ``case``."""
+    return set(combinations(case.items(), 2))
+
+
+def all_cases() -> list[Case]:
+    """Each source with each form that it has, each time with the options that give most pairs not yet there."""
+    options = [dict(zip(OPTIONS, values, strict=True)) for values in product(*OPTIONS.values())]
+    there: set[tuple[Any, Any]] = set()
+    cases: list[Case] = []
+    for source, form in product(SOURCES, since({name: name for name in FORMS}, {"pipe": (4, 0)})):
+        if form != "told" or source in TELLING:
+            each: list[Case] = [{"source": source, "form": form, **given} for given in options]
+            cases.append(max(each, key=lambda case: len(pairs_in(case) - there)))
+            there |= pairs_in(cases[-1])
+    return cases
+
+
+CASES = all_cases()
+
+
+def test_each_two_of_source_form_and_options_come_together() -> None:
+    there = set().union(*map(pairs_in, CASES))
+    for one, other in combinations(CASES[0], 2):
+        every = set(product(*({(what, case[what]) for case in CASES} for what in (one, other))))
+        untold = {(("source", name), ("form", "told")) for name in set(SOURCES) - set(TELLING)}
+        assert every - there <= untold, "a source that tells no outcomes has none that are told"
+
+
+# --- what they ask, and what comes of it ------------------------------------------------------------
+
+
+def keys_of(case: Case, source: Source) -> Iterator[int]:
+    """What is asked for: all that does not fail the statement."""
+    yield from (*FOUND, *MISSING)
+    may_fail = case["on-error"] != "fail"
+    if source.fails and may_fail:
+        yield FAILING
+    if source.heals:
+        yield LATE
+        if may_fail or case["retry-predicate"] == "exception":
+            yield PASSING
+
+
+SKIPPED = "skipped"
+
+
+def end_of(key: int, case: Case, source: Source) -> str:
+    """How its lookup ends: a name, ``miss``, ``error``, or SKIPPED."""
+    retry = case["retry-predicate"]
+    if source.heals and key == LATE and retry in ("lookup_miss", "nothing_found"):
+        return "late"
+    if source.heals and key == PASSING and retry == "exception":
+        return "passing"
+    if key in (FAILING, PASSING):
+        return SKIPPED if case["on-error"] == "skip" else "error"
+    return FOUND.get(key, "miss")
+
+
+def query_of(case: Case, keys: Iterable[int], number: int) -> str:
+    """The query of ``case``, which gives its number with each row."""
+    given = {name: case[name] for name in OPTIONS}
+    retry = given.pop("retry-predicate")
+    options = ", ".join(f"'{name}'='{value}'" for name, value in given.items())
+    options += f", 'retry-predicate'='{retry}', {RETRY}" if retry else ""
+    # What fails must fail alone, also where a request is one.
+    options += "" if case["on-error"] == "fail" else ", 'batch-size'='1'"
+    tables = {"c": "one", "d": "other"} if number % 2 else {"c": "other", "d": "one"}
+    values = ", ".join(f"({key}L)" for key in keys)
+    form = case["form"]
+    hints = [f"LOOKUP('table'='{alias}', {options})" for alias in (["c", "d"] if form == "chain" else ["c"])]
+    sql = FORMS[form].sql.format(
+        hint=f"/*+ {', '.join(hints)} */",
+        o=f"VALUES {values} AS o (id)",
+        o2=f"VALUES {values} AS o2 (id)",
+        **tables,
+    )
+    return f"SELECT {number}, t.* FROM ({sql}) AS t (id, name)"
+
+
+def rows_of(case: Case, ends: Mapping[int, str], number: int) -> Iterator[Row]:
+    """What the query of ``case`` gives where lookups end so."""
+    gives = FORMS[case["form"]].gives
+    for key, end in ends.items():
+        name = None if end in ("miss", "error", SKIPPED) else end
+        if end == SKIPPED and case["form"] != "scalar":  # a subquery cannot drop a row of the outer query
+            continue
+        if gives == "told":
+            yield number, key, f"hit {name}" if name else end
+        elif gives == "all" or (gives == "hits" and name):
+            yield number, key, name
+        elif (gives == "ids" and name) or (gives == "others" and not name):
+            yield number, key, ""
+
+
+# --- the tests --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Source]]:
-    """All sources, running."""
-    with ExitStack() as stack:
-        yield {
-            "memory": memory(),
-            "sqlite": sqlite(tmp_path_factory.mktemp("warm")),
-            **stack.enter_context(http()),
-        }
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("warm")
 
 
 @pytest.fixture(scope="module")
-def session(spark: SparkSession) -> LookupSession:
-    own_session = LookupSession(spark.newSession())
-    for name, keys in {"calm": [*FOUND, *MISSING], "rough": [*FOUND, *MISSING, FAILING]}.items():
-        rows = ", ".join(f"({key}L)" for key in keys)
-        own_session.spark.sql(f"SELECT * FROM VALUES {rows} AS o (id)").repartition(
-            2
-        ).createOrReplaceTempView(name)
-    return own_session
+def sources(folder: Path) -> Iterator[dict[str, Source]]:
+    with running_sources(folder) as running:
+        yield running
 
 
-@pytest.fixture(params=NAMES)
-def source(request: pytest.FixtureRequest, sources: dict[str, Source]) -> Source:
-    """One after the other."""
-    return sources[request.param]
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> Iterator[LookupSession]:
+    with small_session(spark, "of every case") as small:
+        yield small
 
 
-def test_every_form_with_hits_and_misses(
-    session: LookupSession, source: Source, sources: dict[str, Source]
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_form_with_hits_misses_failures_and_what_is_done_then(
+    session: LookupSession, sources: dict[str, Source], name: str
 ) -> None:
-    source.create(session, "c")
-    source.create(session, "d", **{"lookup.async": source.runners[-1]})
-    sources["memory"].create(session, "m")
-    names = [(key, FOUND.get(key)) for key in (*FOUND, *MISSING)]
-    for runner in source.runners:
-        hint = f"/*+ LOOKUP('table'='c', 'async'='{runner}') */"
-        forms = {
-            "inner": "o.id, c.name FROM calm o JOIN c ON o.id = c.id",
-            "left": "o.id, c.name FROM calm o LEFT JOIN c ON o.id = c.id",
-            "semi": "o.id, '' FROM calm o LEFT SEMI JOIN c ON o.id = c.id",
-            "anti": "o.id, '' FROM calm o LEFT ANTI JOIN c ON o.id = c.id",
-            "residual": "o.id, c.name FROM calm o LEFT JOIN c ON o.id = c.id AND c.name <> 'n1'",
-            "two": (
-                "o.id, concat(c.name, x.name, d.name, m.name) FROM calm o LEFT JOIN c ON o.id = c.id"
-                " LEFT JOIN c x ON o.id = x.id LEFT JOIN d ON o.id = d.id LEFT JOIN m ON o.id = m.id"
-            ),
-        }
-        found = thrice(
-            session, " UNION ALL ".join(f"SELECT {hint} '{form}', {text}" for form, text in forms.items())
-        )
-        assert found == sorted(
-            [
-                *(("inner", key, name) for key, name in names if name),
-                *(("left", key, name) for key, name in names),
-                *(("semi", key, "") for key, name in names if name),
-                *(("anti", key, "") for key, name in names if not name),
-                *(("residual", key, None if name == "n1" else name) for key, name in names),
-                *(("two", key, name and name * 4) for key, name in names),
-            ],
-            key=repr,
-        )
+    source = sources[name]
+    for table in ("one", "other"):
+        source.create(session, table)
+    if name in TELLING:
+        source.create(session, "told", tells=True)
+    queries: list[str] = []
+    expected: list[Row] = []
+    for number, case in enumerate(case for case in CASES if case["source"] == name):
+        ends = {key: end_of(key, case, source) for key in keys_of(case, source)}
+        queries.append(query_of(case, ends, number))
+        expected += rows_of(case, ends, number)
+    # In one task they take turns: two processes are enough, and one of them has each case twice in three runs.
+    statement = f"SELECT /*+ COALESCE(1) */ * FROM ({' UNION ALL '.join(queries)})"
+    assert thrice(session, statement) == sorted(expected, key=repr)
+    if name in OWN:
+        assert len(Use.read(Path(source.options["log"])).processes) <= 2 < RUNS
 
 
-def test_outcomes_are_told_in_rows(session: LookupSession, sources: dict[str, Source]) -> None:
-    source = sources["http fast"]
-    more = {"outcome-rows": "true", "path.outcome": "$outcome", "path.error": "$error"}
-    more |= {"on-error": "null", "batch-size": "1"}
-    source.create(session, "c", **more)
-    ends = {**dict.fromkeys(FOUND, "hit"), **dict.fromkeys(MISSING, "miss"), FAILING: "error"}
-    for runner in source.runners:
-        query = (
-            f"SELECT /*+ LOOKUP('table'='c', 'async'='{runner}') */ o.id, c.name, c.outcome"
-            " FROM rough o JOIN c ON o.id = c.id"
-        )
-        expected = [(key, FOUND.get(key), end) for key, end in ends.items()]
-        assert thrice(session, query) == sorted(expected, key=repr)
+def test_a_failure_fails_a_statement_each_time(session: LookupSession, sources: dict[str, Source]) -> None:
+    sources["http fast"].create(session, "one")
+    query = "SELECT o.id, c.name FROM VALUES (1L), ({}L) AS o (id) JOIN one c ON o.id = c.id"
+    for _ in range(RUNS):  # Spark drops a worker with its failure: the next one becomes warm first
+        assert sorted(map(tuple, session.sql(query.format(2)).collect())) == [(1, "n1"), (2, "n2")]
+        with pytest.raises(Exception, match=r"The lookup of .*id = 7.* answered 500"):
+            session.sql(query.format(FAILING)).collect()
+
+
+@pytest.mark.parametrize("name", FAILING_ALONE)
+def test_a_process_goes_on_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch, sources: dict[str, Source], name: str
+) -> None:
+    """Without Spark, which would drop it."""
+    worker = Process()
+    monkeypatch.setattr(process, "this_process", worker)
+    table = LookupTable(
+        "one", pa.schema({"id": pa.int64(), "name": pa.string()}), options=sources[name].options
+    )
+    connector = build_connector(table)
+    runners = [kind is AsyncLookup for kind in (SyncLookup, AsyncLookup) if isinstance(connector, kind)]
+    for _, asynchronous in product(range(RUNS), runners):
+        assert looked_up(connector, asynchronous, [1, 2, 5000]) == [[(1, "n1")], [(2, "n2")], []]
+        with pytest.raises(ConnectorError, match=r"The lookup of .*id = 7"):
+            looked_up(connector, asynchronous, [1, FAILING])
+    assert len(worker._shared) == len(runners)
+    for shared in worker._shared.values():
+        shared.opened.close()
+
+
+def looked_up(connector: Connector, asynchronous: bool, ids: list[int]) -> list[Any]:
+    """What one task of this process finds, with a copy of ``connector`` as Spark makes it."""
+    copy = pickle.loads(pickle.dumps(connector))
+    spec = LookupSpec(copy, ("id",), ("id", "name"), LookupSettings(asynchronous, batch_size=1))
+    return plain(look_up(spec, identity_of(connector), iter([(pa.array(ids, pa.int64()),)]), None))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def test_a_process_opens_each_of_its_tables_once(spark: SparkSession, log: Path) -> None:
+    tables = [f"{name}_{number}" for name in OWN for number in range(2)]
+    with small_session(spark, "one process") as session:
+        for table in tables:
+            own(table.split("_")[0], log).create(session, table)
+        for table in tables * 2:
+            query = f"SELECT o.id, c.name FROM VALUES (1L), (8L) AS o (id) LEFT JOIN {table} c ON o.id = c.id"
+            assert thrice(session, query, lambda: Use.read(log).asked) == [(1, "n1"), (8, None)]
+    use = Use.read(log)
+    [worker] = use.processes
+    assert use.opened == {(worker, table): 1 for table in tables}
+    assert use.asked == {(table, key): 2 * RUNS for table in tables for key in (1, 8)}
+
+
+KINDS: list[tuple[type[Exception], str | None]] = [(ConnectorError, "passing"), (OSError, None)]
+
+
+@pytest.mark.parametrize(("kind", "name"), KINDS, ids=["its kind", "another kind"])
+@pytest.mark.parametrize("source", OWN)
+def test_frames_and_kinds_of_exceptions(
+    session: LookupSession, sources: dict[str, Source], source: str, kind: type[Exception], name: str | None
+) -> None:
+    sources[source].create(session, "one")
+    frame = session.spark.createDataFrame([(1,), (PASSING,)], "id BIGINT")
+    retry = FixedDelay(1, 0.001).if_exception(kind)
+
+    def joined() -> DataFrame:
+        return session.lookup_join(frame, "one", on="id", how="left", retry=retry, on_error="null")
+
+    assert thrice(session, joined) == [(1, "n1"), (PASSING, name)]
