@@ -249,7 +249,8 @@ class Analysis:
         assert use.chain is not None
         source = use.block.source
         # A LATERAL subquery needs what stands before it.
-        is_lateral = use.chain.head.lateral and source is not None and use.chain in source.chains
+        has_lateral = any(each.lateral for each in use.chain.everything)
+        is_lateral = has_lateral and source is not None and use.chain in source.chains
         first = source.chains[0].first if is_lateral and source is not None else use.chain.first
         return f"FROM {self._text(Cut(self._offset(first), self._offset(use.step.first)))}"
 

@@ -146,7 +146,7 @@ class _Finder:
         return join.with_(conditions=possible, needs=self._before_comma(use, possible))
 
     def _before_comma(self, use: LookupUse, conditions: Conditions) -> frozenset[Relation]:
-        """The relations before a comma that the joins so far name: a comma binds as a JOIN does in Spark."""
+        """The relations before a comma that the chain so far names: a comma binds as a JOIN does in Spark."""
         source = use.block.source
         if source is None or use.chain is None or use.chain not in source.chains[1:]:
             return frozenset()
@@ -154,10 +154,12 @@ class _Finder:
         before = {relation for chain in chains for relation in chain.shown}
         scope, expression = self._scope(use.block), self._statement.expression
         steps = use.chain.steps[: use.chain.steps.index(use.step) + 1] if use.step is not None else ()
+        computed = [each for each in use.chain.everything if each.lateral and each.first < use.index]
         stated = (expression(step.on) for step in steps if step.on is not None)
         referred = [scope.referred(tree) for tree in stated if tree is not None]
         referred += [self._referred(scope, key) for key in conditions.keys if not key.shared]
-        return frozenset(before & set[Relation]().union(*(each.relations for each in referred)))
+        named = {relation for relation in before for each in computed if self._may_name(each, relation)}
+        return frozenset(before & named.union(*(each.relations for each in referred)))
 
     def _join(self, use: LookupUse, kind: str, place: Place, at: Cut, conditions: Conditions) -> LookupJoin:
         """The lookup join of ``use`` with the rows of its own block."""
@@ -507,8 +509,17 @@ class _Finder:
             heads = {other.relation for other in pending} | {scan.relation for scan in self._scans}
             if any(chain.head not in heads and not chain.head.lateral for chain in source.chains):
                 at = self._statement.tokens.cut(use.relation.first, use.relation.last)
-                reason = "no equality in WHERE gives its key, so nothing says which rows to ask for"
-                raise refused(self._statement, use, at, reason)
+                raise refused(self._statement, use, at, self._why_no_key(use))
+
+    def _why_no_key(self, use: LookupUse) -> str:
+        """Why a lookup table between commas has no key."""
+        computed = self._computed_from(use)
+        if any(referred.relations & computed for _, referred in self._where_equalities(use)):
+            return (
+                "a LATERAL relation names it, and stands in one chain of joins with what gives its key; write"
+                " CROSS JOIN in place of the comma"
+            )
+        return "no equality in WHERE gives its key, so nothing says which rows to ask for"
 
     def _can_scan(self, use: LookupUse) -> bool:
         return isinstance(self._context.connector(use.table), Scan)
@@ -552,17 +563,24 @@ class _Finder:
         return join.with_(needs=frozenset().union(*needs))
 
     def _computed_from(self, use: LookupUse) -> set[Relation]:
-        """The LATERAL relations behind ``use`` that may name it, as its name or a column's is in them."""
-        tokens, source = self._statement.tokens, use.block.source
-        names = (use.alias, *self._names(use).columns)
+        """The relations of chains behind ``use`` that hold a LATERAL one which may name it."""
+        source = use.block.source
         behind = [chain for chain in source.chains if chain.first > use.index] if source is not None else []
         return {
             relation
             for chain in behind
-            if chain.head.lateral
-            and any(True for name in names for _ in tokens.places(name, chain.first, chain.last))
+            if any(each.lateral and self._may_name(each, use.relation) for each in chain.everything)
             for relation in chain.relations
         }
+
+    def _may_name(self, lateral: Relation, relation: Relation) -> bool:
+        """Whether the name of ``relation``, or of a column of it, stands in ``lateral``."""
+        columns = self._analysis.columns_of(relation)
+        if columns is None:
+            return True
+        names = (*columns, self._statement.alias_of(relation) or "")
+        places = self._statement.tokens.places
+        return any(True for name in names for _ in places(name, lateral.first, lateral.last))
 
     def _swapped(self, use: LookupUse, step: Step) -> LookupJoin | None:
         """The lookup join that ``use`` is with the sides swapped, or None."""

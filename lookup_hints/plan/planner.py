@@ -14,6 +14,7 @@ from lookup_hints.plan.analysis import Analysis, KeyQuestion, KeyTypeError
 from lookup_hints.plan.choose import choose, session_option
 from lookup_hints.plan.columns import residual_columns, used_columns
 from lookup_hints.plan.conditions import KeyEquality
+from lookup_hints.plan.ctes import must_run_once, notes_of_ctes
 from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan, Place, TableScan
 from lookup_hints.plan.joins import find_lookups, names_of
 from lookup_hints.plan.keys import KeyCast, key_cast
@@ -25,7 +26,6 @@ from lookup_hints.plan.scope import InnerNames
 from lookup_hints.plan.sorting import rebalanced
 from lookup_hints.plan.splice import Cut, spliced
 from lookup_hints.plan.stopping import stopped_early
-from lookup_hints.plan.structure import Block, Cte, Relation
 from lookup_hints.plan.wide import wide_blocks
 from lookup_hints.spec import LookupSpec
 from lookup_hints.sqltext import Kind, code, pieces
@@ -122,7 +122,7 @@ def analyse_as_plain_join(draft: Draft) -> Draft:
 def account_for_names(draft: Draft) -> Draft:
     """A lookup table's name that stands where a relation does must have been read as one."""
     statement = draft.statement
-    read = {relation.name_at for relation in _all_relations(statement.structure.blocks)}
+    read = {relation.name_at for block in statement.structure.blocks for relation in block.everything}
     read |= {use.index for use in statement.uses}
     for index, piece in enumerate(statement.pieces):
         is_use = piece.is_name and statement.is_lookup_table(piece.name)
@@ -330,39 +330,7 @@ def choose_columns(draft: Draft) -> Draft:
 
 def find_repeated(draft: Draft) -> Draft:
     """A lookup inside a CTE that is read more than once must not be inlined: its function says so."""
-    return draft.each_join(lambda join: join.with_(repeated=_is_read_twice(draft.statement, join)))
-
-
-def _is_read_twice(statement: Statement, join: LookupJoin) -> bool:
-    """Whether the rows of ``join`` are read more than once, through the CTEs around it."""
-    seen: set[Cte] = set()
-    around = _innermost_cte(statement, join.at.start)
-    while around is not None and around not in seen:
-        seen.add(around)
-        outside = [
-            start
-            for relation in _readers(statement, around)
-            if not around.at.start <= (start := statement.pieces[relation.first].start) < around.at.end
-        ]
-        if len(outside) != 1:
-            return len(outside) > 1
-        around = _innermost_cte(statement, outside[0])
-    return False
-
-
-def _readers(statement: Statement, cte: Cte) -> list[Relation]:
-    blocks = statement.structure.blocks
-    return [relation for relation in _all_relations(blocks) if relation.cte is cte]
-
-
-def _all_relations(blocks: Iterable[Block]) -> Iterable[Relation]:
-    for block in blocks:
-        yield from block.everything
-
-
-def _innermost_cte(statement: Statement, offset: int) -> Cte | None:
-    holding = [cte for cte in statement.structure.ctes if cte.at.start <= offset < cte.at.end]
-    return max(holding, key=lambda cte: cte.at.start, default=None)
+    return draft.each_join(lambda join: join.with_(repeated=must_run_once(draft.statement, join)))
 
 
 def shuffle_left_rows(draft: Draft) -> Draft:
@@ -406,7 +374,12 @@ def _is_packed(statement: Statement, join: LookupJoin) -> bool:
 
 def note_repeated_work(draft: Draft) -> Draft:
     """What makes Spark ask again, and cannot be cured, is said."""
-    notes = [*notes_of_ranges(draft), *notes_of_inserts(draft), *notes_of_subqueries(draft)]
+    notes = [
+        *notes_of_ranges(draft),
+        *notes_of_inserts(draft),
+        *notes_of_subqueries(draft),
+        *notes_of_ctes(draft),
+    ]
     return draft.with_(notes=(*draft.notes, *notes))
 
 

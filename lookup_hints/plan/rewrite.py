@@ -8,7 +8,7 @@ those: its optimized plan is that of flat SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
@@ -201,7 +201,6 @@ class _Rewriter:
             for join in moved:
                 yield Edit(join.at, self._view(join))
         else:
-            self._refuse_names_from_before_comma(moved)
             at = self._statement.tokens.cut(block.source.chains[0].first, block.source.last)
             yield Edit(at, self._rebuilt(block))
         if views:
@@ -226,16 +225,6 @@ class _Rewriter:
                     )
                     raise refused(self._statement, join.use, join.at, reason)
             before += chain.shown
-
-    def _refuse_names_from_before_comma(self, joins: list[LookupJoin]) -> None:
-        for join in joins:
-            if join.place is Place.STEP and join.needs:
-                names = " and ".join(sorted(self._seen(relation).alias for relation in join.needs))
-                reason = (
-                    f"its ON names {names} from before a comma, and another join has to be written anew;"
-                    " write CROSS JOIN in place of the comma"
-                )
-                raise refused(self._statement, join.use, join.at, reason)
 
     def _is_simple(self, block: Block, joins: list[LookupJoin]) -> bool:
         """Whether each lookup join can become its view where it stands: all of them are last in FROM."""
@@ -267,6 +256,7 @@ class _Rewriter:
         while waiting:
             chain = next(self._ready(waiting, shown))
             waiting.remove(chain)
+            self._refuse_unshown(chain, shown)
             shown.update(chain.shown)
             groups = self._with_chain(groups, chain)
         order = [visible for chain in block.source.chains for visible in self._user_order(chain)]
@@ -295,23 +285,45 @@ class _Rewriter:
         return join if join is not None and join.place is Place.COMMA else None
 
     def _ready(self, waiting: list[Chain], shown: set[Relation]) -> Iterator[Chain]:
-        """The chains that can be written next: ordinary ones first, and a LATERAL one behind all before it.
+        """The chains that can be written next: ordinary ones first, and a leaning one behind all before it.
 
         Where what stands before a LATERAL one waits for its rows, it does not name that.
         """
-        before = list(takewhile(lambda chain: not chain.head.lateral, waiting))
+        before = list(takewhile(lambda chain: not self._leans(chain), waiting))
         for chains in (before, waiting if before else []):
-            yield from (each for each in chains if self._moved(each) is None and not each.head.lateral)
+            yield from (each for each in chains if self._moved(each) is None and not self._leans(each))
             yield from (each for each in chains if self._has_keys(each, shown))
-        yield from (each for each in waiting if each.head.lateral)
+        yield from (each for each in waiting if self._leans(each))
+
+    def _leans(self, chain: Chain) -> bool:
+        """Whether the chain must be written behind all before it, in one derived table where it needs one."""
+        return chain.head.lateral or bool(self._needed(chain))
+
+    def _needed(self, chain: Chain) -> frozenset[Relation]:
+        """What the lookup joins of the chain name from before the comma."""
+        joins = (self._by_relation.get(relation) for relation in chain.relations)
+        needs = (join.needs for join in joins if join is not None and join.place is Place.STEP)
+        return frozenset[Relation]().union(*needs)
 
     def _with_chain(self, groups: list[_Built], chain: Chain) -> list[_Built]:
         join = self._moved(chain)
         if join is not None:
             return self._joined_by(join, groups)
-        built = self._chain(chain)
-        # A LATERAL subquery needs what stands before it, in a derived table too.
-        return [self._side_by_side([*groups, built])] if chain.head.lateral else [*groups, built]
+        if self._leans(chain):
+            return [self._chain(chain, groups)]
+        return [*groups, self._chain(chain)]
+
+    def _refuse_unshown(self, chain: Chain, shown: set[Relation]) -> None:
+        """Refuse a lookup join whose ON names a table before a comma that waits for a key from behind it."""
+        unshown = self._needed(chain) - shown
+        for join in map(self._by_relation.get, chain.relations):
+            if join is not None and join.needs & unshown:
+                names = " and ".join(sorted(self._seen(each).alias for each in join.needs & unshown))
+                reason = (
+                    f"its ON names {names} from before a comma, whose key comes from behind the comma; write"
+                    " CROSS JOIN in place of the comma"
+                )
+                raise refused(self._statement, join.use, join.at, reason)
 
     def _has_keys(self, chain: Chain, shown: set[Relation]) -> bool:
         join = self._moved(chain)
@@ -343,6 +355,7 @@ class _Rewriter:
             reordered=any(built.reordered for built in packed),
             hidden=[column for built in packed for column in built.hidden],
             using=[step for built in packed for step in built.using],
+            first=min(built.first for built in packed),
         )
 
     def _in_order(self, groups: list[_Built], order: list[_Visible], block: Block) -> Text:
@@ -377,8 +390,8 @@ class _Rewriter:
     def _user_order(self, chain: Chain) -> list[_Visible]:
         return [self._seen(relation) for relation in chain.shown]
 
-    def _chain(self, chain: Chain) -> _Built:
-        """The relations of a chain, lookup joins in the middle packed."""
+    def _chain(self, chain: Chain, before: Sequence[_Built] = ()) -> _Built:
+        """The relations of a chain behind what stands ``before``, lookup joins in the middle packed."""
         steps = list(chain.steps)
         swapped = self._by_relation.get(chain.head)
         if swapped is not None and swapped.place is Place.SWAP and steps[0].right is not None:
@@ -390,6 +403,8 @@ class _Rewriter:
             is_pivoted = bool(steps) and steps[0].pivoted is not None
             built = self._relation(chain.head, named=not is_pivoted)
             end = self._end(chain.head.last)
+        if before:
+            built = self._side_by_side([*before, built])
         for step in steps:
             join = None if step.right is None else self._by_relation.get(step.right)
             if join is not None and join.place is Place.STEP:

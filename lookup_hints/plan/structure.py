@@ -48,12 +48,14 @@ class Cte:
         at: name, columns, AS and query.
         query: its query.
         recursive: whether it may read itself.
+        holder: the query whose WITH it stands in.
     """
 
     name: str
     at: Cut
     query: Query
     recursive: bool
+    holder: Query
 
 
 Level = tuple[Cte, ...]
@@ -480,7 +482,7 @@ class _Reader:
             closing = self._tokens.closing(opening)
             name = self._tokens.pieces[start].name
             cut = Cut(self._tokens.pieces[start].start, self._tokens.pieces[closing].end)
-            cte = Cte(name, cut, query, recursive)
+            cte = Cte(name, cut, query, recursive, holder=query)
             seen: Level = (*own, cte) if recursive else own
             levels = (seen, *outer)
             cte.query = self.query(opening + 1, closing, Role.CTE, query.parent, query.outer, levels)

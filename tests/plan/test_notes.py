@@ -11,6 +11,7 @@ CASES = {
     f"{JOINED} INSERT INTO t SELECT c.name INSERT INTO u SELECT o.id": "each INSERT of this statement",
     f"SELECT /*+ REPARTITION_BY_RANGE(name) */ c.name {JOINED}": "REPARTITION_BY_RANGE samples its rows first",
     f"SELECT (SELECT max(x) FROM t WHERE t.x < c.id) {JOINED}": "correlated by more than equalities",
+    f"WITH q AS (SELECT c.name {JOINED}) SELECT * FROM q, LATERAL (SELECT max(name) FROM q) x": "read more than once",
     f"SELECT c.name {JOINED} ORDER BY c.name": "a shuffle was added below the global ORDER BY",
 }
 

@@ -154,3 +154,28 @@ FROM orders o JOIN customers c ON o.k = c.id
 SELECT c.name -- this \
  goes on
 FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: a LATERAL subquery in a CTE that is read twice: Spark takes no function there that runs once
+WITH q AS (SELECT o.id, x.name FROM orders o, LATERAL (SELECT name FROM customers c WHERE c.id = o.k) x) SELECT * FROM q a JOIN q b ON a.id = b.id
+-- becomes:
+WITH q AS (SELECT o.id, x.name FROM orders o, LATERAL (SELECT name FROM (SELECT inline(ask_customers(o.k))) AS c WHERE true) x) SELECT * FROM q a JOIN q b ON a.id = b.id
+
+-- case: a CTE that is read twice, once by a LATERAL subquery
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT * FROM items i, LATERAL (SELECT name FROM q WHERE q.id = i.id) x JOIN q ON q.id = i.id
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) SELECT * FROM items i, LATERAL (SELECT name FROM q WHERE q.id = i.id) x JOIN q ON q.id = i.id
+
+-- case: a CTE read by a CTE that a LATERAL subquery reads
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id), p AS (SELECT a.name FROM q a JOIN q b ON a.id = b.id) SELECT * FROM items i, LATERAL (SELECT name FROM p WHERE p.name = i.name) x
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c), p AS (SELECT a.name FROM q a JOIN q b ON a.id = b.id) SELECT * FROM items i, LATERAL (SELECT name FROM p WHERE p.name = i.name) x
+
+-- case: a CTE of a subquery that it reads twice
+SELECT * FROM items i WHERE EXISTS (WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT 1 FROM q a JOIN q b ON a.id = b.id WHERE a.id = i.id)
+-- becomes:
+SELECT * FROM items i WHERE EXISTS (WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) SELECT 1 FROM q a JOIN q b ON a.id = b.id WHERE a.id = i.id)
+
+-- case: a CTE of a derived table that it reads twice
+SELECT * FROM (WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT a.name FROM q a JOIN q b ON a.id = b.id) x
+-- becomes:
+SELECT * FROM (WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers_once(o.k)) c) SELECT a.name FROM q a JOIN q b ON a.id = b.id) x

@@ -249,3 +249,32 @@ SELECT o.id, (SELECT max(rate) FROM (SELECT inline(ask_rates(named_struct('curre
 SELECT * FROM rates WHERE kind = 'spot' AND currency = (SELECT max(cur) FROM orders)
 -- becomes:
 SELECT * FROM (SELECT inline(ask_rates(named_struct('currency', (SELECT max(cur) FROM orders), 'kind', 'spot')))) AS rates WHERE true AND true
+
+-- case: a LATERAL subquery behind a comma, in a chain that is packed
+SELECT x.u, c.name FROM orders o, LATERAL (SELECT o.k + 1 AS u) x JOIN customers c ON c.id = x.u JOIN zips z ON z.zip = c.zip
+-- becomes:
+SELECT x.u, c.name FROM (SELECT struct(o.*) AS `__lookup_1`, struct(x.*) AS `__lookup_2`, struct(c.*) AS `__lookup_3` FROM orders o, LATERAL (SELECT o.k + 1 AS u) x LATERAL VIEW inline(ask_customers(x.u)) c) AS `__lookup_4` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS x JOIN LATERAL (SELECT `__lookup_3`.*) AS c JOIN zips z ON z.zip = c.zip
+
+-- case: a LATERAL subquery in a chain behind a comma names what stands before that
+SELECT x.u, c.name FROM orders o, items i CROSS JOIN LATERAL (SELECT o.k + i.k AS u) x JOIN customers c ON c.id = x.u JOIN zips z ON z.zip = c.zip
+-- becomes:
+SELECT x.u, c.name FROM (SELECT struct(o.*) AS `__lookup_1`, struct(i.*) AS `__lookup_2`, struct(x.*) AS `__lookup_3`, struct(c.*) AS `__lookup_4` FROM orders o, items i CROSS JOIN LATERAL (SELECT o.k + i.k AS u) x LATERAL VIEW inline(ask_customers(x.u)) c) AS `__lookup_5` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS i JOIN LATERAL (SELECT `__lookup_3`.*) AS x JOIN LATERAL (SELECT `__lookup_4`.*) AS c JOIN zips z ON z.zip = c.zip
+
+-- case: ON names what stands before a comma, and another join follows
+SELECT i.id, c.name FROM orders o, items i JOIN customers c ON c.id = o.k JOIN zips z ON z.zip = i.zip
+-- becomes:
+SELECT i.id, c.name FROM (SELECT struct(o.*) AS `__lookup_1`, struct(i.*) AS `__lookup_2`, struct(c.*) AS `__lookup_3` FROM orders o, items i LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_4` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS i JOIN LATERAL (SELECT `__lookup_3`.*) AS c JOIN zips z ON z.zip = i.zip
+
+-- case: a LATERAL subquery in the chain that gives a key names the lookup table
+SELECT * FROM customers c, orders o JOIN LATERAL (SELECT upper(c.name) AS u) x WHERE c.id = o.k
+-- refused:
+line 1, column 15: The lookup join with c cannot run: a LATERAL relation names it, and stands in one chain of joins with what gives its key; write CROSS JOIN in place of the comma.
+SELECT * FROM customers c, orders o JOIN LATERAL (SELECT upper(c.name) AS u) x WHERE c.id = o.k
+              ^^^^^^^^^^^
+
+-- case: ON names a lookup table before a comma that waits for its key
+SELECT * FROM customers c, orders o JOIN rates r ON r.currency = c.country JOIN zips z ON z.zip = o.zip WHERE c.id = o.k
+-- refused:
+line 1, column 37: The lookup join with r cannot run: its ON names c from before a comma, whose key comes from behind the comma; write CROSS JOIN in place of the comma.
+SELECT * FROM customers c, orders o JOIN rates r ON r.currency = c.country JOIN zips z ON z.zip = o.zip WHERE c.id = o.k
+                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^

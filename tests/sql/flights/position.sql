@@ -164,6 +164,16 @@ SELECT * FROM planes p, LATERAL (SELECT 'N1' || '4228' AS tail) t WHERE p.tailnu
 -- case: a LATERAL subquery computes from the lookup table what is compared with its key
 SELECT * FROM planes p, LATERAL (SELECT upper(tailnum) AS tail) t WHERE p.tailnum = t.tail
 
+-- case: ON that names a table before a comma, with another join behind it
+SELECT f.flight, p.seats, r.faa FROM (SELECT * FROM flights LIMIT 5) f, VALUES ('N1') AS v (t) LEFT JOIN planes p ON p.tailnum = f.tailnum LEFT JOIN airports r ON r.faa = f.dest AND p.seats > 0 JOIN weather w ON w.origin = v.t
+
+-- case: a LATERAL subquery behind a comma, and a lookup between other joins
+-- once: planes
+SELECT f.flight, t.h, p.seats, r.name FROM first_day f, LATERAL (SELECT f.hour + 1 AS h) t JOIN planes p ON p.tailnum = f.tailnum AND p.seats > t.h JOIN airports r ON r.faa = f.dest
+
+-- case: a LATERAL subquery names what stands before a comma, in a chain with a lookup between other joins
+SELECT f.flight, t.c, p.seats, r.name FROM first_day f, (SELECT 'x' AS x) v CROSS JOIN LATERAL (SELECT f.dest || v.x AS c) t JOIN planes p ON p.tailnum = f.tailnum JOIN airports r ON r.faa = f.dest
+
 -- case: a sample in parentheses
 SELECT count(*) AS n FROM (planes TABLESAMPLE (5 ROWS)) p
 

@@ -138,12 +138,19 @@ The lookup join with a cannot run: carrier is a column of USING, which pipes hav
 -- instead:
 FROM flights |> JOIN airlines a USING (carrier) |> SELECT carrier, a.name
 
--- case: ON that names a table before a comma, with another join behind it
-SELECT f.flight, p.seats, r.faa FROM (SELECT * FROM flights LIMIT 5) f, VALUES ('N1') AS v (t) LEFT JOIN planes p ON p.tailnum = f.tailnum LEFT JOIN airports r ON r.faa = f.dest AND p.seats > 0 JOIN weather w ON w.origin = v.t
+-- case: ON that names a lookup table before a comma, whose key comes from behind it
+SELECT f.flight, l.name, p.seats FROM airlines l, flights f JOIN planes p ON p.tailnum = f.tailnum AND p.seats > length(l.name) JOIN airports a ON a.faa = f.dest WHERE l.carrier = f.carrier
 -- refused:
-The lookup join with p cannot run: its ON names f from before a comma, and another join has to be written anew; write CROSS JOIN in place of the comma.
+The lookup join with p cannot run: its ON names l from before a comma, whose key comes from behind the comma; write CROSS JOIN in place of the comma.
 -- instead:
-SELECT f.flight, p.seats, r.faa FROM (SELECT * FROM flights LIMIT 5) f CROSS JOIN VALUES ('N1') AS v (t) LEFT JOIN planes p ON p.tailnum = f.tailnum LEFT JOIN airports r ON r.faa = f.dest AND p.seats > 0 JOIN weather w ON w.origin = v.t
+SELECT f.flight, l.name, p.seats FROM airlines l CROSS JOIN flights f JOIN planes p ON p.tailnum = f.tailnum AND p.seats > length(l.name) JOIN airports a ON a.faa = f.dest WHERE l.carrier = f.carrier
+
+-- case: a LATERAL subquery that names a lookup table, joined with what gives its key
+SELECT f.flight, t.c FROM airlines l, first_day f JOIN LATERAL (SELECT l.name || f.dest AS c) t WHERE l.carrier = f.carrier
+-- refused:
+The lookup join with l cannot run: a LATERAL relation names it, and stands in one chain of joins with what gives its key; write CROSS JOIN in place of the comma.
+-- instead:
+SELECT f.flight, t.c FROM airlines l CROSS JOIN first_day f JOIN LATERAL (SELECT l.name || f.dest AS c) t WHERE l.carrier = f.carrier
 
 -- case: a column of USING in HAVING over its grouping
 SELECT a.carrier, count(*) AS n FROM flights f JOIN airlines a USING (carrier) GROUP BY ROLLUP (a.carrier) HAVING grouping(a.carrier) = 0

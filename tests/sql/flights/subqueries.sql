@@ -116,3 +116,21 @@ SELECT l.name FROM (SELECT carrier AS name FROM flights) l LEFT SEMI JOIN first_
 
 -- case: a subquery that is correlated below a FULL JOIN of the lookup table
 SELECT f.flight FROM first_day f WHERE 2 IN (SELECT p.engines FROM planes p FULL JOIN airports a ON a.name = p.model WHERE p.tailnum = f.tailnum)
+
+-- case: a CTE with a LATERAL subquery over the lookup table, read twice
+WITH seated AS (SELECT f.flight, t.seats FROM first_day f, LATERAL (SELECT seats FROM planes p WHERE p.tailnum = f.tailnum) t)
+SELECT s.flight, m.seats FROM seated s JOIN (SELECT max(seats) AS seats FROM seated) m ON m.seats = s.seats
+
+-- case: a CTE with a lookup join, read by a LATERAL subquery and beside it
+WITH seated AS (SELECT f.flight, f.dest, p.seats FROM first_day f JOIN planes p ON p.tailnum = f.tailnum)
+SELECT a.faa, t.seats, s.flight FROM airports a JOIN LATERAL (SELECT max(seats) AS seats FROM seated WHERE dest = a.faa) t JOIN seated s ON s.dest = a.faa AND s.seats = t.seats
+
+-- case: a WITH in a correlated subquery, whose CTE with a lookup join is read twice
+SELECT a.faa FROM airports a WHERE EXISTS (WITH seated AS (SELECT f.flight, f.dest, p.seats FROM first_day f JOIN planes p ON p.tailnum = f.tailnum)
+SELECT 1 FROM seated s JOIN seated t ON s.seats = t.seats AND s.flight <> t.flight WHERE s.dest = a.faa)
+
+-- case: IN with a scalar subquery among the keys
+SELECT f.flight FROM flights f WHERE f.tailnum IN (SELECT tailnum FROM planes WHERE seats = (SELECT max(seats) FROM planes WHERE tailnum = 'N14228'))
+
+-- case: NOT EXISTS with a scalar subquery without FROM among the keys
+SELECT f.flight FROM flights f WHERE NOT EXISTS (SELECT 1 FROM planes p WHERE p.tailnum = f.tailnum AND p.engines = (SELECT max(2)))

@@ -1,0 +1,74 @@
+"""Lookup joins in CTEs that are read more than once: Spark would compute the CTE for each that reads it.
+
+A function that is not deterministic makes it compute the CTE once. But Spark takes no such function below
+LATERAL, and joins no WITH of a subquery, computed once, with the query around that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.reading import Statement
+from lookup_hints.plan.structure import Block, Cte, Query, Relation
+
+
+def must_run_once(statement: Statement, join: LookupJoin) -> bool:
+    """Whether the rows of ``join`` are read more than once, and Spark can be made to compute them once."""
+    return _is_read_again(statement, join) and _can_run_once(statement, join)
+
+
+def notes_of_ctes(draft: Draft) -> Iterator[str]:
+    """What EXPLAIN says of the lookup joins that each reader of a CTE runs again."""
+    for join in draft.joins:
+        if _is_read_again(draft.statement, join) and not join.repeated:
+            yield (
+                f"the lookup join with {join.use.alias} stands in a CTE that is read more than once: with"
+                " LATERAL, or a WITH inside a subquery, Spark computes it for each that reads it"
+            )
+
+
+def _is_read_again(statement: Statement, join: LookupJoin) -> bool:
+    return any(len(statement.once(_readers, cte)) > 1 for cte in _ctes_around(statement, join))
+
+
+def _can_run_once(statement: Statement, join: LookupJoin) -> bool:
+    around = _ctes_around(statement, join)
+    reading = [block for cte in around for block, _ in statement.once(_readers, cte)]
+    return all(cte.holder.stands_alone for cte in around) and not any(map(_is_lateral, [join.home, *reading]))
+
+
+def _ctes_around(statement: Statement, join: LookupJoin) -> list[Cte]:
+    """The CTEs through which the rows of ``join`` come out: the one that holds it, those that read that."""
+    found: list[Cte] = []
+    waiting = [_innermost(statement, join.at.start)]
+    while waiting:
+        cte = waiting.pop()
+        if cte is not None and cte not in found:
+            found.append(cte)
+            starts = (statement.pieces[relation.first].start for _, relation in statement.once(_readers, cte))
+            waiting += [_innermost(statement, start) for start in starts]
+    return found
+
+
+def _readers(statement: Statement, cte: Cte) -> list[tuple[Block, Relation]]:
+    """The relations that read ``cte``, with their blocks; but for those inside it, as it may read itself."""
+    return [
+        (block, relation)
+        for block in statement.structure.blocks
+        for relation in block.everything
+        if relation.cte is cte and not cte.at.holds(statement.tokens.cut(relation.first, relation.last))
+    ]
+
+
+def _innermost(statement: Statement, offset: int) -> Cte | None:
+    holding = [cte for cte in statement.structure.ctes if cte.at.start <= offset < cte.at.end]
+    return max(holding, key=lambda cte: cte.at.start, default=None)
+
+
+def _is_lateral(block: Block) -> bool:
+    """Whether LATERAL stands before a query around ``block``."""
+    around: Query | None = block.query
+    while around is not None and not around.lateral:
+        around = around.parent.query if around.parent is not None else None
+    return around is not None
