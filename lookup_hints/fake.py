@@ -25,7 +25,7 @@ from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.sync_runner import run_sync
-from lookup_hints.runtime.window import Window
+from lookup_hints.runtime.window import Settled
 from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 
@@ -192,7 +192,7 @@ def looked_up(
 
 def _run_sync(
     spec: LookupSpec, flow: LookupFlow, table: pa.Table, *, waits: bool
-) -> tuple[list[Window], float]:
+) -> tuple[list[Settled], float]:
     connector = spec.connector
     assert isinstance(connector, SyncLookup), f"{type(connector).__name__} cannot be asked sync"
     fake = connector.clock if isinstance(connector, FakeConnector) else FakeClock()
@@ -209,7 +209,7 @@ def _run_sync(
 
 def _run_async(
     spec: LookupSpec, flow: LookupFlow, table: pa.Table, *, waits: bool
-) -> tuple[list[Window], float]:
+) -> tuple[list[Settled], float]:
     connector = spec.connector
     assert isinstance(connector, AsyncLookup), f"{type(connector).__name__} cannot be asked async"
     if isinstance(connector, AsyncRowLookup) and spec.by_row:

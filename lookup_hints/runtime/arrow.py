@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 
@@ -369,11 +369,22 @@ def _list_bytes(lists: pa.ListArray) -> pa.Array:
     return pc.add(pc.subtract(edges[1:], edges[:-1]), 1)
 
 
-def _row_bytes(structs: pa.StructArray) -> pa.Array:
+def bytes_by_position(found: Sequence[Placed], count: int) -> pa.Array:
+    """For each of ``count`` keys the bytes of its rows in all of ``found``."""
+    columns = {
+        "position": pa.concat_arrays([each.positions for each in found]),
+        "bytes": pa.concat_arrays([_row_bytes(each.rows) for each in found]),
+    }
+    sums = pa.table(columns).group_by("position").aggregate([("bytes", "sum")])
+    at = pc.index_in(count_up_to(count), value_set=whole(sums.column("position")))
+    return pc.fill_null(whole(sums.column("bytes_sum")).take(at), 0)
+
+
+def _row_bytes(rows: pa.StructArray | pa.Table) -> pa.Array:
     """The bytes of each row: of texts their own, of all other columns the average."""
-    columns = structs.flatten()
+    columns = rows.flatten() if isinstance(rows, pa.StructArray) else [whole(each) for each in rows.columns]
     texts = [column for column in columns if _is_text(column.type) or _is_bytes(column.type)]
     others = sum(column.nbytes for column in columns if not (_is_text(column.type) or _is_bytes(column.type)))
-    average = others // max(len(structs), 1) + 1
+    average = others // max(len(rows), 1) + 1
     lengths = (pc.fill_null(pc.binary_length(text), 0).cast(pa.int64()) for text in texts)
-    return reduce(pc.add, lengths, pa.repeat(pa.scalar(average, pa.int64()), len(structs)))
+    return reduce(pc.add, lengths, pa.repeat(pa.scalar(average, pa.int64()), len(rows)))

@@ -15,7 +15,7 @@ from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.model import Answer, LookupRequest
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import Ask, Idle, LookupFlow, WaitUntil, feed
-from lookup_hints.runtime.window import Window
+from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
 
 CLOSE_SECONDS = 5.0
 """How long the end of a run waits for cancelled requests to hand back what they borrowed."""
@@ -37,23 +37,25 @@ class Progress:
     """What has come of a run since it was last asked.
 
     Args:
-        finished: settled windows, in the order of the input.
+        finished: settled rows, in the order of the input; not all of them where they are large.
         wants_input: whether the next window should be given now.
         is_done: whether everything is handed back.
     """
 
-    finished: tuple[Window, ...]
+    finished: tuple[Settled, ...]
     wants_input: bool
     is_done: bool
 
 
-def run_async(driver: AsyncDriver, inputs: Iterator[Keys], call: Call) -> Iterator[Window]:
-    """Settle the windows of ``inputs``, in their order; on any end every request in flight is cancelled."""
+def run_async(driver: AsyncDriver, inputs: Iterator[Keys], call: Call) -> Iterator[Settled]:
+    """Settle the rows of ``inputs``, in their order; on any end every request in flight is cancelled."""
     try:
         progress = call(_progress_with(driver, next(inputs, None)))
         while not progress.is_done:
             yield from progress.finished
-            if progress.wants_input:
+            wants_input = progress.wants_input
+            del progress  # what was handed out may be large
+            if wants_input:
                 progress = call(_progress_with(driver, next(inputs, None)))
             else:
                 progress = call(driver.progress())
@@ -65,6 +67,15 @@ async def _progress_with(driver: AsyncDriver, keys: Keys | None) -> Progress:
     # One call: each takes the time of two threads' waking up.
     await driver.feed(keys)
     return await driver.progress()
+
+
+def _up_to(nbytes: int, finished: Iterator[Settled]) -> Iterator[Settled]:
+    """Of ``finished`` what takes about so much memory: the rest stays counted until it is wanted."""
+    for settled in finished:
+        yield settled
+        nbytes -= settled.nbytes
+        if nbytes <= 0:
+            return
 
 
 class AsyncDriver:
@@ -85,7 +96,7 @@ class AsyncDriver:
         self._go_on()
 
     async def progress(self) -> Progress:
-        """Wait until windows are settled, input is wanted, or all is done.
+        """Wait until rows are settled, input is wanted, or all is done.
 
         Raises:
             ConnectorError: the run failed.
@@ -93,7 +104,7 @@ class AsyncDriver:
         while True:
             if self._failure is not None:
                 raise self._failure
-            finished = tuple(self._flow.finished())
+            finished = tuple(_up_to(HAND_OUT_BYTES, self._flow.finished()))
             if finished:
                 self._go_on()  # what they held may be what others waited for
             if finished or self._flow.wants_input or self._flow.is_done:

@@ -15,8 +15,8 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush
-from itertools import count
+from heapq import heapify, heappop, heappush
+from itertools import count, takewhile
 from random import Random
 from typing import Any
 
@@ -28,13 +28,16 @@ from lookup_hints.model import Answer, LookupRequest, Outcome, Outcomes, PlacedR
 from lookup_hints.runtime.arrow import Keys, Placed, absent, count_up_to, distinct_keys, lists_per_key, place
 from lookup_hints.runtime.budget import Pace
 from lookup_hints.runtime.metrics import LookupMetrics
-from lookup_hints.runtime.pacing import RequestSize
-from lookup_hints.runtime.window import Window
+from lookup_hints.runtime.pacing import ANSWER_BYTES, RequestSize
+from lookup_hints.runtime.window import Settled, Window
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import TellsOutcomes
 
 BUFFER_BYTES = 64 * 1024 * 1024
 """Reading of input stops while windows that are not handed out hold this much."""
+
+ROWS_BYTES = 256 * 1024 * 1024
+"""Rows that are held, and those that are expected for keys in flight, take about this together at most."""
 
 ROUNDS_AHEAD = 3
 """A row door's runner gets so many times `capacity` keys, so that none of its slots waits for the flow."""
@@ -177,6 +180,9 @@ class LookupFlow:
         at_once = min(capacity, spec.connector.requests_at_once() or capacity)
         self._slots = Slots(capacity, at_once, ordered=self._settings.ordered, by_row=self._by_row)
         self._held_bytes = 0
+        self._found_bytes = 0
+        self._keys_in_flight = 0
+        self._full_since: float | None = None
         self._is_heard = False
         self._is_ended = False
 
@@ -218,12 +224,24 @@ class LookupFlow:
         """There will be no more windows."""
         self._is_ended = True
 
-    def finished(self) -> Iterator[Window]:
-        """Hand back the settled windows before which no unsettled one is, in the order of the input."""
-        while self._windows and self._windows[0].is_settled:
-            window = self._windows.popleft()
-            self._held_bytes -= window.nbytes
-            yield window
+    def finished(self) -> Iterator[Settled]:
+        """Hand back settled rows before which no unsettled one is, in the order of the input."""
+        while self._windows:
+            window = self._windows[0]
+            held, found = window.nbytes, window.found_bytes
+            settled = window.take_settled()
+            self._found_bytes -= found - window.found_bytes
+            self._held_bytes -= held - window.nbytes
+            if window.is_over:
+                self._held_bytes -= self._windows.popleft().nbytes
+            elif settled is None:
+                return
+            if settled is not None:
+                yield settled
+
+    def has_room_for(self, keys: int) -> bool:
+        """Whether rows of so many keys may be on their way, beside those that are held."""
+        return self._found_bytes + self._size.bytes_of(keys) < ROWS_BYTES
 
     def _hold(self, nbytes: int) -> None:
         is_new = self._held_bytes < BUFFER_BYTES <= self._held_bytes + nbytes
@@ -242,6 +260,12 @@ class LookupFlow:
             return Idle()
         if self._pace is not None and (self._fresh or self._due) and not self._pace.allowed(now):
             return WaitUntil(self._pace.opens(now))
+        if self._windows and not self.has_room_for(self._keys_in_flight):
+            self._forgive_waiting(now)
+            self._full_since = now
+            return self._for_the_head(now)
+        self._forgive_waiting(now)
+        self._full_since = None
         parts = self._due_parts(now, self._room(self._slots.free, now))
         if parts:
             self.metrics += LookupMetrics(retried_keys=sum(map(len, parts)))
@@ -249,6 +273,52 @@ class LookupFlow:
         if self._may_begin and self._slots.free_for_fresh >= self._wanted_for_fresh:
             return self._ask([self._fresh_part(now, self._room(self._slots.free_for_fresh, now))], now)
         return WaitUntil(self._due[0][0]) if self._due else Idle()
+
+    def _for_the_head(self, now: float) -> Step:
+        """What lets the first row go that holds the others; nothing else may be asked.
+
+        It needs a slot that is not in flight, whatever waits behind it.
+        """
+        head = self._windows[0].head
+        if head is None:
+            return Idle()  # until rows are handed out
+        waiting = next((each for each in self._due if _waits_for(each[2], self._windows[0], head)), None)
+        if waiting is not None:
+            return self._again_for_the_head(waiting, now)
+        if self._fresh and self._fresh[0][0] is self._windows[0]:
+            self._sort_by_rows(0)
+            if self._fresh[0][1][0].as_py() == head:
+                return self._ask([self._fresh_part(now, self._room_for_the_head(now))], now)
+        return Idle()
+
+    def _again_for_the_head(self, waiting: tuple[float, int, Part], now: float) -> Step:
+        due, _, part = waiting
+        if due > now:
+            return WaitUntil(due)
+        self._due.remove(waiting)
+        heapify(self._due)
+        if part.batch.deadline <= now:
+            self._give_up(part, self._out_of_time(part, None))
+            return self.next(now)
+        positions = part.batch.window.in_order_of_rows(part.positions)
+        first, others = replace(part, positions=positions).cut(self._room_for_the_head(now))
+        if len(others):
+            self._wait(others, due)
+        self.metrics += LookupMetrics(retried_keys=len(first))
+        return self._ask([first], now)
+
+    def _room_for_the_head(self, now: float) -> int:
+        return min(self._room(self._slots.free, now), self._size.fitting(ANSWER_BYTES))
+
+    def _forgive_waiting(self, now: float) -> None:
+        """Keys that were due and not asked as there was no room do not lose that time."""
+        if self._full_since is None:
+            return
+        waited: dict[Batch, float] = {}
+        for due, _, part in self._due:
+            waited[part.batch] = max(waited.get(part.batch, 0.0), now - max(due, self._full_since))
+        for batch, seconds in waited.items():
+            batch.deadline += seconds
 
     @property
     def _may_begin(self) -> bool:
@@ -262,7 +332,8 @@ class LookupFlow:
         if not self._by_row:
             return self._size.keys
         allowed = slots if self._pace is None else self._pace.allowed(now)
-        return min(slots, self._settings.capacity, allowed)
+        taken = self._found_bytes + self._size.bytes_of(self._keys_in_flight)
+        return min(slots, self._settings.capacity, allowed, self._size.fitting(ROWS_BYTES - taken))
 
     @property
     def _wanted_for_fresh(self) -> int:
@@ -301,6 +372,7 @@ class LookupFlow:
         request = LookupRequest(keys.table, self._answer_schema, deadline - now, attempt)
         slots = keys.table.num_rows if self._by_row else 1
         self._slots.in_flight += slots
+        self._keys_in_flight += keys.table.num_rows
         if self._pace is not None:
             self._pace.take(slots)
         self.metrics += LookupMetrics(requests=slots)
@@ -318,6 +390,7 @@ class LookupFlow:
         self._heard(ask, now)
         placed = place(answer, ask.request, self._connector_name)
         self._size.found(ask.request.keys.num_rows, placed.rows.nbytes)
+        self._mind_the_width()
         notes: Mapping[int, Any] = {}
         if isinstance(answer, Outcomes):
             notes = answer.notes
@@ -350,31 +423,55 @@ class LookupFlow:
         self._heard(ask, now)
         if isinstance(error, AnswerTooLarge) and ask.request.keys.num_rows > 1:
             self._size.too_large(min(error.keys, ask.request.keys.num_rows - 1))
+            self._mind_the_width()
             for part in ask.parts:
-                if not self._cut_window(part):
-                    self._wait(part, now)
+                self._put_back(part, now)
         else:
             self._fail(ask, error, now)
 
-    def _cut_window(self, part: Part) -> bool:
-        """Put smaller windows in the place of that of ``part``, if nothing but this was asked of it.
+    def unasked(self, ask: Ask, now: float) -> None:
+        """Take back ``ask``, which was not sent."""
+        self._slots.in_flight -= ask.slots
+        self._keys_in_flight -= ask.request.keys.num_rows
+        self.metrics += LookupMetrics(requests=-ask.slots)
+        for part in ask.parts:
+            if part.attempt > 1:
+                self.metrics += LookupMetrics(retried_keys=-len(part))
+            self._put_back(part, now)
 
-        All that is found for a window is held until it is handed out.
+    def _put_back(self, part: Part, now: float) -> None:
+        """Let the keys of ``part`` be asked as if they had not been; each attempt counts when it is made."""
+        if part.attempt > 1:
+            self._wait(part, now)
+            return
+        window = part.batch.window
+        self._leave(part.batch, len(part))
+        place = next((place for place, (each, _) in enumerate(self._fresh) if each is window), None)
+        if place is None:
+            older = {id(each) for each in takewhile(lambda each: each is not window, self._windows)}
+            place = sum(id(each) in older for each, _ in self._fresh)
+            self._fresh.insert(place, (window, part.positions))
+        else:
+            self._fresh[place] = (window, pa.concat_arrays([part.positions, self._fresh[place][1]]))
+        window.is_asked_by_row = False
+        self._sort_by_rows(place)
+
+    def _mind_the_width(self) -> None:
+        """Ask the keys of windows that will hold much in the order of their rows.
+
+        Then the first rows are settled first, and are let go. Else the order of keys is better for a source.
         """
-        window, rows = part.batch.window, self._size.rows
-        unasked = next((positions for each, positions in self._fresh if each is window), ())
-        if rows is None or window.rows <= rows or len(part) + len(unasked) < window.keys.num_rows:
-            return False
-        self._settle(part, len(part))  # of the old window, which nobody waits for
-        smaller = [Window(keys) for keys in window.cut(rows)]
-        place = next(place for place, each in enumerate(self._windows) if each is window)
-        self._windows = deque([*self._windows][:place] + smaller + [*self._windows][place + 1 :])
-        behind = [fresh for fresh in self._fresh if fresh[0] is not window]
-        self._fresh = deque([(each, each.everything) for each in smaller if each.keys.num_rows] + behind)
-        self._held_bytes += sum(each.nbytes for each in smaller) - window.nbytes
-        keys = sum(each.keys.num_rows for each in smaller)
-        self.metrics += LookupMetrics(keys=keys - window.keys.num_rows)
-        return True
+        rows = self._size.rows
+        if rows is not None and not self._by_row:
+            for place, (window, _) in enumerate(self._fresh):
+                if window.rows > rows:
+                    self._sort_by_rows(place)
+
+    def _sort_by_rows(self, place: int) -> None:
+        window, positions = self._fresh[place]
+        if not window.is_asked_by_row:
+            self._fresh[place] = (window, window.in_order_of_rows(positions))
+            window.is_asked_by_row = True
 
     def _fail(self, ask: Ask, error: Exception, now: float) -> None:
         self.metrics += LookupMetrics(errors=1)
@@ -392,6 +489,7 @@ class LookupFlow:
 
     def _heard(self, ask: Ask, now: float) -> None:
         self._slots.in_flight -= ask.slots
+        self._keys_in_flight -= ask.request.keys.num_rows
         self._size.answered(ask.request.keys.num_rows, now - ask.asked)
         self._is_heard = True
 
@@ -408,8 +506,10 @@ class LookupFlow:
             told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
             self._tell(part.among(missed), Outcome(None, part.attempt, told))
         self.metrics += LookupMetrics(hits=len(part) - len(again) - len(missed), misses=len(missed))
-        self._settle(part, len(part) - len(again))
-        if delay is not None and len(again):
+        if delay is None or not len(again):
+            self._settle(part)
+        else:
+            self._settle(part.among(absent(again, len(part))))
             self._retry(part.among(again), now, delay)
 
     def _refused(self, placed: Placed, missed: pa.Array, size: int) -> pa.Array:
@@ -428,6 +528,7 @@ class LookupFlow:
         if placed.rows.num_rows:
             found = Placed(placed.rows.select(self._spec.columns), part.positions.take(placed.positions))
             part.batch.window.add(found)
+            self._found_bytes += found.rows.nbytes
             self._hold(found.rows.nbytes)
 
     def _retry_error(self, part: Part, error: Exception, now: float) -> None:
@@ -465,7 +566,7 @@ class LookupFlow:
             self.metrics += LookupMetrics(misses=len(part))
             told = error.__cause__ if isinstance(error.__cause__, Exception) else error
             self._tell(part, Outcome(told, part.attempt, [None] * len(part)))
-        self._settle(part, len(part))
+        self._settle(part)
 
     def _tell(self, part: Part, outcome: Outcome) -> None:
         """Let the connector say in rows how it ended for keys without rows, where it does."""
@@ -478,11 +579,14 @@ class LookupFlow:
             request = LookupRequest(part.keys, self._answer_schema)
             self._keep(part, place(PlacedRows(told, positions), request, self._connector_name))
 
-    def _settle(self, part: Part, size: int) -> None:
-        part.batch.window.settle(size)
-        part.batch.unsettled -= size
-        if part.batch.unsettled == 0:
-            self._slots.leave(part.batch)
+    def _settle(self, part: Part) -> None:
+        part.batch.window.settle(part.positions)
+        self._leave(part.batch, len(part))
+
+    def _leave(self, batch: Batch, size: int) -> None:
+        batch.unsettled -= size
+        if batch.unsettled == 0:
+            self._slots.leave(batch)
 
     # Messages.
 
@@ -569,6 +673,11 @@ def _distinct_among(parts: Sequence[Part]) -> Keys:
     if len(parts) == 1:
         return Keys(parts[0].keys, count_up_to(len(parts[0])))
     return distinct_keys(pa.concat_tables([part.keys for part in parts]))
+
+
+def _waits_for(part: Part, window: Window, key: int) -> bool:
+    """Whether ``part`` holds the ``key`` of ``window``."""
+    return part.batch.window is window and pc.index(part.positions, pa.scalar(key, pa.int32())).as_py() >= 0
 
 
 def _without_failed(ask: Ask, placed: Placed, answer: Outcomes) -> tuple[Ask, Placed, Mapping[int, Any]]:

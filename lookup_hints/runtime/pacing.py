@@ -48,6 +48,14 @@ class RequestSize:
         """How many rows the next window may hold for what is found for them; None where that is little."""
         return max(1, int(WINDOW_BYTES / self._key_bytes)) if self._key_bytes >= 1 else None
 
+    def bytes_of(self, keys: int) -> float:
+        """What the rows of so many keys will take."""
+        return keys * self._key_bytes
+
+    def fitting(self, nbytes: float) -> int:
+        """For how many keys rows of so many bytes will come; one at least."""
+        return max(1, int(nbytes / max(1.0, self._key_bytes)))
+
     def saw(self, keys: pa.Table) -> None:
         """Such keys will be asked next: see how long they are."""
         width = max(1, keys.nbytes // max(1, keys.num_rows))

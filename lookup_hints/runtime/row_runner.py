@@ -143,20 +143,35 @@ class RowDriver(AsyncDriver):
         try:
             for asked in [each for each in self._asked if each.finished]:
                 self._tell_of(asked)
+            if self._waiting and not self._flow.has_room_for(self._in_flight):
+                self._give_back()
         except Exception as failure:
             self._fail(failure)
         else:
             self._go_on()
 
-    def _tell_of(self, asked: _Asked) -> None:
-        finished = sorted(asked.finished, key=lambda each: each[0])
-        asked.finished = []
-        asked.unfinished -= len(finished)
+    def _give_back(self) -> None:
+        """Let the flow say anew when the keys that wait here are asked: rows of others fill the memory."""
+        waiting: dict[_Asked, list[int]] = {}
+        for asked, position in self._waiting:
+            waiting.setdefault(asked, []).append(position)
+        self._waiting.clear()
+        for asked, positions in waiting.items():
+            self._flow.unasked(self._without(asked, positions), self._now())
+
+    def _without(self, asked: _Asked, positions: list[int]) -> Ask:
+        """The part of ``asked`` at ``positions``, which it will not wait for any more."""
+        asked.unfinished -= len(positions)
         if not asked.unfinished:
             del self._asked[asked]
             assert asked.timer is not None
             asked.timer.cancel()
-        told = asked.ask.among(pa.array([position for position, _ in finished], pa.int32()))
+        return asked.ask.among(pa.array(positions, pa.int32()))
+
+    def _tell_of(self, asked: _Asked) -> None:
+        finished = sorted(asked.finished, key=lambda each: each[0])
+        asked.finished = []
+        told = self._without(asked, [position for position, _ in finished])
         outcomes = [(asked.rows[position], outcome) for position, outcome in finished]
         now = max(self._now(), asked.ask.deadline) if asked.is_out_of_time else self._now()
         self._flow.answered(told, outcomes_of(self._door, outcomes, asked.ask.request.schema), now)

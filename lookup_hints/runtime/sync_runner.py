@@ -8,7 +8,7 @@ from lookup_hints.model import Answer, LookupRequest
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import Ask, LookupFlow, WaitUntil, feed
 from lookup_hints.runtime.metrics import LookupMetrics
-from lookup_hints.runtime.window import Window
+from lookup_hints.runtime.window import Settled
 
 
 def run_sync(
@@ -18,8 +18,8 @@ def run_sync(
     *,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
-) -> Iterator[Window]:
-    """Settle the windows of ``inputs``, in their order, asking ``lookup`` one request at a time.
+) -> Iterator[Settled]:
+    """Settle the rows of ``inputs``, in their order, asking ``lookup`` one request at a time.
 
     While keys wait for a retry, others are asked, as long as there is input and room for it; it sleeps
     when there is nothing else to do.

@@ -34,7 +34,7 @@ from lookup_hints.runtime.process import OpenedAsync, OpenedSync, needing_its_dr
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spark_worker import promptly
 from lookup_hints.runtime.sync_runner import run_sync
-from lookup_hints.runtime.window import Window
+from lookup_hints.runtime.window import Settled
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncLookup
 
@@ -170,22 +170,23 @@ class _Task:
 
     def results(self) -> Iterator[pa.ListArray]:
         """The lists of all input rows, in order."""
-        for window in self._settled_windows():
-            for lists in window.results(self._spec.row_type):
+        for settled in self._settled_rows():
+            for lists in settled.results(self._spec.row_type):
                 self._rows_out += pc.sum(pc.list_value_length(lists)).as_py() or 0
                 yield lists
                 if self._first_look.is_due_after(len(lists), time.monotonic()):
                     yield from filling(lists.type)
+            del settled, lists  # they may be large, and the next ones take their time
 
-    def _settled_windows(self) -> Iterator[Window]:
+    def _settled_rows(self) -> Iterator[Settled]:
         opened = self._opened
         run = self._run_sync(opened) if isinstance(opened, OpenedSync) else self._run_async(opened)
         return without_secrets(run, opened.connector, opened.secrets)
 
-    def _run_sync(self, opened: OpenedSync) -> Iterator[Window]:
+    def _run_sync(self, opened: OpenedSync) -> Iterator[Settled]:
         return run_sync(self._flow, self._inputs(), opened.lookup, clock=time.monotonic, sleep=time.sleep)
 
-    def _run_async(self, opened: OpenedAsync) -> Iterator[Window]:
+    def _run_async(self, opened: OpenedAsync) -> Iterator[Settled]:
         return run_async(self._driver(opened), self._inputs(), self._timed(process.this_process.loop.call))
 
     def _driver(self, opened: OpenedAsync) -> AsyncDriver:

@@ -14,7 +14,7 @@ from lookup_hints.model import Answer, LookupRequest, LookupTable
 from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime.arrow import Keys, distinct_keys
 from lookup_hints.runtime.flow import Ask, LookupFlow
-from lookup_hints.runtime.window import Window
+from lookup_hints.runtime.window import Settled
 from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, SyncLookup
 
@@ -89,7 +89,7 @@ def asks(of: LookupFlow, now: float = 0.0) -> list[Ask]:
     return found
 
 
-def handed_back(windows: Iterable[Window]) -> list[list[Row] | None]:
+def handed_back(windows: Iterable[Settled]) -> list[list[Row] | None]:
     """The results of windows of ``people``, one list of rows for each input row."""
     kind = pa.struct(list(SCHEMA))
     return plain(lists for window in windows for lists in window.results(kind))

@@ -16,7 +16,7 @@ from lookup_hints.runtime import async_runner
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
 from lookup_hints.runtime.flow import LookupFlow
-from lookup_hints.runtime.window import Window
+from lookup_hints.runtime.window import Settled
 from tests.runtime.support import (
     ON_ERROR,
     ON_MISS,
@@ -33,7 +33,7 @@ from tests.runtime.support import (
 Lookup = Callable[[LookupRequest], Awaitable[Answer]]
 
 
-def run(loop: VirtualLoop, lookup: Lookup, *inputs: Keys, **settings: Any) -> Iterator[Window]:
+def run(loop: VirtualLoop, lookup: Lookup, *inputs: Keys, **settings: Any) -> Iterator[Settled]:
     driver = AsyncDriver(LookupFlow(spec(**settings), Random(1)), lookup)
     return run_async(driver, iter(inputs), loop.call)
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from lookup_hints.errors import AnswerTooLarge, LookupTimeout
 from lookup_hints.retry import ExponentialDelay, FixedDelay
 from lookup_hints.runtime import flow as flow_module
+from lookup_hints.runtime import pacing as pacing_module
+from lookup_hints.runtime import window as window_module
 from lookup_hints.runtime.flow import Ask, LookupFlow, WaitUntil
 from tests.runtime.support import flow, handed_back, ids, keys, rows
 
@@ -50,6 +52,9 @@ class Simulation:
     flow: LookupFlow
     world: World
     capacity: int
+    is_late: bool = False
+    """Whether rows are taken from the flow only where nothing else can be done."""
+
     now: float = 0.0
     in_flight: list[tuple[float, int, Ask]] = field(default_factory=list)
     results: list[list[tuple[int, str]] | None] = field(default_factory=list)
@@ -59,15 +64,21 @@ class Simulation:
         waiting = iter(windows)
         while not self.flow.is_done:
             step = self.flow.next(self.now)
-            settled = handed_back(self.flow.finished())  # by giving up keys that are out of time
-            self.results += settled
+            settled = self.take()  # by giving up keys that are out of time
             if isinstance(step, Ask):
                 self.send(step)
             elif self.flow.wants_input:
                 self.read(next(waiting, None))
-            elif not settled:
+            elif not settled and not (self.is_late and self.take(at_last=True)):
                 self.pass_time(step.time if isinstance(step, WaitUntil) else None)
-            self.results += handed_back(self.flow.finished())
+            self.take()
+
+    def take(self, *, at_last: bool = False) -> bool:
+        if self.is_late and not at_last:
+            return False
+        taken = handed_back(self.flow.finished())
+        self.results += taken
+        return bool(taken)
 
     def read(self, window: list[int | None] | None) -> None:
         if window is None:
@@ -122,6 +133,9 @@ STRATEGIES = st.one_of(
     timeout=st.sampled_from([4.0, 45.0, 1000.0]),
     fitting=st.sampled_from([1, 2, 1000]),
     buffer=st.sampled_from([1, 400, 10**6]),
+    most=st.sampled_from([1, 60, 200, 10**6]),
+    wide=st.sampled_from([1, 50, 10**6]),
+    is_late=st.booleans(),
     seed=st.integers(0, 3),
 )
 def test_every_key_gets_one_right_outcome(
@@ -136,6 +150,9 @@ def test_every_key_gets_one_right_outcome(
     timeout: float,
     fitting: int,
     buffer: int,
+    most: int,
+    wide: int,
+    is_late: bool,
     seed: int,
 ) -> None:
     retry = strategy.if_miss().if_exception()
@@ -148,8 +165,15 @@ def test_every_key_gets_one_right_outcome(
         ordered=ordered,
         timeout=timeout,
     )
-    simulation = Simulation(lookup, world, capacity)
-    with patch.object(flow_module, "BUFFER_BYTES", buffer):
+    simulation = Simulation(lookup, world, capacity, is_late)
+    with (
+        patch.object(flow_module, "BUFFER_BYTES", buffer),
+        patch.object(flow_module, "ROWS_BYTES", most),
+        patch.object(flow_module, "ANSWER_BYTES", most),
+        patch.object(pacing_module, "WINDOW_BYTES", wide),
+        patch.object(window_module, "WINDOW_BYTES", wide),
+        patch.object(window_module, "HAND_OUT_BYTES", wide // 2),
+    ):
         simulation.run(windows)
 
     inputs = [key for window in windows for key in window]

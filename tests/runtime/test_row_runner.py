@@ -17,7 +17,7 @@ from lookup_hints.runtime.async_runner import run_async
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.sync_runner import run_sync
-from lookup_hints.runtime.window import Window
+from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import AsyncRowLookup, SyncRowLookup, TellsOutcomes
 from tests.runtime.support import (
     ON_ERROR,
@@ -82,7 +82,7 @@ class People(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
         return pa.table({"id": keys.column("id"), "name": told})
 
 
-def run(loop: VirtualLoop, people: AsyncRowLookup, *inputs: Keys, **settings: Any) -> Iterator[Window]:
+def run(loop: VirtualLoop, people: AsyncRowLookup, *inputs: Keys, **settings: Any) -> Iterator[Settled]:
     lookup = spec(people, asynchronous=True, **settings)
     assert lookup.by_row
     driver = RowDriver(LookupFlow(lookup, Random(1)), people, people.alookup_row, lookup.settings.capacity)

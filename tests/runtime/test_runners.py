@@ -20,7 +20,7 @@ from lookup_hints.runtime.async_runner import AsyncDriver, run_async
 from lookup_hints.runtime.batching import windows
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.sync_runner import run_sync
-from lookup_hints.runtime.window import Window
+from lookup_hints.runtime.window import Settled
 from lookup_hints.spec import LookupSettings, LookupSpec
 from tests.runtime.support import (
     ON_MISS,
@@ -64,7 +64,7 @@ def answer_from(dimension: list[Row]) -> Callable[[LookupRequest], pa.Table]:
 
 def run_both(
     lookup: LookupSpec, inputs: Callable[[], Iterator[Keys]], answer: Callable[[LookupRequest], pa.Table]
-) -> tuple[list[Window], list[Window]]:
+) -> tuple[list[Settled], list[Settled]]:
     clock = Clock()
     by_sync = run_sync(LookupFlow(lookup, Random(1)), inputs(), answer, clock=clock, sleep=clock.sleep)
     loop = VirtualLoop()
