@@ -55,11 +55,12 @@ class _Tokenizer(Spark.Tokenizer):
 
 class _Parser(_SparkParser):
     def _parse_version(self) -> Any:
-        is_lookup = self._next and self._next.text.upper() == "SYSTEM_TIME"
-        version = super()._parse_version()
-        if version is not None and is_lookup:
-            version.meta[_SYSTEM_TIME] = True
-        return version
+        if not self._match_text_seq("FOR", "SYSTEM_TIME", "AS", "OF"):
+            return super()._parse_version()
+        # To other dialects it is a time travel like Spark's own.
+        version = exp.Version(this="TIMESTAMP", kind="AS OF", expression=self._parse_bitwise())
+        version.meta[_SYSTEM_TIME] = True
+        return self.expression(version)
 
     def _parse_hint(self) -> exp.Hint | None:
         """All hint comments behind a SELECT, as one."""

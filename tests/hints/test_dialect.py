@@ -174,6 +174,8 @@ def _is_read_otherwise(text: str) -> bool:
 
 def _described(token: Token) -> tuple[object, ...]:
     text = None if token.token_type is TokenType.HINT else token.text
+    if token.token_type not in (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER, TokenType.HINT):
+        text = token.text.upper()  # versions of sqlglot differ in the case of words
     return token.token_type, text, token.start, token.end, token.line, token.col, tuple(token.comments)
 
 
