@@ -448,7 +448,6 @@ class LookupSession:
             name_scan=name_scan,
             predicates=retry_predicates(),
             wrapping=wrapping_for(transport),
-            over_frames=bool(self._frames),
         )
 
     def _register(self, planned: LookupPlan) -> None:

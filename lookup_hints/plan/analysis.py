@@ -19,7 +19,7 @@ from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.places import as_written, put_in_place
 from lookup_hints.plan.reading import LookupUse, Statement
 from lookup_hints.plan.splice import Cut, Edit, Fragment, spliced
-from lookup_hints.plan.structure import Block, Level, Relation, Shape
+from lookup_hints.plan.structure import Block, Level, Relation
 from lookup_hints.plan.times import is_time_column
 from lookup_hints.sqltext import quoted
 from lookup_hints.types import sql_type
@@ -113,23 +113,6 @@ class Analysis:
             levels = self._levels(relation)
             self._columns[relation] = self._names(self._beneath(levels, f"SELECT * FROM {self._text(place)}"))  # noqa: S608
         return self._columns[relation]
-
-    def stars_show_all(self, relations: Sequence[Relation]) -> bool:
-        """Whether the query names no column of ``relations`` that ``*`` hides, such as ``_metadata``."""
-        assert self._analyse is not None
-        edits = [edit for relation in relations for edit in self._starred(relation)]
-        if not edits:
-            return True
-        text = spliced(self._statement.text, [*self._edits, *edits], self._statement.queries[0])
-        return self._names(text) is not None
-
-    def _starred(self, relation: Relation) -> Iterator[Edit]:
-        """The edits that put ``SELECT *`` around a table; Spark lets hidden columns pass, but for UNION."""
-        alias = self._statement.alias_of(relation)
-        if relation.shape is Shape.TABLE and alias is not None:
-            at = self._statement.tokens.cut(relation.first, relation.last)
-            rows: tuple[Fragment, ...] = ("SELECT * FROM ", at)
-            yield Edit(at, ("(", *rows, " UNION ALL ", *rows, f") AS {quoted(alias)}"))
 
     def columns_before(self, use: LookupUse) -> tuple[str, ...] | None:
         """The names of the columns on the left side of a join."""

@@ -38,7 +38,6 @@ class Context:
         predicates: registered retry predicates.
         wrapping: what to write before and after a key of a type, so that it reaches Python as it is.
         few_rows: whether the first rows of the statement alone will be taken.
-        over_frames: whether the statement is over DataFrames, whose columns must stay their own.
     """
 
     find_table: FindTable
@@ -50,7 +49,6 @@ class Context:
     predicates: Mapping[str, RowPredicate]
     wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
     few_rows: bool = False
-    over_frames: bool = False
 
     @property
     def case_sensitive(self) -> bool:
@@ -161,7 +159,7 @@ class TableScan:
 
 @dataclass(frozen=True)
 class Draft:
-    """A statement on its way to a plan; ``wide`` are the blocks whose left rows are carried as structs."""
+    """A statement on its way to a plan."""
 
     statement: Statement
     context: Context
@@ -170,7 +168,6 @@ class Draft:
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
     output: Columns | None = None
-    wide: frozenset[Block] = frozenset()
     edits: tuple[Edit, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -26,7 +26,6 @@ from lookup_hints.plan.scope import InnerNames
 from lookup_hints.plan.sorting import rebalanced
 from lookup_hints.plan.splice import Cut, spliced
 from lookup_hints.plan.stopping import stopped_early
-from lookup_hints.plan.wide import wide_blocks
 from lookup_hints.spec import LookupSpec
 from lookup_hints.sqltext import Kind, code, pieces
 from lookup_hints.types import sql_type
@@ -383,11 +382,6 @@ def note_repeated_work(draft: Draft) -> Draft:
     return draft.with_(notes=(*draft.notes, *notes))
 
 
-def carry_wide_rows(draft: Draft) -> Draft:
-    """Left rows of many columns go through the lookup as structs, where all of them come out again."""
-    return draft.with_(wide=wide_blocks(draft))
-
-
 def rewrite_joins(draft: Draft) -> Draft:
     """The edits of every join and scan."""
     return draft.with_(edits=edits_of(draft))
@@ -417,7 +411,6 @@ RULES: Iterable[Callable[[Draft], Draft]] = (
     find_repeated,
     shuffle_left_rows,
     name_functions,
-    carry_wide_rows,
     rewrite_joins,
     guard_global_sort,
     note_repeated_work,

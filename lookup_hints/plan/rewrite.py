@@ -30,14 +30,12 @@ from lookup_hints.plan.splice import Cut, Edit, Fragment
 from lookup_hints.plan.structure import Block, Chain, Pipe, Relation, Shape, Step
 from lookup_hints.plan.views import (
     Text,
-    given_names,
     joined,
     lateral_view,
     pipe_operators,
     private_name,
     semi_condition,
     source_query,
-    view_of_structs,
 )
 from lookup_hints.sqltext import quoted
 
@@ -68,7 +66,6 @@ class _Built:
         hidden: private columns that it has beside.
         filters: lookup joins that are conditions on its rows, still to be appended to it, too.
         using: its ordinary joins by USING or NATURAL: packed, they must not be joins any more.
-        packed: the private columns that carry its relations, wide ones, through lookup joins.
         first: index of its first piece.
     """
 
@@ -79,7 +76,6 @@ class _Built:
     reordered: bool = False
     hidden: list[str] = field(default_factory=list)
     using: list[Step] = field(default_factory=list)
-    packed: dict[Relation, str] = field(default_factory=dict)
     first: int = -1
 
     @property
@@ -106,7 +102,6 @@ class _Rewriter:
         self._hidden: dict[Block | Relation, list[str]] = {}
         self._using: dict[Relation, list[Step]] = {}
         self._merged: list[Merged] = []
-        self._structs: dict[Relation, str] = {}
 
     def edits(self) -> Iterator[Edit]:
         """The edits of all blocks."""
@@ -231,8 +226,6 @@ class _Rewriter:
         assert block.source is not None
         if not joins:
             return True
-        if block in self._draft.wide:
-            return False
         chain = block.source.chains[-1]
         if any(join.place is not Place.STEP or join.use.chain is not chain for join in joins):
             return False
@@ -261,8 +254,7 @@ class _Rewriter:
             groups = self._with_chain(groups, chain)
         order = [visible for chain in block.source.chains for visible in self._user_order(chain)]
         only = groups[0] if len(groups) == 1 else None
-        is_shown = only is not None and not (only.must_be_packed or block in self._draft.wide)
-        if only is not None and is_shown and not self._shows_order(only, order, block):
+        if only is not None and not (only.must_be_packed or self._shows_order(only, order, block)):
             self._hidden[block] = only.hidden
             return (*only.parts, *self._views(only))
         return self._in_order(groups, order, block)
@@ -408,8 +400,6 @@ class _Rewriter:
         for step in steps:
             join = None if step.right is None else self._by_relation.get(step.right)
             if join is not None and join.place is Place.STEP:
-                if join.home in self._draft.wide and not built.is_open:
-                    built = self._packed(built)
                 (built.filters if join.is_condition else built.views).append(join)
                 if not join.is_semi:
                     built.visible.append(self._seen(join.use.relation))
@@ -485,8 +475,7 @@ class _Rewriter:
                 renamed = "".join(f"{column}.{name} AS {private}, " for name, private in names.items())
                 items = f"{renamed}{column}.* EXCEPT ({', '.join(names)})"
             parts += [" JOIN ", *self._given_back(visible, items)]
-        packed = {} if built.is_open else columns
-        return _Built(parts, built.visible, hidden=list(columns.values()), packed=packed, first=built.first)
+        return _Built(parts, built.visible, hidden=list(columns.values()), first=built.first)
 
     def _unmerged(self, built: _Built) -> Iterator[Merged]:
         """The ordinary joins by USING that are about to be packed: each name must mean one column then."""
@@ -528,16 +517,9 @@ class _Rewriter:
 
     def _packing(self, built: _Built) -> tuple[list[Fragment], dict[Relation, str]]:
         """The derived table, and the private column of each of its relations."""
-        columns = {
-            visible.relation: built.packed.get(visible.relation) or f"`__lookup_{self._next()}`"
-            for visible in built.visible
-        }
-        packed, views = self._left_packed(built, columns)
+        columns = {visible.relation: f"`__lookup_{self._next()}`" for visible in built.visible}
         structs: list[Text] = [
-            (columns[visible.relation],)
-            if visible.relation in packed
-            else ("struct(", visible.alias, f".*) AS {columns[visible.relation]}")
-            for visible in built.visible
+            ("struct(", visible.alias, f".*) AS {columns[visible.relation]}") for visible in built.visible
         ]
         conditions: list[Text] = [
             ("(", conjunct.at, ")") for join in built.views for conjunct in join.conditions.after
@@ -549,28 +531,14 @@ class _Rewriter:
             *joined(structs, ", "),
             " FROM ",
             *built.parts,
-            *views,
+            *self._views(built),
             *where,
             f") AS `__lookup_{self._next()}`",
         ], columns
 
-    def _left_packed(self, built: _Built, columns: dict[Relation, str]) -> tuple[set[Relation], Text]:
-        """The relations that are one column already, and the views of the lookup joins.
-
-        In a wide block the rows of the last join stay structs, where no condition behind it names them.
-        """
-        last = built.views[-1] if built.views else None
-        if last is None or last.home not in self._draft.wide or last.is_semi or built.must_be_packed:
-            return set(built.packed), self._views(built)
-        relation = last.use.relation
-        self._structs[relation] = given_names(last)
-        before = self._views(replace(built, views=built.views[:-1]))
-        return {*built.packed, relation}, (*before, " ", *view_of_structs(last, columns[relation]))
-
     def _given_back(self, visible: _Visible, items: str) -> Text:
         """The lateral projection that gives a packed relation its name back, and its columns theirs."""
-        names = self._structs.get(visible.relation)
-        return (f"LATERAL (SELECT {items}) AS ", visible.alias, f"({names})" if names else "")
+        return (f"LATERAL (SELECT {items}) AS ", visible.alias)
 
     def _views(self, built: _Built) -> Text:
         return tuple(part for join in built.views for part in (" ", *self._view(join)))

@@ -24,14 +24,9 @@ def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
     """The ``LATERAL VIEW`` of a join; ``number`` tells semi joins apart, whose views have no columns."""
     if join.is_semi:
         return ("LATERAL VIEW inline(", *_kept_or_not(join, "struct()"), f") `__lookup_semi_{number}`")
-    names = given_names(join)
+    names = _given_names(join)
     renamed = f" AS {names}" if names else ""
     return (f"LATERAL VIEW {_outer(join)}inline(", *_rows(join), ") ", _alias(statement, join), renamed)
-
-
-def view_of_structs(join: LookupJoin, column: str) -> Text:
-    """The ``LATERAL VIEW`` of a join whose rows stay structs, in ``column``."""
-    return (f"LATERAL VIEW {_outer(join)}explode(", *_rows(join), f") {ROWS} AS {column}")
 
 
 def source_query(statement: Statement, join: LookupJoin) -> Text:
@@ -100,7 +95,7 @@ def _alias(statement: Statement, join: LookupJoin) -> str:
     return alias_text(statement, relation)
 
 
-def given_names(join: LookupJoin) -> str:
+def _given_names(join: LookupJoin) -> str:
     """What the query calls the columns that come back; empty where it calls them what the table does."""
     is_shared = any(key.shared and key.column in join.columns for key in join.conditions.keys)
     if not (join.use.column_aliases or is_shared):

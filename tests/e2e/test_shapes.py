@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lookup_hints.plan import wide
 from lookup_hints.script import split_statements
 from tests.e2e.oracle import Twins
 from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES
@@ -39,15 +38,6 @@ def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twin
 
 @pytest.mark.parametrize("sql", SHAPES)
 def test_the_rows_are_those_of_sparks_own_join_and_no_key_is_asked_for_twice(twins: Twins, sql: str) -> None:
-    check(twins, sql)
-
-
-# All of them take two minutes; random trees of joins are taken for wide, too (tests/sql/test_trees.py).
-@pytest.mark.parametrize("sql", [sql for sql in SHAPES if "*" in sql and "JOIN" in sql][::4])
-def test_so_are_they_where_all_rows_are_taken_for_wide(
-    twins: Twins, monkeypatch: pytest.MonkeyPatch, sql: str
-) -> None:
-    monkeypatch.setattr(wide, "WIDE_ROWS", 1)
     check(twins, sql)
 
 

@@ -1,4 +1,4 @@
-"""Rows of many columns, which go through the lookup as structs: what Spark knows of their columns stays known."""
+"""Rows of many columns: what Spark knows of their columns stays known behind a lookup."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ import pytest
 from pyspark.sql import functions
 
 from lookup_hints import LookupSession
-from lookup_hints.plan import wide
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-CARRIED = "AS `__lookup_1`"
+COLUMNS = 30
 
 
 @pytest.fixture
 def session(spark: SparkSession, tmp_path: Path) -> LookupSession:
     own = LookupSession(spark.newSession())
-    numbers = [f"id * {number} AS n{number}" for number in range(wide.WIDE_ROWS)]
+    numbers = [f"id * {number} AS n{number}" for number in range(COLUMNS)]
     own.spark.range(0, 5, 1, 1).selectExpr("id", *numbers).write.parquet(str(tmp_path / "orders"))
     own.spark.read.parquet(str(tmp_path / "orders")).createOrReplaceTempView("orders")
     own.sql(
@@ -31,16 +30,9 @@ def session(spark: SparkSession, tmp_path: Path) -> LookupSession:
     return own
 
 
-def rewritten(session: LookupSession, query: str) -> str:
-    plan = session.prepare(query).plan
-    assert plan is not None
-    return plan.sql
-
-
 def test_a_condition_on_the_left_reaches_the_source(session: LookupSession) -> None:
     frame = session.sql("SELECT o.*, p.name FROM orders o JOIN people p ON o.id = p.id WHERE n5 = 15")
     plan = frame._jdf.queryExecution().executedPlan().toString()
-    assert "struct(" in plan
     assert "EqualTo(n5,15)" in plan
     assert [(row.n1, row.name) for row in frame.collect()] == [(3, "Cy")]
 
@@ -48,7 +40,6 @@ def test_a_condition_on_the_left_reaches_the_source(session: LookupSession) -> N
 def test_columns_that_are_left_out_are_not_read(session: LookupSession) -> None:
     query = "SELECT o.*, p.name FROM orders o JOIN people p ON o.id = p.id"
     frame = session.sql(query)
-    assert CARRIED in rewritten(session, query)
     plan = frame.select("n2", "name")._jdf.queryExecution().executedPlan().toString()
     assert "n2" in plan
     assert "n7" not in plan
@@ -65,7 +56,6 @@ def test_a_hidden_column_of_files_can_still_be_named(session: LookupSession, tmp
         f"SELECT o.*, p.name, o._metadata.file_name AS file FROM parquet.`{tmp_path}/orders` o"
         " LEFT JOIN people p ON o.id = p.id"
     )
-    assert CARRIED not in rewritten(session, query)
     assert all(row.file.endswith(".parquet") for row in session.sql(query).collect())
 
 
@@ -75,7 +65,6 @@ def test_a_watermark_stays(session: LookupSession, tmp_path: Path) -> None:
     timed = stream.withColumn("moment", functions.timestamp_seconds("n0")).withWatermark("moment", "1 second")
     timed.createOrReplaceTempView("moments")
     query = "SELECT o.*, p.name FROM moments o LEFT JOIN people p ON o.id = p.id"
-    assert CARRIED in rewritten(session, query)
     counted = session.sql(query).groupBy(functions.window("moment", "1 minute")).count()
     running = (
         counted.writeStream.outputMode("append")

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lookup_hints.plan import wide
 from tests.sql.batches import CONF, Both
 from tests.sql.trees import Trees, tables
 from tests.sql.worlds import Worlds
@@ -43,12 +42,9 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
-@given(texts=st.lists(queries(), min_size=BATCH // 2, max_size=BATCH), few_columns_are_wide=st.booleans())
-def test_a_tree_of_joins_gives_sparks_rows(both: Both, texts: list[str], few_columns_are_wide: bool) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        if few_columns_are_wide:
-            patch.setattr(wide, "WIDE_ROWS", 1)
-        both.check(texts)
+@given(texts=st.lists(queries(), min_size=BATCH // 2, max_size=BATCH))
+def test_a_tree_of_joins_gives_sparks_rows(both: Both, texts: list[str]) -> None:
+    both.check(texts)
 
 
 def test_most_trees_run(both: Both) -> None:
