@@ -65,6 +65,7 @@ __all__ = [
     "AsyncRowLookup",
     "Connector",
     "ConnectorError",
+    "HoldsBack",
     "LookupRequest",
     "LookupTable",
     "LookupTimeout",
@@ -304,6 +305,27 @@ class AsyncRowLookup(RowsAsTable, AsyncLookup):
         rows = rows_of(request)
         outcomes = await asyncio.gather(*map(outcome, rows))
         return outcomes_of(self, list(zip(rows, outcomes, strict=True)), request.schema)
+
+
+class HoldsBack(ABC):
+    """The ability of an async connector to let lookups under way wait while rows fill the memory of a task.
+
+    The engine asks no more keys then, but what it has asked already may be more than it expected. Both
+    methods are called on the worker's event loop, maybe on a connector that is not open.
+    """
+
+    @abstractmethod
+    def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
+        """Answers that are large should wait. Called again where ``needs_answer`` changes.
+
+        Args:
+            task: tells tasks apart that hold back.
+            needs_answer: the rows wait for the answer to a lookup under way, mostly the oldest: it goes on.
+        """
+
+    @abstractmethod
+    def go_on(self, task: Hashable) -> None:
+        """There is room again, or time is short. May be called without ``hold_back`` before it."""
 
 
 class TellsOutcomes(ABC):

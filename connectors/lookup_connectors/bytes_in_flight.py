@@ -4,18 +4,22 @@ A lookup counts what it holds by a ``Lease``, and waits where the budget is used
 first. Nobody waits for ever: where all that hold bytes wait, too, one of them goes on, and the budget is
 exceeded by what that lookup takes.
 
+A task whose rows fill its memory holds all lookups back. Where its first row waits for one of them, that is
+mostly the oldest, which then goes on.
+
 All methods are called on one event loop; only a lease that is forgotten may be released elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from heapq import heappop, heappush
 from itertools import count
 from types import TracebackType
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from lookup_hints.spi import SIZE, Option
 
@@ -25,6 +29,10 @@ MAX_BYTES_IN_FLIGHT = Option(
     "Bytes that answers under way may take together in a worker process; requests wait for their part.",
     default=256 * 1024 * 1024,
 )
+
+
+_AGES = 2**62
+"""More leases than a process makes."""
 
 
 class BytesInFlight:
@@ -46,21 +54,43 @@ class BytesInFlight:
         self._limit = limit
         self._ages = count()
         self._wishes: list[_Wish] = []  # a heap
+        self._leases: WeakValueDictionary[int, Lease] = WeakValueDictionary()  # by age
+        self._holding: dict[Hashable, bool] = {}  # tasks, and whether they need an answer
         self._moving = 0  # leases that hold bytes and wait for nothing: theirs will come back
 
-    def lease(self) -> Lease:
-        """The bytes of one more lookup, none so far."""
-        return Lease(self, next(self._ages))
+    def lease(self, *, again: bool = False) -> Lease:
+        """The bytes of one more lookup, none so far; one that asks ``again`` is older than all others."""
+        age = next(self._ages) - (_AGES if again else 0)
+        lease = self._leases[age] = Lease(self, age)
+        return lease
+
+    def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
+        """The rows of ``task`` fill its memory; see ``HoldsBack``."""
+        self._holding[task] = needs_answer
+        self._grant()
+
+    def go_on(self, task: Hashable) -> None:
+        """There is room for rows of ``task`` again."""
+        self._holding.pop(task, None)
+        self._grant()
 
     def _has_room(self, size: int) -> bool:
-        return self.held + size <= self._limit
+        return not self._holding and self.held + size <= self._limit
+
+    def _may_go_on(self, wish: _Wish) -> bool:
+        if not self._holding:
+            return not self._moving or self._has_room(wish.size)
+        if not all(self._holding.values()):
+            return False  # rows will be taken, whatever is answered
+        oldest = min(self._leases.values(), key=lambda lease: lease._age, default=None)
+        return not self._moving if oldest is None or oldest._pauses else oldest is wish.lease
 
     def _grant(self) -> None:
         """Let go on who waits, the oldest first, as far as there is room; one at least where nobody moves."""
         while self._wishes:
             wish = self._wishes[0]
             is_wanted = not wish.granted.done()
-            if is_wanted and self._moving and not self._has_room(wish.size):
+            if is_wanted and not self._may_go_on(wish):
                 return
             heappop(self._wishes)
             wish.lease._end_wait(wish.granted.get_loop().time())
@@ -82,7 +112,18 @@ class _Wish(NamedTuple):
 class Lease:
     """What one lookup holds of a budget; it comes back after its ``with`` block, or when it is forgotten."""
 
-    __slots__ = ("_age", "_budget", "_is_moving", "_pauses", "_since", "_spare", "_waited", "_waits", "held")
+    __slots__ = (
+        "__weakref__",
+        "_age",
+        "_budget",
+        "_is_moving",
+        "_pauses",
+        "_since",
+        "_spare",
+        "_waited",
+        "_waits",
+        "held",
+    )
 
     def __init__(self, budget: BytesInFlight, age: int) -> None:
         self.held = 0
@@ -138,6 +179,7 @@ class Lease:
     def release(self) -> None:
         """All comes back."""
         self._spare = 0
+        self._budget._leases.pop(self._age, None)
         held, self.held = self.held, 0
         self._budget.held -= held
         self._see_whether_it_moves()

@@ -13,7 +13,7 @@ from pyarrow import types
 from lookup_hints.errors import AnswerError
 from lookup_hints.model import Answer, LookupRequest, PlacedRows
 
-OUTPUT_BYTES = 64 * 1024 * 1024
+OUTPUT_BYTES = 32 * 1024 * 1024
 """An output array is cut where it would hold more: one hot key with long rows could fill the memory."""
 
 SAMPLE = 4096
@@ -124,6 +124,11 @@ def _counted(length: int) -> pa.Array:
 def _is_count(positions: pa.Array, length: int) -> bool:
     """Whether ``positions`` are ``count_up_to(length)``, as where each key has its one row: cheap to see."""
     return len(positions) == length and bool(positions.equals(count_up_to(length)))
+
+
+def holds(positions: pa.Array, position: int) -> bool:
+    """Whether ``position`` is among ``positions``."""
+    return bool(pc.index(positions, pa.scalar(position, positions.type)).as_py() >= 0)
 
 
 def absent(positions: pa.Array, length: int) -> pa.Array:
@@ -322,8 +327,10 @@ def with_nulls(lists: pa.ListArray, positions: pa.Array) -> pa.ListArray:
 
 
 def with_empty_last(lists: pa.ListArray) -> pa.ListArray:
-    """``lists`` and one more, which is empty."""
-    return pa.concat_arrays([lists, pa.array([[]], lists.type)])
+    """``lists`` and one more, which is empty; their values are not copied."""
+    offsets = pa.concat_arrays([lists.offsets, lists.offsets[-1:]])
+    mask = pa.concat_arrays([lists.is_null(), pa.array([False])]) if lists.null_count else None
+    return pa.ListArray.from_arrays(offsets, lists.values, type=lists.type, mask=mask)
 
 
 def handed_out(lists: pa.ListArray, codes: pa.Array) -> Iterator[pa.ListArray]:

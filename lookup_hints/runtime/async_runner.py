@@ -14,8 +14,9 @@ from typing import Any, Protocol, TypeVar
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.model import Answer, LookupRequest
 from lookup_hints.runtime.arrow import Keys
-from lookup_hints.runtime.flow import Ask, Idle, LookupFlow, WaitUntil, feed
+from lookup_hints.runtime.flow import Ask, Hold, Idle, LookupFlow, WaitUntil, feed
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
+from lookup_hints.spi import HoldsBack
 
 CLOSE_SECONDS = 5.0
 """How long the end of a run waits for cancelled requests to hand back what they borrowed."""
@@ -86,6 +87,8 @@ class AsyncDriver:
         self._lookup = lookup
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._holding: Hold | None = None
+        self._end_of_hold: asyncio.TimerHandle | None = None
         self._failure: Exception | None = None
         self._changed = asyncio.Event()
         self._is_closing = False
@@ -117,6 +120,7 @@ class AsyncDriver:
         """Cancel every request in flight and wait, for some seconds at most, until they are gone."""
         self._is_closing = True
         self._set_timer(None)
+        self._hold_back(None)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -132,6 +136,7 @@ class AsyncDriver:
             self._fail(failure)
         else:
             self._set_timer(step.time if isinstance(step, WaitUntil) else None)
+            self._mind_memory()
             self._changed.set()
 
     def _send_all(self) -> WaitUntil | Idle:
@@ -152,6 +157,25 @@ class AsyncDriver:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if time is None else asyncio.get_running_loop().call_at(time, self._go_on)
+
+    def _mind_memory(self) -> None:
+        """Let the connector's lookups wait while too much is held, if it can."""
+        hold = self._flow.hold(self._now())
+        if hold != self._holding:
+            self._hold_back(hold)
+
+    def _hold_back(self, hold: Hold | None) -> None:
+        connector = self._flow.connector
+        if self._end_of_hold is not None:
+            self._end_of_hold.cancel()
+            self._end_of_hold = None
+        if isinstance(connector, HoldsBack):
+            if hold is not None:
+                connector.hold_back(self, needs_answer=hold.needs_answer)
+                self._end_of_hold = asyncio.get_running_loop().call_at(hold.until + _TICK, self._mind_memory)
+            elif self._holding is not None:
+                connector.go_on(self)
+        self._holding = hold
 
     def _fail(self, failure: Exception) -> None:
         self._failure = failure if self._failure is None else self._failure

@@ -25,19 +25,34 @@ import pyarrow.compute as pc
 
 from lookup_hints.errors import AnswerError, AnswerTooLarge, ConnectorError, LookupHintsError, LookupTimeout
 from lookup_hints.model import Answer, LookupRequest, Outcome, Outcomes, PlacedRows
-from lookup_hints.runtime.arrow import Keys, Placed, absent, count_up_to, distinct_keys, lists_per_key, place
+from lookup_hints.runtime.arrow import (
+    Keys,
+    Placed,
+    absent,
+    count_up_to,
+    distinct_keys,
+    holds,
+    lists_per_key,
+    place,
+)
 from lookup_hints.runtime.budget import Pace
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.pacing import ANSWER_BYTES, RequestSize
 from lookup_hints.runtime.window import Settled, Window
 from lookup_hints.spec import LookupSpec
-from lookup_hints.spi import TellsOutcomes
+from lookup_hints.spi import Connector, TellsOutcomes
 
 BUFFER_BYTES = 64 * 1024 * 1024
 """Reading of input stops while windows that are not handed out hold this much."""
 
-ROWS_BYTES = 256 * 1024 * 1024
+ROWS_BYTES = 128 * 1024 * 1024
 """Rows that are held, and those that are expected for keys in flight, take about this together at most."""
+
+HOLD_BYTES = 96 * 1024 * 1024
+"""Lookups under way are held back while rows hold this much: rows of more keys came than were expected."""
+
+HOLD_SECONDS = 30.0
+"""Lookups under way are held back for this long at a time: servers end connections that nobody reads."""
 
 ROUNDS_AHEAD = 3
 """A row door's runner gets so many times `capacity` keys, so that none of its slots waits for the flow."""
@@ -154,6 +169,19 @@ class Idle:
 Step = Ask | WaitUntil | Idle
 
 
+@dataclass(frozen=True)
+class Hold:
+    """Lookups under way should wait, if they can: rows that are held take much memory.
+
+    Args:
+        until: when they should go on all the same.
+        needs_answer: the first row waits for one of them; else rows will be handed out or asked for.
+    """
+
+    until: float
+    needs_answer: bool
+
+
 # --- the flow ----------------------------------------------------------------------------------------
 
 
@@ -183,8 +211,14 @@ class LookupFlow:
         self._found_bytes = 0
         self._keys_in_flight = 0
         self._full_since: float | None = None
+        self._held_since: float | None = None
         self._is_heard = False
         self._is_ended = False
+
+    @property
+    def connector(self) -> Connector:
+        """What is asked."""
+        return self._spec.connector
 
     # Input and output.
 
@@ -238,6 +272,29 @@ class LookupFlow:
                 return
             if settled is not None:
                 yield settled
+
+    def hold(self, now: float) -> Hold | None:
+        """Whether lookups under way should wait. What they have left of their time must do for the source."""
+        if self._found_bytes < HOLD_BYTES:
+            self._held_since = None
+            return None
+        self._held_since = now if self._held_since is None else self._held_since
+        asked = self._slots.oldest
+        late = math.inf if asked is None else asked.deadline - self._settings.timeout / 2
+        until = min(self._held_since + HOLD_SECONDS, late)
+        return Hold(until, self._needs_answer) if now < until else None
+
+    @property
+    def _needs_answer(self) -> bool:
+        """Whether the first row that is held waits for a lookup under way, or for its slot."""
+        window = self._windows[0]
+        head = window.head
+        if head is None or window.has_settled_rows:
+            return False
+        return self._slots.free <= 0 or not (
+            any(_waits_for(part, window, head) for _, _, part in self._due)
+            or any(each is window and holds(positions, head) for each, positions in self._fresh)
+        )
 
     def has_room_for(self, keys: int) -> bool:
         """Whether rows of so many keys may be on their way, beside those that are held."""
@@ -650,6 +707,11 @@ class Slots:
         settled_behind = self._settled_behind if self._ordered else 0
         return min(self.free, self._capacity - self.in_flight - settled_behind)
 
+    @property
+    def oldest(self) -> Batch | None:
+        """What was asked first of all that is not settled."""
+        return self._asked[0] if self._asked else None
+
     def enter(self, batch: Batch) -> None:
         """``batch`` is asked for the first time."""
         self._asked.append(batch)
@@ -677,7 +739,7 @@ def _distinct_among(parts: Sequence[Part]) -> Keys:
 
 def _waits_for(part: Part, window: Window, key: int) -> bool:
     """Whether ``part`` holds the ``key`` of ``window``."""
-    return part.batch.window is window and pc.index(part.positions, pa.scalar(key, pa.int32())).as_py() >= 0
+    return part.batch.window is window and holds(part.positions, key)
 
 
 def _without_failed(ask: Ask, placed: Placed, answer: Outcomes) -> tuple[Ask, Placed, Mapping[int, Any]]:

@@ -13,6 +13,7 @@ from lookup_hints.runtime.arrow import (
     bytes_by_position,
     count_up_to,
     handed_out,
+    holds,
     lists_per_key,
     with_empty_last,
     with_nulls,
@@ -109,6 +110,11 @@ class Window:
             self._look_for_head()
         return self._head
 
+    @property
+    def has_settled_rows(self) -> bool:
+        """Whether its first row is known to be settled."""
+        return self._ready > 0 or not self._unsettled
+
     def in_order_of_rows(self, positions: pa.Array) -> pa.Array:
         """The keys at ``positions``, those first that the first rows need."""
         needed = pc.unique(self._codes.drop_null())
@@ -118,7 +124,7 @@ class Window:
         """The keys at ``positions`` have their final outcome."""
         self._unsettled -= len(positions)
         self._settled.append(positions)
-        if self._head is not None and _holds(positions, self._head):
+        if self._head is not None and holds(positions, self._head):
             self._head = None
 
     def add(self, found: Placed) -> None:
@@ -187,7 +193,3 @@ def _of_keys(found: list[Placed], codes: pa.Array) -> list[Placed]:
         for each, mask in zip(found, among, strict=True)
         if pc.any(mask).as_py()
     ]
-
-
-def _holds(positions: pa.Array, position: int) -> bool:
-    return bool(pc.index(positions, pa.scalar(position, positions.type)).as_py() >= 0)

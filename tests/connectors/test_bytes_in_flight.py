@@ -93,6 +93,56 @@ def test_who_waits_for_a_thing_that_others_hold_counts_as_waiting(loop: FakeLoop
         assert one.done()
 
 
+def test_while_a_task_hands_out_rows_nobody_takes_bytes(loop: FakeLoop) -> None:
+    budget = BytesInFlight(100)
+    first, second = budget.lease(), budget.lease()
+    budget.hold_back("task", needs_answer=False)
+    waits = [waiting(loop, lease, 10) for lease in (first, second)]
+    assert [each.done() for each in waits] == [False, False]
+    budget.go_on("another task")
+    assert not waits[0].done()
+    budget.go_on("task")
+    turn(loop)
+    assert [each.done() for each in waits] == [True, True]
+
+
+def test_where_a_row_needs_an_answer_the_oldest_lookup_goes_on_alone(loop: FakeLoop) -> None:
+    budget = BytesInFlight(100)
+    oldest, other = budget.lease(), budget.lease()
+    budget.hold_back("task", needs_answer=True)
+    young = waiting(loop, other, 10)
+    assert not young.done(), "the oldest waits for its server, and will come"
+    assert waiting(loop, oldest, 200).done()
+    oldest.release()
+    again = waiting(loop, other, 10)
+    turn(loop)
+    assert (young.done(), again.done()) == (True, True), "now it is the oldest"
+
+
+def test_a_lookup_that_asks_again_is_older_than_those_that_ask_first(loop: FakeLoop) -> None:
+    budget = BytesInFlight(100)
+    first = budget.lease()
+    first.take(100)
+    other = waiting(loop, budget_lease := budget.lease(), 60)
+    again = budget.lease(again=True)
+    retry = waiting(loop, again, 60)
+    first.release()
+    turn(loop)
+    assert (retry.done(), other.done()) == (True, False)
+    again.release()
+    turn(loop)
+    assert other.done()
+    assert budget_lease.held == 60
+
+
+def test_nobody_waits_for_an_oldest_lookup_that_waits_for_what_others_hold(loop: FakeLoop) -> None:
+    budget = BytesInFlight(100)
+    oldest, other = budget.lease(), budget.lease()
+    budget.hold_back("task", needs_answer=True)
+    with oldest.idle():
+        assert waiting(loop, other, 10).done()
+
+
 def test_a_lookup_that_is_cancelled_takes_nothing_and_stops_nobody(loop: FakeLoop) -> None:
     budget = BytesInFlight(100)
     first, second, third = budget.lease(), budget.lease(), budget.lease()

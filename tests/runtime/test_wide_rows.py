@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Hashable, Sequence
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lookup_hints.model import RowRequest, Rows
 from lookup_hints.runtime import flow as flow_module
 from lookup_hints.runtime import pacing, window
 from lookup_hints.runtime.arrow import ordered_keys
-from lookup_hints.runtime.flow import Ask, Idle, LookupFlow, WaitUntil
+from lookup_hints.runtime.flow import HOLD_SECONDS, Ask, Hold, Idle, LookupFlow, WaitUntil
 from lookup_hints.runtime.window import Settled
+from lookup_hints.spi import HoldsBack
 from tests.runtime.support import ON_MISS, VirtualLoop, asks, flow, handed_back, ids, keys, rows
 from tests.runtime.test_row_runner import People, run
 
@@ -24,6 +28,7 @@ ROW = 1000
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for ten wide rows, of which a window should hold two and a portion one."""
     monkeypatch.setattr(flow_module, "ROWS_BYTES", 10.5 * ROW)
+    monkeypatch.setattr(flow_module, "HOLD_BYTES", 5.5 * ROW)
     monkeypatch.setattr(flow_module, "ANSWER_BYTES", 2.5 * ROW)
     for module in (pacing, window):
         monkeypatch.setattr(module, "WINDOW_BYTES", 2 * ROW)
@@ -189,7 +194,8 @@ class WidePeople(People):
         super().__init__(lambda key: 60.0 if key == slow else 1.0)
 
     def lookup_row(self, request: RowRequest) -> Rows:
-        return [{"name": text(request.key["id"])}]
+        found = super().lookup_row(request)
+        return [{"name": text(request.key["id"])}] if found else found
 
 
 def test_a_row_door_starts_no_lookup_that_was_given_out_before_rows_were_known_to_be_wide(
@@ -201,3 +207,110 @@ def test_a_row_door_starts_no_lookup_that_was_given_out_before_rows_were_known_t
     early = [key for time, key in people.asked if time < 59.0]
     assert len(early) <= 10 + 6 + 1
     assert sorted(key for _, key in people.asked) == [*range(60)]
+
+
+# --- lookups under way
+
+
+def well_filled(**settings: object) -> tuple[LookupFlow, list[Ask]]:
+    """A flow that holds much, behind its first row; and what it has asked still."""
+    lookup = flow(batch_size=1, ordered=False, **settings)
+    lookup.add(keys(*range(20)))
+    first, *others = asks(lookup)
+    answer(lookup, *others[:6])
+    return lookup, [first, *others[6:]]
+
+
+def test_lookups_under_way_are_held_back_while_rows_wait_for_one_of_them() -> None:
+    lookup, (first, *others) = well_filled()
+    assert lookup.hold(5.0) == Hold(5.0 + HOLD_SECONDS, needs_answer=True)
+    answer(lookup, first)
+    assert lookup.hold(6.0) == Hold(5.0 + HOLD_SECONDS, needs_answer=False)
+    assert ids_of([*lookup.finished()]) == [*range(7)]
+    assert lookup.hold(7.0) is None
+    answer(lookup, *others[:6])
+    assert lookup.hold(8.0) == Hold(8.0 + HOLD_SECONDS, needs_answer=False)
+
+
+def test_lookups_under_way_are_held_back_while_the_first_row_waits_for_its_retry() -> None:
+    lookup, (first, *_) = well_filled(retry=ON_MISS)
+    lookup.answered(first, rows(), 0.0)
+    assert lookup.hold(0.0) == Hold(HOLD_SECONDS, needs_answer=False)
+    (again,) = asks(lookup, now=10.0)
+    assert ids(again) == [0]
+    assert lookup.hold(10.0) == Hold(HOLD_SECONDS, needs_answer=True)
+
+
+def test_lookups_that_were_held_back_for_long_or_have_little_time_go_on() -> None:
+    lookup, _ = well_filled()
+    assert lookup.hold(0.0) == Hold(HOLD_SECONDS, needs_answer=True)
+    assert lookup.hold(HOLD_SECONDS) is None
+    lookup, _ = well_filled(timeout=20.0)
+    assert lookup.hold(0.0) == Hold(10.0, needs_answer=True)
+    assert lookup.hold(10.0) is None
+
+
+class Obedient(WidePeople, HoldsBack):
+    """Answers nothing while it is held back, but for the oldest key where a row waits for it."""
+
+    def __init__(self, slow: int) -> None:
+        super().__init__(slow)
+        self.tasks: dict[Hashable, bool] = {}
+        self.held_back = 0
+        self.asking: list[int] = []
+
+    def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
+        self.tasks[task] = needs_answer
+        self.held_back += 1
+
+    def go_on(self, task: Hashable) -> None:
+        del self.tasks[task]
+
+    async def alookup_row(self, request: RowRequest) -> Rows:
+        key = request.key["id"]
+        self.asking.append(key)
+        found = await super().alookup_row(request)
+        while self.tasks and not (all(self.tasks.values()) and key == min(self.asking)):
+            await asyncio.sleep(0.5)
+        self.asking.remove(key)
+        return found
+
+
+def test_a_connector_is_held_back_and_let_go(loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_module, "HOLD_SECONDS", 1000.0)
+    people = Obedient(slow=0)
+    people.latency = lambda key: 60.0 if key == 0 else 1.0 + key / 10
+    held: list[float] = []
+    hold = LookupFlow.hold
+
+    def watched(self: LookupFlow, now: float) -> Hold | None:
+        held.append(self._found_bytes)
+        return hold(self, now)
+
+    monkeypatch.setattr(LookupFlow, "hold", watched)
+    found = ids_of([*run(loop, people, keys(*range(60)), capacity=30, ordered=False)])
+    assert found == [*range(60)]
+    assert people.held_back > 0
+    assert people.tasks == {}
+    assert max(held) < 12 * ROW
+
+
+@given(
+    late=st.dictionaries(st.integers(0, 39), st.sampled_from([0.01, 3.0, 45.0]), max_size=12),
+    missing=st.sets(st.integers(0, 39), max_size=4),
+    repeated=st.lists(st.integers(0, 39), max_size=10),
+    capacity=st.integers(1, 30),
+    ordered=st.booleans(),
+)
+def test_whatever_is_late_all_rows_come_in_their_order(
+    late: dict[int, float], missing: set[int], repeated: list[int], capacity: int, ordered: bool
+) -> None:
+    people = Obedient(slow=-1)
+    people.latency = lambda key: late.get(key, 1.0)
+    people.missing, people.healed_on = [*missing], 2
+    loop = VirtualLoop()
+    wanted = [*range(20), *repeated, *range(20, 40)]
+    results = run(loop, people, keys(*wanted), capacity=capacity, ordered=ordered, retry=ON_MISS)
+    assert ids_of([*results]) == wanted
+    assert people.tasks == {}
+    loop.close()

@@ -42,6 +42,7 @@ from lookup_hints.secrets import has_reference, masker
 from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,
+    HoldsBack,
     LookupRequest,
     LookupTable,
     Miss,
@@ -60,7 +61,7 @@ _PARSED = 8
 _SMALL_BODY = 64 * 1024
 
 
-class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
+class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, TellsOutcomes):
     """An HTTP API that answers JSON."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -148,7 +149,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
     async def alookup_row(self, request: RowRequest) -> Rows:
         """The rows of one key."""
         driver = self._driving
-        lease = driver.budget.lease()
+        lease = driver.budget.lease(again=request.attempt > 1)
         try:
             rows = await driver.run(self._opened.row(request), lease)
         except BaseException:
@@ -174,7 +175,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
 
     async def alookup(self, request: LookupRequest) -> Answer:
         """The rows of each key."""
-        with self._driving.budget.lease() as lease:
+        with self._driving.budget.lease(again=request.attempt > 1) as lease:
             if self.keys_per_request() > 1:
                 parts = [self._opened.rows(keys, request) for keys in self._opened.groups(request)]
                 return self._table(request, await self._all(parts, lease))
@@ -199,6 +200,18 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
         for name in listed:
             reader.check_any_asked(rows, name, request.keys.column(name))
         return rows
+
+    # Memory.
+
+    def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
+        """Take no more bytes of answers; where a row waits for one, those of the oldest lookup alone."""
+        if self._driver is not None:
+            self._driver.budget.hold_back(task, needs_answer=needs_answer)
+
+    def go_on(self, task: Hashable) -> None:
+        """Take bytes again."""
+        if self._driver is not None:
+            self._driver.budget.go_on(task)
 
     # Outcomes.
 
