@@ -144,8 +144,9 @@ class Connector:
     def opened_with(self) -> Hashable:
         """What opening reads on this worker, as it is now: where it changes, the connector is opened anew.
 
-        On the worker, at the start of each task, before opening. The default covers ``${file:}`` references
-        and the files that options of the type ``FILE`` name. May not raise, nor take long.
+        On the worker, before opening and at the start of each task, which asks the one that is open. The
+        default covers ``${file:}`` references and the files that options of the type ``FILE`` name. May not
+        raise, nor take long.
         """
         return self.table.files_now(self.OPTIONS)
 

@@ -18,7 +18,7 @@ from lookup_hints import registry
 from lookup_hints.catalog import build_connector
 from lookup_hints.errors import AnswerError, ConnectorError, OptionError
 from lookup_hints.model import LookupTable
-from lookup_hints.runtime.worker import identity_of
+from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, RowRequest, SyncLookup, SyncRowLookup
 from lookup_hints.testing import ConnectorContract, looked_up
 
@@ -137,7 +137,7 @@ def test_what_is_opened_too_early_cannot_travel() -> None:
             return []
 
     with pytest.raises(OptionError, match=r"Early cannot be sent to the workers: .* Open what a connector"):
-        identity_of(built(Early))
+        CarriedConnector.of(built(Early))
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])

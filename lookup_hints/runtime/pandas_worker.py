@@ -16,8 +16,9 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import types
 
+from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.metrics import Report
-from lookup_hints.runtime.worker import identity_of, look_up
+from lookup_hints.runtime.worker import look_up
 from lookup_hints.spec import LookupSpec
 
 PandasLookup = Callable[[Iterator[Any]], Iterator[pd.Series]]
@@ -35,7 +36,8 @@ def pandas_lookup(spec: LookupSpec, report: Report | None = None) -> PandasLooku
     Takes keys in the form that ``wrapping`` gives them, and answers as ``arrow_lookup`` does, as lists
     of tuples.
     """
-    identity = identity_of(spec.connector)
+    carried = CarriedConnector.of(spec.connector)
+    identity, spec = carried.identity, spec.over(carried)
 
     def one_key(series: Iterator[pd.Series]) -> Iterator[pd.Series]:
         yield from several_keys((one,) for one in series)

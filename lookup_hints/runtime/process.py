@@ -162,9 +162,6 @@ def install_tip(connector: Connector) -> str:
     return f" (pip install 'lookup-hints[{connector.table.connector}]')" if is_ours else ""
 
 
-_O = TypeVar("_O", bound=Opened)
-
-
 class _Shared:
     """An opened connector and how many tasks use it.
 
@@ -204,26 +201,29 @@ class Process:
             self._loop = self._loop or LoopThread()
             return self._loop
 
-    @contextmanager
-    def sync(self, identity: str, connector: SyncLookup) -> Iterator[OpenedSync]:
-        """The connector of that ``identity`` for sync lookups: ``connector``, or its twin already here."""
-        with self._use(identity, OpenedSync(connector)) as opened:
-            yield opened
-
-    @contextmanager
-    def asynchronous(self, identity: str, connector: AsyncLookup) -> Iterator[OpenedAsync]:
-        """The connector of that ``identity`` for async lookups: ``connector``, or its twin already here."""
-        with self._use(identity, OpenedAsync(connector, self.loop)) as opened:
-            yield opened
-
-    @contextmanager
-    def _use(self, identity: str, new: _O) -> Iterator[_O]:
-        opened_with = new.connector.opened_with()
+    def has(self, identity: str) -> bool:
+        """Whether the connector of that ``identity`` is here."""
         with self._lock:
-            shared = self._shared_as((identity, type(new)), new, opened_with)
-            shared.users += 1
+            return any(kept == identity for kept, _ in self._shared)
+
+    @contextmanager
+    def sync(self, identity: str, read: Callable[[], SyncLookup]) -> Iterator[OpenedSync]:
+        """The connector of that ``identity`` for sync lookups: what is here, or what ``read`` gives."""
+        with self._use((identity, OpenedSync), lambda: OpenedSync(read())) as opened:
+            assert isinstance(opened, OpenedSync)
+            yield opened
+
+    @contextmanager
+    def asynchronous(self, identity: str, read: Callable[[], AsyncLookup]) -> Iterator[OpenedAsync]:
+        """The connector of that ``identity`` for async lookups: what is here, or what ``read`` gives."""
+        with self._use((identity, OpenedAsync), lambda: OpenedAsync(read(), self.loop)) as opened:
+            assert isinstance(opened, OpenedAsync)
+            yield opened
+
+    @contextmanager
+    def _use(self, key: tuple[str, type], make: Callable[[], Opened]) -> Iterator[Opened]:
+        shared = self._begin_use(key, make)
         try:
-            assert isinstance(shared.opened, type(new))
             yield shared.opened
         finally:
             with self._lock:
@@ -233,14 +233,24 @@ class Process:
                 with suppress(Exception):  # it must not fail the task that happens to be here
                     one.close()
 
-    def _shared_as(self, key: tuple[str, type], new: Opened, opened_with: Hashable) -> _Shared:
-        """What is kept under ``key``, or ``new`` in its place where opening gives something else by now."""
+    def _begin_use(self, key: tuple[str, type], make: Callable[[], Opened]) -> _Shared:
+        """What is kept under ``key``, or a new one in its place where opening gives something else by now."""
+        with self._lock:
+            kept = self._shared.get(key)
         now = self._clock()
-        kept = self._shared.get(key)
-        if kept is not None and not kept.is_fresh(opened_with, now):
-            self._outdated.append(self._shared.pop(key))  # tasks that use it go on with it
-        shared = self._shared.setdefault(key, _Shared(new, opened_with, now))
-        self._shared.move_to_end(key)
+        shared = kept
+        if shared is None or not shared.is_fresh(shared.opened.connector.opened_with(), now):
+            opened = make()
+            shared = _Shared(opened, opened.connector.opened_with(), now)
+        with self._lock:
+            there = self._shared.get(key)
+            if there is not None and there is not kept:  # another task was faster
+                shared = there
+            elif kept is not None and shared is not kept:
+                self._outdated.append(kept)  # tasks that use it go on with it
+            self._shared[key] = shared
+            self._shared.move_to_end(key)
+            shared.users += 1
         return shared
 
     def _drop_unused(self) -> list[Opened]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from pickle import PicklingError
 from random import Random
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.errors import InternalError, OptionError, Problem
+from lookup_hints.errors import InternalError
 from lookup_hints.runtime import process
 from lookup_hints.runtime.arrow import Keys, conform, distinct_keys, ordered_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, Call, run_async
@@ -26,6 +24,7 @@ from lookup_hints.runtime.batching import (
     window_sizes,
     windows,
 )
+from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.first_look import LOOK_ROWS, FirstLook, after_look, filling
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.masking import known_secrets, without_secrets
@@ -41,6 +40,7 @@ from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncL
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
 
 _T = TypeVar("_T")
+_C = TypeVar("_C", bound=Connector)
 
 
 def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
@@ -50,7 +50,8 @@ def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
     annotations tell it so. The function returns ``ARRAY<STRUCT<...>>``: empty for a miss or a NULL in
     the key, NULL for a key that `on-error=skip` drops. ``report`` is called at the end of each task.
     """
-    identity = identity_of(spec.connector)
+    carried = CarriedConnector.of(spec.connector)
+    identity, spec = carried.identity, spec.over(carried)
 
     def one_key(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
         return look_up(spec, identity, ((column,) for column in columns), report)
@@ -64,23 +65,6 @@ def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
     if spec.packed:
         return packed_keys
     return one_key if len(spec.key_columns) == 1 else several_keys
-
-
-def identity_of(connector: Connector) -> str:
-    """A text that is equal for connectors that may share their connections; called on the driver.
-
-    Raises:
-        OptionError: the connector holds what cannot travel to a worker.
-    """
-    # Spark's pickler, and imported late: it takes classes of notebooks with their code, and workers are
-    # spared it. (By import_module, as it has no types.)
-    pickler = import_module("pyspark.cloudpickle")
-    try:
-        return hashlib.sha256(pickler.dumps(connector)).hexdigest()
-    except (TypeError, AttributeError, PicklingError) as error:
-        problem = f"{type(connector).__name__} cannot be sent to the workers: {error}."
-        tip = "Open what a connector needs in open() or aopen(), not in __init__()."
-        raise OptionError(Problem(problem, tip=tip)) from error
 
 
 def scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -126,14 +110,19 @@ def look_up(
 
 
 def _opened(spec: LookupSpec, identity: str) -> AbstractContextManager[OpenedSync | OpenedAsync]:
-    """What this process has opened for ``spec``: its connector, or the twin that an earlier task left."""
-    connector, asynchronous = spec.connector, spec.settings.asynchronous
-    if asynchronous and isinstance(connector, AsyncLookup):
-        return process.this_process.asynchronous(identity, connector)
-    if not asynchronous and isinstance(connector, SyncLookup):
-        return process.this_process.sync(identity, connector)
-    kind = "async" if asynchronous else "sync"
-    raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")
+    """What this process has opened for ``spec``: its connector, or the one that an earlier task left."""
+
+    def read(ability: type[_C]) -> _C:
+        carried = spec.connector
+        connector = carried.connector() if isinstance(carried, CarriedConnector) else carried
+        if isinstance(connector, ability):
+            return connector
+        kind = "async" if spec.settings.asynchronous else "sync"
+        raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")
+
+    if spec.settings.asynchronous:
+        return process.this_process.asynchronous(identity, lambda: read(AsyncLookup))  # type: ignore[type-abstract]
+    return process.this_process.sync(identity, lambda: read(SyncLookup))  # type: ignore[type-abstract]
 
 
 def running_statement() -> str | None:

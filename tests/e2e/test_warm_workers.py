@@ -8,6 +8,7 @@ a connector, over two tables: a worker process has both of them open.
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from lookup_hints import FixedDelay, LookupSession
+from lookup_hints import FixedDelay, LookupSession, async_wait
 from lookup_hints.catalog import build_connector
 from lookup_hints.errors import ConnectorError
 from lookup_hints.model import LookupTable
 from lookup_hints.runtime import process
+from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.process import Process
-from lookup_hints.runtime.worker import identity_of, look_up
+from lookup_hints.runtime.worker import look_up
 from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from tests.e2e.own import FAILING, FOUND, LATE, PASSING, Use
@@ -274,7 +276,9 @@ def looked_up(connector: Connector, asynchronous: bool, ids: list[int]) -> list[
     """What one task of this process finds, with a copy of ``connector`` as Spark makes it."""
     copy = pickle.loads(pickle.dumps(connector))
     spec = LookupSpec(copy, ("id",), ("id", "name"), LookupSettings(asynchronous, batch_size=1))
-    return plain(look_up(spec, identity_of(connector), iter([(pa.array(ids, pa.int64()),)]), None))
+    return plain(
+        look_up(spec, CarriedConnector.of(connector).identity, iter([(pa.array(ids, pa.int64()),)]), None)
+    )
 
 
 @pytest.fixture
@@ -312,3 +316,18 @@ def test_frames_and_kinds_of_exceptions(
         return session.lookup_join(frame, "one", on="id", how="left", retry=retry, on_error="null")
 
     assert thrice(session, joined) == [(1, "n1"), (PASSING, name)]
+
+
+def test_an_accumulator_counts_the_calls_of_each_run(session: LookupSession) -> None:
+    frame = session.spark.createDataFrame([(1,), (2,)], "id BIGINT")
+    counter = session.spark.sparkContext.accumulator(0)
+
+    def counted(key: int) -> int:
+        counter.add(1)
+        return key
+
+    def waited() -> DataFrame:
+        return async_wait(frame, counted, inputs=["id"], returns="same BIGINT")
+
+    assert thrice(session, waited, lambda: Counter(calls=counter.value)) == [(1, 1), (2, 2)]
+    assert counter.value == 2 * RUNS

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, timezone
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, get_type_hints
 
@@ -34,11 +35,12 @@ from lookup_hints.errors import (
 from lookup_hints.model import LookupRequest, LookupTable, Outcome
 from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime import flow, pacing, process, worker
+from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.masking import known_secrets, masked
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.pandas_worker import pandas_lookup, python_values, wrapping
 from lookup_hints.runtime.process import OpenedAsync, Process
-from lookup_hints.runtime.worker import arrow_lookup, identity_of, look_up, scanned
+from lookup_hints.runtime.worker import arrow_lookup, look_up, scanned
 from lookup_hints.secrets import Secret
 from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import TEXT, AsyncLookup, Option, Scan, SyncLookup, TellsOutcomes
@@ -344,11 +346,11 @@ def test_connectors_that_are_idle_longest_are_closed(asynchronous: bool) -> None
 
 
 def test_a_connector_in_use_is_not_closed(fresh_process: Process) -> None:
-    with fresh_process.sync("busy", People("busy")) as busy:
+    with fresh_process.sync("busy", partial(People, "busy")) as busy:
         for number in range(process.IDLE_CONNECTORS + 2):
-            with fresh_process.sync(str(number), People(str(number))):
+            with fresh_process.sync(str(number), partial(People, str(number))):
                 pass
-        with fresh_process.sync("busy", People("busy")) as same:
+        with fresh_process.sync("busy", partial(People, "busy")) as same:
             assert same is busy
 
 
@@ -402,8 +404,8 @@ def test_a_lookup_out_of_time_leaves_the_opening_to_the_others(fresh_process: Pr
 
 
 def test_equal_connectors_have_one_identity_and_others_another() -> None:
-    assert identity_of(People()) == identity_of(People())
-    assert identity_of(People()) != identity_of(People("others"))
+    assert CarriedConnector.of(People()).identity == CarriedConnector.of(People()).identity
+    assert CarriedConnector.of(People()).identity != CarriedConnector.of(People("others")).identity
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
