@@ -15,6 +15,7 @@ from lookup_connectors.memory import MemoryConnector
 
 from lookup_hints import LookupSession, register_connector
 from lookup_hints.spi import ConnectorError, LookupRequest
+from tests.e2e.warm import Row, thrice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,14 +47,11 @@ def session(spark: SparkSession) -> LookupSession:
     return own
 
 
-def joined(
-    session: LookupSession, kind: str, options: str, where: str = "true"
-) -> list[tuple[int, str | None]]:
+def joined(session: LookupSession, kind: str, options: str, where: str = "true") -> list[Row]:
     hint = f"/*+ LOOKUP('table'='p', {options}) */"
-    frame = session.sql(
-        f"SELECT {hint} o.id, p.name FROM orders o {kind} JOIN people p ON o.id = p.id WHERE {where}"
+    return thrice(
+        session, f"SELECT {hint} o.id, p.name FROM orders o {kind} JOIN people p ON o.id = p.id WHERE {where}"
     )
-    return sorted((row.id, row.name) for row in frame.collect())
 
 
 @pytest.mark.parametrize("runner", ["true", "false"])

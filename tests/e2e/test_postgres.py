@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints import LookupSession
-from tests.e2e.oracle import collected
+from tests.e2e.warm import thrice
 from tests.servers.postgres import PostgresServer, running_server
 
 if TYPE_CHECKING:
@@ -59,22 +59,23 @@ def test_every_type_by_a_composite_key_equals_sparks_own_join(session: LookupSes
     session.sql("SELECT * FROM customers").createOrReplaceTempView("read_whole")
     assert session.spark.table("read_whole").count() == 3
     query = "SELECT o.n, c.* FROM orders o LEFT JOIN {} c ON o.id = c.id AND o.part = c.part"
-    looked_up = collected(session.sql(query.format("customers")))
-    joined = collected(session.spark.sql(query.format("read_whole")))
-    assert sorted(looked_up) == sorted(joined)
+    looked_up = thrice(session, query.format("customers"))
+    joined = session.spark.sql(query.format("read_whole")).collect()
+    assert looked_up == sorted(map(tuple, joined), key=repr)
     assert len(looked_up) == 6
 
 
 def test_a_text_that_is_no_uuid_is_a_miss(session: LookupSession) -> None:
-    rows = session.sql(
+    rows = thrice(
+        session,
         "SELECT t, c.id FROM VALUES ('00000000-0000-0000-0000-000000000002'), ('no uuid'),"
-        " ('00000000-0000-0000-0000-00000000000A') AS v (t) LEFT JOIN customers c ON v.t = c.token"
-    ).collect()
-    assert {row.t: row.id for row in rows} == {
-        "00000000-0000-0000-0000-000000000002": 1,
-        "no uuid": None,
-        "00000000-0000-0000-0000-00000000000A": None,
-    }
+        " ('00000000-0000-0000-0000-00000000000A') AS v (t) LEFT JOIN customers c ON v.t = c.token",
+    )
+    assert rows == [
+        ("00000000-0000-0000-0000-000000000002", 1),
+        ("00000000-0000-0000-0000-00000000000A", None),
+        ("no uuid", None),
+    ]
 
 
 def test_columns_and_key_come_from_the_server(session: LookupSession) -> None:
