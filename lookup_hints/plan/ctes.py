@@ -1,7 +1,7 @@
 """Lookup joins in CTEs that are read more than once: Spark would compute the CTE for each that reads it.
 
 A function that is not deterministic makes it compute the CTE once. But Spark takes no such function below
-LATERAL, and joins no WITH of a subquery, computed once, with the query around that.
+LATERAL, in ON, in an aggregate and the like (docs/decisions/0101).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.reading import Statement
-from lookup_hints.plan.structure import Block, Cte, Query, Relation
+from lookup_hints.plan.structure import Block, Cte, Query, Relation, Role
 
 
 def must_run_once(statement: Statement, join: LookupJoin) -> bool:
@@ -23,8 +23,8 @@ def notes_of_ctes(draft: Draft) -> Iterator[str]:
     for join in draft.joins:
         if _is_read_again(draft.statement, join) and not join.repeated:
             yield (
-                f"the lookup join with {join.use.alias} stands in a CTE that is read more than once: with"
-                " LATERAL, or a WITH inside a subquery, Spark computes it for each that reads it"
+                f"the lookup join with {join.use.alias} stands in a CTE that is read more than once, and that"
+                " Spark can only compute for each that reads it"
             )
 
 
@@ -35,7 +35,8 @@ def _is_read_again(statement: Statement, join: LookupJoin) -> bool:
 def _can_run_once(statement: Statement, join: LookupJoin) -> bool:
     around = _ctes_around(statement, join)
     reading = [block for cte in around for block, _ in statement.once(_readers, cte)]
-    return all(cte.holder.stands_alone for cte in around) and not any(map(_is_lateral, [join.home, *reading]))
+    may_be_random = (_may_be_random(statement, block) for block in (join.home, *reading))
+    return all(cte.holder.stands_alone for cte in around) and all(may_be_random)
 
 
 def _ctes_around(statement: Statement, join: LookupJoin) -> list[Cte]:
@@ -66,9 +67,27 @@ def _innermost(statement: Statement, offset: int) -> Cte | None:
     return max(holding, key=lambda cte: cte.at.start, default=None)
 
 
-def _is_lateral(block: Block) -> bool:
-    """Whether LATERAL stands before a query around ``block``."""
-    around: Query | None = block.query
-    while around is not None and not around.lateral:
-        around = around.parent.query if around.parent is not None else None
-    return around is not None
+def _may_be_random(statement: Statement, block: Block) -> bool:
+    """Whether Spark takes functions that are not deterministic where ``block`` stands."""
+    query = block.query
+    while query.parent is not None:
+        is_expression = query.role is Role.EXPRESSION
+        if query.lateral or (is_expression and not _is_filter_or_item(statement, query, query.parent)):
+            return False
+        query = query.parent.query
+    return True
+
+
+def _is_filter_or_item(statement: Statement, query: Query, parent: Block) -> bool:
+    """Whether the subquery stands in a WHERE of ``parent``, or in its SELECT list, but in no call there.
+
+    ON, GROUP BY and ORDER BY want the same each time, as do aggregates.
+    """
+    place, tokens = statement.tokens.cut(query.first, query.last), statement.tokens
+    wheres = (*parent.wheres, *(pipe.where for pipe in parent.pipes if pipe.where is not None))
+    if any(where.holds(place) for where in wheres):
+        return True
+    if parent.grouped or parent.source is None or not parent.selects:
+        return False
+    is_listed = parent.selects[0] < query.first < parent.source.at
+    return is_listed and tokens.depth(query.first) == tokens.depth(parent.selects[0]) + 1

@@ -574,13 +574,15 @@ class _Finder:
         }
 
     def _may_name(self, lateral: Relation, relation: Relation) -> bool:
-        """Whether the name of ``relation``, or of a column of it, stands in ``lateral``."""
-        columns = self._analysis.columns_of(relation)
+        """Whether the name of ``relation``, or a bare one of its columns, stands in ``lateral``."""
+        columns, tokens = self._analysis.columns_of(relation), self._statement.tokens
         if columns is None:
             return True
-        names = (*columns, self._statement.alias_of(relation) or "")
-        places = self._statement.tokens.places
-        return any(True for name in names for _ in places(name, lateral.first, lateral.last))
+        alias = self._statement.alias_of(relation) or ""
+        bare = (at for name in columns for at in tokens.places(name, lateral.first, lateral.last))
+        return any(not tokens.is_symbol(at - 1, ".") for at in bare) or any(
+            True for _ in tokens.places(alias, lateral.first, lateral.last)
+        )
 
     def _swapped(self, use: LookupUse, step: Step) -> LookupJoin | None:
         """The lookup join that ``use`` is with the sides swapped, or None."""

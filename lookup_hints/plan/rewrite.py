@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.analysis import alias_text, extended, removed_hints, selected_instead
 from lookup_hints.plan.columns import own_stars, stars
 from lookup_hints.plan.draft import Draft, LookupJoin, Place, TableScan
@@ -132,27 +133,48 @@ class _Rewriter:
             yield Edit(join.at, ("true",))
         elif join.place is Place.PIPE and use.pipe is not None:
             first, last = use.pipe.first, use.pipe.last
-            self._refuse_names_behind_pipe(join, last)
+            merged = self._merged_in_pipe(join, use.pipe)
             at = Cut(tokens.pieces[first].end, tokens.pieces[last].end)
-            yield Edit(at, pipe_operators(self._statement, join, self._next()))
+            yield Edit(at, pipe_operators(self._statement, join, self._next(), private=merged is not None))
+            if merged is not None:
+                yield from shared_edits(self._draft, join.home, [merged])
 
-    def _refuse_names_behind_pipe(self, join: LookupJoin, last: int) -> None:
-        """Refuse ``c.id`` and ``c.*`` behind ``|> JOIN c USING (id)``: pipes show one ``id`` only."""
-        shared = {key.column.lower() for key in join.conditions.shared_keys}
-        for index in qualified_names(self._statement, join.home, join.use.alias):
+    def _merged_in_pipe(self, join: LookupJoin, pipe: Pipe) -> Merged | None:
+        """What ``|> JOIN c USING (id)`` shares, where ``c.id`` or ``c.*`` stands behind it; else None.
+
+        Raises:
+            UnsupportedLookup: no list of columns behind it takes the private column away again.
+        """
+        merged = merged_by(join)
+        named = [] if merged is None else [at for at in self._shared_names(merged) if at > pipe.last]
+        if merged is None or not named:
+            return None
+        end = _last_of_projection(self._statement, join.home, pipe)
+        if end is None:
+            raise self._not_projected(join, named[0])
+        return replace(merged, own=(end + 1, join.home.last))
+
+    def _shared_names(self, merged: Merged) -> Iterator[int]:
+        """The places behind ``c.`` of columns of USING and of stars."""
+        shared = set(map(str.lower, merged.columns))
+        for index in qualified_names(self._statement, merged.join.home, merged.alias):
             piece = self._statement.pieces[index]
-            if index > last and shared and piece.is_symbol("*"):
-                reason = (
-                    f"{join.use.alias}.* holds a column of USING, which pipes have once; list the columns,"
-                    f" and name that one without {join.use.alias}"
-                )
-                raise refused(self._statement, join.use, self._statement.tokens.cut(index - 2, index), reason)
-            if index > last and piece.is_name and piece.name.lower() in shared:
-                reason = (
-                    f"{piece.text} is a column of USING, which pipes have once; name it without"
-                    f" {join.use.alias}"
-                )
-                raise refused(self._statement, join.use, self._statement.tokens.cut(index - 2, index), reason)
+            if piece.is_symbol("*") or (piece.is_name and piece.name.lower() in shared):
+                yield index
+
+    def _not_projected(self, join: LookupJoin, index: int) -> UnsupportedLookup:
+        alias, piece = join.use.alias, self._statement.pieces[index]
+        at = self._statement.tokens.cut(index - 2, index)
+        if piece.is_symbol("*"):
+            reason = (
+                f"{alias}.* holds a column of USING, and no list of columns follows; list the columns, and"
+                f" name that one without {alias}"
+            )
+        else:
+            reason = (
+                f"{piece.text} is a column of USING, and no list of columns follows; name it without {alias}"
+            )
+        return refused(self._statement, join.use, at, reason)
 
     def _names(self, block: Block, joins: list[LookupJoin]) -> Iterator[Edit]:
         """The edits of stars and names that private columns make necessary."""
@@ -589,6 +611,20 @@ class _Rewriter:
             raise refused(self._statement, merged.join.use, merged.join.at, reason)
         star = f"* EXCEPT ({', '.join(built.hidden)})" if built.hidden else "*"
         return (f"SELECT {star} FROM ", *built.parts, *self._views(built))  # noqa: S608 (the user's text)
+
+
+def _last_of_projection(statement: Statement, block: Block, join: Pipe) -> int | None:
+    """Index of the last piece of the operator behind ``join`` that selects columns by name, or None.
+
+    None too where a star, or another operator that changes the columns, stands before its end.
+    """
+    for pipe in block.pipes[block.pipes.index(join) + 1 :]:
+        if statement.tokens.is_word(pipe.first + 1, "SELECT", "AGGREGATE"):
+            has_star = any(at > join.last for at in stars(statement, block, pipe.last + 1))
+            return None if has_star else pipe.last
+        if not _keeps_columns(statement, pipe):
+            return None
+    return None
 
 
 def _is_projected(statement: Statement, block: Block) -> bool:

@@ -15,7 +15,7 @@ from lookup_hints.plan.reading import Statement
 from lookup_hints.plan.shared_order import SharedOrder
 from lookup_hints.plan.splice import Cut, Edit
 from lookup_hints.plan.structure import Block, Relation, Step
-from lookup_hints.plan.views import private_name
+from lookup_hints.plan.views import visible_name
 from lookup_hints.sqltext import quoted
 
 
@@ -54,7 +54,7 @@ def merged_by(join: LookupJoin) -> Merged | None:
         return None
     every = join.use.table.schema.names
     private = {
-        join.names.columns[every.index(key.column)]: private_name(key.column)
+        join.names.columns[every.index(key.column)]: visible_name(join, key.column)
         for key in keys
         if not join.is_semi and key.column in join.columns
     }

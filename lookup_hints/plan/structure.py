@@ -617,7 +617,8 @@ class _Reader:
             query = self.query(at + 1, closing, Role.RELATION, block, outer, levels, lateral=lateral)
             return Relation(Shape.QUERY, at, closing, query=query)
         chain = self._chain(at + 1, closing, block)
-        if not chain.steps and chain.head.shape is Shape.TABLE and not chain.head.lateral:
+        is_whole = not chain.steps and chain.head.last + 1 == closing
+        if is_whole and chain.head.shape is Shape.TABLE and not chain.head.lateral:
             # (customers c) is customers c.
             chain.head.last = closing
             return chain.head

@@ -45,17 +45,25 @@ def semi_condition(statement: Statement, join: LookupJoin) -> Text:
     return every if join.kind == "LEFT SEMI" else ("NOT coalesce(", *every, ", false)")
 
 
-def pipe_operators(statement: Statement, join: LookupJoin, number: int) -> Text:
-    """The pipe operators that join (or keep) the rows: a generator in EXTEND, and its column taken apart."""
+def pipe_operators(statement: Statement, join: LookupJoin, number: int, *, private: bool = False) -> Text:
+    """The pipe operators that join (or keep) the rows: a generator in EXTEND, and its column taken apart.
+
+    With ``private`` the table's columns of USING come out, too, under names of their own.
+    """
     column = f"`__lookup_{number}`"
-    if join.is_semi:
-        return (" EXTEND explode(", *_kept_or_not(join, "true"), f") AS {column} |> DROP {column}")
     shared = join.conditions.shared_keys
     names = list(joined([(key.left,) for key in shared], ", "))
     first: Text = (" SELECT ", *names, ", * EXCEPT (", *names, "), ") if shared else (" EXTEND ",)
+    if join.is_semi:
+        return (*first, "explode(", *_kept_or_not(join, "true"), f") AS {column} |> DROP {column}")
     hidden = [key.column for key in shared if key.column in join.columns]
     fields = f"{column}.* EXCEPT ({', '.join(map(quoted, hidden))})" if hidden else f"{column}.*"
-    aliases = ", ".join(visible_name(join, name) for name in join.columns if name not in hidden)
+    aliases = [visible_name(join, name) for name in join.columns if name not in hidden]
+    if private:
+        own = [visible_name(join, name) for name in hidden]
+        renamed = (f"{column}.{quoted(name)} AS {given}" for name, given in zip(hidden, own, strict=True))
+        fields = ", ".join((*renamed, fields))
+        aliases = [*own, *aliases]
     rows = _padded(join) if join.kind == "LEFT" else _rows(join)
     return (
         *first,
@@ -63,7 +71,7 @@ def pipe_operators(statement: Statement, join: LookupJoin, number: int) -> Text:
         *rows,
         f") AS {column} |> JOIN LATERAL (SELECT {fields}) AS ",
         _alias(statement, join),
-        f"({aliases})" if join.use.column_aliases else "",
+        f"({', '.join(aliases)})" if join.use.column_aliases and aliases else "",
         f" |> DROP {column}",
     )
 
@@ -74,10 +82,10 @@ def private_name(column: str) -> str:
 
 
 def visible_name(join: LookupJoin, column: str) -> str:
-    """What the query calls a dimension column."""
-    if any(key.shared and key.column == column for key in join.conditions.keys):
-        return private_name(column)
-    return quoted(join.names.columns[join.use.table.schema.names.index(column)])
+    """What a dimension column is called: as the query does, but for columns of USING."""
+    called = join.names.columns[join.use.table.schema.names.index(column)]
+    is_shared = any(key.shared and key.column == column for key in join.conditions.keys)
+    return private_name(called) if is_shared else quoted(called)
 
 
 def joined(parts: Iterable[Sequence[Fragment]], separator: str) -> Iterator[Fragment]:

@@ -325,4 +325,8 @@ SELECT e.*, z.*, c.* FROM e JOIN customers c USING (id) RIGHT JOIN (SELECT town,
 SELECT o.*, p.*, e.* FROM e FULL JOIN orders o USING (id) JOIN prices p USING (kind);
 SELECT o.*, p.*, e.* FROM orders o RIGHT JOIN e USING (id) JOIN prices p USING (kind);
 SELECT e.*, c.* FROM e NATURAL JOIN (SELECT w, 7 AS x FROM e) f JOIN customers c USING (zip);
-SELECT * FROM e JOIN customers c USING (id) NATURAL JOIN (SELECT w, town FROM zips, e) f
+SELECT * FROM e JOIN customers c USING (id) NATURAL JOIN (SELECT w, town FROM zips, e) f;
+FROM orders |> SELECT id, total AS w |> AS b |> NATURAL LEFT JOIN customers |> SELECT b.*, customers.*;
+FROM e |> LEFT JOIN customers c USING (id) |> WHERE c.id IS NULL OR c.id > 1 |> SELECT c.*, c.id + 1 AS x, e.*, struct(c.*) AS s;
+FROM e |> JOIN prices p(id, kind, w) USING (id, w) |> AGGREGATE count(p.id), max(e.w) GROUP BY p.id;
+FROM e |> LEFT SEMI JOIN customers c USING (zip) |> SELECT e.*

@@ -28,6 +28,8 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
     "d2": {"k": pa.int64(), "s": pa.string(), "w": pa.int32()},
     "d3": {"j": pa.int32(), "u": pa.string(), "v": pa.int32()},
 }
+# What columns are called where a table's alias names them: some are those of other tables.
+OTHER_NAMES = ["k", "s", "v", "p", "q", "x"]
 KEYS = {"d1": ("k",), "d3": ("j",)}
 ROWS = {"t1": 9, "t2": 7, "t3": 6, "d1": 5, "d2": 9, "d3": 4}
 
@@ -77,7 +79,7 @@ class From:
     text: str
     columns: list[Column]
     shown: list[Column] = field(default_factory=list)
-    """Columns of relations since the last comma: those that the next ON can name."""
+    """Columns that the next ON may name: those of relations since the last comma, mostly."""
     where: list[str] = field(default_factory=list)
     has_comma: bool = False
 
@@ -216,9 +218,15 @@ class Trees:
 
     def _table(self, name: str, *, is_lookup: bool) -> Relation:
         alias = self._alias()
-        columns = [Column(alias, column, pa.types.is_integer(kind)) for column, kind in COLUMNS[name].items()]
-        text = f"({name} {alias})" if self._chance(0.04) else f"{name} {alias}"
-        return Relation(text, columns, is_lookup)
+        names = list(COLUMNS[name])
+        given = ""
+        if self._chance(0.06):
+            names = self._random.sample(OTHER_NAMES, len(names))
+            given = f"({', '.join(names)})"
+        kinds = zip(names, COLUMNS[name].values(), strict=True)
+        columns = [Column(alias, column, pa.types.is_integer(kind)) for column, kind in kinds]
+        text = f"{name} {alias}{given}"
+        return Relation(f"({text})" if self._chance(0.04) else text, columns, is_lookup)
 
     def _join(self, source: From, depth: int, lookup_share: float) -> None:
         right = self._relation(depth, lookup_share)
@@ -253,12 +261,26 @@ class Trees:
         return Relation(f"({inner.text})", inner.columns)
 
     def _lateral(self, source: From) -> None:
-        """A subquery that names the relations before it."""
+        """A subquery, or a function of tables, that names the relations before it."""
         outer = _qualified(source.columns)
-        text, columns = self._derived(2, outer)
         alias = self._alias()
+        kind = self._random.randrange(4)
+        if kind == 0:
+            column = self._pick(outer)
+            columns = [("c0", column.is_number)]
+            text = f"(SELECT {self._expression(column)} AS c0) {alias}"
+        elif kind == 1:
+            column = self._pick(outer)
+            other = self._pick([each for each in outer if each.is_number == column.is_number])
+            columns = [("c0", column.is_number)]
+            text = f"explode(array({column}, {other})) {alias}(c0)"
+        else:
+            query, columns = self._derived(2, outer)
+            text = f"({query}) {alias}"
         right = Relation(alias, [Column(alias, name, is_number) for name, is_number in columns])
-        source.text += f"{self._pick([',', ' JOIN', ' CROSS JOIN', ' LEFT JOIN'])} LATERAL ({text}) {alias}"
+        joined = self._pick([",", " JOIN", " CROSS JOIN", " LEFT JOIN"])
+        source.text += f"{joined} LATERAL {text}"
+        source.has_comma |= joined == ","
         self._show(source, right)
 
     def _explicit(self, source: From, right: Relation, kind: str) -> None:
@@ -267,15 +289,20 @@ class Trees:
         if moves:
             source.where += conditions[1:]
             conditions = conditions[:1]
+        is_semi = kind in ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
+        if is_semi and self._chance(0.2):
+            # Spark takes none that names both sides.
+            conditions.append(self._exists(self._pick([source.shown, right.columns])))
         source.text += f" {kind} {right.text} ON {' AND '.join(conditions)}"
-        if kind not in ("LEFT SEMI JOIN", "LEFT ANTI JOIN"):
+        if not is_semi:
             self._show(source, right)
 
     def _comma(self, source: From, right: Relation) -> None:
         source.where += self._conditions(_qualified(source.columns), right)
         source.text += f", {right.text}"
         source.has_comma = True
-        source.shown = []
+        if not self._chance(0.2):
+            source.shown = []
         self._show(source, right)
 
     def _crossed(self, source: From, right: Relation) -> None:
@@ -323,7 +350,7 @@ class Trees:
         left = [column for column in left if column.relation or column.name not in theirs]
         conditions = [self._equality(left, right.columns)]
         if self._chance(0.12):
-            conditions[:] = [self._given(right.columns)]
+            conditions[:] = [self._given(right.columns) for _ in range(1 + self._chance(0.4))]
         if self._chance(0.2):
             conditions.append(self._equality(left, right.columns))
         if self._chance(0.35):
@@ -339,9 +366,9 @@ class Trees:
         column = self._pick(columns)
         value = self._constant(column)
         if column.is_number and self._chance(0.2):
-            value = (
-                f"(SELECT {self._pick(['max', 'min'])}({self._pick('kv')}) FROM {self._pick(['t1', 'd1'])})"
-            )
+            asked = f" WHERE k = {self._random.randrange(5)}" if self._chance(0.5) else ""
+            aggregate = f"int({self._pick(['max', 'min'])}({self._pick('kv')}))"
+            value = f"(SELECT {aggregate} FROM {self._pick(['t1', 'd1'])}{asked})"
         return f"{column} = {value}" if self._chance(0.7) else f"{value} = {column}"
 
     def _constant(self, column: Column) -> str:
@@ -411,6 +438,9 @@ class Trees:
         if not pairs:
             return self._given(columns)
         one, other = self._pick(pairs)
+        names = [column.name for column in (*outer, *columns)]
+        if names.count(one.name) == 1 and self._chance(0.3):
+            one = Column("", one.name, one.is_number)
         value = self._expression(one)
         return f"{other} = {value}" if self._chance(0.6) else f"{value} = {other}"
 
@@ -464,6 +494,8 @@ class Trees:
 
     def _inner(self, columns: list[Column]) -> From:
         """The FROM of a subquery: a lookup table mostly, alone or among others; WHERE ties it to ``columns``."""
+        if columns and self._chance(0.1):
+            return self._correlated_below(columns)
         asked = self._asked()
         inner = From(asked.text, list(asked.columns), list(asked.columns))
         if self._chance(0.25):
@@ -475,6 +507,13 @@ class Trees:
         if columns:
             inner.where.append(self._correlation(inner.columns, columns))
         return inner
+
+    def _correlated_below(self, columns: list[Column]) -> From:
+        """A derived table that names ``columns`` of the query around the subquery."""
+        text, own = self._derived(2, columns)
+        alias = self._alias()
+        shown = [Column(alias, name, is_number) for name, is_number in own]
+        return From(f"({text}) {alias}", shown, shown, where=[self._residual(shown)])
 
     def _asked(self) -> Relation:
         is_lookup = not self._chance(0.15)

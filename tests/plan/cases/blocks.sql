@@ -179,3 +179,33 @@ SELECT * FROM items i WHERE EXISTS (WITH q AS (SELECT o.id, c.name FROM orders o
 SELECT * FROM (WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT a.name FROM q a JOIN q b ON a.id = b.id) x
 -- becomes:
 SELECT * FROM (WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers_once(o.k)) c) SELECT a.name FROM q a JOIN q b ON a.id = b.id) x
+
+-- case: a CTE that is read twice, once in ON: Spark takes no function there that runs once
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT * FROM q a JOIN items i ON i.id = (SELECT max(id) FROM q)
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) SELECT * FROM q a JOIN items i ON i.id = (SELECT max(id) FROM q)
+
+-- case: a CTE that is read twice, once in ORDER BY
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT name FROM q ORDER BY id > (SELECT avg(id) FROM q) LIMIT 3
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) SELECT name FROM q ORDER BY id > (SELECT avg(id) FROM q) LIMIT 3
+
+-- case: a CTE that is read twice, once in a call
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT max(id - (SELECT min(id) FROM q)) FROM q
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) SELECT max(id - (SELECT min(id) FROM q)) FROM q
+
+-- case: a CTE that is read twice, once in WHERE
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT name FROM q WHERE id > (SELECT avg(id) FROM q)
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers_once(o.k)) c) SELECT name FROM q WHERE id > (SELECT avg(id) FROM q)
+
+-- case: a CTE that is read twice, once in the SELECT list
+WITH q AS (SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id) SELECT name, (SELECT avg(id) FROM q) FROM q
+-- becomes:
+WITH q AS (SELECT o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers_once(o.k)) c) SELECT name, (SELECT avg(id) FROM q) FROM q
+
+-- case: a lookup join in a subquery of ON, in a CTE that is read twice
+WITH q AS (SELECT i.id FROM items i LEFT SEMI JOIN zips z ON z.zip = i.zip AND EXISTS (SELECT 1 FROM orders o JOIN customers c ON o.k = c.id)) SELECT * FROM q a JOIN q b ON a.id = b.id
+-- becomes:
+WITH q AS (SELECT i.id FROM items i LEFT SEMI JOIN zips z ON z.zip = i.zip AND EXISTS (SELECT 1 FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c)) SELECT * FROM q a JOIN q b ON a.id = b.id

@@ -132,9 +132,31 @@ SELECT db.orders.id, spark_catalog.db.orders.*, c.name FROM db.orders JOIN custo
 -- becomes:
 SELECT orders.id, orders.*, c.name FROM (SELECT struct(orders.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM db.orders LATERAL VIEW inline(ask_customers(orders.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS orders JOIN LATERAL (SELECT `__lookup_2`.*) AS c JOIN items i ON i.k = orders.k WHERE i.orders.x = 1
 
--- case: a pipe JOIN by USING refuses the star of its table
-FROM orders o |> JOIN customers c USING (id) |> SELECT o.*, c.*
+-- case: a pipe JOIN by USING, and the star of its table
+FROM orders o |> JOIN customers c USING (id) |> WHERE c.id > 1 |> SELECT o.*, c.*, c.id + 1 AS more
+-- becomes:
+FROM orders o |> SELECT id, * EXCEPT (id), explode(ask_customers(id)) AS `__lookup_1` |> JOIN LATERAL (SELECT `__lookup_1`.`id` AS `__lookup_using_id`, `__lookup_1`.* EXCEPT (`id`)) AS c |> DROP `__lookup_1` |> WHERE c.`__lookup_using_id` > 1 |> SELECT o.*, c.*, c.`__lookup_using_id` + 1 AS more
+
+-- case: a pipe JOIN by USING, the star of its table, and no list of columns behind it
+FROM orders o |> JOIN customers c USING (id) |> EXTEND struct(c.*) AS s
 -- refused:
-line 1, column 61: The lookup join with c cannot run: c.* holds a column of USING, which pipes have once; list the columns, and name that one without c.
-FROM orders o |> JOIN customers c USING (id) |> SELECT o.*, c.*
-                                                            ^^^
+line 1, column 63: The lookup join with c cannot run: c.* holds a column of USING, and no list of columns follows; list the columns, and name that one without c.
+FROM orders o |> JOIN customers c USING (id) |> EXTEND struct(c.*) AS s
+                                                              ^^^
+
+-- case: a pipe JOIN by USING, its column by the table, and a star
+FROM orders o |> JOIN customers c USING (id) |> WHERE c.id > 1 |> SELECT *
+-- refused:
+line 1, column 55: The lookup join with c cannot run: id is a column of USING, and no list of columns follows; name it without c.
+FROM orders o |> JOIN customers c USING (id) |> WHERE c.id > 1 |> SELECT *
+                                                      ^^^^
+
+-- case: a pipe SEMI JOIN by USING, whose column comes first
+FROM orders o |> LEFT SEMI JOIN customers c USING (id)
+-- becomes:
+FROM orders o |> SELECT id, * EXCEPT (id), explode(slice(array(true), 1, int(size(ask_customers(id)) > 0))) AS `__lookup_1` |> DROP `__lookup_1`
+
+-- case: a pipe JOIN by USING, its column by the table, under other names
+FROM orders o |> LEFT JOIN rates r(k, q, x) USING (k) |> AGGREGATE count(r.k) AS n GROUP BY r.k
+-- becomes:
+FROM orders o |> SELECT k, * EXCEPT (k), explode(transform(array(ask_rates(k)), `__lookup_rows` -> CASE WHEN `__lookup_rows` IS NULL THEN array() WHEN size(`__lookup_rows`) = 0 THEN array(NULL) ELSE `__lookup_rows` END)[0]) AS `__lookup_1` |> JOIN LATERAL (SELECT `__lookup_1`.`currency` AS `__lookup_using_k`, `__lookup_1`.* EXCEPT (`currency`)) AS r(`__lookup_using_k`) |> DROP `__lookup_1` |> AGGREGATE count(r.`__lookup_using_k`) AS n GROUP BY r.`__lookup_using_k` AS `k`

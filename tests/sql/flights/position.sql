@@ -180,6 +180,10 @@ SELECT count(*) AS n FROM (planes TABLESAMPLE (5 ROWS)) p
 -- case: a sample of a sample
 SELECT count(*) AS n FROM (planes TABLESAMPLE (9 ROWS)) TABLESAMPLE (4 ROWS) p
 
+-- case: a comma in parentheses
+SELECT l.name FROM (airlines l, first_day f) WHERE l.carrier = f.carrier
+-- fails: PARSE_SYNTAX_ERROR
+
 -- case: a sample of fewer rows than none
 SELECT * FROM planes TABLESAMPLE (-1 ROWS)
 -- fails: INVALID_LIMIT_LIKE_EXPRESSION.IS_NEGATIVE

@@ -131,12 +131,12 @@ INSERT INTO airlines VALUES ('ZZ', 'Nobody')
 -- refused:
 airlines is a lookup table: it is asked, never written to.
 
--- case: a column of USING by its table behind a pipe join
-FROM flights |> JOIN airlines a USING (carrier) |> SELECT a.carrier, a.name
+-- case: a column of USING by its table behind a pipe join, and no list of columns
+FROM flights |> JOIN airlines a USING (carrier) |> WHERE a.carrier > 'A'
 -- refused:
-The lookup join with a cannot run: carrier is a column of USING, which pipes have once; name it without a.
+The lookup join with a cannot run: carrier is a column of USING, and no list of columns follows; name it without a.
 -- instead:
-FROM flights |> JOIN airlines a USING (carrier) |> SELECT carrier, a.name
+FROM flights |> JOIN airlines a USING (carrier) |> WHERE carrier > 'A'
 
 -- case: ON that names a lookup table before a comma, whose key comes from behind it
 SELECT f.flight, l.name, p.seats FROM airlines l, flights f JOIN planes p ON p.tailnum = f.tailnum AND p.seats > length(l.name) JOIN airports a ON a.faa = f.dest WHERE l.carrier = f.carrier
