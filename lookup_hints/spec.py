@@ -35,8 +35,8 @@ class LookupSpec:
     """Everything that a worker needs to run one lookup join; pickled into the UDF.
 
     Args:
-        connector: built and checked on the driver. On a worker, of all equal connectors one is opened and
-            shared by its tasks: whatever acts there takes it from ``over``, not the task's own copy.
+        connector: built and checked on the driver. A worker process reads and opens one of all equal
+            connectors, and shares it between its tasks: whatever acts there takes it from ``over``.
         key_columns: dimension columns asked by, in the order of the UDF's arguments.
         columns: dimension columns handed back, in the order of the UDF's struct.
         settings: how to run.
