@@ -232,7 +232,7 @@ class Analysis:
         assert use.chain is not None
         source = use.block.source
         # A LATERAL subquery needs what stands before it.
-        has_lateral = any(each.lateral for each in use.chain.everything)
+        has_lateral = any(each.lateral and each.first < use.index for each in use.chain.everything)
         is_lateral = has_lateral and source is not None and use.chain in source.chains
         first = source.chains[0].first if is_lateral and source is not None else use.chain.first
         return f"FROM {self._text(Cut(self._offset(first), self._offset(use.step.first)))}"

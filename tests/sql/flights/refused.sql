@@ -145,6 +145,13 @@ The lookup join with p cannot run: its ON names l from before a comma, whose key
 -- instead:
 SELECT f.flight, l.name, p.seats FROM airlines l CROSS JOIN flights f JOIN planes p ON p.tailnum = f.tailnum AND p.seats > length(l.name) JOIN airports a ON a.faa = f.dest WHERE l.carrier = f.carrier
 
+-- case: USING behind a comma, and a LATERAL subquery behind it that names what stands before
+SELECT f.flight, l.name, t.h FROM first_day g, first_day f JOIN airlines l USING (carrier) JOIN LATERAL (SELECT g.hour + 1 AS h) t WHERE g.flight = f.flight
+-- refused:
+The lookup join with l cannot run: a join with USING or NATURAL stands behind a comma, where its columns may be those of a relation before the comma; write ON with the equality.
+-- instead:
+SELECT f.flight, l.name, t.h FROM first_day g, first_day f JOIN airlines l ON l.carrier = g.carrier JOIN LATERAL (SELECT g.hour + 1 AS h) t WHERE g.flight = f.flight
+
 -- case: a LATERAL subquery that names a lookup table, joined with what gives its key
 SELECT f.flight, t.c FROM airlines l, first_day f JOIN LATERAL (SELECT l.name || f.dest AS c) t WHERE l.carrier = f.carrier
 -- refused:
