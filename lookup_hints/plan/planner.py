@@ -281,8 +281,8 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
     ansi = (draft.context.conf("spark.sql.ansi.enabled") or "true").lower() == "true"
     zone = draft.context.conf("spark.sql.session.timeZone") or ""
     cast = key_cast(left, column, ansi=ansi, zone=zone)
-    if cast is not None and cast.recheck and not key.kept and _has_subquery(draft.statement, key):
-        cast = None  # a query could not be written again, to check the row that is found
+    if cast is not None and cast.recheck and not key.kept and _has_query(draft.statement, join):
+        cast = None  # the row that is found is checked in a lambda, where Spark takes no query
     if (
         join.place is Place.CONDITION
         and key.shared
@@ -302,6 +302,11 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
             )
         )
     return replace(cast, wrapping=draft.context.wrapping(kind))
+
+
+def _has_query(statement: Statement, join: LookupJoin) -> bool:
+    """Whether a key of the join is given by a query."""
+    return any(_has_subquery(statement, key) for key in join.conditions.keys)
 
 
 def _has_subquery(statement: Statement, key: KeyEquality) -> bool:

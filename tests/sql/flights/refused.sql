@@ -64,6 +64,13 @@ The lookup join with e cannot run: v.x is INT and e.word is STRING, so one key m
 -- instead:
 SELECT v.x, e.word FROM VALUES (2), (3) AS v (x) LEFT JOIN edges e ON e.word = CAST(v.x AS STRING)
 
+-- case: a key of another type beside one that a query gives
+SELECT v.x FROM VALUES (1), (2), (70000) AS v (x) WHERE v.x IN (SELECT e.small FROM edges e WHERE e.word = (SELECT max(l.carrier) FROM (SELECT 'A' AS carrier) l))
+-- refused:
+The lookup join with e cannot run: v.x is INT and e.small is SMALLINT, so one key may equal several values of the column. Write CAST(v.x AS SMALLINT).
+-- instead:
+SELECT v.x FROM VALUES (1), (2), (70000) AS v (x) WHERE try_cast(v.x AS SMALLINT) IN (SELECT e.small FROM edges e WHERE e.word = (SELECT max(l.carrier) FROM (SELECT 'A' AS carrier) l))
+
 -- case: a collation that is not binary on the key
 SELECT v.x, e.id FROM VALUES ('a'), ('b') AS v (x) LEFT JOIN edges e ON e.word = v.x COLLATE UTF8_LCASE
 -- refused:
