@@ -21,6 +21,9 @@ from lookup_hints.restart import ExponentialDelayRestart, Failures, RestartStrat
 
 _log = logging.getLogger("lookup_hints")
 
+FOR_GOOD = "for_good"
+"""The attribute of a log record that tells of a failure after which a query is not started again."""
+
 REGION, FULL = "region", "full"
 
 
@@ -304,7 +307,9 @@ class Supervisor:
         cause = cause_of(error)
         if decision.wait is None:
             _log.error(
-                "query %s failed, and is not started again (%s): %s", query.name, query.strategy, cause
+                "query %s failed, and is not started again (%s): %s",
+                *(query.name, query.strategy, cause),
+                extra={FOR_GOOD: True},
             )
             query._run.error = error
             self._set(query, Status.FAILED)

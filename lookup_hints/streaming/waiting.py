@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lookup_hints.streaming.streams import StartedStream, Streams
-from lookup_hints.supervision import cause_of
+from lookup_hints.supervision import FOR_GOOD, Supervised, cause_of
 
 Tell = Callable[[str], None]
 
@@ -59,24 +60,52 @@ def run_with_streams(streams: Streams, run: Callable[[], int], tell: Tell, tell_
         The exit code: that of ``run``, 1 when a query failed for good, 128 + n after signal n.
     """
     known = len(streams.started)
-    try:
-        with signals_raise():
-            code = run()
-            if code == 0 and streams.running:
-                number = len(streams.running)
-                count = "1 streaming query runs" if number == 1 else f"{number} streaming queries run"
-                tell(f"\n{count}; Ctrl-C stops {'it' if number == 1 else 'them'}")
-                streams.await_all()
-    except Interrupted as interrupted:
-        tell_error(f"\nstopped by {signal.Signals(interrupted.number).name}")
-        code = 128 + interrupted.number
-    except Exception as error:
-        tell_error(f"\nerror in a streaming query: {cause_of(error)}")
-        code = 1
+    raised: Exception | None = None
+    with _told_here():
+        try:
+            with signals_raise():
+                code = run()
+                if code == 0 and streams.running:
+                    number = len(streams.running)
+                    count = "1 streaming query runs" if number == 1 else f"{number} streaming queries run"
+                    tell(f"\n{count}; Ctrl-C stops {'it' if number == 1 else 'them'}")
+                    streams.await_all()
+        except Interrupted as interrupted:
+            tell_error(f"\nstopped by {signal.Signals(interrupted.number).name}")
+            code = 128 + interrupted.number
+        except Exception as error:
+            raised, code = error, 1
+    failures = [_failure(each.supervised) for each in streams.started[known:] if each.supervised.error]
+    if raised is not None and not failures:
+        failures = [f"error in a streaming query: {cause_of(raised)}"]
+    for failure in failures:
+        tell_error(f"\n{failure}")
+    code = 1 if failures and code == 0 else code
     streams.stop()
     if streams.started[known:]:
         tell(f"\n{stream_summary(streams.started[known:])}")
     return code
+
+
+@contextmanager
+def _told_here() -> Iterator[None]:
+    """Keep the log from telling of failures that end a query: they are told at the end, each once."""
+    log = logging.getLogger("lookup_hints")
+    log.addFilter(_is_not_final)
+    try:
+        yield
+    finally:
+        log.removeFilter(_is_not_final)
+
+
+def _is_not_final(record: logging.LogRecord) -> bool:
+    return not getattr(record, FOR_GOOD, False)
+
+
+def _failure(query: Supervised) -> str:
+    assert query.error is not None
+    head = f"error in the streaming query {query.name}, which is not started again ({query.strategy})"
+    return f"{head}: {cause_of(query.error)}"
 
 
 def stream_summary(streams: Sequence[StartedStream]) -> str:
