@@ -237,21 +237,27 @@ class Process:
         """What is kept under ``key``, or a new one in its place where opening gives something else by now."""
         with self._lock:
             kept = self._shared.get(key)
-        now = self._clock()
-        shared = kept
-        if shared is None or not shared.is_fresh(shared.opened.connector.opened_with(), now):
-            opened = make()
-            shared = _Shared(opened, opened.connector.opened_with(), now)
-        with self._lock:
-            there = self._shared.get(key)
-            if there is not None and there is not kept:  # another task was faster
-                shared = there
-            elif kept is not None and shared is not kept:
-                self._outdated.append(kept)  # tasks that use it go on with it
-            self._shared[key] = shared
-            self._shared.move_to_end(key)
-            shared.users += 1
-        return shared
+            if kept is not None:
+                kept.users += 1  # another task's end must not drop it while it is looked at
+        try:
+            shared, now = kept, self._clock()
+            if shared is None or not shared.is_fresh(shared.opened.connector.opened_with(), now):
+                opened = make()
+                shared = _Shared(opened, opened.connector.opened_with(), now)
+            with self._lock:
+                there = self._shared.get(key)
+                if there is not None and there is not kept:  # another task was faster
+                    shared = there
+                elif kept is not None and shared is not kept:
+                    self._outdated.append(kept)  # tasks that use it go on with it
+                self._shared[key] = shared
+                self._shared.move_to_end(key)
+                shared.users += 1
+            return shared
+        finally:
+            if kept is not None:
+                with self._lock:
+                    kept.users -= 1
 
     def _drop_unused(self) -> list[Opened]:
         """Forget what no task uses and is outdated, or idle for longest, and return it."""

@@ -354,6 +354,29 @@ def test_a_connector_in_use_is_not_closed(fresh_process: Process) -> None:
             assert same is busy
 
 
+class Watched(People):
+    """While it is asked what opening reads, another task of its process ends."""
+
+    def opened_with(self) -> str:
+        with process.this_process.sync("other", partial(People, "other")):
+            return "the same"
+
+
+@BOTH
+def test_a_connector_that_is_compared_is_not_closed(
+    asynchronous: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lookup = arrow_lookup(replace(people(asynchronous=asynchronous), connector=Watched()))
+    assert plain(lookup(iter([ids(2)]))) == [[(1.0, 2)]]
+    monkeypatch.setattr(process, "IDLE_CONNECTORS", 0)
+    found = lookup(iter([ids(2)]))
+    assert next(found).to_pylist() == [[{"score": 1.0, "id": 2}]]
+    assert People.opened == ["people"]
+    assert People.closed == []
+    list(found)
+    assert People.closed == ["people"]
+
+
 def test_a_connector_whose_close_fails_fails_nobody(
     fresh_process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
