@@ -65,10 +65,13 @@ def merged_by(join: LookupJoin) -> Merged | None:
 def star_edits(draft: Draft, block: Block, merged: list[Merged], hidden: list[str]) -> Iterator[Edit]:
     """The edits of each ``*`` of the block: without ``hidden`` columns, shared columns first."""
     statement = draft.statement
+    stars = list(own_stars(statement, block))
+    if not stars:
+        return  # and Spark is not asked for columns
     first = _shared_first(draft, block, merged)
     if not (first or hidden):
         return
-    for index in own_stars(statement, block):
+    for index in stars:
         _refuse_inner_order(statement, block, merged)
         yield from _star(statement, index, first, [*_private(merged), *hidden])
 
