@@ -1,8 +1,8 @@
 """Connectors on their way to a worker: as bytes, which a task reads only where its process has none yet.
 
-Reading them again is not only in vain (docs/decisions/0110). A class of a notebook travels with its code:
-reading it anew gives the class new globals, also where it is open, and what opening put there is gone. And
-what is open would count in accumulators of a task that is over.
+Reading them again does harm (docs/decisions/0110). A class of a notebook travels with its code: reading it
+anew gives the class new globals, also where it is open, and what opening put there is gone. And what is
+open would count in accumulators of a task that is over.
 """
 
 from __future__ import annotations
