@@ -273,3 +273,22 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_unasked() -> None:
 
     with hostile("well") as server:
         during(table_at(server), ask)
+
+
+def test_a_request_given_up_at_any_moment_gives_its_connection_back() -> None:
+    """At each turn of the loop, on a new connection and on a kept one; each is lost once in the old way."""
+
+    async def ask(connector: HttpConnector) -> None:
+        for turns in range(60):
+            request = request_for(SCHEMA, {"id": [turns]})
+            for _ in range(2):
+                task = asyncio.ensure_future(connector.alookup(request))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+            found = await asyncio.wait_for(connector.alookup(request), 10)
+            assert rows_of(found) == [{"id": turns, "name": f"n{turns}"}]
+
+    with hostile("well") as server:
+        during(table_at(server), ask)
+        during(table_at(server, header__Connection="close"), ask)

@@ -6,7 +6,8 @@ import asyncio
 import re
 import ssl
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Protocol, TypeVar
@@ -20,7 +21,6 @@ from lookup_connectors.http.steps import Alone, Pause, Room, Send, Steps
 from lookup_connectors.http.unasked import CheckedNetwork, CheckedStream, Unasked
 
 _T = TypeVar("_T")
-_Trace = Callable[..., Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -107,32 +107,36 @@ class HttpxClient:
         """The response."""
         while True:
             self._unasked.check()
-            fresh = _Connects()
-            work = self._with_slot(request, timeout, lease, fresh.note)
+            call = _Call()
+            work = self._with_slot(request, timeout, lease, call)
             try:
-                response = await _within(timeout, lease, work)
+                response = await _within(timeout, lease, work, call)
             except (httpx.HTTPError, asyncio.TimeoutError) as error:
-                if fresh.happened or not _is_lost(error):
+                if call.connected or not _is_lost(error):
                     raise _explained(self._connecting, request, error, timeout) from error
             else:
                 self._unasked.check()
                 return response
 
-    async def _with_slot(self, request: Request, timeout: float, lease: Lease, trace: _Trace) -> Response:
+    async def _with_slot(self, request: Request, timeout: float, lease: Lease, call: _Call) -> Response:
         await acquire(self._slots, lease)
         try:
-            return await self._send(request, timeout, lease, trace)
+            with call.inside():
+                return await self._send(request, timeout, lease, call)
         finally:
             self._slots.release()
 
-    async def _send(self, request: Request, timeout: float, lease: Lease, trace: _Trace) -> Response:
-        async with self._client.stream(**_arguments(self._connecting, request, timeout, trace)) as response:
-            await lease.expect(announced(self._connecting, response.headers))
+    async def _send(self, request: Request, timeout: float, lease: Lease, call: _Call) -> Response:
+        arguments = _arguments(self._connecting, request, timeout, call.note)
+        async with self._client.stream(**arguments) as response:
+            with call.outside():
+                await lease.expect(announced(self._connecting, response.headers))
             body = bytearray()
             async for chunk in response.aiter_raw():
                 body += chunk
                 check_size(self._connecting, len(body))
-                await lease.room(len(chunk))
+                with call.outside():
+                    await lease.room(len(chunk))
         await _end_where_unasked(response)
         return decoded(self._connecting, request, _read(response, bytes(body)))
 
@@ -141,7 +145,7 @@ class HttpxClient:
         await self._client.aclose()
 
 
-async def _within(timeout: float, lease: Lease, work: Coroutine[Any, Any, _T]) -> _T:
+async def _within(timeout: float, lease: Lease, work: Coroutine[Any, Any, _T], call: _Call) -> _T:
     """What comes of ``work`` within ``timeout`` seconds, beside those in which ``lease`` waits for room."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout - lease.waited(loop.time())
@@ -155,19 +159,60 @@ async def _within(timeout: float, lease: Lease, work: Coroutine[Any, Any, _T]) -
         return task.result()
     finally:
         if not task.done():
-            task.cancel()
+            call.give_up(task)
             await asyncio.wait({task})
 
 
-class _Connects:
-    """Notes whether a request had to make a connection."""
+class _Call:
+    """One call of httpx, which ends early only where its pool of connections stays whole.
 
-    happened = False
+    Where a task is cancelled between two operations on the network, httpcore 1.0 keeps the connection
+    in its pool as one in use, for good (its issues 658, 830 and 1093). Once each one is lost so, every
+    later request waits for ever. So a cancellation waits for the next operation on the network.
+    """
+
+    def __init__(self) -> None:
+        self.connected = False
+        self._may_end = True
+        self._is_given_up = False
+
+    def give_up(self, task: asyncio.Task[Any]) -> None:
+        """End ``task``, which makes this call: now, or as soon as it is on the network."""
+        self._is_given_up = True
+        if self._may_end:
+            task.cancel()
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """While httpx works."""
+        self._may_end = False
+        try:
+            yield
+        finally:
+            self._may_end = True
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """While our own code waits inside a call."""
+        self._end_if_given_up()
+        before, self._may_end = self._may_end, True
+        try:
+            yield
+        finally:
+            self._may_end = before
 
     async def note(self, name: str, _: Any) -> None:
-        """Called by httpx for each thing that happens to a request."""
+        """Called by httpx before and after each operation, such as ``http11.send_request_body``."""
+        operation, _, step = name.rpartition(".")
         if name == "connection.connect_tcp.started":
-            self.happened = True
+            self.connected = True
+        self._may_end = step == "started" and not operation.endswith((".response_closed", ".retry"))
+        if self._may_end:
+            self._end_if_given_up()
+
+    def _end_if_given_up(self) -> None:
+        if self._is_given_up:
+            raise asyncio.CancelledError
 
 
 def _is_lost(error: Exception) -> bool:
@@ -224,8 +269,7 @@ def _arguments(connecting: Connecting, request: Request, timeout: float, trace: 
         "url": request.url,
         "headers": dict(request.headers),
         "content": request.body,
-        # Waiting for a free connection has no limit of its own: it counts in the time of the whole.
-        "timeout": httpx.Timeout(timeout, connect=min(timeout, connecting.connect_timeout), pool=None),
+        "timeout": httpx.Timeout(timeout, connect=min(timeout, connecting.connect_timeout)),
         "extensions": {"trace": trace},
     }
 
