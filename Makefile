@@ -35,7 +35,7 @@ JOBS = 2
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: java check
-	@$(SPARK_ENV) $(PYTEST) --ignore=tests/sql --ignore=tests/processes
+	@$(SPARK_ENV) $(PYTEST) --ignore=tests/queries --ignore=tests/processes
 
 test-processes: java $(VENV)/.dev
 	@$(SPARK_ENV) $(PYTEST) tests/processes
@@ -48,7 +48,7 @@ test-sql: java $(VENV)/.dev
 	@seed="$${SEED:-$$(date +%s)}"; echo "seed $$seed"; \
 	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 \
 	  $(PYTEST) --hypothesis-seed="$$seed" \
-	  tests/sql/test_trees.py tests/sql tests/plan/test_mutations.py
+	  tests/queries/test_trees.py tests/queries tests/plan/test_mutations.py
 
 CELLS =
 test-matrix: java

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 from lookup_connectors.postgres import PostgresConnector
 
-from lookup_hints.model import Answer
 from lookup_hints.spi import (
     DURATION,
     TEXT,
@@ -19,6 +18,7 @@ from lookup_hints.spi import (
     SyncLookup,
     integer,
 )
+from lookup_hints.spi.model import Answer
 
 
 def _echoed(request: LookupRequest) -> pa.Table:

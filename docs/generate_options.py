@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from lookup_hints import flink
-from lookup_hints.options import (
+from lookup_hints.spi import flink
+from lookup_hints.spi.options import (
     LOOKUP_OPTIONS,
     RESTART_OPTIONS,
     SESSION_OPTIONS,
@@ -17,7 +17,7 @@ from lookup_hints.options import (
     Option,
     Place,
 )
-from lookup_hints.registry import connector_class
+from lookup_hints.tables.registry import connector_class
 
 TARGET = Path(__file__).with_name("options.md")
 CONNECTORS = ("memory", "sqlite", "postgres", "http", "redis")

@@ -1,4 +1,4 @@
-"""Writes ``docs/sql-support.md`` from the cases in ``tests/sql``: ``python docs/generate_sql_support.py``.
+"""Writes ``docs/sql-support.md`` from ``tests/queries``: run ``python docs/generate_sql_support.py``.
 
 A test compares the file with what this makes, and the suites hold every line of it against Spark, so that the
 page cannot promise what does not run.
@@ -15,16 +15,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.sql.corpus import Case, cases  # noqa: E402 (the path above comes first)
-from tests.sql.tpch.data import KEYS  # noqa: E402
-from tests.sql.tpch.pairs import QUERIES, outcomes, pairs, tables_of  # noqa: E402
+from tests.queries.corpus import Case, cases  # noqa: E402 (the path above comes first)
+from tests.queries.tpch.data import KEYS  # noqa: E402
+from tests.queries.tpch.pairs import QUERIES, outcomes, pairs, tables_of  # noqa: E402
 
 TARGET = Path(__file__).with_name("sql-support.md")
 
 _INTRODUCTION = """\
 # SQL support
 
-This page is made from the cases in `tests/sql` by `python docs/generate_sql_support.py`. Each line is a
+This page is made from the cases in `tests/queries` by `python docs/generate_sql_support.py`. Each line is a
 statement that the tests run twice, once with lookup tables and once over ordinary tables; column names, types
 and rows must be the same. What cannot be a lookup join is refused while the statement is planned, with the
 reason; it is never answered wrong.
@@ -105,7 +105,7 @@ def _topics(known: list[Case]) -> Iterable[str]:
     for topic, title in _TOPICS.items():
         running = [case for case in known if case.topic == topic and case.runs]
         yield f"\n## {title}\n{_ONCE if topic == 'once' else ''}\n"
-        yield f"The statements are in [`{topic}.sql`](../tests/sql/flights/{topic}.sql).\n\n"
+        yield f"The statements are in [`{topic}.sql`](../tests/queries/flights/{topic}.sql).\n\n"
         yield from (f"- {case.title}\n" for case in running)
 
 

@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from lookup_hints.registry import register_connector as register_connector
-    from lookup_hints.registry import register_retry_predicate as register_retry_predicate
-    from lookup_hints.restart import ExponentialDelayRestart as ExponentialDelayRestart
-    from lookup_hints.restart import FailureRateRestart as FailureRateRestart
-    from lookup_hints.restart import FixedDelayRestart as FixedDelayRestart
-    from lookup_hints.restart import NoRestart as NoRestart
     from lookup_hints.retry import ExponentialDelay as ExponentialDelay
     from lookup_hints.retry import FixedDelay as FixedDelay
     from lookup_hints.retry import RetryPolicy as RetryPolicy
@@ -24,25 +18,31 @@ if TYPE_CHECKING:
     from lookup_hints.session import LookupSession as LookupSession
     from lookup_hints.session import disable as disable
     from lookup_hints.session import enable as enable
-    from lookup_hints.supervision import supervise as supervise
-    from lookup_hints.waiting import async_wait as async_wait
+    from lookup_hints.streaming.restart import ExponentialDelayRestart as ExponentialDelayRestart
+    from lookup_hints.streaming.restart import FailureRateRestart as FailureRateRestart
+    from lookup_hints.streaming.restart import FixedDelayRestart as FixedDelayRestart
+    from lookup_hints.streaming.restart import NoRestart as NoRestart
+    from lookup_hints.streaming.supervisor import supervise as supervise
+    from lookup_hints.surfaces.async_wait import async_wait as async_wait
+    from lookup_hints.tables.registry import register_connector as register_connector
+    from lookup_hints.tables.registry import register_retry_predicate as register_retry_predicate
 
 _HOME = {
     "ExponentialDelay": "retry",
-    "ExponentialDelayRestart": "restart",
-    "FailureRateRestart": "restart",
+    "ExponentialDelayRestart": "streaming.restart",
+    "FailureRateRestart": "streaming.restart",
     "FixedDelay": "retry",
-    "FixedDelayRestart": "restart",
+    "FixedDelayRestart": "streaming.restart",
     "LookupSession": "session",
-    "NoRestart": "restart",
+    "NoRestart": "streaming.restart",
     "RetryPolicy": "retry",
     "RetryStrategy": "retry",
-    "async_wait": "waiting",
+    "async_wait": "surfaces.async_wait",
     "disable": "session",
     "enable": "session",
-    "register_connector": "registry",
-    "register_retry_predicate": "registry",
-    "supervise": "supervision",
+    "register_connector": "tables.registry",
+    "register_retry_predicate": "tables.registry",
+    "supervise": "streaming.supervisor",
 }
 
 __all__ = [
@@ -76,6 +76,6 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """What ``%load_ext lookup_hints`` does: it brings ``%lookup_sql`` (and ``%%``) and ``%lookup_tables``."""
-    from lookup_hints.magics import load
+    from lookup_hints.surfaces.notebook import load
 
     load(shell)

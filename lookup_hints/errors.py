@@ -9,6 +9,7 @@ Every error keeps what it says in ``args``, so it survives the trip from a Spark
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -172,3 +173,19 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), by_lower, n=1)
     return f"Did you mean {by_lower[close[0]]!r}?" if close else ""
+
+
+# At the beginning of a line, or after what Spark says before it: the last is that of 3.5.
+_BEGIN = r"(?:^|thrown from the Python worker: |PythonException: )"
+_OWN_ERROR = re.compile(rf"{_BEGIN}lookup_hints\.errors\.(\w+: .*)$", re.MULTILINE)
+_PYTHON_ERROR = re.compile(
+    rf"{_BEGIN}((?:\w+\.)*\w*(?:Error|Exception|Timeout|Interrupt)\b: .*)$", re.MULTILINE
+)
+
+
+def cause_of(error: BaseException) -> str:
+    """What went wrong, in one line: the error of the lookup where there is one in all that Spark says."""
+    text = str(error).strip() or type(error).__name__
+    found = _OWN_ERROR.findall(text) or _PYTHON_ERROR.findall(text)
+    line = found[-1] if found else text.splitlines()[0]
+    return str(line)[:500]

@@ -9,14 +9,45 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from lookup_hints import dataframe
-from lookup_hints.catalog import ConfValue, LookupCatalog, build_connector, secret_keys
-from lookup_hints.commands import explained, own_setting
-from lookup_hints.ddl import (
+from lookup_hints.errors import HintError, InternalError, Problem, QueryError, Span, UnsupportedLookup
+from lookup_hints.frames import join as frame_join
+from lookup_hints.frames.variables import named_frames, run_over, variables_refused
+from lookup_hints.hints.validate import LookupHint, read_hints
+from lookup_hints.plan.analysis import Columns
+from lookup_hints.plan.choose import session_option
+from lookup_hints.plan.draft import Context, LookupPlan
+from lookup_hints.plan.explain import explain
+from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
+from lookup_hints.plan.read.statement import UnreadableStatement
+from lookup_hints.plan.write.views import PRIVATE_PREFIX, ROW
+from lookup_hints.retry import RetryPolicy
+from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.spark.functions import (
+    Functions,
+    is_connect,
+    policy_of,
+    run_the_drivers_python,
+    spark_version,
+    transport_for,
+    wrapping_for,
+)
+from lookup_hints.spi import Connector
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.secrets import shown
+from lookup_hints.spi.types import sql_type
+from lookup_hints.sql.lexer import code, pieces, string_literal
+from lookup_hints.statements.commands import explained, own_setting
+from lookup_hints.statements.script import read_script, split_statements
+from lookup_hints.streaming.insert import StreamInsert, StreamSource, names_a_stream, read_insert
+from lookup_hints.streaming.sinks import sink_without_table
+from lookup_hints.streaming.stream_views import SINCE, with_views
+from lookup_hints.streaming.streams import Preparation, Streams
+from lookup_hints.tables.catalog import ConfValue, LookupCatalog, build_connector, secret_keys
+from lookup_hints.tables.ddl import (
     CreateLookupTable,
     Ddl,
     DescribeTable,
@@ -27,39 +58,7 @@ from lookup_hints.ddl import (
     create_statement,
     parse_ddl,
 )
-from lookup_hints.errors import HintError, InternalError, Problem, QueryError, Span, UnsupportedLookup
-from lookup_hints.frames import named_frames, run_over, variables_refused
-from lookup_hints.functions import (
-    Functions,
-    is_connect,
-    policy_of,
-    run_the_drivers_python,
-    spark_version,
-    transport_for,
-    wrapping_for,
-)
-from lookup_hints.hints.validate import LookupHint, read_hints
-from lookup_hints.model import LookupTable
-from lookup_hints.plan.analysis import Columns
-from lookup_hints.plan.choose import session_option
-from lookup_hints.plan.draft import Context, LookupPlan
-from lookup_hints.plan.explain import explain
-from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
-from lookup_hints.plan.reading import UnreadableStatement
-from lookup_hints.plan.views import PRIVATE_PREFIX, ROW
-from lookup_hints.registry import retry_predicates
-from lookup_hints.retry import RetryPolicy
-from lookup_hints.runtime.metrics import LookupMetrics
-from lookup_hints.script import read_script, split_statements
-from lookup_hints.secrets import shown
-from lookup_hints.spec import LookupSpec
-from lookup_hints.spi import Connector
-from lookup_hints.sqltext import code, pieces, string_literal
-from lookup_hints.streaming.insert import StreamInsert, StreamSource, names_a_stream, read_insert
-from lookup_hints.streaming.older import SINCE, with_views
-from lookup_hints.streaming.sinks import sink_without_table
-from lookup_hints.streaming.streams import Preparation, Streams
-from lookup_hints.types import sql_type
+from lookup_hints.tables.registry import retry_predicates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -164,11 +163,11 @@ class LookupSession:
         self,
         df: DataFrame,
         table: str,
-        on: dataframe.On = None,
+        on: frame_join.On = None,
         how: str = "inner",
         *,
         condition: str | None = None,
-        columns: dataframe.Columns | None = None,
+        columns: frame_join.Columns | None = None,
         alias: str | None = None,
         retry: RetryPolicy | None = None,
         asynchronous: bool | None = None,
@@ -217,34 +216,34 @@ class LookupSession:
         connector = self._connector_named(table)
         options = {
             "async": asynchronous,
-            "output-mode": dataframe.output_mode(ordered),
+            "output-mode": frame_join.output_mode(ordered),
             "capacity": capacity,
             "timeout": timeout,
             "batch-size": batch_size,
             "on-error": on_error,
             "shuffle": shuffle,
         }
-        wishes = dataframe.Wishes(
-            pairs=dataframe.pairs_of(on),
-            is_using=dataframe.is_using(on),
-            kind=dataframe.kind_of(how, table),
+        wishes = frame_join.JoinRequest(
+            pairs=frame_join.pairs_of(on),
+            is_using=frame_join.is_using(on),
+            kind=frame_join.kind_of(how, table),
             condition=condition,
-            columns=None if columns is None else dataframe.renamed(columns),
+            columns=None if columns is None else frame_join.renamed(columns),
             alias=alias or connector.table.name,
-            options=dataframe.read_options("lookup_join", options),
-            retry=dataframe.checked_retry("lookup_join", retry),
+            options=frame_join.read_options("lookup_join", options),
+            retry=frame_join.checked_retry("lookup_join", retry),
         )
         return self.join_frame(df, connector, wishes)
 
-    def join_frame(self, df: DataFrame, connector: Connector, wishes: dataframe.Wishes) -> DataFrame:
+    def join_frame(self, df: DataFrame, connector: Connector, wishes: frame_join.JoinRequest) -> DataFrame:
         """``df`` joined with the table of ``connector``, which need not be in the catalog."""
         case_sensitive = (self._conf("spark.sql.caseSensitive") or "false").lower() == "true"
-        join = dataframe.frame_join(df, connector, wishes, case_sensitive)
-        session = self._over({dataframe.LEFT: join.frame})
+        joined = frame_join.frame_join(df, connector, wishes, case_sensitive)
+        session = self._over({frame_join.LEFT: joined.frame})
         session._connectors = {connector.table.name.lower(): connector}
-        session._hints = (join.hint,)
-        result = session.sql(join.text)
-        return result.drop(*join.private) if join.private else result
+        session._hints = (joined.hint,)
+        result = session.sql(joined.text)
+        return result.drop(*joined.private) if joined.private else result
 
     def run_script(self, path_or_text: str | os.PathLike[str], args: Args = None) -> list[DataFrame]:
         """Run each statement of a script; one DataFrame for each, lazy where Spark's are.
@@ -452,8 +451,10 @@ class LookupSession:
 
     def _register(self, planned: LookupPlan) -> None:
         transport = _transport(self._conf)
-        for join in planned.joins:
-            self._state.functions.register(self.spark, join.function, join.repeated, transport)
+        for planned_join in planned.joins:
+            self._state.functions.register(
+                self.spark, planned_join.function, planned_join.repeated, transport
+            )
         for scan in planned.scans:
             self._state.functions.create_scan(self.spark, scan)
 
@@ -465,7 +466,7 @@ class LookupSession:
         found = self._find(name)
         if found is None:
             known = [table.name for table in self._state.catalog.tables()]
-            raise QueryError(dataframe.no_table(name, known))
+            raise QueryError(frame_join.no_table(name, known))
         return self._connector_of(found)
 
     def _connector_of(self, table: LookupTable) -> Connector:
@@ -476,14 +477,11 @@ class LookupSession:
         return self.spark.conf.get(key, None)
 
     def _settings(self) -> ConfValue:
-        """What ``_conf`` says, for one statement: each setting is a round trip, and one brings them all."""
-        if is_connect(self.spark):
-            found: dict[str, str] | None = getattr(self.spark.conf, "getAll", None)  # new in Spark 4.0
-            return cache(self._conf) if found is None else found.get
-        # Here getAll would be a trip for each setting, of which there are dozens.
-        between = token_hex(16)  # in no value
-        all_of_them = self.spark.conf._jconf.getAll().mkString(between)
-        return dict(one.partition(" -> ")[::2] for one in all_of_them.split(between)).get
+        """What ``_conf`` says, asked once for each key of one statement: each is a round trip."""
+        found: dict[str, str] | None = None
+        if is_connect(self.spark):  # one trip brings them all; on classic Spark it would be one for each
+            found = getattr(self.spark.conf, "getAll", None)  # new in Spark 4.0
+        return cache(self._conf) if found is None else found.get
 
     # --- Spark -------------------------------------------------------------------------------------
 

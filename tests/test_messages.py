@@ -9,17 +9,16 @@ import pyarrow as pa
 import pytest
 
 import lookup_hints
-from lookup_hints import flink
-from lookup_hints.check import check_script
-from lookup_hints.commands import own_setting
-from lookup_hints.dataframe import read_options
-from lookup_hints.ddl import shown_statement
 from lookup_hints.errors import ConnectorError, OptionError, QueryError
+from lookup_hints.frames.join import read_options
 from lookup_hints.hints.validate import lookup_hints as hints_of
-from lookup_hints.model import LookupTable
-from lookup_hints.options import SESSION_OPTIONS, STREAM_OPTIONS, Place, options_at
 from lookup_hints.runtime.masking import without_secrets
-from lookup_hints.spi import TEXT, Option, SyncRowLookup
+from lookup_hints.spi import TEXT, Option, SyncRowLookup, flink
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.options import SESSION_OPTIONS, STREAM_OPTIONS, Place, options_at
+from lookup_hints.statements.commands import own_setting
+from lookup_hints.surfaces.check import check_script
+from lookup_hints.tables.ddl import shown_statement
 
 
 def said(*, hint: str) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.types import sql_type
+from lookup_hints.spi.types import sql_type
 
 ToArrow = Callable[[Sequence[Any]], pa.Array]
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*(e[+-]?[0-9]+)?|inf(inity)?)|nan", re.IGNORECASE)

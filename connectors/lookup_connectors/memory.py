@@ -32,11 +32,11 @@ from lookup_hints.spi import (
     LookupRequest,
     LookupTable,
     Option,
+    ReportsSchema,
     Scan,
     SyncLookup,
-    TellsSchema,
 )
-from lookup_hints.types import sql_type
+from lookup_hints.spi.types import sql_type
 
 _given: dict[str, pa.Table | list[dict[str, Any]]] = {}
 
@@ -67,7 +67,7 @@ def _copied(rows: Any) -> pa.Table | list[dict[str, Any]]:
     return [dict(row) for row in copied]
 
 
-class MemoryConnector(SyncLookup, AsyncLookup, Scan, TellsSchema):
+class MemoryConnector(SyncLookup, AsyncLookup, Scan, ReportsSchema):
     """Rows that are already here."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (

@@ -25,7 +25,6 @@ from lookup_connectors.postgres_place import checked_place
 from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
 from lookup_connectors.postgres_types import ColumnPlan, quoted, told_type
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
-from lookup_hints.secrets import has_reference, masker
 from lookup_hints.spi import (
     DURATION,
     FILE,
@@ -35,11 +34,12 @@ from lookup_hints.spi import (
     LookupRequest,
     LookupTable,
     Option,
+    ReportsSchema,
     Scan,
-    TellsSchema,
     choice,
     integer,
 )
+from lookup_hints.spi.secrets import has_reference, masker
 
 _PLACE = ("host", "port", "database", "user", "password")
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
@@ -66,7 +66,7 @@ _WISHES = {_READ_ONLY: "on", _LIFE_SIGN: "1s"}
 _POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
 
 
-class PostgresConnector(AsyncLookup, Scan, TellsSchema):
+class PostgresConnector(AsyncLookup, Scan, ReportsSchema):
     """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (

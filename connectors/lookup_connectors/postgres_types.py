@@ -18,7 +18,7 @@ from pyarrow import types
 
 from lookup_connectors.conversion import ToArrow, from_json, from_texts, is_nested, readable_as_json
 from lookup_hints.errors import nearest
-from lookup_hints.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
+from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 
 
 @dataclass(frozen=True)

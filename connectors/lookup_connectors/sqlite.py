@@ -37,18 +37,18 @@ from lookup_hints.spi import (
     LookupRequest,
     LookupTable,
     Option,
+    ReportsSchema,
     Scan,
     SyncLookup,
-    TellsSchema,
 )
-from lookup_hints.types import TIMESTAMP_NTZ, sql_type
+from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
 
 _MAX_VARIABLES = 999  # what every build of SQLite takes
 _BATCH_ROWS = 10_000
 _STEPS_BETWEEN_LOOKS = 1000  # virtual machine steps between two looks at the clock
 
 
-class SqliteConnector(SyncLookup, Scan, TellsSchema):
+class SqliteConnector(SyncLookup, Scan, ReportsSchema):
     """A table of an SQLite file."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (

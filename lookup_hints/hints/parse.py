@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from lookup_hints.errors import Problem, Span
-from lookup_hints.pairs import Pair, read_pairs, span_of
-from lookup_hints.sqltext import Kind, Piece, code, pieces
+from lookup_hints.sql.lexer import Kind, Piece, code, pieces
+from lookup_hints.sql.option_list import Pair, read_pairs, span_of
 
 _NAME = "LOOKUP"
 _AS_CLOSE = 0.79

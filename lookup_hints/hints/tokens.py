@@ -15,7 +15,7 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
-from lookup_hints.sqltext import Kind, Piece, pieces
+from lookup_hints.sql.lexer import Kind, Piece, pieces
 
 HINT_MARK = "/*+"
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lookup_hints.errors import HintError, Problem, Span, nearest
-from lookup_hints.flink import HINT_OPTIONS, instead_of
 from lookup_hints.hints.parse import ParsedHint, misspelt_hints, parse_hints
-from lookup_hints.options import Place, bad_value, options_at
-from lookup_hints.pairs import Pair
 from lookup_hints.retry import RetryPolicy
+from lookup_hints.spi.flink import HINT_OPTIONS, instead_of
+from lookup_hints.spi.options import Place, bad_value, options_at
+from lookup_hints.sql.option_list import Pair
 
 _OPTIONS = options_at(Place.HINT)
 

@@ -14,15 +14,15 @@ from functools import cached_property
 from sqlglot import exp
 
 from lookup_hints.hints.parse import removals
-from lookup_hints.model import LookupTable
 from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.places import as_written, put_in_place
-from lookup_hints.plan.reading import LookupUse, Statement
-from lookup_hints.plan.splice import Cut, Edit, Fragment, spliced
-from lookup_hints.plan.structure import Block, Level, Relation
+from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.plan.read.structure import Block, Level, Relation
 from lookup_hints.plan.times import is_time_column
-from lookup_hints.sqltext import quoted
-from lookup_hints.types import sql_type
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.types import sql_type
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.splice import Cut, Edit, Fragment, spliced
 
 Columns = tuple[tuple[str, str], ...]
 """Name and Spark type name of each output column."""

@@ -8,8 +8,12 @@ from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.validate import LookupHint
-from lookup_hints.model import LookupTable
-from lookup_hints.options import (
+from lookup_hints.plan.cluster_share import Share, share_of, tasks_at_once
+from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
+from lookup_hints.runtime.spec import LookupSettings
+from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.options import (
     LOOKUP_OPTIONS,
     RETRY_KEYS,
     SESSION_OPTIONS,
@@ -17,10 +21,6 @@ from lookup_hints.options import (
     from_session,
     parsed,
 )
-from lookup_hints.plan.budget import Share, share_of, tasks_at_once
-from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
-from lookup_hints.spec import LookupSettings
-from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 
 Conf = Callable[[str], str | None]
 """The value of a session configuration key, or None."""

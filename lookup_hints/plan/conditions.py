@@ -9,11 +9,11 @@ from functools import cached_property
 from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.model import LookupTable
-from lookup_hints.plan.reading import Statement
-from lookup_hints.plan.splice import Cut, Fragment
-from lookup_hints.plan.tokens import QUERY_WORDS
-from lookup_hints.sqltext import quoted
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.read.tokens import QUERY_WORDS
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.splice import Cut, Fragment
 
 _PREDICATES = ("IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT")
 _COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lookup_hints.plan.draft import Draft, LookupJoin
-from lookup_hints.plan.reading import Statement
-from lookup_hints.plan.structure import Block, Cte, Query, Relation, Role
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Role
 
 
 def must_run_once(statement: Statement, join: LookupJoin) -> bool:

@@ -27,14 +27,14 @@ from lookup_hints.plan.conditions import (
 from lookup_hints.plan.draft import Context, LookupJoin, Place
 from lookup_hints.plan.keys import is_key_type
 from lookup_hints.plan.membership import Membership, membership
-from lookup_hints.plan.reading import LookupUse, Statement
-from lookup_hints.plan.scope import InnerNames, Referred, Scope
-from lookup_hints.plan.splice import Cut
-from lookup_hints.plan.structure import Block, Relation, Role, Step
+from lookup_hints.plan.read.scope import InnerNames, Referred, Scope
+from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.plan.read.structure import Block, Relation, Role, Step
 from lookup_hints.plan.times import check_time
 from lookup_hints.spi import Connector, Scan
-from lookup_hints.sqltext import quoted
-from lookup_hints.types import sql_type
+from lookup_hints.spi.types import sql_type
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.splice import Cut
 
 _KINDS = {
     (): "INNER",
@@ -113,7 +113,7 @@ class _Finder:
     def _explicit(self, use: LookupUse, step: Step) -> LookupJoin:
         tokens = self._statement.tokens
         head = tokens.cut(step.first, use.relation.last)
-        self._refuse_strangers(use)
+        self._refuse_extra_clauses(use)
         for word, reason in _REFUSED_KINDS.items():
             if word in step.words:
                 raise refused(self._statement, use, head, reason)
@@ -201,7 +201,7 @@ class _Finder:
         )
         return join.with_(conditions=kept)
 
-    def _refuse_strangers(self, use: LookupUse) -> None:
+    def _refuse_extra_clauses(self, use: LookupUse) -> None:
         relation = use.relation
         if relation.plain and not relation.lateral:
             return
@@ -492,7 +492,7 @@ class _Finder:
                 continue
             for use in pending:
                 if self._statement.tokens.is_word(use.relation.first, "STREAM", "LATERAL"):
-                    self._refuse_strangers(use)
+                    self._refuse_extra_clauses(use)
             self._refuse_products(pending)
             scanned = next((use for use in pending if self._can_scan(use)), None)
             if scanned is None:

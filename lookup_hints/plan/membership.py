@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from lookup_hints.plan.conditions import Conjunct, KeyEquality, Names
-from lookup_hints.plan.reading import LookupUse, Statement
-from lookup_hints.plan.splice import Cut
+from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.sql.splice import Cut
 
 
 @dataclass(frozen=True)

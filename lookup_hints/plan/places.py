@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from lookup_hints.hints.parse import removals
-from lookup_hints.plan.splice import Cut, Edit, original_offset, spliced
+from lookup_hints.sql.splice import Cut, Edit, original_offset, spliced
 
 _PLACE = re.compile(r"(?P<before>; )?\bline (?P<line>\d+)(?P<comma>,?) pos (?P<column>\d+)")
 _HOLDING_TEXT = ("_desc", "_message")

@@ -12,23 +12,29 @@ from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLo
 from lookup_hints.hints.validate import LookupHint, merged
 from lookup_hints.plan.analysis import Analysis, KeyQuestion, KeyTypeError
 from lookup_hints.plan.choose import choose, session_option
-from lookup_hints.plan.columns import residual_columns, used_columns
 from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.ctes import must_run_once, notes_of_ctes
 from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan, Place, TableScan
 from lookup_hints.plan.joins import find_lookups, names_of
 from lookup_hints.plan.keys import KeyCast, key_cast
-from lookup_hints.plan.kinds import gives_rows, is_one_query, names_a_relation, query_parts, script_variables
-from lookup_hints.plan.reading import FindTable, LookupUse, Statement, UnreadableStatement
+from lookup_hints.plan.read.kinds import (
+    gives_rows,
+    is_one_query,
+    names_a_relation,
+    query_parts,
+    script_variables,
+)
+from lookup_hints.plan.read.scope import InnerNames
+from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement, UnreadableStatement
 from lookup_hints.plan.repeated import notes_of_inserts, notes_of_ranges, notes_of_subqueries
-from lookup_hints.plan.rewrite import edits_of, single_relation
-from lookup_hints.plan.scope import InnerNames
-from lookup_hints.plan.sorting import rebalanced
-from lookup_hints.plan.splice import Cut, spliced
 from lookup_hints.plan.stopping import stopped_early
-from lookup_hints.spec import LookupSpec
-from lookup_hints.sqltext import Kind, code, pieces
-from lookup_hints.types import sql_type
+from lookup_hints.plan.write.columns import residual_columns, used_columns
+from lookup_hints.plan.write.from_clause import edits_of, single_relation
+from lookup_hints.plan.write.sorting import rebalanced
+from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.spi.types import sql_type
+from lookup_hints.sql.lexer import Kind, code, pieces
+from lookup_hints.sql.splice import Cut, spliced
 
 
 def mentions_lookup(text: str, find_table: FindTable) -> bool:

@@ -9,10 +9,10 @@ from sqlglot import exp
 from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.conditions import conjuncts
 from lookup_hints.plan.draft import Draft
-from lookup_hints.plan.kinds import inserts
-from lookup_hints.plan.splice import Cut
-from lookup_hints.plan.structure import Block, Query, Role
-from lookup_hints.sqltext import Kind, pieces
+from lookup_hints.plan.read.kinds import inserts
+from lookup_hints.plan.read.structure import Block, Query, Role
+from lookup_hints.sql.lexer import Kind, pieces
+from lookup_hints.sql.splice import Cut
 
 
 def notes_of_ranges(draft: Draft) -> Iterator[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lookup_hints.plan.draft import Draft
-from lookup_hints.plan.kinds import gives_rows
-from lookup_hints.plan.sorting import is_plain
-from lookup_hints.plan.structure import Block, Role
-from lookup_hints.sqltext import Kind
+from lookup_hints.plan.read.kinds import gives_rows
+from lookup_hints.plan.read.structure import Block, Role
+from lookup_hints.sql.lexer import Kind
 
 FEW_ROWS = 10_000
 """A LIMIT of more rows than this wants them fast rather than few."""
@@ -94,3 +93,8 @@ def _is_few(draft: Draft, limit_at: int) -> bool:
         return True
     text = pieces[limit_at + 1].text
     return not text.isdecimal() or int(text) <= FEW_ROWS
+
+
+def is_plain(block: Block) -> bool:
+    """Whether nothing between its FROM and its rows shuffles them anyway."""
+    return not (block.grouped or block.distinct)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.plan.reading import LookupUse, Statement
-from lookup_hints.plan.splice import Cut
+from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.sql.splice import Cut
 
 _PRESENT = ("PROCTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP")
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_hints.errors import AnswerError
-from lookup_hints.model import Answer, LookupRequest, PlacedRows
+from lookup_hints.spi.model import Answer, LookupRequest, PlacedRows
 
 OUTPUT_BYTES = 32 * 1024 * 1024
 """An output array is cut where it would hold more: one hot key with long rows could fill the memory."""
@@ -166,7 +166,7 @@ def place(answer: Answer, request: LookupRequest, connector: str) -> Placed:
     if not isinstance(answer, pa.Table):
         raise AnswerError(f"{connector} answered a {type(answer).__name__}; expected a pyarrow.Table.")
     rows = conform(answer, request.schema, connector)
-    return _without_strangers(Placed(rows, positions_of(rows, request.keys)))
+    return _drop_unasked_rows(Placed(rows, positions_of(rows, request.keys)))
 
 
 def positions_of(rows: pa.Table, keys: pa.Table) -> pa.Array:
@@ -182,7 +182,7 @@ def positions_of(rows: pa.Table, keys: pa.Table) -> pa.Array:
     return pc.if_else(pc.less(codes, count), codes, pa.scalar(None, codes.type))
 
 
-def _without_strangers(placed: Placed) -> Placed:
+def _drop_unasked_rows(placed: Placed) -> Placed:
     return placed if placed.positions.null_count == 0 else placed.filter(placed.positions.is_valid())
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from lookup_hints.errors import ConnectorError, LookupTimeout
-from lookup_hints.model import Answer, LookupRequest
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import Ask, Hold, Idle, LookupFlow, WaitUntil, feed
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
 from lookup_hints.spi import HoldsBack
+from lookup_hints.spi.model import Answer, LookupRequest
 
 CLOSE_SECONDS = 5.0
 """How long the end of a run waits for cancelled requests to hand back what they borrowed."""

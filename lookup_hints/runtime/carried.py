@@ -15,9 +15,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from lookup_hints.errors import OptionError, Problem
-from lookup_hints.model import LookupTable
 from lookup_hints.runtime import process
 from lookup_hints.spi import Connector
+from lookup_hints.spi.model import LookupTable
 
 
 class CarriedConnector(Connector):

@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import AnswerError, AnswerTooLarge, ConnectorError, LookupHintsError, LookupTimeout
-from lookup_hints.model import Answer, LookupRequest, Outcome, Outcomes, PlacedRows
 from lookup_hints.runtime.arrow import (
     Keys,
     Placed,
@@ -35,12 +34,13 @@ from lookup_hints.runtime.arrow import (
     lists_per_key,
     place,
 )
-from lookup_hints.runtime.budget import Pace
 from lookup_hints.runtime.metrics import LookupMetrics
-from lookup_hints.runtime.pacing import ANSWER_BYTES, RequestSize
+from lookup_hints.runtime.rate import Pace
+from lookup_hints.runtime.request_size import ANSWER_BYTES, RequestSize
+from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.window import Settled, Window
-from lookup_hints.spec import LookupSpec
-from lookup_hints.spi import Connector, TellsOutcomes
+from lookup_hints.spi import Connector, ReportsOutcomes
+from lookup_hints.spi.model import Answer, LookupRequest, Outcome, Outcomes, PlacedRows
 
 BUFFER_BYTES = 64 * 1024 * 1024
 """Reading of input stops while windows that are not handed out hold this much."""
@@ -628,7 +628,7 @@ class LookupFlow:
     def _tell(self, part: Part, outcome: Outcome) -> None:
         """Let the connector say in rows how it ended for keys without rows, where it does."""
         connector = self._spec.connector
-        if not isinstance(connector, TellsOutcomes):
+        if not isinstance(connector, ReportsOutcomes):
             return
         told = connector.outcome_rows(part.keys, self._answer_schema, outcome)
         if told is not None:

@@ -18,9 +18,9 @@ from lookup_hints.errors import (
     Problem,
     QueryError,
 )
-from lookup_hints.options import Place
-from lookup_hints.secrets import masker
 from lookup_hints.spi import Connector
+from lookup_hints.spi.options import Place
+from lookup_hints.spi.secrets import masker
 
 _log = logging.getLogger("lookup_hints.worker")
 

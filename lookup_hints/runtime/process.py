@@ -19,11 +19,9 @@ from threading import Lock, Thread
 from typing import Any, Protocol, TypeVar
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.model import Answer, LookupRequest, RowRequest, Rows
-from lookup_hints.runtime.first_look import Looks
 from lookup_hints.runtime.masking import known_secrets
-from lookup_hints.runtime.spark_worker import Lasting
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
+from lookup_hints.spi.model import Answer, LookupRequest, RowRequest, Rows
 
 IDLE_CONNECTORS = 8
 """How many opened connectors are kept that no task uses."""
@@ -186,13 +184,18 @@ class Process:
     """The loop and the opened connectors of this process, and what it knows of its tasks so far."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.looks = Looks()
-        self.lasting = Lasting()
         self._clock = clock
         self._lock = Lock()
         self._loop: LoopThread | None = None
         self._shared: OrderedDict[tuple[str, type], _Shared] = OrderedDict()
         self._outdated: list[_Shared] = []
+        self._kept: dict[type, Any] = {}
+
+    def the(self, kind: type[_T]) -> _T:
+        """The one object of ``kind`` that this process keeps, made when it is first wanted."""
+        with self._lock:
+            kept: _T = self._kept.setdefault(kind, kind())
+            return kept
 
     @property
     def loop(self) -> LoopThread:

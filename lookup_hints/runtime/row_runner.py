@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError, LookupTimeout
-from lookup_hints.model import RowRequest, Rows
-from lookup_hints.rowdoor import RowDoor, outcomes_of, rows_of
 from lookup_hints.runtime.async_runner import AsyncDriver
 from lookup_hints.runtime.flow import Ask, LookupFlow
+from lookup_hints.spi.model import RowRequest, Rows
+from lookup_hints.spi.row_door import RowDoor, outcomes_of, rows_of
 
 LATE_SECONDS = 0.005
 """How long a finished key may wait for others, to be told to the flow with them."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lookup_hints.model import Answer, LookupRequest
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import Ask, LookupFlow, WaitUntil, feed
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.window import Settled
+from lookup_hints.spi.model import Answer, LookupRequest
 
 
 def run_sync(

@@ -18,7 +18,7 @@ from lookup_hints.runtime.arrow import (
     with_empty_last,
     with_nulls,
 )
-from lookup_hints.runtime.pacing import WINDOW_BYTES
+from lookup_hints.runtime.request_size import WINDOW_BYTES
 
 HAND_OUT_BYTES = 32 * 1024 * 1024
 """Where much was found for a window, its rows are handed out in portions of about this."""

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookup_hints.options import (
+from lookup_hints.spi.options import (
     RESTART_OPTIONS,
     STREAM_OPTIONS,
     Option,
     Trigger,
     from_session,
 )
-from lookup_hints.restart import RestartStrategy, restart_strategy
 from lookup_hints.streaming.insert import WrittenOptions
+from lookup_hints.streaming.restart import RestartStrategy, restart_strategy
 
 Conf = Callable[[str], str | None]
 """The value of a session configuration key, or None."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import Problem, QueryError, Span
-from lookup_hints.sqltext import quoted
+from lookup_hints.sql.lexer import quoted
 from lookup_hints.streaming.insert import StreamInsert
 from lookup_hints.streaming.settings import ROOT, StreamSettings
 

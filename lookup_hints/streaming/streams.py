@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import Problem, QueryError
-from lookup_hints.options import Trigger
+from lookup_hints.spi.options import Trigger
 from lookup_hints.streaming.insert import StreamInsert, written_options
 from lookup_hints.streaming.settings import StreamSettings, stream_settings
 from lookup_hints.streaming.sinks import (
@@ -20,7 +20,7 @@ from lookup_hints.streaming.sinks import (
     shaped,
     starter,
 )
-from lookup_hints.supervision import Status, Supervised, Supervisor
+from lookup_hints.streaming.supervisor import Status, Supervised, Supervisor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ import pyarrow as pa
 from lookup_connectors.postgres import PostgresConnector
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.model import LookupRequest, LookupTable
 from lookup_hints.spi import AsyncLookup
+from lookup_hints.spi.model import LookupRequest, LookupTable
 
 Result = TypeVar("Result")
 Opened = TypeVar("Opened", bound=AsyncLookup)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from lookup_connectors.http import HttpConnector
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.model import Answer, LookupTable, Outcomes, PlacedRows
+from lookup_hints.spi.model import Answer, LookupTable, Outcomes, PlacedRows
 from tests.connectors import asking
 from tests.connectors.asking import Result, request_for
 from tests.servers.http_server import Api

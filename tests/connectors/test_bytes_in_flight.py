@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, BytesInFlight, Lease, Usual
 
-from lookup_hints.fake import FakeLoop
+from lookup_hints.testing.fake import FakeLoop
 
 
 @pytest.fixture

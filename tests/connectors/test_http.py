@@ -21,8 +21,8 @@ from lookup_connectors.http.template import Keys, parse_json_body
 from lookup_connectors.http.throttle import Gate
 
 from lookup_hints.errors import ConnectorError, OptionError
-from lookup_hints.model import LookupTable, Miss, Outcome, RowRequest
-from lookup_hints.types import TIMESTAMP, TIMESTAMP_NTZ
+from lookup_hints.spi.model import LookupTable, Miss, Outcome, RowRequest
+from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.connectors import http_asking
 from tests.connectors.asking import awaited_failure, request_for
 from tests.connectors.http_asking import SCHEMA, ask, connector_of, during, failure, rows_of, table_of

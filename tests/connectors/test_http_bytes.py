@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lookup_connectors.http import HttpConnector
 
-from lookup_hints.model import LookupTable, RowRequest
+from lookup_hints.spi.model import LookupTable, RowRequest
 from tests.connectors import http_asking
 from tests.connectors.asking import request_for
 from tests.connectors.http_asking import SCHEMA, during, rows_of, table_of

@@ -14,7 +14,7 @@ from lookup_connectors.http import HttpConnector
 from lookup_connectors.http.unasked import AnswerEnd
 
 from lookup_hints.errors import AnswerError, ConnectorError
-from lookup_hints.model import LookupTable
+from lookup_hints.spi.model import LookupTable
 from tests.connectors import http_asking
 from tests.connectors.asking import request_for
 from tests.connectors.http_asking import SCHEMA, connector_of, during, rows_of, table_of

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
 
-from lookup_hints.model import LookupTable
+from lookup_hints.spi.model import LookupTable
 from tests.connectors import http_asking
 from tests.connectors.asking import request_for
 from tests.connectors.http_asking import SCHEMA, ask, during, failure, rows_of, table_of

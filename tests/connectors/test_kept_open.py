@@ -16,12 +16,12 @@ from lookup_connectors.redis import RedisConnector
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.model import LookupRequest, LookupTable
 from lookup_hints.runtime import process
 from lookup_hints.runtime.process import OPEN_SECONDS, Process
-from lookup_hints.runtime.worker import look_up
-from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec
+from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spi import AsyncLookup, SyncLookup
+from lookup_hints.spi.model import LookupRequest, LookupTable
 from tests.connectors.test_sqlite import run
 from tests.runtime.support import Clock, plain
 from tests.servers.http_server import Api

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from lookup_connectors.memory import MemoryConnector, put_rows
 
 from lookup_hints.errors import OptionError
-from lookup_hints.model import LookupTable
-from lookup_hints.types import TIMESTAMP, TIMESTAMP_NTZ
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.connectors.asking import failure_of, request_for
 
 UTC = timezone.utc

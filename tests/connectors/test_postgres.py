@@ -16,7 +16,7 @@ import pytest
 from lookup_connectors.postgres import PostgresConnector
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError
-from lookup_hints.model import LookupRequest, LookupTable
+from lookup_hints.spi.model import LookupRequest, LookupTable
 from tests.connectors.asking import ask, awaited_failure, during, failure_of, request_for
 from tests.servers.certificates import Certificates
 from tests.servers.pooler import strict_pooler

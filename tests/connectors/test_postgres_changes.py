@@ -13,8 +13,8 @@ import pytest
 from lookup_connectors.postgres import PostgresConnector
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.model import LookupRequest, LookupTable
-from lookup_hints.types import TIMESTAMP, TIMESTAMP_NTZ
+from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.connectors.asking import request_for
 from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PostgresServer

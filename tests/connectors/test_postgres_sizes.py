@@ -8,11 +8,11 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.postgres_sizes import COPIES
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError
-from lookup_hints.model import LookupRequest, LookupTable
 from lookup_hints.runtime import process
 from lookup_hints.runtime.process import Process
-from lookup_hints.runtime.worker import look_up
-from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec
+from lookup_hints.spark.arrow_worker import look_up
+from lookup_hints.spi.model import LookupRequest, LookupTable
 from tests.connectors.asking import during, request_for
 from tests.runtime.support import plain
 from tests.servers.postgres import PostgresServer

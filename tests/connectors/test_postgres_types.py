@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
 
-from lookup_hints.model import LookupTable
-from lookup_hints.types import TIMESTAMP, TIMESTAMP_NTZ
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.connectors.asking import ask, failure_of
 from tests.servers.postgres import PostgresServer
 

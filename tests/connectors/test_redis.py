@@ -20,8 +20,8 @@ from lookup_connectors.redis.server import Server
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
 from lookup_hints.errors import ConnectorError, NotAllowed, OptionError
-from lookup_hints.model import LookupRequest, LookupTable, Outcomes
-from lookup_hints.policy import Policy
+from lookup_hints.spi.model import LookupRequest, LookupTable, Outcomes
+from lookup_hints.spi.policy import Policy
 from tests.connectors import asking
 from tests.connectors.asking import Result, awaited_failure, failure_of, request_for
 from tests.servers.certificates import Certificates

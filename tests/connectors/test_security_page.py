@@ -20,11 +20,11 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.redis import RedisConnector
 from lookup_connectors.sqlite import SqliteConnector
 
-from lookup_hints.catalog import LookupCatalog
-from lookup_hints.ddl import CreateLookupTable, parse_ddl
 from lookup_hints.errors import ConnectorError, NotAllowed
-from lookup_hints.model import LookupRequest, LookupTable
-from lookup_hints.policy import Policy, policy_of_configuration, policy_of_environment
+from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.spi.policy import Policy, policy_of_configuration, policy_of_environment
+from lookup_hints.tables.catalog import LookupCatalog
+from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.connectors.asking import during, failure_of, request_for
 from tests.servers.http_server import Api
 from tests.servers.postgres import PostgresServer

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.errors import LookupTimeout, OptionError
-from lookup_hints.model import LookupTable
-from lookup_hints.types import TIMESTAMP, TIMESTAMP_NTZ
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.connectors.asking import failure_of, request_for
 
 UTC = timezone.utc

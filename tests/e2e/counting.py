@@ -15,8 +15,8 @@ import pyarrow as pa
 from lookup_connectors.memory import MemoryConnector
 from lookup_connectors.sqlite import SqliteConnector
 
-from lookup_hints.model import LookupRequest
 from lookup_hints.spi import DURATION, TEXT, Option
+from lookup_hints.spi.model import LookupRequest
 
 
 def write_down(request: LookupRequest, file: Path) -> None:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from lookup_hints.model import LookupRequest
 from lookup_hints.spi import TEXT, ConnectorError, Option
+from lookup_hints.spi.model import LookupRequest
 from tests.e2e.counting import CountingConnector
 
 if TYPE_CHECKING:

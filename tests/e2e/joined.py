@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions
 
-from lookup_hints.sqltext import quoted
+from lookup_hints.sql.lexer import quoted
 from tests.e2e.oracle import Twins, collected, described
 
 if TYPE_CHECKING:

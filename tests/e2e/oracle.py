@@ -13,9 +13,9 @@ import pyarrow as pa
 from lookup_connectors.memory import put_rows
 
 from lookup_hints import LookupSession
-from lookup_hints.ddl import columns_of
-from lookup_hints.registry import register_connector
-from lookup_hints.sqltext import quoted, string_literal
+from lookup_hints.sql.lexer import quoted, string_literal
+from lookup_hints.tables.ddl import columns_of
+from lookup_hints.tables.registry import register_connector
 from tests.e2e.counting import Calls, CountingConnector
 
 if TYPE_CHECKING:

@@ -29,11 +29,11 @@ from lookup_hints.spi import (
     Option,
     Outcome,
     Outcomes,
+    ReportsOutcomes,
     RowRequest,
     Rows,
     SyncLookup,
     SyncRowLookup,
-    TellsOutcomes,
 )
 
 FOUND = {1: "n1", 2: "n2", 3: "n3"}
@@ -75,7 +75,7 @@ class Use:
         return Counter((table, key) for _, table, keys in self.lines for key in keys)
 
 
-class _Own(Connector, TellsOutcomes, ABC):
+class _Own(Connector, ReportsOutcomes, ABC):
     """What all of them are: without ``_begin`` they know nothing, and a copy has to begin by itself."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (

@@ -9,9 +9,9 @@ import pytest
 
 from lookup_hints import LookupSession
 from tests.e2e.warm import thrice
+from tests.queries.flights_data import tables
+from tests.queries.worlds import Data
 from tests.servers.redis import PASSWORD, USER, RedisServer, running_redis
-from tests.sql.flights_data import tables
-from tests.sql.worlds import Data
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lookup_hints.script import split_statements
+from lookup_hints.statements.script import split_statements
 from tests.e2e.oracle import Twins
 from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES
 

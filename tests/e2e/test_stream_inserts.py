@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints import LookupSession
-from lookup_hints.cli import main
 from lookup_hints.errors import QueryError
-from lookup_hints.restart import ExponentialDelayRestart, FixedDelayRestart, NoRestart
-from lookup_hints.supervision import Status
+from lookup_hints.streaming.restart import ExponentialDelayRestart, FixedDelayRestart, NoRestart
+from lookup_hints.streaming.supervisor import Status
+from lookup_hints.surfaces.cli import main
 from tests.e2e.counting import Calls
 from tests.e2e.versions import SPARK
 

@@ -18,15 +18,15 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints import FixedDelay, LookupSession, async_wait
-from lookup_hints.catalog import build_connector
 from lookup_hints.errors import ConnectorError
-from lookup_hints.model import LookupTable
 from lookup_hints.runtime import process
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.process import Process
-from lookup_hints.runtime.worker import look_up
-from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec
+from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.tables.catalog import build_connector
 from tests.e2e.own import FAILING, FOUND, LATE, PASSING, Use
 from tests.e2e.versions import since
 from tests.e2e.warm import (

@@ -19,9 +19,9 @@ from sqlglot.lineage import lineage
 
 from lookup_hints.hints.dialect import Lookup
 from lookup_hints.hints.tokens import tokens_of
-from lookup_hints.script import split_statements
-from lookup_hints.sqltext import Kind, code, pieces
-from tests.sql.trees import Trees
+from lookup_hints.sql.lexer import Kind, code, pieces
+from lookup_hints.statements.script import split_statements
+from tests.queries.trees import Trees
 
 TESTS = Path(__file__).parent.parent
 PAGE = TESTS.parent / "docs" / "sqlglot.md"

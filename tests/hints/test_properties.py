@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lookup_hints.errors import HintError
 from lookup_hints.hints.parse import parse_hints, removals
 from lookup_hints.hints.validate import lookup_hints
-from lookup_hints.sqltext import string_literal
+from lookup_hints.sql.lexer import string_literal
 
 _VALUES = {
     "async": st.sampled_from(["true", "FALSE"]),

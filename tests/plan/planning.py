@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from lookup_hints.hints.validate import lookup_hints
-from lookup_hints.model import Answer, LookupRequest, LookupTable
 from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.planner import plan
 from lookup_hints.retry import RowPredicate
-from lookup_hints.spec import LookupSpec
+from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
-from lookup_hints.types import TIMESTAMP
+from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
+from lookup_hints.spi.types import TIMESTAMP
 
 
 class SyncOnly(SyncLookup):

@@ -8,18 +8,18 @@ from random import Random
 
 import pytest
 
-from lookup_hints.commands import explained, own_setting
-from lookup_hints.ddl import parse_ddl
 from lookup_hints.errors import Problem, QueryError
 from lookup_hints.hints.validate import read_hints
-from lookup_hints.model import LookupTable
 from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.planner import mentions_lookup, plan
-from lookup_hints.script import split_statements
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.statements.commands import explained, own_setting
+from lookup_hints.statements.script import split_statements
+from lookup_hints.tables.ddl import parse_ddl
 from tests.plan.golden import golden_cases
 from tests.plan.planning import CUSTOMERS, TABLES, context, table
-from tests.sql.corpus import cases
-from tests.sql.mutations import mutated
+from tests.queries.corpus import cases
+from tests.queries.mutations import mutated
 
 ROUNDS = int(os.environ.get("PLANNED_MUTATIONS", "8000"))
 SEED = int(os.environ.get("SEED", "0"))

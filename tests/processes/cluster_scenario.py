@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from lookup_hints import register_connector
-from lookup_hints.model import LookupRequest
 from lookup_hints.spi import SyncLookup
+from lookup_hints.spi.model import LookupRequest
 from tests.e2e.counting import Calls
 from tests.e2e.elsewhere import FailingConnector, OpeningConnector, Steps, cluster
 from tests.e2e.oracle import Twins

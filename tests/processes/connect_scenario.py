@@ -19,8 +19,8 @@ from lookup_hints import (
     register_connector,
     register_retry_predicate,
 )
-from lookup_hints.model import LookupRequest
 from lookup_hints.spi import SyncLookup
+from lookup_hints.spi.model import LookupRequest
 from tests.e2e.elsewhere import FailingConnector, Steps
 from tests.e2e.joined import check_join
 from tests.e2e.oracle import Twins, collected

@@ -11,8 +11,8 @@ from lookup_connectors.memory import MemoryConnector
 from pyspark.sql import SparkSession
 
 from lookup_hints import FixedDelayRestart, LookupSession, supervise
-from lookup_hints.model import LookupRequest
 from lookup_hints.spi import TEXT, ConnectorError, Option
+from lookup_hints.spi.model import LookupRequest
 from tests.e2e.elsewhere import Steps
 
 PEOPLE = '[[0, "Ann"], [1, "Bob"], [1, "Bea"]]'

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints import LookupSession
-from lookup_hints.supervision import Status
+from lookup_hints.streaming.supervisor import Status
 from tests.e2e.elsewhere import ROOT, Outcomes, outcomes_of
 from tests.processes.stateful_scenario import AGGREGATIONS, QUERIES
 from tests.servers.postgres import PostgresServer, running_server

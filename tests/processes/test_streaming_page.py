@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookup_hints import LookupSession
-from lookup_hints.script import split_statements
-from lookup_hints.supervision import Status
+from lookup_hints.statements.script import split_statements
+from lookup_hints.streaming.supervisor import Status
 from sql_examples.prepare_data import main as prepare
 from tests.e2e.elsewhere import ROOT
 

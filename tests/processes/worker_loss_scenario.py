@@ -16,8 +16,8 @@ from lookup_connectors.memory import MemoryConnector
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession
-from lookup_hints.model import LookupRequest
 from lookup_hints.spi import TEXT, Option
+from lookup_hints.spi.model import LookupRequest
 from tests.e2e.elsewhere import Steps, cluster
 
 ROWS = 4000

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from lookup_hints.fake import FakeLoop
-from lookup_hints.model import Answer, LookupRequest, LookupTable
 from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime.arrow import Keys, distinct_keys
 from lookup_hints.runtime.flow import Ask, LookupFlow
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec
 from lookup_hints.runtime.window import Settled
-from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, SyncLookup
+from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
+from lookup_hints.testing.fake import FakeLoop
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 _T = TypeVar("_T")

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.errors import AnswerError
-from lookup_hints.model import LookupRequest, PlacedRows
 from lookup_hints.runtime import arrow
 from lookup_hints.runtime.arrow import (
     Placed,
@@ -31,6 +30,7 @@ from lookup_hints.runtime.arrow import (
     with_empty_last,
     with_nulls,
 )
+from lookup_hints.spi.model import LookupRequest, PlacedRows
 from tests.runtime.support import SCHEMA, rows
 
 KIND = pa.struct(list(SCHEMA))

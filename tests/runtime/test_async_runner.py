@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout
-from lookup_hints.model import Answer, LookupRequest
 from lookup_hints.runtime import async_runner
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.window import Settled
+from lookup_hints.spi.model import Answer, LookupRequest
 from tests.runtime.support import (
     ON_ERROR,
     ON_MISS,

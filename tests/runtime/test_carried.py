@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.model import LookupTable
 from lookup_hints.runtime import process
 from lookup_hints.runtime.process import OPEN_SECONDS, Process
-from lookup_hints.runtime.worker import arrow_lookup
-from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec
+from lookup_hints.spark.arrow_worker import arrow_lookup
 from lookup_hints.spi import AsyncLookup
+from lookup_hints.spi.model import LookupTable
 from tests.runtime.support import Clock, plain
 
 cloudpickle = pytest.importorskip("pyspark.cloudpickle")

@@ -14,7 +14,7 @@ from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
 from lookup_hints.runtime import flow as flow_module
 from lookup_hints.runtime.arrow import distinct_keys
 from lookup_hints.runtime.flow import Ask, Idle, LookupFlow, WaitUntil
-from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec
 from tests.runtime.support import (
     ON_ERROR,
     ON_MISS,

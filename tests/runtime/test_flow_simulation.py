@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lookup_hints.errors import AnswerTooLarge, LookupTimeout
 from lookup_hints.retry import ExponentialDelay, FixedDelay
 from lookup_hints.runtime import flow as flow_module
-from lookup_hints.runtime import pacing as pacing_module
+from lookup_hints.runtime import request_size as pacing_module
 from lookup_hints.runtime import window as window_module
 from lookup_hints.runtime.flow import Ask, LookupFlow, WaitUntil
 from tests.runtime.support import flow, handed_back, ids, keys, rows

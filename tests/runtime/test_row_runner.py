@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
-from lookup_hints.model import LookupRequest, LookupTable, Miss, Outcome, Outcomes, RowRequest, Rows
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.async_runner import run_async
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.window import Settled
-from lookup_hints.spi import AsyncRowLookup, SyncRowLookup, TellsOutcomes
+from lookup_hints.spi import AsyncRowLookup, ReportsOutcomes, SyncRowLookup
+from lookup_hints.spi.model import LookupRequest, LookupTable, Miss, Outcome, Outcomes, RowRequest, Rows
 from tests.runtime.support import (
     ON_ERROR,
     ON_MISS,
@@ -34,7 +34,7 @@ from tests.runtime.support import (
 )
 
 
-class People(AsyncRowLookup, SyncRowLookup, TellsOutcomes):
+class People(AsyncRowLookup, SyncRowLookup, ReportsOutcomes):
     """Answers ``n<id>`` after a latency given per key; keys may be missing or fail."""
 
     def __init__(

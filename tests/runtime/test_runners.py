@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.model import LookupRequest
 from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime.arrow import Keys, distinct_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
 from lookup_hints.runtime.batching import windows
 from lookup_hints.runtime.flow import LookupFlow
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.window import Settled
-from lookup_hints.spec import LookupSettings, LookupSpec
+from lookup_hints.spi.model import LookupRequest
 from tests.runtime.support import (
     ON_MISS,
     Asked,

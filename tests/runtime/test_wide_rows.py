@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.model import RowRequest, Rows
 from lookup_hints.runtime import flow as flow_module
-from lookup_hints.runtime import pacing, window
+from lookup_hints.runtime import request_size, window
 from lookup_hints.runtime.arrow import ordered_keys
 from lookup_hints.runtime.flow import HOLD_SECONDS, Ask, Hold, Idle, LookupFlow, WaitUntil
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import HoldsBack
+from lookup_hints.spi.model import RowRequest, Rows
 from tests.runtime.support import ON_MISS, VirtualLoop, asks, flow, handed_back, ids, keys, rows
 from tests.runtime.test_row_runner import People, run
 
@@ -30,7 +30,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_module, "ROWS_BYTES", 10.5 * ROW)
     monkeypatch.setattr(flow_module, "HOLD_BYTES", 5.5 * ROW)
     monkeypatch.setattr(flow_module, "ANSWER_BYTES", 2.5 * ROW)
-    for module in (pacing, window):
+    for module in (request_size, window):
         monkeypatch.setattr(module, "WINDOW_BYTES", 2 * ROW)
     monkeypatch.setattr(window, "HAND_OUT_BYTES", 1.5 * ROW)
 

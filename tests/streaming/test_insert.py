@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.check import check_script
-from lookup_hints.commands import own_setting
 from lookup_hints.errors import OptionError, QueryError
-from lookup_hints.options import TRIGGER
-from lookup_hints.restart import ExponentialDelayRestart, NoRestart
+from lookup_hints.spi.options import TRIGGER
+from lookup_hints.statements.commands import own_setting
 from lookup_hints.streaming.insert import (
     names_a_stream,
     read_insert,
@@ -16,7 +14,9 @@ from lookup_hints.streaming.insert import (
     stream_sources,
     written_options,
 )
+from lookup_hints.streaming.restart import ExponentialDelayRestart, NoRestart
 from lookup_hints.streaming.settings import StreamSettings, stream_settings
+from lookup_hints.surfaces.check import check_script
 
 QUERY = "SELECT * FROM STREAM s"
 

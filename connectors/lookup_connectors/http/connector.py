@@ -37,8 +37,6 @@ from lookup_connectors.http.transport import (
     tls_context,
 )
 from lookup_hints.errors import OptionError, Problem
-from lookup_hints.model import identity_of_file
-from lookup_hints.secrets import has_reference, masker
 from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,
@@ -48,11 +46,13 @@ from lookup_hints.spi import (
     Miss,
     Option,
     Outcome,
+    ReportsOutcomes,
     RowRequest,
     Rows,
     SyncRowLookup,
-    TellsOutcomes,
 )
+from lookup_hints.spi.model import identity_of_file
+from lookup_hints.spi.secrets import has_reference, masker
 
 _T = TypeVar("_T")
 
@@ -61,7 +61,7 @@ _PARSED = 8
 _SMALL_BODY = 64 * 1024
 
 
-class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, TellsOutcomes):
+class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes):
     """An HTTP API that answers JSON."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS

@@ -27,8 +27,8 @@ from lookup_connectors.http.template import (
 )
 from lookup_connectors.templates import Resolve, Template, parse_template
 from lookup_hints.errors import OptionError, Problem, nearest
-from lookup_hints.secrets import has_reference
 from lookup_hints.spi import LookupTable
+from lookup_hints.spi.secrets import has_reference
 
 _SECRET_HEADER = re.compile(
     r"(proxy-)?authorization|cookie|.*(token|secret|api-?key|password).*", re.IGNORECASE

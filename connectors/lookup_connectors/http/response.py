@@ -18,7 +18,7 @@ from pyarrow import types
 from lookup_connectors.conversion import TOO_DEEP, convert, from_json_values, from_texts, is_nested
 from lookup_connectors.http.message import HttpFailure, Response
 from lookup_connectors.http.paths import Path, PathFailure
-from lookup_hints.types import sql_type
+from lookup_hints.spi.types import sql_type
 
 METADATA: Mapping[str, pa.DataType] = {
     "$outcome": pa.string(),
@@ -207,7 +207,7 @@ class Reader:
         Raises:
             ConnectorError: a value does not fit its column, or a required one is missing.
         """
-        self._refuse_strangers(found)
+        self._refuse_extra_clauses(found)
         # A row that does not say whose it is would be lost without a word.
         required = self.required | set(keys)
         columns = [self._column(each, found, is_required=each.name in required) for each in schema]
@@ -300,7 +300,7 @@ class Reader:
             permanent=True,
         )
 
-    def _refuse_strangers(self, found: FoundRows) -> None:
+    def _refuse_extra_clauses(self, found: FoundRows) -> None:
         """A row that has nothing of ours is most likely no row: an error page with status 200."""
         firsts = {source.first for source in self.sources.values() if isinstance(source, Path)}
         if None in firsts or self.row_key is not None:

@@ -27,9 +27,9 @@ from lookup_connectors.conversion import (
 from lookup_connectors.redis.options import READING
 from lookup_connectors.templates import Hole, Resolve, Template, keys_of, parse_template, spelled
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
-from lookup_hints.secrets import has_reference
 from lookup_hints.spi import LookupRequest, LookupTable, Outcomes
-from lookup_hints.types import sql_type
+from lookup_hints.spi.secrets import has_reference
+from lookup_hints.spi.types import sql_type
 
 _T = TypeVar("_T")
 Commands = Sequence[tuple[Any, ...]]

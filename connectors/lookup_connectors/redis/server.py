@@ -20,8 +20,8 @@ from redis.retry import Retry
 
 from lookup_connectors.redis.options import OPTIONS
 from lookup_hints.errors import ConnectorError, OptionError, Problem
-from lookup_hints.secrets import has_reference
 from lookup_hints.spi import LookupTable
+from lookup_hints.spi.secrets import has_reference
 
 _IN_URL = ("host", "port", "database", "username", "password", "tls")
 _URL = (

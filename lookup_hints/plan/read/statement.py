@@ -1,0 +1,289 @@
+"""A statement as the planner reads it: its pieces, its structure, and where lookup tables stand in it.
+
+Structure and places are read from the pieces. sqlglot reads single expressions, conditions mostly, and
+what it makes of them must agree with the pieces. So the syntax around a lookup join is Spark's business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, TypeVar
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+
+from lookup_hints.errors import Span, UnsupportedLookup
+from lookup_hints.plan.read.structure import (
+    Block,
+    Chain,
+    Pipe,
+    Relation,
+    Shape,
+    Step,
+    Structure,
+    read_structure,
+)
+from lookup_hints.plan.read.tokens import Tokens
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.sql.lexer import Kind, Piece, blanked, pieces
+from lookup_hints.sql.splice import Cut
+
+Subject = TypeVar("Subject", bound=Hashable)
+Answer = TypeVar("Answer")
+
+FindTable = Callable[[str], LookupTable | None]
+"""The lookup table of a name, or None."""
+
+
+class UnreadableStatement(UnsupportedLookup):
+    """The statement as a whole cannot be planned: its kind, or its syntax."""
+
+
+@cache
+def _dialects() -> tuple[Dialect, ...]:
+    # Found when they are first wanted: to import them takes longer than to plan a statement.
+    return Dialect.get_or_raise("spark"), Dialect.get_or_raise("databricks")
+
+
+@dataclass(frozen=True, eq=False)
+class LookupUse:
+    """One place where a statement names a lookup table.
+
+    Args:
+        table: the lookup table.
+        relation: where it is named.
+        alias: the name by which the query calls it.
+        block: the query block whose FROM (or pipe operator) holds it.
+        chain: the chain of joins that holds it, or None in a pipe operator.
+        step: the join whose right side it is, or None for the first relation of a chain.
+        around: the relations in parentheses around its chain, outermost first.
+        pipe: the pipe operator that holds it, if one does.
+    """
+
+    table: LookupTable
+    relation: Relation
+    alias: str
+    block: Block
+    chain: Chain | None
+    step: Step | None
+    around: tuple[Relation, ...] = ()
+    pipe: Pipe | None = None
+
+    @property
+    def index(self) -> int:
+        """Position of the table's name among the pieces."""
+        return self.relation.name_at
+
+    @property
+    def time(self) -> Cut | None:
+        """The expression of ``FOR SYSTEM_TIME AS OF``, if there is one."""
+        return self.relation.time
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether no outer join around it fills its columns with NULL."""
+        inside = (*self.around, self.relation)
+        source = self.block.source
+        chains = source.chains if source is not None else []
+        holding = [chain for chain in chains if any(each is inside[0] for each in chain.direct)]
+        holding += [relation.chain for relation in self.around if relation.chain is not None]
+        return all(chain.keeps_rows_of(each) for chain, each in zip(holding, inside, strict=False))
+
+    @property
+    def column_aliases(self) -> tuple[str, ...]:
+        """The names that the query gives its columns, as in ``customers AS c(a, b)``; none mostly."""
+        return self.relation.columns
+
+
+class Statement:
+    """One SQL statement, read."""
+
+    def __init__(self, text: str, find_table: FindTable) -> None:
+        """Read ``text``; ``find_table`` says which names are lookup tables."""
+        self.text = text
+        self.tokens = Tokens(text)
+        self.queries: list[Cut] = [Cut(0, len(text))]
+        """The parts that are queries; the planner narrows them before it reads the structure."""
+        self._find = find_table
+        self._trees: dict[Cut, exp.Expr | None] = {}
+        self._answers: dict[tuple[Callable[..., Any], Hashable], Any] = {}
+        self._aliases: dict[tuple[Block, bool], Counter[str]] = {}
+        self._named: dict[tuple[Block, str], Mapping[str, Sequence[int]]] = {}
+
+    @property
+    def pieces(self) -> Sequence[Piece]:
+        """The code pieces."""
+        return self.tokens.pieces
+
+    @cached_property
+    def structure(self) -> Structure:
+        """The queries of the statement."""
+        index = self.tokens.index_at
+        return read_structure(
+            self.tokens, [(index(part.start), index(part.end - 1) + 1) for part in self.queries]
+        )
+
+    # --- expressions -------------------------------------------------------------------------------
+
+    @cached_property
+    def clean(self) -> str:
+        """The text with all that sqlglot need not see turned into spaces."""
+        text = self.text
+        for piece in pieces(text):
+            if piece.kind in (Kind.HINT, Kind.COMMENT):
+                text = blanked(text, piece.start, piece.end)
+        for use in self.uses:
+            if use.time is not None:
+                text = blanked(text, self.pieces[use.index].end, use.time.end)
+        return text
+
+    def expression(self, part: Cut) -> exp.Expr | None:
+        """The tree of ``part`` as one expression, or None where it is none.
+
+        Its nodes are placed as in the whole text. It is read as a projection: by itself, a name such as
+        `comment` would begin a statement.
+        """
+        if part not in self._trees:
+            self._trees[part] = self._parsed(part)
+        return self._trees[part]
+
+    def _parsed(self, part: Cut) -> exp.Expr | None:
+        for dialect in _dialects():
+            try:
+                tree = self._projected(part, dialect)
+            except (SqlglotError, RecursionError):
+                continue
+            if not isinstance(tree, exp.Select):
+                return None
+            has_clauses = any(value for name, value in tree.args.items() if name != "expressions")
+            return tree.expressions[0] if len(tree.expressions) == 1 and not has_clauses else None
+        return None
+
+    def _projected(self, part: Cut, dialect: Dialect) -> exp.Expr | None:
+        """The tree of ``SELECT part``, its nodes placed as in the whole text."""
+        word = "SELECT "
+        tokens = dialect.tokenize(word + self.clean[part.start : part.end])
+        for token in tokens:
+            token.start += part.start - len(word)
+            token.end += part.start - len(word)
+        return next(iter(dialect.parser().parse(tokens, self.clean)), None)
+
+    # --- places ------------------------------------------------------------------------------------
+
+    def span(self, part: Cut) -> Span:
+        """``part`` as a place for an error."""
+        return Span(self.text, part.start, part.end)
+
+    def span_of(self, relation: Relation) -> Span:
+        """``relation`` as a place for an error."""
+        return self.span(self.tokens.cut(relation.first, relation.last))
+
+    # --- lookup tables -----------------------------------------------------------------------------
+
+    @cached_property
+    def uses(self) -> tuple[LookupUse, ...]:
+        """Every place where the statement reads a lookup table, in the order of the text."""
+        found = (use for block in self.structure.blocks for use in self._uses_in(block))
+        return tuple(sorted(found, key=lambda use: use.index))
+
+    def _uses_in(self, block: Block) -> Iterator[LookupUse]:
+        for chain in block.source.chains if block.source is not None else ():
+            yield from self._uses_of(chain, block, ())
+        for pipe in block.pipes:
+            if pipe.join is not None and pipe.join.right is not None:
+                yield from self._uses_at(pipe.join.right, block, None, pipe.join, (), pipe)
+
+    def _uses_of(self, chain: Chain, block: Block, around: tuple[Relation, ...]) -> Iterator[LookupUse]:
+        yield from self._uses_at(chain.head, block, chain, None, around)
+        for step in chain.steps:
+            if step.right is not None:
+                yield from self._uses_at(step.right, block, chain, step, around)
+
+    def _uses_at(
+        self,
+        relation: Relation,
+        block: Block,
+        chain: Chain | None,
+        step: Step | None,
+        around: tuple[Relation, ...],
+        pipe: Pipe | None = None,
+    ) -> Iterator[LookupUse]:
+        if relation.chain is not None:
+            yield from self._uses_of(relation.chain, block, (*around, relation))
+        table = self.table_of(relation)
+        if table is not None:
+            alias = self.alias_of(relation)
+            assert alias is not None, "a table has a name"
+            yield LookupUse(table, relation, alias, block, chain, step, around, pipe)
+
+    def table_of(self, relation: Relation) -> LookupTable | None:
+        """The lookup table that ``relation`` is, or None."""
+        if relation.shape is not Shape.TABLE or not relation.name or relation.cte is not None:
+            return None
+        return self._find(relation.name)
+
+    def alias_of(self, relation: Relation) -> str | None:
+        """The name by which the query calls ``relation``, or None where it has none."""
+        at = self.alias_index(relation)
+        if at is None:
+            return None
+        piece = self.pieces[at]
+        return relation.name if piece.is_word("IDENTIFIER") and relation.alias_at is None else piece.name
+
+    def alias_index(self, relation: Relation) -> int | None:
+        """Index of the piece that names ``relation`` in the query, or None."""
+        if relation.alias_at is not None:
+            return relation.alias_at
+        return relation.name_at if relation.shape is Shape.TABLE else None
+
+    def once(self, question: Callable[[Statement, Subject], Answer], subject: Subject) -> Answer:
+        """What ``question`` says of ``subject``; it is asked once, however many joins want to know."""
+        wanted = (question, subject)
+        if wanted not in self._answers:
+            self._answers[wanted] = question(self, subject)
+        found: Answer = self._answers[wanted]
+        return found
+
+    def aliases_in(self, block: Block, case_sensitive: bool = False) -> Mapping[str, int]:
+        """How many relations of ``block`` have each name, in lower case where case does not count."""
+        wanted = (block, case_sensitive)
+        if wanted not in self._aliases:
+            aliases = filter(None, map(self.alias_of, block.relations))
+            self._aliases[wanted] = Counter(each if case_sensitive else each.lower() for each in aliases)
+        return self._aliases[wanted]
+
+    def named_in(self, block: Block, name: str, alias: str) -> Iterator[int]:
+        """Indices of the pieces ``name`` in ``block``, but for those behind the alias of another relation."""
+        wanted = (block, name.lower())
+        if wanted not in self._named:
+            self._named[wanted] = self._by_qualifier(block, name)
+        found = self._named[wanted]
+        yield from found.get("", ())
+        yield from found.get(alias.lower(), ())
+
+    def _by_qualifier(self, block: Block, name: str) -> Mapping[str, Sequence[int]]:
+        """The places of ``name`` by the alias, in lower case, that stands before them; "" where none does."""
+        aliases = self.aliases_in(block)
+        found: dict[str, list[int]] = {}
+        for index in self.tokens.places(name, block.first, block.last):
+            is_plain = self.tokens.is_symbol(index - 1, ".") and not self.tokens.is_symbol(index - 3, ".")
+            qualifier = self.pieces[index - 2].name.lower() if is_plain and index > 1 else ""
+            found.setdefault(qualifier if qualifier in aliases else "", []).append(index)
+        return found
+
+    @cached_property
+    def given_to_all(self) -> frozenset[str]:
+        """The names, in lower case, that ``|> AS`` gives to all columns."""
+        return frozenset(
+            piece.name.lower()
+            for index, piece in enumerate(self.pieces)
+            if self.tokens.is_word(index - 1, "AS") and self.tokens.is_symbol(index - 2, "|>")
+        )
+
+    def is_lookup_table(self, name: str) -> bool:
+        """Whether a lookup table is called ``name``."""
+        return self._find(name) is not None

@@ -1,0 +1,171 @@
+"""The pieces of a statement with the places in it that reading its structure asks for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from lookup_hints.sql.lexer import Kind, Piece, code, pieces
+from lookup_hints.sql.splice import Cut
+
+JOIN_WORDS = ("NATURAL", "INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI")
+QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
+_CLAUSE_WORDS = (
+    *JOIN_WORDS,
+    *("JOIN", "LATERAL", "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "DISTRIBUTE", "CLUSTER", "LIMIT"),
+    *("OFFSET", "WINDOW", "QUALIFY", "UNION", "INTERSECT", "EXCEPT", "MINUS", "PIVOT", "UNPIVOT"),
+    *("TABLESAMPLE", "SELECT", "INSERT", "ON", "USING"),
+)
+_UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+
+
+class Tokens:
+    """The code pieces of ``text``: no comments, no hints."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.pieces: Sequence[Piece] = code(pieces(text))
+        self._starts = [piece.start for piece in self.pieces]
+        self._depths = _depths(self.pieces)
+        self._closings = _closings(self.pieces)
+
+    def index_at(self, offset: int) -> int:
+        """Index of the piece that holds ``offset``."""
+        return bisect_right(self._starts, offset) - 1
+
+    def depth(self, index: int) -> int:
+        """How many parentheses are open around the piece."""
+        return self._depths[index]
+
+    def after(self, index: int) -> Piece | None:
+        """The piece at ``index``, or None outside the text."""
+        return self.pieces[index] if 0 <= index < len(self.pieces) else None
+
+    def is_word(self, index: int, *words: str) -> bool:
+        """Whether the piece at ``index`` is there and one of ``words``."""
+        return 0 <= index < len(self.pieces) and self.pieces[index].is_word(*words)
+
+    def is_symbol(self, index: int, symbol: str) -> bool:
+        """Whether the piece at ``index`` is there and is ``symbol``."""
+        return 0 <= index < len(self.pieces) and self.pieces[index].is_symbol(symbol)
+
+    def places(self, text: str, first: int, last: int) -> Iterator[int]:
+        """Indices from ``first`` to ``last`` of the pieces ``text``, in any case, in backquotes or not."""
+        found = self._places.get(text.lower(), [])
+        return iter(found[bisect_left(found, first) : bisect_right(found, last)])
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        found = defaultdict(list)
+        for index, piece in enumerate(self.pieces):
+            found[piece.name.lower()].append(index)
+        return found
+
+    def closing(self, index: int) -> int:
+        """Index of the parenthesis that closes the one at ``index``; of the last piece if none does."""
+        return self._closings.get(index, len(self.pieces) - 1)
+
+    def cut(self, first: int, last: int) -> Cut:
+        """The stretch from the piece ``first`` to the piece ``last``."""
+        return Cut(self.pieces[first].start, self.pieces[last].end)
+
+    def starts_clause(self, index: int) -> bool:
+        """Whether the piece begins a clause, and so ends the condition before it."""
+        if not self.is_word(index, *_CLAUSE_WORDS) or self.is_symbol(index - 1, "."):
+            return False
+        is_call = self.is_symbol(index + 1, "(")
+        return not (is_call and self.is_word(index, "LEFT", "RIGHT"))
+
+    def condition_end(self, index: int, end: int) -> int:
+        """End (offset) of the condition that begins at the piece: where the next clause starts."""
+        depth = self._depths[index]
+        offset = self.pieces[index].start
+        cases = 0
+        for later in range(index, end):
+            piece = self.pieces[later]
+            if self._depths[later] < depth:
+                break
+            if self._depths[later] == depth:
+                if piece.text in (",", ";", "|>"):
+                    break
+                cases = max(0, cases + self.case_step(later))
+                if cases == 0 and self.starts_clause(later):
+                    break
+            offset = piece.end
+        return offset
+
+    def case_step(self, index: int) -> int:
+        """1 where the piece opens a CASE, -1 where it ends one, else 0 (as for the name in ``end.id``)."""
+        is_part_of_name = self.is_dot(index + 1) or self.is_symbol(index - 1, ".")
+        if is_part_of_name:
+            return 0
+        return self.is_word(index, "CASE") - self.is_word(index, "END")
+
+    def is_dot(self, index: int) -> bool:
+        """Whether a name goes on at the piece."""
+        return self.is_symbol(index, ".") and index + 1 < len(self.pieces)
+
+    # --- values and times --------------------------------------------------------------------------
+
+    def time_clause(self, index: int) -> Cut | None:
+        """The expression of the ``[FOR] SYSTEM_TIME AS OF expression`` after a table's name at ``index``."""
+        at = index + 1
+        at += self.is_word(at, "FOR")
+        if not self.is_word(at, "SYSTEM_TIME", "TIMESTAMP", "SYSTEM_VERSION", "VERSION"):
+            return None
+        first = at + 3
+        if not (self.is_word(at + 1, "AS") and self.is_word(at + 2, "OF")) or first >= len(self.pieces):
+            return None
+        return self.cut(first, self.operand_end(first))
+
+    def operand_end(self, index: int) -> int:
+        """Index of the last piece of the value expression that begins at ``index``."""
+        at = min(index, len(self.pieces) - 1)
+        if self.is_word(at, "TIMESTAMP", "DATE", "INTERVAL") and self._is_literal(at + 1):
+            at += 1
+            while self.is_word(at - 1, "INTERVAL") and self._is_unit(at + 1):
+                at += 1
+        elif self.is_symbol(at, "("):
+            at = self.closing(at)
+        else:
+            while self.is_dot(at + 1):
+                at += 2
+            if self.is_symbol(at + 1, "("):
+                at = self.closing(at + 1)
+        following = self.after(at + 1)
+        if following is not None and following.text in ("+", "-", "*", "/") and self.after(at + 2):
+            return self.operand_end(at + 2)
+        return at
+
+    def _is_literal(self, index: int) -> bool:
+        piece = self.after(index)
+        return piece is not None and piece.kind in (Kind.STRING, Kind.NUMBER)
+
+    def _is_unit(self, index: int) -> bool:
+        return self.is_word(index, *_UNITS, *(unit + "S" for unit in _UNITS))
+
+
+def _depths(found: Sequence[Piece]) -> list[int]:
+    """For each piece how many parentheses are open around it; a parenthesis counts as outside itself."""
+    depths, depth = [], 0
+    for piece in found:
+        if piece.is_symbol(")"):
+            depth -= 1
+        depths.append(depth)
+        if piece.is_symbol("("):
+            depth += 1
+    return depths
+
+
+def _closings(found: Sequence[Piece]) -> dict[int, int]:
+    """For each parenthesis that is closed the index of the one that closes it."""
+    opened: list[int] = []
+    closings: dict[int, int] = {}
+    for index, piece in enumerate(found):
+        if piece.is_symbol("("):
+            opened.append(index)
+        elif piece.is_symbol(")") and opened:
+            closings[opened.pop()] = index
+    return closings

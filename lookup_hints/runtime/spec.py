@@ -1,0 +1,86 @@
+"""What one lookup join does and how it runs: made by the planner, pickled, run by the workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lookup_hints.retry import RetryPolicy
+from lookup_hints.spi import AsyncRowLookup, Connector
+from lookup_hints.spi.model import LookupTable
+
+
+@dataclass(frozen=True)
+class LookupSettings:
+    """How one lookup join runs; made by the planner from hint, table, session and defaults.
+
+    ``rate`` is this task's share of the requests per second, None where there is no limit. ``stops_early``
+    says that the query may be content with the first rows.
+    """
+
+    asynchronous: bool
+    capacity: int = 100
+    timeout: float = 300.0
+    ordered: bool = True
+    batch_size: int = 8192
+    on_error: str = "fail"
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    rate: float | None = None
+    stops_early: bool = False
+
+
+@dataclass(frozen=True)
+class LookupSpec:
+    """Everything that a worker needs to run one lookup join; pickled into the UDF.
+
+    Args:
+        connector: built and checked on the driver. A worker process reads and opens one of all equal
+            connectors, and shares it between its tasks: whatever acts there takes it from ``over``.
+        key_columns: dimension columns asked by, in the order of the UDF's arguments.
+        columns: dimension columns handed back, in the order of the UDF's struct.
+        settings: how to run.
+        name: the function's name, under which metrics are counted.
+        packed: whether the keys come as one struct, not as one argument each.
+    """
+
+    connector: Connector
+    key_columns: tuple[str, ...]
+    columns: tuple[str, ...]
+    settings: LookupSettings
+    name: str = ""
+    packed: bool = False
+
+    def over(self, opened: Connector) -> LookupSpec:
+        """The same lookup by ``opened``, which this process has opened for equal connectors."""
+        return replace(self, connector=opened)
+
+    @property
+    def table(self) -> LookupTable:
+        """The table asked."""
+        return self.connector.table
+
+    @property
+    def by_row(self) -> bool:
+        """Whether keys are asked through the connector's row door, many at once."""
+        return (
+            self.settings.asynchronous
+            and isinstance(self.connector, AsyncRowLookup)
+            and self.connector.keys_per_request() == 1
+        )
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """Schema of the keys of a request."""
+        return pa.schema([self.table.schema.field(name) for name in self.key_columns])
+
+    @property
+    def answer_schema(self) -> pa.Schema:
+        """Schema of an answer: key and handed-back columns, in the table's order."""
+        wanted = {*self.key_columns, *self.columns}
+        return pa.schema([column for column in self.table.schema if column.name in wanted])
+
+    @property
+    def row_type(self) -> pa.StructType:
+        """Arrow type of one row that is handed back."""
+        return pa.struct([self.table.schema.field(name) for name in self.columns])

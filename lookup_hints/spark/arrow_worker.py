@@ -1,0 +1,209 @@
+"""The functions that Spark calls on its Python workers: key columns in, lists of rows out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+from random import Random
+from typing import Any, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookup_hints.errors import InternalError
+from lookup_hints.runtime import process
+from lookup_hints.runtime.arrow import Keys, conform, distinct_keys, ordered_keys
+from lookup_hints.runtime.async_runner import AsyncDriver, Call, run_async
+from lookup_hints.runtime.batching import (
+    CAREFUL_GROWTH,
+    GROWTH,
+    ending_at,
+    key_batches,
+    window_sizes,
+    windows,
+)
+from lookup_hints.runtime.carried import CarriedConnector
+from lookup_hints.runtime.flow import LookupFlow
+from lookup_hints.runtime.masking import known_secrets, without_secrets
+from lookup_hints.runtime.metrics import LookupMetrics, Report
+from lookup_hints.runtime.process import OpenedAsync, OpenedSync, needing_its_driver
+from lookup_hints.runtime.row_runner import RowDriver
+from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.runtime.sync_runner import run_sync
+from lookup_hints.runtime.window import Settled
+from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
+from lookup_hints.spark.task_delays import FrozenObjects, promptly
+from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncLookup
+
+ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
+
+_T = TypeVar("_T")
+_C = TypeVar("_C", bound=Connector)
+
+
+def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
+    """The lookup join ``spec`` as a function for ``arrow_udf``, of the iterator kind.
+
+    Spark hands an iterator of arrays to a function of one argument and one of tuples to others; the
+    annotations tell it so. The function returns ``ARRAY<STRUCT<...>>``: empty for a miss or a NULL in
+    the key, NULL for a key that `on-error=skip` drops. ``report`` is called at the end of each task.
+    """
+    carried = CarriedConnector.of(spec.connector)
+    identity, spec = carried.identity, spec.over(carried)
+
+    def one_key(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return look_up(spec, identity, ((column,) for column in columns), report)
+
+    def several_keys(columns: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        return look_up(spec, identity, columns, report)
+
+    def packed_keys(structs: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return look_up(spec, identity, (struct.flatten() for struct in structs), report)
+
+    if spec.packed:
+        return packed_keys
+    return one_key if len(spec.key_columns) == 1 else several_keys
+
+
+def scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """All rows of the table of ``connector``, with the columns of ``schema``; for ``mapInArrow``.
+
+    Raises:
+        ConnectorError: the scan failed; secrets are masked.
+    """
+    return without_secrets(_scanned(connector, schema), connector, known_secrets(connector), kind=Exception)
+
+
+def _scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if not isinstance(connector, Scan):
+        raise InternalError(f"{type(connector).__name__} was planned to be scanned, which it cannot")
+    connector.table.check_allowed()
+    who = f"connector {type(connector).__name__} of table {connector.table.name}"
+    with needing_its_driver(connector):
+        for batch in connector.scan(schema):
+            yield from conform(pa.Table.from_batches([batch]), schema, who).to_batches()
+
+
+def look_up(
+    spec: LookupSpec,
+    identity: str,
+    batches: Iterator[Sequence[pa.Array]],
+    report: Report | None,
+) -> Iterator[pa.ListArray]:
+    """For each row of ``batches``, in order, the list of its rows; the arrays are cut anew.
+
+    Raises:
+        ConnectorError: the lookup failed; secrets are masked.
+        NotAllowed: this machine does not allow the connector, or a reference.
+    """
+    spec.table.check_allowed()
+    process.this_process.the(FrozenObjects).begin_task()
+    with _opened(spec, identity) as opened:
+        task = _Task(spec.over(opened.connector), opened, promptly(batches))
+        try:
+            yield from task.results()
+        finally:
+            if report is not None:
+                report(spec.name, task.metrics)
+
+
+def _opened(spec: LookupSpec, identity: str) -> AbstractContextManager[OpenedSync | OpenedAsync]:
+    """What this process has opened for ``spec``: its connector, or the one that an earlier task left."""
+
+    def read(ability: type[_C]) -> _C:
+        carried = spec.connector
+        connector = carried.connector() if isinstance(carried, CarriedConnector) else carried
+        if isinstance(connector, ability):
+            return connector
+        kind = "async" if spec.settings.asynchronous else "sync"
+        raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")
+
+    if spec.settings.asynchronous:
+        return process.this_process.asynchronous(identity, lambda: read(AsyncLookup))  # type: ignore[type-abstract]
+    return process.this_process.sync(identity, lambda: read(SyncLookup))  # type: ignore[type-abstract]
+
+
+def running_statement() -> str | None:
+    """What Spark calls the run of a statement that this task belongs to, however many jobs it has."""
+    # Imported late, as the rest does without Spark; a worker has it.
+    context = import_module("pyspark").TaskContext.get()
+    return None if context is None else cast("str | None", context.getLocalProperty("spark.sql.execution.id"))
+
+
+def _look_seconds() -> float:
+    """For how long Spark may look at the first rows of this task."""
+    return process.this_process.the(LimitPauses).next_seconds(running_statement())
+
+
+class _Task:
+    """One lookup join over the rows of one task; the connector of ``spec`` is the one that is ``opened``."""
+
+    def __init__(
+        self, spec: LookupSpec, opened: OpenedSync | OpenedAsync, batches: Iterator[Sequence[pa.Array]]
+    ) -> None:
+        self._spec = spec
+        self._opened = opened
+        self._batches = batches
+        self._flow = LookupFlow(spec, Random())  # noqa: S311 - jitter, not cryptography
+        self._first_look = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _look_seconds)
+        self._rows_out = 0
+        self._waited = 0.0
+
+    @property
+    def metrics(self) -> LookupMetrics:
+        """What was counted so far; read when the task is over, as the flow may live on another thread."""
+        counted_here = LookupMetrics(rows_out=self._rows_out, seconds_waiting=self._waited)
+        return self._flow.metrics + counted_here
+
+    def results(self) -> Iterator[pa.ListArray]:
+        """The lists of all input rows, in order."""
+        for settled in self._settled_rows():
+            for lists in settled.results(self._spec.row_type):
+                self._rows_out += pc.sum(pc.list_value_length(lists)).as_py() or 0
+                yield lists
+                if self._first_look.is_due_after(len(lists), time.monotonic()):
+                    yield from filling(lists.type)
+            del settled, lists  # they may be large, and the next ones take their time
+
+    def _settled_rows(self) -> Iterator[Settled]:
+        opened = self._opened
+        run = self._run_sync(opened) if isinstance(opened, OpenedSync) else self._run_async(opened)
+        return without_secrets(run, opened.connector, opened.secrets)
+
+    def _run_sync(self, opened: OpenedSync) -> Iterator[Settled]:
+        return run_sync(self._flow, self._inputs(), opened.lookup, clock=time.monotonic, sleep=time.sleep)
+
+    def _run_async(self, opened: OpenedAsync) -> Iterator[Settled]:
+        return run_async(self._driver(opened), self._inputs(), self._timed(process.this_process.loop.call))
+
+    def _driver(self, opened: OpenedAsync) -> AsyncDriver:
+        if not self._spec.by_row:
+            return AsyncDriver(self._flow, opened.lookup)
+        assert isinstance(opened.connector, AsyncRowLookup)
+        return RowDriver(self._flow, opened.connector, opened.lookup_row, self._spec.settings.capacity)
+
+    def _inputs(self) -> Iterator[Keys]:
+        batches = key_batches(self._batches, self._spec.key_schema)
+        read = windows(batches, self._window_sizes())
+        wanted = after_pause(read, self._first_look, clock=time.monotonic, sleep=time.sleep)
+        return map(distinct_keys if self._spec.by_row else ordered_keys, wanted)
+
+    def _window_sizes(self) -> Iterator[int]:
+        if self._spec.settings.stops_early:
+            return ending_at(PAUSE_ROWS, self._growing(CAREFUL_GROWTH))
+        return self._growing(CAREFUL_GROWTH if self._spec.by_row else GROWTH)
+
+    def _growing(self, growth: int) -> Iterator[int]:
+        return window_sizes(growth, lambda: self._flow.most_rows)
+
+    def _timed(self, call: Call) -> Call:
+        def timed(coroutine: Coroutine[Any, Any, _T], /) -> _T:
+            started = time.monotonic()
+            try:
+                return call(coroutine)
+            finally:
+                self._waited += time.monotonic() - started
+
+        return timed

@@ -1,0 +1,261 @@
+"""Lookup specs as Spark functions, table scans as views, and what the workers counted.
+
+A function's name is a hash of all that decides its result, so that none is ever replaced by another: on Spark
+Connect a DataFrame is analysed again at each action, and must find the function it was made with.
+
+Spark hands each micro-batch of ``foreachBatch`` over in a session of its own. So what makes names and takes
+counts belongs to the application: the same lookup has one function, however many sessions it is made in.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+
+from lookup_hints.errors import OptionError, Problem
+from lookup_hints.plan.draft import TableScan
+from lookup_hints.runtime.metrics import LookupMetrics, Report
+from lookup_hints.runtime.process import install_tip
+from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.spark.shipping import Batches, bare, shipped
+from lookup_hints.spi.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
+from lookup_hints.spi.types import sql_type
+from lookup_hints.sql.lexer import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class _Application:
+    """What the sessions of one Spark application share; on Spark Connect each session is on its own."""
+
+    def __init__(self, counts: Any) -> None:
+        # Names appear in plans; without the salt a short secret inside a spec could be guessed from its hash.
+        self.salt = token_bytes(16)
+        self.counts = counts
+
+
+_applications: WeakKeyDictionary[Any, _Application] = WeakKeyDictionary()
+
+
+def _application_of(spark: SparkSession) -> _Application:
+    if is_connect(spark):
+        return _Application(None)  # which has no accumulators
+    context = spark.sparkContext
+    if context not in _applications:
+        _applications[context] = _Application(_accumulator(spark))
+    return _applications[context]
+
+
+class Functions:
+    """The lookup functions and scan views that one Spark session, and copies of it, have."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        application = _application_of(spark)
+        self._salt, self._counts = application.salt, application.counts
+        self._registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+        self._names: set[str] = set()
+
+    def name(self, prefix: str, *content: Any) -> str:
+        """A name for ``content``, the same for the same content in this session."""
+        from pyspark.cloudpickle import dumps
+
+        pickled = dumps(content)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
+        digest = blake2b(pickled, key=self._salt, digest_size=8)
+        return f"{prefix}_{digest.hexdigest()}"
+
+    def register(self, spark: SparkSession, spec: LookupSpec, repeated: bool, transport: str) -> None:
+        """Make ``spec`` callable in SQL under its name.
+
+        Args:
+            spark: the session.
+            spec: what the function does.
+            repeated: whether Spark must not compute it twice where its rows are read twice.
+            transport: how keys and rows travel: ``arrow`` or ``pandas``.
+        """
+        if self._is_there(spark, spec.name):
+            return
+        make = _arrow_function if transport == "arrow" else _pandas_function
+        function = make(spec, self._report())
+        spark.udf.register(spec.name, function.asNondeterministic() if repeated else function)
+        self._add(spark, spec.name)
+
+    def create_scan(self, spark: SparkSession, scan: TableScan) -> None:
+        """Make the view that reads the whole table of ``scan``, anew at each action and in one task."""
+        if self._is_there(spark, scan.relation):
+            return
+        fields = [scan.use.table.schema.field(name) for name in scan.columns]
+        schema = pa.schema(fields)
+        connector = scan.connector
+
+        def rows(one_row: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from lookup_hints.spark.arrow_worker import scanned
+
+            for _ in one_row:  # to the end: Spark ends a worker that leaves input unread
+                yield from scanned(connector, schema)
+
+        columns = ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in fields)
+        stub = shipped(rows, install_tip=install_tip(connector))
+        bare(stub)
+        frame = spark.range(0, 1, 1, 1).mapInArrow(stub, columns)
+        frame.createOrReplaceTempView(scan.relation)
+        self._add(spark, scan.relation)
+
+    def metrics(self) -> Mapping[str, LookupMetrics]:
+        """What each of these functions counted so far; empty on Spark Connect."""
+        if self._counts is None:
+            return {}
+        return {name: counted for name, counted in [*self._counts.value.items()] if name in self._names}
+
+    def _is_there(self, spark: SparkSession, name: str) -> bool:
+        return name in self._registered.get(spark, ())
+
+    def _add(self, spark: SparkSession, name: str) -> None:
+        if spark not in self._registered:
+            _ask_for_rows(spark)
+        self._registered.setdefault(spark, set()).add(name)
+        self._names.add(name)
+
+    def _report(self) -> Report | None:
+        counts = self._counts
+        return None if counts is None else _Reporter(counts)
+
+
+class _Reporter:
+    """Adds the counts of one task; pickled into the function with its accumulator."""
+
+    def __init__(self, counts: Any) -> None:
+        self._counts = counts
+
+    def __call__(self, function: str, metrics: LookupMetrics) -> None:
+        self._counts.add({function: metrics})
+
+
+def _accumulator(spark: SparkSession) -> Any:
+    """An accumulator of counts by function."""
+    from pyspark.accumulators import AccumulatorParam
+
+    class Counts(AccumulatorParam[dict[str, LookupMetrics]]):
+        def zero(self, value: dict[str, LookupMetrics]) -> dict[str, LookupMetrics]:
+            return {}
+
+        def addInPlace(  # noqa: N802 (Spark's name)
+            self, value1: dict[str, LookupMetrics], value2: dict[str, LookupMetrics]
+        ) -> dict[str, LookupMetrics]:
+            for function, counted in value2.items():
+                value1[function] = value1.get(function, LookupMetrics()) + counted
+            return value1
+
+    return spark.sparkContext.accumulator({}, Counts())
+
+
+def run_the_drivers_python(spark: SparkSession) -> None:
+    """Let the workers of a local Spark run the driver's Python, if PYSPARK_PYTHON names none.
+
+    PySpark takes ``python3`` from the path: another one, where the driver's environment is not activated.
+    It reads the name from the context for each function that it makes, so this works at any time.
+    """
+    if is_connect(spark) or os.environ.get("PYSPARK_PYTHON"):
+        return
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and sys.executable:
+        context.pythonExec = sys.executable
+
+
+_COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+
+
+def _ask_for_rows(spark: SparkSession) -> None:
+    """Have Spark read rows, not columns, for a session's Python functions, if nothing else was said of that.
+
+    Columns cost a lookup more than rows; and where a source's own columns are Arrow's, Spark wants back as
+    many rows at a time as it gave, where a lookup answers in windows of its own (docs/decisions/0062).
+    """
+    if spark_version(spark) >= (4, 2) and _COLUMNAR_INPUT not in spark.conf.getAll:
+        spark.conf.set(_COLUMNAR_INPUT, "false")
+
+
+def policy_of(spark: SparkSession) -> Policy:
+    """What the application of ``spark``, and the environment of this process, allow SQL to use.
+
+    On classic Spark the application's own configuration is read, which no session changes; on Spark Connect
+    that of the session, which begins as the server's.
+
+    Raises:
+        OptionError: a switch is no list of patterns.
+    """
+    if not is_connect(spark):
+        settings = dict(spark.sparkContext.getConf().getAll())
+    elif hasattr(spark.conf, "getAll"):  # new in Spark 4.0
+        settings = spark.conf.getAll
+    else:
+        keys = [prefix + switch for switch in SWITCHES for prefix in ("", "spark.")]
+        settings = {key: value for key in keys if (value := spark.conf.get(key, None)) is not None}
+    return policy_of_configuration(settings) & policy_of_environment()
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether ``spark`` is a Spark Connect session."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def spark_version(spark: SparkSession) -> tuple[int, int]:
+    """The first two numbers of Spark's version, of the server on Spark Connect."""
+    major, minor = spark.version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def transport_for(wish: str) -> str:
+    """How keys and rows travel between Spark and Python: ``arrow`` or ``pandas``, where one wished ``wish``.
+
+    Raises:
+        OptionError: the wish is ``arrow``, and this PySpark has no Arrow functions.
+    """
+    from pyspark.sql import functions
+
+    available = hasattr(functions, "arrow_udf")
+    if wish == "arrow" and not available:
+        raise OptionError(
+            Problem("'lookup.transport' cannot be 'arrow': PySpark has Arrow functions from 4.1 on.")
+        )
+    return "arrow" if available and wish != "pandas" else "pandas"
+
+
+def wrapping_for(transport: str) -> Callable[[pa.DataType], tuple[str, str]]:
+    """What is written before and after a key of a type, so that ``transport`` carries all of its values."""
+    if transport == "arrow":
+        return lambda _: ("", "")
+    from lookup_hints.spark.pandas_worker import wrapping
+
+    return wrapping
+
+
+def _arrow_function(spec: LookupSpec, report: Report | None) -> Any:
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    from lookup_hints.spark.arrow_worker import arrow_lookup
+
+    return _made(arrow_udf, arrow_lookup(spec, report), spec, ("pyarrow",))
+
+
+def _pandas_function(spec: LookupSpec, report: Report | None) -> Any:
+    from pyspark.sql.pandas.functions import pandas_udf
+
+    from lookup_hints.spark.pandas_worker import pandas_lookup
+
+    return _made(pandas_udf, pandas_lookup(spec, report), spec, ("pyarrow", "pandas"))
+
+
+def _made(make: Any, function: Batches, spec: LookupSpec, packages: tuple[str, ...]) -> Any:
+    """A function of Spark's; ``make`` (without a type: it wants the kind said) reads the annotations."""
+    stub = shipped(function, packages, install_tip(spec.connector))
+    made = make(stub, sql_type(pa.list_(spec.row_type)))
+    bare(stub)
+    return made

@@ -1,0 +1,75 @@
+"""What a connector is and is asked with: the classes and values that those who write connectors use.
+
+Nothing here knows of SQL, of a plan or of Spark. Whatever is needed by a connector is imported from here.
+"""
+
+from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, OptionError
+from lookup_hints.spi.door import (
+    AsyncLookup,
+    AsyncRowLookup,
+    Connector,
+    HoldsBack,
+    ReportsOutcomes,
+    ReportsSchema,
+    Scan,
+    SyncLookup,
+    SyncRowLookup,
+)
+from lookup_hints.spi.model import (
+    Answer,
+    LookupRequest,
+    LookupTable,
+    Miss,
+    Outcome,
+    Outcomes,
+    PlacedRows,
+    RowRequest,
+    Rows,
+)
+from lookup_hints.spi.options import (
+    BOOLEAN,
+    DURATION,
+    FILE,
+    SIZE,
+    TEXT,
+    Option,
+    OptionType,
+    choice,
+    integer,
+    number,
+)
+
+__all__ = [
+    "BOOLEAN",
+    "DURATION",
+    "FILE",
+    "SIZE",
+    "TEXT",
+    "Answer",
+    "AnswerTooLarge",
+    "AsyncLookup",
+    "AsyncRowLookup",
+    "Connector",
+    "ConnectorError",
+    "HoldsBack",
+    "LookupRequest",
+    "LookupTable",
+    "LookupTimeout",
+    "Miss",
+    "Option",
+    "OptionError",
+    "OptionType",
+    "Outcome",
+    "Outcomes",
+    "PlacedRows",
+    "ReportsOutcomes",
+    "ReportsSchema",
+    "RowRequest",
+    "Rows",
+    "Scan",
+    "SyncLookup",
+    "SyncRowLookup",
+    "choice",
+    "integer",
+    "number",
+]

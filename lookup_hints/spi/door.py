@@ -1,0 +1,314 @@
+"""What a connector is: one class, and the abilities that it may have.
+
+A connector is built from a ``LookupTable`` on the driver (once per statement that uses the table),
+checked there, pickled as data, opened lazily once per worker process, and shared by all tasks that the
+process runs. An ability is a type: the planner asks ``isinstance(connector, AsyncLookup)``.
+
+The runtime calls ``open``/``aopen`` before the first lookup in a process. It cannot promise a last call:
+``close``/``aclose`` run when a process ends in good order or a connector is replaced, but Spark kills
+workers after a ``LIMIT`` or a cancellation. Connections must be of a kind that the system closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from lookup_hints.errors import (
+    ConnectorError,
+    InternalError,
+    nearest,
+)
+from lookup_hints.spi.model import (
+    Answer,
+    LookupRequest,
+    LookupTable,
+    Outcome,
+    Outcomes,
+    RowRequest,
+    Rows,
+)
+from lookup_hints.spi.options import (
+    Option,
+)
+from lookup_hints.spi.row_door import outcomes_of, rows_of
+from lookup_hints.spi.types import sql_type
+
+
+class Connector:
+    """Base of all connectors; inherit an ability (``SyncLookup``, ``AsyncLookup`` or both) instead.
+
+    ``OPTIONS`` declares the ``WITH`` options beside ``connector`` and the lookup options; names and
+    values are validated before the connector is built. An instance must be picklable until it is opened.
+    """
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = ()
+
+    def __init__(self, table: LookupTable) -> None:
+        """Keep the table. Called on the driver; touches nothing outside the process."""
+        self.table = table
+
+    def check(self) -> None:
+        """Raise OptionError for options that do not fit together. On the driver, no I/O."""
+
+    def key_columns(self) -> frozenset[str]:
+        """The columns that the source can be asked by; an equality on another one is a residual condition.
+
+        On the driver, while planning. The default is all columns.
+        """
+        return frozenset(self.table.schema.names)
+
+    def required_keys(self) -> frozenset[str]:
+        """Columns without which it cannot be asked: a join without an equality on each of them is refused.
+
+        On the driver, while planning. The default is none.
+        """
+        return frozenset()
+
+    def request_columns(self) -> frozenset[str]:
+        """Columns that shape the request, and are asked by even where others cover the primary key.
+
+        On the driver, while planning. The default is none: a primary key is asked by alone.
+        """
+        return frozenset()
+
+    def keys_per_request(self) -> int | None:
+        """The most keys that a request may hold, or None where `batch-size` alone decides.
+
+        On the driver, while planning. Where it is 1, a connector with a row door is asked through it.
+        """
+        return None
+
+    def requests_at_once(self) -> int | None:
+        """The most requests worth having in flight in one task, or None where `capacity` alone decides.
+
+        On the worker, once per task, also before opening, when references in the options are not resolved.
+        For a source that is asked over few connections: keys that wait for one can go in larger requests.
+        """
+        return None
+
+    def opened_with(self) -> Hashable:
+        """What opening reads on this worker, as it is now: where it changes, the connector is opened anew.
+
+        On the worker, before opening and at the start of each task, which asks the one that is open. The
+        default covers ``${file:}`` references and the files that options of the type ``FILE`` name. May not
+        raise, nor take long.
+        """
+        return self.table.files_now(self.OPTIONS)
+
+    def secrets(self) -> set[str]:
+        """Texts that must not appear in any message; called on the worker after opening.
+
+        Values of options marked ``secret`` and of resolved references belong here;
+        ``LookupTable.read`` returns them.
+        """
+        return set()
+
+
+class SyncLookup(Connector, ABC):
+    """A connector that answers while its caller waits."""
+
+    def open(self) -> None:
+        """Connect. On the worker, once per process, before the first ``lookup``."""
+
+    @abstractmethod
+    def lookup(self, request: LookupRequest) -> Answer:
+        """All rows of each key of ``request``. On the worker, one call at a time.
+
+        Raises:
+            ConnectorError: the source failed; ``permanent=True`` where asking again cannot help. Any
+                other exception counts as a failure that may pass.
+            AnswerTooLarge: fewer keys should be asked at once.
+        """
+
+    def close(self) -> None:
+        """Disconnect; see the module's text for when this can be relied upon."""
+
+
+class AsyncLookup(Connector, ABC):
+    """A connector that is asked many things at once, on the one event loop of its worker process."""
+
+    async def aopen(self) -> None:
+        """Connect. On the worker's event loop, once per process, before the first ``alookup``."""
+
+    @abstractmethod
+    async def alookup(self, request: LookupRequest) -> Answer:
+        """All rows of each key of ``request``; up to `capacity` calls run at once.
+
+        A call is cancelled when its time is up or Spark wants no more rows: hand back what was borrowed.
+
+        Raises:
+            ConnectorError: as for ``SyncLookup.lookup``.
+        """
+
+    async def aclose(self) -> None:
+        """Disconnect; see the module's text for when this can be relied upon."""
+
+
+class RowsAsTable(Connector):
+    """Base of the row doors: how what they find becomes a table."""
+
+    def keys_per_request(self) -> int | None:
+        """One."""
+        return 1
+
+    def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
+        """The rows of many keys, each with its request, as a table of ``schema``, in their order.
+
+        Where it raises, each key is tried alone, and fails alone. The default takes dictionaries, adds the
+        key columns that they leave out, and refuses a column that ``schema`` does not have.
+        """
+        rows = [{**request.key, **row} for request, row in found]
+        unknown = {name for row in rows for name in row} - set(self.table.schema.names)
+        if unknown:
+            name = min(unknown)
+            tip = nearest(name, self.table.schema.names)
+            raise ConnectorError(
+                f"table {self.table.name}: a row has {name!r}, which is no column. {tip}", permanent=True
+            )
+        try:
+            return pa.Table.from_pylist(rows, schema=schema)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise self._misfit(rows, schema) from None
+
+    def _misfit(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> ConnectorError:
+        """What does not fit of ``rows``."""
+        for row, column in product(rows, schema):
+            try:
+                pa.array([row.get(column.name)], column.type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                value = row[column.name]
+                return ConnectorError(
+                    f"table {self.table.name}: column {column.name!r} of the row {row!r:.200}: {value!r:.60}"
+                    f" ({type(value).__name__}) does not fit {sql_type(column.type)}.",
+                    permanent=True,
+                )
+        raise InternalError("each value fits, and all together do not")
+
+
+class SyncRowLookup(RowsAsTable, SyncLookup):
+    """A connector that is asked one key at a time, and answers while its caller waits."""
+
+    @abstractmethod
+    def lookup_row(self, request: RowRequest) -> Rows:
+        """The rows of one key, as dictionaries by column. On the worker, one call at a time.
+
+        Raises:
+            ConnectorError: as for ``SyncLookup.lookup``.
+        """
+
+    def lookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key; a key that fails fails alone."""
+        asked = [(row, self._outcome(row)) for row in rows_of(request)]
+        return outcomes_of(self, asked, request.schema)
+
+    def _outcome(self, request: RowRequest) -> Rows | Exception:
+        try:
+            return self.lookup_row(request)
+        except Exception as error:
+            return error
+
+
+class AsyncRowLookup(RowsAsTable, AsyncLookup):
+    """A connector that is asked one key at a time, for up to `capacity` keys at once.
+
+    Example:
+        A whole connector::
+
+            class Rates(AsyncRowLookup):
+                async def alookup_row(self, request):
+                    rate = await my_service.rate_of(request.key["currency"])
+                    return [] if rate is None else [{"rate": rate}]
+    """
+
+    @abstractmethod
+    async def alookup_row(self, request: RowRequest) -> Rows:
+        """The rows of one key, as dictionaries by column; up to `capacity` calls run at once.
+
+        A call is cancelled when its time is up or Spark wants no more rows.
+
+        Raises:
+            ConnectorError: as for ``SyncLookup.lookup``.
+        """
+
+    async def alookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key, asked all at once; a key that fails fails alone.
+
+        The engine does not come here: it asks through the row door, with `capacity`.
+        """
+        return await self._each(request, self.alookup_row)
+
+    async def _each(
+        self, request: LookupRequest, alookup_row: Callable[[RowRequest], Awaitable[Rows]]
+    ) -> Outcomes:
+        """What ``alookup_row`` gives for each key of ``request``."""
+
+        async def outcome(row: RowRequest) -> Rows | Exception:
+            try:
+                return await alookup_row(row)
+            except Exception as error:
+                return error
+
+        rows = rows_of(request)
+        outcomes = await asyncio.gather(*map(outcome, rows))
+        return outcomes_of(self, list(zip(rows, outcomes, strict=True)), request.schema)
+
+
+class HoldsBack(ABC):
+    """The ability of an async connector to let lookups under way wait while rows fill the memory of a task.
+
+    The engine asks no more keys then, but what it has asked already may be more than it expected. Both
+    methods are called on the worker's event loop, maybe on a connector that is not open.
+    """
+
+    @abstractmethod
+    def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
+        """Answers that are large should wait. Called again where ``needs_answer`` changes.
+
+        Args:
+            task: tells tasks apart that hold back.
+            needs_answer: the rows wait for the answer to a lookup under way, mostly the oldest: it goes on.
+        """
+
+    @abstractmethod
+    def go_on(self, task: Hashable) -> None:
+        """There is room again, or time is short. May be called without ``hold_back`` before it."""
+
+
+class ReportsOutcomes(ABC):
+    """The ability to tell in rows how a lookup ended that found none: a status, the text of an error."""
+
+    @abstractmethod
+    def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
+        """A row for each of ``keys``, in their order, or None for no rows. On the worker.
+
+        Called when no further try will be made: for misses, and for failures where `on-error` is ``null``,
+        which may be a failure to open: then it is called on a connector that is not open.
+        """
+
+
+class Scan(ABC):
+    """The ability to read the whole table, for a query that uses it outside a lookup join."""
+
+    @abstractmethod
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows, with the columns of ``schema``. On a worker, in one task; opens what it needs itself."""
+
+
+class ReportsSchema(ABC):
+    """The ability to say which columns the table has, for DDL without a column list."""
+
+    @abstractmethod
+    def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The columns and the primary key (or none). On the driver, on a thread without an event loop.
+
+        The connector's own ``table`` has an empty schema at this time.
+
+        Raises:
+            ConnectorError: the source cannot be reached, or has no such table.
+        """

@@ -1,0 +1,281 @@
+"""What a connector is made of and asked with: tables, requests, answers. All are frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from lookup_hints.errors import OptionError
+from lookup_hints.spi.options import FILE, Option, Place, read_options
+from lookup_hints.spi.policy import Policy, policy_of_environment
+from lookup_hints.spi.secrets import HiddenValues, Secret, has_reference, references, resolve
+
+
+@dataclass(frozen=True)
+class LookupTable:
+    """A table created ``WITH ('connector' = ...)``: what it is called, holds, and is asked by.
+
+    Args:
+        name: its name in SQL.
+        schema: its columns as Arrow fields; TIMESTAMP is ``timestamp[us, UTC]``, TIMESTAMP_NTZ has no zone.
+        primary_key: columns that together are unique, none when not known.
+        options: the ``WITH`` clause as written; references to secrets are not resolved. As some values are
+            secrets themselves, ``repr`` of the mapping shows its names alone.
+        conf: values of the ``${conf:key}`` references, taken from Spark on the driver.
+        policy: what SQL may use; None for a table that Python code makes, which is trusted.
+    """
+
+    name: str
+    schema: pa.Schema
+    primary_key: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    conf: Mapping[str, Secret] = field(default_factory=dict, repr=False)
+    policy: Policy | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        missing = [name for name in self.primary_key if name not in self.schema.names]
+        if missing:
+            raise ValueError(f"primary key column {missing[0]!r} is not a column of {self.name}")
+        object.__setattr__(self, "options", HiddenValues(self.options))
+
+    @property
+    def connector(self) -> str:
+        """The value of the option ``connector``."""
+        return self.options["connector"]
+
+    def read(self, options: tuple[Option, ...]) -> tuple[dict[str, Any], set[str]]:
+        """Typed values of ``options`` with references resolved here, and the secrets read on the way.
+
+        Called on the side that connects: a worker, or the driver when it asks for a schema.
+
+        Raises:
+            OptionError: a reference names nothing, a required option is missing, or a value is bad.
+            NotAllowed: a reference or a file is not allowed on this machine.
+        """
+        secrets: set[str] = set()
+        resolved = {key: self.resolve(text, option=key, known=secrets) for key, text in self.options.items()}
+        secret_keys = {option.key_in(Place.TABLE) for option in options if option.secret}
+        secrets |= {resolved[key] for key in secret_keys & resolved.keys()}
+        for key in _files(options) & resolved.keys():
+            self.check_file(resolved[key], option=key)
+        return read_options(resolved, options, owner=f"table {self.name}"), secrets
+
+    def resolve(self, text: str, *, option: str, known: set[str]) -> str:
+        """``text`` with its references replaced; each value read is added to ``known``, for masking.
+
+        Called on the side that connects.
+
+        Raises:
+            OptionError: a reference names nothing; the message names the option and the reference.
+            NotAllowed: a reference is not allowed on this machine.
+        """
+        policy = self._policy_here
+        for kind, name in references(text):
+            policy.check_reference(self.name, option, kind, name)
+        return resolve(
+            text,
+            self.conf,
+            option=option,
+            known=known,
+            place_of=lambda path: policy.checked_file(self.name, option, path),
+        )
+
+    def files_now(self, options: tuple[Option, ...]) -> Hashable:
+        """A value that changes with the files that references and ``options`` name.
+
+        Called on the side that connects. A file that another one has replaced counts as changed; one that
+        cannot be read is told apart from one that can. What files hold cannot be seen from the value.
+        """
+        return tuple((key, self._file_now(key, key in _files(options))) for key in sorted(self.options))
+
+    def _file_now(self, key: str, names_file: bool) -> Hashable:
+        text = self.options[key]
+        if not names_file and "${file:" not in text:
+            return None
+        try:
+            resolved = self.resolve(text, option=key, known=set())
+            return identity_of_file(resolved) if names_file else sha256(resolved.encode()).digest()
+        except (OptionError, ValueError) as error:  # ValueError: a file that is no text
+            return type(error).__name__
+
+    def check_allowed(self) -> None:
+        """Refuse a connector and references that are not allowed, on the driver and on workers.
+
+        Raises:
+            NotAllowed: the connector or a reference is not allowed on this machine.
+        """
+        if self.policy is None:
+            return
+        policy = self._policy_here
+        policy.check_connector(self.name, self.connector)
+        for option, text in self.options.items():
+            for kind, name in references(text):
+                policy.check_reference(self.name, option, kind, name)
+
+    def check_host(self, host: str, port: int | None, *, option: str) -> None:
+        """Refuse a host that is not allowed. Connectors call it before they connect, and on the driver
+        from ``check`` where the options say the host without a reference.
+
+        Raises:
+            NotAllowed: the host is not allowed on this machine.
+        """
+        self._policy_here.check_host(self.name, option, host, port)
+
+    def check_file(self, path: str, *, option: str) -> None:
+        """Refuse a file that is not allowed. Called on the side that reads it; options of the type ``FILE``
+        are checked by ``read``.
+
+        Raises:
+            NotAllowed: the file, or where it links to, is not allowed on this machine.
+        """
+        self._policy_here.checked_file(self.name, option, path)
+
+    @property
+    def restricts_hosts(self) -> bool:
+        """Whether some hosts are not allowed on this machine."""
+        return bool(self._policy_here.hosts)
+
+    @property
+    def restricts_files(self) -> bool:
+        """Whether some files are not allowed on this machine."""
+        return self._policy_here.restricts_files
+
+    @property
+    def _policy_here(self) -> Policy:
+        return Policy() if self.policy is None else self.policy & policy_of_environment()
+
+    def check(self, options: tuple[Option, ...]) -> None:
+        """Raise what ``read`` would, as far as it can be known without resolving references.
+
+        Raises:
+            OptionError: a required option is missing, or a value without references is bad.
+            NotAllowed: a file is not allowed on this machine.
+        """
+        known_now = tuple(
+            option
+            for option in options
+            if not has_reference(self.options.get(option.key_in(Place.TABLE), ""))
+        )
+        read_options(self.options, known_now, owner=f"table {self.name}")
+        for key in _files(known_now) & self.options.keys():
+            self._policy_here.check_path(self.name, key, self.options[key])
+
+
+def identity_of_file(path: str) -> Hashable:
+    """A value that changes with the file under ``path``, when it is replaced or written to; None for none."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):  # ValueError: no path at all
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _files(options: tuple[Option, ...]) -> set[str]:
+    """The names of the options that name files."""
+    return {option.key_in(Place.TABLE) for option in options if option.type == FILE}
+
+
+@dataclass(frozen=True)
+class LookupRequest:
+    """One question to a connector: distinct, non-null keys, and the columns wanted.
+
+    Args:
+        keys: one row per key; its columns are the dimension columns asked by, typed as in the table's
+            schema, in the order of the join's equalities. No NULL, no duplicate, at least one row.
+        schema: what the answer must hold: the key columns and the wanted ones, in the table's order.
+        timeout: seconds left for this request, or None.
+        attempt: which try this is, from 1; where keys of several tries go together, the highest.
+    """
+
+    keys: pa.Table
+    schema: pa.Schema
+    timeout: float | None = None
+    attempt: int = 1
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that the answer must hold."""
+        return tuple(self.schema.names)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Names of the columns asked by."""
+        return tuple(self.keys.column_names)
+
+
+@dataclass(frozen=True)
+class PlacedRows:
+    """An answer that says itself which key each row belongs to.
+
+    For sources whose own equality differs from SQL's (case-insensitive, prefix, nearest): row ``i`` of
+    ``rows`` belongs to row ``positions[i]`` of the request's keys, and its key columns are not compared.
+    """
+
+    rows: pa.Table
+    positions: pa.Array
+
+
+@dataclass(frozen=True)
+class Outcomes(PlacedRows):
+    """Placed rows, where some keys of the request failed and the others have their answer.
+
+    Args:
+        failures: by the position of its key, why a key has no outcome; it counts as if the key had been
+            asked alone.
+        notes: by the position of its key, what ``ReportsOutcomes`` is told about a key without rows.
+    """
+
+    failures: Mapping[int, Exception] = field(default_factory=dict)
+    notes: Mapping[int, Any] = field(default_factory=dict)
+
+
+Answer: TypeAlias = "pa.Table | PlacedRows"
+"""Rows that contain their key columns (any number per key, none for a miss), or placed rows."""
+
+
+@dataclass(frozen=True)
+class RowRequest:
+    """One key, for connectors that are asked one at a time.
+
+    Args:
+        key: the value of each column asked by; none is None.
+        schema: the columns that a row should have, as in ``LookupRequest``.
+        timeout: seconds left for this key, or None.
+        attempt: which try this is, from 1.
+    """
+
+    key: Mapping[str, Any]
+    schema: pa.Schema
+    timeout: float | None = None
+    attempt: int = 1
+
+
+@dataclass(frozen=True)
+class Miss:
+    """No rows, and what ``ReportsOutcomes`` is told about it."""
+
+    note: Any = None
+
+
+Rows: TypeAlias = "Sequence[Any] | Miss"
+"""What is found for one key: dictionaries by column (key columns may be left out), none for a miss."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a lookup ended that found no rows, for connectors that tell about it in rows.
+
+    Args:
+        error: why it failed, or None for a miss.
+        attempts: how often the keys were asked.
+        notes: what the answer noted about each key, in the order of the keys.
+    """
+
+    error: Exception | None
+    attempts: int
+    notes: Sequence[Any]

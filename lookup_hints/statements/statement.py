@@ -1,0 +1,119 @@
+"""What a statement is: one of ours, EXPLAIN, a streaming INSERT, or whatever else is Spark's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import pairwise
+
+from lookup_hints.errors import Problem, QueryError, Span
+from lookup_hints.sql.lexer import Kind, Piece, code, pieces
+from lookup_hints.statements.commands import explained, own_setting
+from lookup_hints.streaming.insert import StreamInsert, names_a_stream, read_insert
+from lookup_hints.tables.ddl import Ddl, parse_ddl
+
+# Spark's own, and those that Delta Lake, Iceberg and Hudi add.
+_FIRST_WORDS = (
+    *("ADD", "ALTER", "ANALYZE", "BEGIN", "CACHE", "CALL", "CLEAR", "CLOSE", "COMMENT", "COMMIT"),
+    *("CONVERT", "COPY", "CREATE", "DECLARE", "DELETE", "DESC", "DESCRIBE", "DFS", "DROP", "EXECUTE"),
+    *("EXPLAIN", "EXPORT", "FETCH", "FROM", "GENERATE", "GRANT", "IMPORT", "INSERT", "LIST", "LOAD"),
+    *("LOCK", "MAP", "MERGE", "MSCK", "OPEN", "OPTIMIZE", "REDUCE", "REFRESH", "REORG", "REPAIR"),
+    *("REPLACE", "RESET", "RESTORE", "REVOKE", "ROLLBACK", "SELECT", "SET", "SHOW", "START", "TABLE"),
+    *("TRUNCATE", "UNCACHE", "UNLOCK", "UPDATE", "USE", "VACUUM", "VALUES", "WITH"),
+)
+_AS_CLOSE = 0.75
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``SET key = value`` of one of our options."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Explain:
+    """``EXPLAIN [mode] text``; places in ``text`` are those of the statement."""
+
+    text: str = field(repr=False)
+    mode: str
+
+
+@dataclass(frozen=True)
+class SparkStatement:
+    """A query, or anything else that Spark reads; ``words`` are its first five pieces, in capitals."""
+
+    words: tuple[str, ...]
+
+
+Statement = Setting | Explain | Ddl | StreamInsert | SparkStatement
+
+
+def read_statement(text: str) -> Statement:
+    """What ``text`` is, as far as it tells: whether DDL is about a lookup table, only its name tells.
+
+    >>> read_statement("EXPLAIN COST SELECT 1").mode
+    'cost'
+
+    Raises:
+        QueryError: it is one of ours, and wrong.
+    """
+    if names_a_stream(text):
+        return read_insert(text)
+    ddl = parse_ddl(text)
+    if ddl is not None:
+        return ddl
+    setting = own_setting(text)
+    if setting is not None:
+        return Setting(*setting)
+    inner = explained(text)
+    return SparkStatement(first_words(text)) if inner is None else Explain(*inner)
+
+
+def first_words(text: str) -> tuple[str, ...]:
+    """The first five pieces of a statement, in capitals."""
+    return tuple(piece.text.upper() for piece in code(pieces(text))[:5])
+
+
+def check_first_word(text: str) -> str | None:
+    """A note where ``text`` begins with a word that begins no statement known here; an extension may know it.
+
+    Raises:
+        QueryError: it is nearly a word that does: ``SELEC``.
+    """
+    found = code(pieces(text))
+    if not found or found[0].kind is not Kind.WORD or _is_label(found):
+        return None
+    word = found[0].text.upper()
+    if word in _FIRST_WORDS:
+        return None
+    near = get_close_matches(word, _FIRST_WORDS, n=1, cutoff=_AS_CLOSE)
+    if near:
+        at = Span(text, found[0].start, found[0].end)
+        raise QueryError(Problem(f"No statement begins with {word}.", at, f"Did you mean {near[0]}?"))
+    return f"not checked: no statement of Spark's own begins with {word}"
+
+
+def _is_label(found: list[Piece]) -> bool:
+    return len(found) > 1 and found[1].is_symbol(":")
+
+
+def parameters(text: str) -> list[tuple[str, Span]]:
+    """The name and place of each parameter marker ``:name`` of a statement.
+
+    >>> [name for name, _ in parameters("SELECT v:a.b FROM t WHERE day = :day LIMIT :n")]
+    ['day', 'n']
+    """
+    found = code(pieces(text))
+    return [
+        (name.name, Span(text, mark.start, name.end))
+        for at, (mark, name) in enumerate(pairwise(found))
+        if mark.is_symbol(":") and name.is_name and mark.end == name.start
+        # v:a is a field of v, and label: a label.
+        if not (at and found[at - 1].end == mark.start and _may_end_a_value(found[at - 1]))
+    ]
+
+
+def _may_end_a_value(piece: Piece) -> bool:
+    return piece.is_name or piece.is_symbol(")") or piece.is_symbol("]")

@@ -1,0 +1,440 @@
+"""Streaming queries that start again after a failure, as a restart strategy says.
+
+One thread of each supervisor decides and acts, so that nothing here happens twice or at the same time; each
+running query has a thread that waits for its end and says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from lookup_hints.errors import cause_of
+from lookup_hints.streaming.restart import ExponentialDelayRestart, Failures, RestartStrategy
+
+_log = logging.getLogger("lookup_hints")
+
+FOR_GOOD = "for_good"
+"""The attribute of a log record that tells of a failure after which a query is not started again."""
+
+REGION, FULL = "region", "full"
+
+
+class Query(Protocol):
+    """What a supervisor needs of Spark's ``StreamingQuery``."""
+
+    @property
+    def id(self) -> str:
+        """The same for all runs from one checkpoint."""
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802 (Spark's name)
+        """Wait for the end; raises when the query failed."""
+
+    def stop(self) -> None:
+        """Stop, and wait until it is so."""
+
+
+class Status(Enum):
+    """Where a supervised query stands."""
+
+    RUNNING = "running"
+    WAITING = "waiting for its restart"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing comes after it."""
+        return self in (Status.FINISHED, Status.STOPPED, Status.FAILED)
+
+
+@dataclass(frozen=True)
+class Restart:
+    """One restart: why, and after how many seconds."""
+
+    cause: str
+    wait: float
+
+
+class Supervised:
+    """A streaming query under a supervisor.
+
+    Args:
+        name: how it is called in logs.
+        strategy: when it starts again.
+        failover: ``region``: it restarts alone; ``full``: together with all others of its supervisor that
+            have this set.
+    """
+
+    def __init__(self, name: str, strategy: RestartStrategy, failover: str, supervisor: Supervisor) -> None:
+        self.name, self.strategy, self.failover = name, strategy, failover
+        self._supervisor = supervisor
+        self._run: _Run
+
+    @property
+    def query(self) -> Any:
+        """Spark's query: the one that runs, or ran last."""
+        return self._run.query
+
+    @property
+    def status(self) -> Status:
+        """Where it stands."""
+        return self._run.status
+
+    @property
+    def restarts(self) -> tuple[Restart, ...]:
+        """Its restarts so far."""
+        return tuple(self._run.restarts)
+
+    @property
+    def error(self) -> Exception | None:
+        """The failure that stands, once the strategy has given up."""
+        return self._run.error
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the query has ended for good; False when ``timeout`` (seconds) ran out before.
+
+        Raises:
+            Exception: the last failure, when the strategy has given up.
+        """
+        ended = self._supervisor.wait_for(lambda: self.status.is_end, timeout)
+        if self.error is not None:
+            self._supervisor.is_told(self)
+            raise self.error
+        return ended
+
+    def stop(self) -> None:
+        """Stop the query and start it no more; returns when it has stopped."""
+        self._supervisor.stop(self)
+
+
+@dataclass
+class _Run:
+    """What changes in a supervised query; only the supervisor's thread writes it."""
+
+    query: Any
+    start: Callable[[], Query]
+    number: int = 0
+    status: Status = Status.RUNNING
+    restarts: list[Restart] = field(default_factory=list)
+    failures: Failures = field(default_factory=Failures)
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """The run with this number ended, with or without an error."""
+
+    query: Supervised
+    number: int
+    error: Exception | None
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """Stop this query."""
+
+    query: Supervised
+
+
+class Supervisor:
+    """Keeps streaming queries running; each as its own strategy says.
+
+    Args:
+        clock: seconds, as ``time.monotonic`` gives them.
+        spread: a number in [-1, 1], drawn anew for each wait; it places the jitter.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        spread: Callable[[], float] = lambda: random.uniform(-1, 1),  # noqa: S311 (no secret)
+    ) -> None:
+        self._clock, self._spread = clock, spread
+        self._queries: list[Supervised] = []
+        self._script_failures = Failures()
+        self._told: set[Supervised] = set()
+        self._events: queue.Queue[_Ended | _Stop] = queue.Queue()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def queries(self) -> tuple[Supervised, ...]:
+        """All queries, the ended ones too, in the order of their start."""
+        return tuple(self._queries)
+
+    def start(
+        self,
+        start: Callable[[], Query],
+        strategy: RestartStrategy,
+        *,
+        name: str = "",
+        failover: str = REGION,
+    ) -> Supervised:
+        """Start a query and keep it running.
+
+        Args:
+            start: starts it; called again for each restart. A failure of the first call is raised.
+            strategy: when it is started again.
+            name: how it is called in logs; default: the query's own name, or its id.
+            failover: ``region`` or ``full``, see ``Supervised``.
+        """
+        query = start()
+        called = name or getattr(query, "name", None) or str(query.id)
+        supervised = Supervised(called, strategy, failover, self)
+        supervised._run = _Run(query, start)
+        with self._changed:
+            if failover == FULL and not self._restarting_with(supervised):
+                self._script_failures = Failures()  # of another script
+            self._queries.append(supervised)
+            self._watch(supervised)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._supervise, name="lookup-supervisor", daemon=True)
+                self._thread.start()
+        return supervised
+
+    def await_all(self, timeout: float | None = None) -> bool:
+        """Wait until all queries have ended; False when ``timeout`` (seconds) ran out before.
+
+        When one fails for good, the others are stopped. A failure that was raised is not raised again.
+
+        Raises:
+            Exception: the failure that stood first.
+        """
+
+        def settled() -> bool:
+            return self._failed() is not None or all(query.status.is_end for query in self._queries)
+
+        in_time = self.wait_for(settled, timeout)
+        failed = self._failed()
+        if failed is not None and failed.error is not None:
+            self.stop_all()
+            self._told.update(self._queries)
+            raise failed.error
+        return in_time
+
+    def is_told(self, query: Supervised) -> None:
+        """Somebody has heard of the failure of ``query``: ``await_all`` does not raise it again."""
+        self._told.add(query)
+
+    def stop_all(self) -> None:
+        """Stop all queries; returns when they have stopped."""
+        for query in self._queries:
+            self.stop(query)
+
+    def stop(self, query: Supervised) -> None:
+        """Stop one query; returns when it has stopped."""
+        self._events.put(_Stop(query))
+        self.wait_for(lambda: query.status.is_end, None)
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until ``condition`` holds; whether it does."""
+        with self._changed:
+            return self._changed.wait_for(condition, timeout)
+
+    def _failed(self) -> Supervised | None:
+        failed = (query for query in self._queries if query.status is Status.FAILED)
+        return next((query for query in failed if query not in self._told), None)
+
+    # --- the supervisor's thread -------------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        while not self._may_end():
+            try:
+                self._take_one_step()
+            except Exception as error:  # of a strategy of the user's own: nobody may wait for ever
+                _log.exception("supervision failed")
+                self._give_up(error)
+
+    def _take_one_step(self) -> None:
+        try:
+            event = self._events.get(timeout=self._time_to_next_restart())
+        except queue.Empty:
+            event = None
+        if isinstance(event, _Stop):
+            self._stop(event.query)
+        elif event is not None and event.number == event.query._run.number:
+            self._take_end(event.query, event.error)
+        for query in self._due():
+            self._start_again(query)
+
+    def _give_up(self, error: Exception) -> None:
+        for query in self._queries:
+            if not query.status.is_end:
+                _stop_quietly(query.query)
+                query._run.error = error
+                self._set(query, Status.FAILED)
+
+    def _may_end(self) -> bool:
+        """Whether no query is left; the next one that is started brings a thread of its own."""
+        with self._changed:
+            if any(not query.status.is_end for query in self._queries):
+                return False
+            self._thread = None
+            return True
+
+    def _time_to_next_restart(self) -> float | None:
+        waiting = self._waiting()
+        if not waiting:
+            return None
+        return max(0.0, min(query._run.failures.restart_at for query in waiting) - self._clock())
+
+    def _waiting(self) -> list[Supervised]:
+        return [query for query in self._queries if query.status is Status.WAITING]
+
+    def _due(self) -> list[Supervised]:
+        now = self._clock()
+        return [query for query in self._waiting() if query._run.failures.restart_at <= now]
+
+    def _take_end(self, query: Supervised, error: Exception | None) -> None:
+        if error is None:
+            self._set(query, Status.FINISHED)
+        else:
+            self._take_failure(query, error)
+
+    def _take_failure(self, query: Supervised, error: Exception) -> None:
+        is_full = query.failover == FULL
+        known = self._script_failures if is_full else query._run.failures
+        decision = query.strategy.after_failure(known, self._clock(), self._spread())
+        cause = cause_of(error)
+        if decision.wait is None:
+            _log.error(
+                "query %s failed, and is not started again (%s): %s",
+                *(query.name, query.strategy, cause),
+                extra={FOR_GOOD: True},
+            )
+            query._run.error = error
+            self._set(query, Status.FAILED)
+            return
+        if is_full:
+            self._script_failures = decision.failures
+        for other in self._restarting_with(query):
+            why = cause if other is query else f"{query.name} failed: {cause}"
+            self._plan_restart(other, decision.failures, Restart(why, decision.wait))
+
+    def _restarting_with(self, query: Supervised) -> list[Supervised]:
+        if query.failover != FULL:
+            return [query]
+        return [other for other in self._queries if other.failover == FULL and not other.status.is_end]
+
+    def _plan_restart(self, query: Supervised, failures: Failures, restart: Restart) -> None:
+        run = query._run
+        number = len(run.restarts) + 1
+        _log.warning(
+            "query %s: restart %d in %.1f s (%s): %s",
+            *(query.name, number, restart.wait, query.strategy, restart.cause),
+        )
+        run.number += 1  # what is still said about the run so far no longer counts
+        if query.status is Status.RUNNING:
+            _stop_quietly(run.query)
+        run.failures = failures
+        run.restarts.append(restart)
+        self._set(query, Status.WAITING)
+
+    def _start_again(self, query: Supervised) -> None:
+        run = query._run
+        if run.status is not Status.WAITING:
+            return
+        first = run.query.id
+        try:
+            run.query = run.start()
+        except Exception as error:
+            if _spark_is_gone(error):
+                run.error = error
+                self._set(query, Status.FAILED)
+            else:
+                self._take_failure(query, error)
+            return
+        if run.query.id != first:
+            _log.warning("query %s has no checkpoint: it began from its first row again", query.name)
+        _log.info("query %s runs again", query.name)
+        self._set(query, Status.RUNNING)
+        self._watch(query)
+
+    def _stop(self, query: Supervised) -> None:
+        if query.status.is_end:
+            return
+        query._run.number += 1
+        _stop_quietly(query._run.query)
+        self._set(query, Status.STOPPED)
+
+    def _set(self, query: Supervised, status: Status) -> None:
+        with self._changed:
+            query._run.status = status
+            self._changed.notify_all()
+
+    def _watch(self, query: Supervised) -> None:
+        run = query._run
+        watched, number = run.query, run.number
+
+        def wait_for_end() -> None:
+            error: Exception | None = None
+            try:
+                watched.awaitTermination()
+            except Exception as failure:
+                error = failure
+            self._events.put(_Ended(query, number, error))
+
+        threading.Thread(target=wait_for_end, name=f"lookup-watch-{query.name}", daemon=True).start()
+
+
+def supervise(
+    start: Callable[[], Any] | Any,
+    strategy: RestartStrategy | None = None,
+    *,
+    name: str = "",
+) -> Supervised:
+    """Start a streaming query and start it again after failures, as ``strategy`` says.
+
+    The query should have a checkpoint: without one each restart begins from the first row, and a warning
+    says so.
+
+    Args:
+        start: a ``DataStreamWriter`` (``frame.writeStream...``), or a function that starts the query and
+            returns it.
+        strategy: default: exponential delays, as Flink does for jobs with a checkpoint.
+        name: how it is called in logs; default: the name or id of the query.
+
+    Raises:
+        TypeError: ``start`` is a query that runs already: Spark does not tell how it was started.
+        Exception: whatever the first start raises.
+
+    Example:
+        >>> writer = frame.writeStream.option("checkpointLocation", "/checkpoints/a").format("parquet")
+        >>> query = supervise(writer.option("path", "/enriched"), FixedDelayRestart(attempts=3, delay=10))
+        >>> query.await_termination()
+    """
+    begin = start if callable(start) else getattr(start, "start", None)
+    if not callable(begin):
+        raise TypeError(
+            "supervise() takes a DataStreamWriter or a function that starts a query, not"
+            f" {type(start).__name__}: a query that runs already does not tell how to start it again."
+        )
+    return Supervisor().start(begin, strategy or ExponentialDelayRestart(), name=name)
+
+
+def _stop_quietly(query: Any) -> None:
+    try:
+        query.stop()
+    except Exception as error:
+        _log.warning("a query could not be stopped: %s", cause_of(error))
+
+
+_GONE = re.compile(
+    r"stopped SparkContext|RpcEnv has been stopped|SparkContext (was|has been) (shut down|stopped)"
+    r"|SESSION_CLOSED"
+)
+
+
+def _spark_is_gone(error: Exception) -> bool:
+    """Whether Spark itself has been stopped, so that no restart can succeed."""
+    return type(error).__name__ == "Py4JNetworkError" or bool(_GONE.search(str(error)))

@@ -1,0 +1,1 @@
+"""The ways in: command line, `spark-submit`, notebook; and how they show rows, plans, counts and errors."""

@@ -1,0 +1,222 @@
+"""The command line: ``lookup-hints run``, ``explain``, ``check``, and what ``submit`` adds."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lookup_hints import __version__
+from lookup_hints.errors import LookupHintsError
+from lookup_hints.statements.script import read_script
+from lookup_hints.statements.statement import first_words
+from lookup_hints.surfaces import archive, job, submit
+from lookup_hints.surfaces.check import Finding, Surroundings, check_script
+from lookup_hints.surfaces.error_text import brief
+from lookup_hints.surfaces.progress import own_bar_alone
+from lookup_hints.surfaces.remote import await_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lookup_hints.session import LookupSession
+
+_DESCRIPTION = """\
+Flink SQL's lookup join for Spark SQL: run, explain or check a file of SQL whose queries ask external
+systems for just the keys they need."""
+_EPILOG = """\
+examples:
+  lookup-hints run job.sql --param day=2013-01-01 --conf spark.sql.shuffle.partitions=8
+  lookup-hints run job.sql --remote sc://host:15002
+  lookup-hints explain job.sql
+  lookup-hints check jobs/*.sql     exit code 1 when something is wrong; needs no Spark
+
+exit codes: 0 all well, 1 a statement failed or has mistakes, 2 wrong use of the command,
+128 + n stopped by signal n; streaming queries of the file are stopped with it"""
+
+_SETUP_WORDS = ("SET", "USE", "DECLARE", "ADD", "REFRESH")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except LookupHintsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return job.FAILED
+    except job.WrongUse as error:
+        print(f"lookup-hints: {error}", file=sys.stderr)
+        return job.WRONG_USE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "lookup-hints",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"lookup-hints {__version__}")
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="run | explain | check | submit | ..."
+    )
+
+    run = commands.add_parser("run", help="run each statement of a file and show its rows")
+    _add_spark_options(run)
+    job.add_rows_option(run)
+    run.set_defaults(command=_run)
+
+    explain = commands.add_parser(
+        "explain", help="show how each statement would run", description=_explain.__doc__
+    )
+    _add_spark_options(explain)
+    explain.set_defaults(command=_explain)
+
+    check = commands.add_parser(
+        "check", help="find mistakes without Spark or any external system", description=_check.__doc__
+    )
+    check.add_argument("files", nargs="+", metavar="FILE.sql")
+    job.add_surroundings(check)
+    check.set_defaults(command=_check)
+
+    submit.add_commands(commands)
+    return parser
+
+
+def _add_spark_options(command: argparse.ArgumentParser) -> None:
+    job.add_script_options(command)
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--master", help="Spark master, for example local[4] (default local[*])")
+    where.add_argument("--remote", metavar="URL", help="Spark Connect server, for example sc://host:15002")
+
+
+# --- run -------------------------------------------------------------------------------------------
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run each statement of a file; stop at the first that fails."""
+    script = job.read(options.file, options.param)
+    if not script.statements:
+        return _nothing_to_do(options.file)
+    with _session(options, script) as session:
+        return job.run(session, script, options.rows, bar=sys.stderr.isatty())
+
+
+# --- explain and check -----------------------------------------------------------------------------
+
+
+def _explain(options: argparse.Namespace) -> int:
+    """Show how each query would run. Statements that only set the scene (CREATE of lookup tables and
+    views, SET, USE) are run, as later ones need them; nothing else is, and no lookup is made."""
+    script = job.read(options.file, options.param)
+    if not script.statements:
+        return _nothing_to_do(options.file)
+    with _session(options, script) as session:
+        return _explain_all(session, script)
+
+
+def _explain_all(session: LookupSession, script: job.Script) -> int:
+    for number, statement in enumerate(script.statements, 1):
+        print(f"\n{job.head_of(statement, number, len(script.statements))}", flush=True)
+        try:
+            if _sets_the_scene(statement.text):
+                session.sql(statement.text, script.params)
+            else:
+                print(session.explain(statement.text, script.params))
+        except Exception as error:
+            said = brief(error, statement.text, statement.line, statement.column)
+            print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
+            return job.FAILED
+    return job.WELL
+
+
+def _sets_the_scene(text: str) -> bool:
+    words = first_words(text)
+    if words[:1] == ("CREATE",):
+        # CREATE TABLE ... AS would write rows; temporary things and views do not.
+        kind = takewhile(lambda word: word != "TABLE", words)
+        return not {"TEMPORARY", "TEMP", "VIEW", "FUNCTION"}.isdisjoint(kind)
+    return bool(words) and words[0] in _SETUP_WORDS
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Find mistakes in hints, lookup joins and DDL from the text alone: no Spark, no external system."""
+    modules = [archive.find_module(each, to_ship=False) for each in options.module]
+    given = job.surroundings(options, [module.name for module in modules])
+    given = replace(given, params=job.read_params(options.param))
+    with job.importing(modules):
+        codes = [_check_file(file, given) for file in options.files]
+    return max(codes)
+
+
+def _check_file(file: str, given: Surroundings) -> int:
+    try:
+        findings = check_script(read_script(Path(file)), given)
+    except LookupHintsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return job.FAILED
+    for finding in findings:
+        print(_line_of(file, finding))
+    errors = sum(finding.is_error for finding in findings)
+    print(f"{file}: {errors} error{'' if errors == 1 else 's'}")
+    return job.FAILED if errors else job.WELL
+
+
+def _line_of(file: str, finding: Finding) -> str:
+    kind = "error" if finding.is_error else "note"
+    excerpt = f"\n{finding.excerpt}" if finding.excerpt else ""
+    return f"{file}:{finding.line}:{finding.column}: {kind}: {finding.message}{excerpt}"
+
+
+# --- shared ----------------------------------------------------------------------------------------
+
+
+def _nothing_to_do(file: str) -> int:
+    print(f"{file}: the file contains no statements")
+    return 0
+
+
+@contextmanager
+def _session(options: argparse.Namespace, script: job.Script) -> Iterator[LookupSession]:
+    """A session for ``script``, in which the user's own modules are known; what is wrong is told before."""
+    from lookup_hints.session import LookupSession
+
+    conf = job.configuration(options.conf)
+    modules = [archive.find_module(each) for each in options.module]
+    with job.importing(modules):
+        job.check_connectors(script)
+        spark = _spark(options.master, options.remote, conf)
+        job.ship(spark, modules)
+        yield LookupSession(spark)
+
+
+def _spark(master: str | None, remote: str | None, conf: Mapping[str, str]) -> SparkSession:
+    if master is not None and master.startswith("sc://"):
+        raise job.WrongUse("--master names no Spark Connect server. Write --remote sc://...")
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError:
+        raise SystemExit("lookup-hints: PySpark is missing. Try: pip install 'lookup-hints[spark]'") from None
+    # Workers of a local Spark run this Python, not whatever `python3` is on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("lookup-hints")
+    if master is not None:
+        builder = builder.master(master)
+    if remote is not None:
+        await_server(remote, partial(print, file=sys.stderr, flush=True))
+        builder = builder.remote(remote)
+    for key, value in {**own_bar_alone(sys.stderr.isatty()), **conf}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,396 @@
+"""Running a file of SQL: each statement with its plan, its rows and its counts, and a summary at the end."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import importlib
+import io
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from lookup_hints.errors import LookupHintsError, OptionError
+from lookup_hints.plan.explain import joins_text
+from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.spark.functions import is_connect
+from lookup_hints.statements.commands import check_configuration
+from lookup_hints.statements.script import Statement, parse_params, read_script, split_statements
+from lookup_hints.statements.statement import first_words
+from lookup_hints.streaming.insert import shown_insert
+from lookup_hints.surfaces.archive import Module, build_modules
+from lookup_hints.surfaces.check import Surroundings, foreseen, unknown_connectors
+from lookup_hints.surfaces.counts import COLUMNS, By, Counted, aligned, counted, table_of, uncounted
+from lookup_hints.surfaces.error_text import brief, told_once
+from lookup_hints.surfaces.progress import TerminalBar
+from lookup_hints.surfaces.stream_run import run_with_streams
+from lookup_hints.tables.ddl import shown_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lookup_hints.session import LookupSession, Prepared
+
+_log = logging.getLogger("lookup_hints.surfaces.job")
+
+WELL, FAILED, WRONG_USE = 0, 1, 2
+"""Exit codes: all well, a statement failed, wrong use of the command."""
+
+
+class WrongUse(Exception):
+    """The command cannot be understood: a file that is not there, a parameter without a value."""
+
+
+MODULE_HELP = (
+    "a .py file, the folder of a package or the name of a module that registers connectors or retry"
+    " predicates of yours: imported first; may be repeated"
+)
+
+
+def add_script_options(parser: argparse.ArgumentParser) -> None:
+    """Let a command take a file of SQL and what it runs with."""
+    parser.add_argument("file", metavar="FILE.sql")
+    add_surroundings(parser)
+
+
+def add_surroundings(parser: argparse.ArgumentParser) -> None:
+    """Let a command take values for parameters, configuration, and modules of the user's own."""
+    parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="value of the parameter marker :NAME; a number, true, false, null or text",
+    )
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="Spark or lookup configuration"
+    )
+    parser.add_argument("--module", action="append", default=[], metavar="MODULE", help=MODULE_HELP)
+
+
+def add_rows_option(parser: argparse.ArgumentParser) -> None:
+    """Let a command that runs a file say how many rows of each result it shows."""
+    parser.add_argument(
+        "--rows", type=int, default=20, metavar="N", help="rows of each result to show (default 20)"
+    )
+
+
+def configuration(given: Sequence[str]) -> dict[str, str]:
+    """The values of ``--conf``, by key.
+
+    Raises:
+        WrongUse: one is no ``KEY=VALUE``, or looks like an option of ours and is none.
+    """
+    conf = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise WrongUse(f"--conf needs KEY=VALUE, not {text!r}")
+        try:
+            check_configuration(key.strip(), value)
+        except LookupHintsError as error:
+            raise WrongUse(f"--conf: {error}") from None
+        conf[key.strip()] = value
+    return conf
+
+
+@dataclass(frozen=True)
+class Script:
+    """A file of SQL and the values of its parameters.
+
+    Args:
+        file: where it is, as the user says it.
+        statements: its statements.
+        params: values of parameter markers, by name.
+    """
+
+    file: str
+    statements: Sequence[Statement]
+    params: Mapping[str, Any]
+
+
+def read(file: str, params: Sequence[str] = ()) -> Script:
+    """The script in ``file`` with ``params`` (``name=value``).
+
+    Raises:
+        WrongUse: there is no such file, or a parameter is malformed.
+        QueryError: the file cannot be split into statements.
+    """
+    try:
+        text = read_script(Path(file))
+    except LookupHintsError as error:
+        raise WrongUse(str(error)) from None
+    values = read_params(params)
+    return Script(file, split_statements(text), values)
+
+
+def read_params(params: Sequence[str]) -> dict[str, Any]:
+    """The values of ``--param``, by name.
+
+    Raises:
+        WrongUse: one is malformed.
+    """
+    try:
+        return parse_params(params)
+    except LookupHintsError as error:
+        raise WrongUse(str(error)) from None
+
+
+@contextmanager
+def importing(modules: Sequence[Module]) -> Iterator[None]:
+    """Let modules be imported from where they are, and import them, for a block.
+
+    Raises:
+        WrongUse: one cannot be imported.
+    """
+    folders = [str(module.path.resolve().parent) for module in modules]
+    sys.path[:0] = folders
+    try:
+        import_all(module.name for module in modules)
+        yield
+    finally:
+        for folder in folders:
+            sys.path.remove(folder)
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import modules.
+
+    Raises:
+        WrongUse: one cannot be imported.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise WrongUse(f"The module {name!r} cannot be imported: {error}") from error
+
+
+def ship(spark: SparkSession, modules: Sequence[Module]) -> None:
+    """Give ``modules`` to the workers of ``spark``, whose functions name them."""
+    if not modules:
+        return
+    # Spark reads it for as long as it runs; and what was shipped before under a name stays.
+    folder = Path(mkdtemp(prefix="lookup-hints-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    ships = str(build_modules(folder / f"{folder.name}.zip", modules))
+    if is_connect(spark):
+        spark.addArtifacts(ships, pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(ships)
+
+
+def surroundings(
+    options: argparse.Namespace, modules: Collection[str], conf: Mapping[str, str] = MappingProxyType({})
+) -> Surroundings:
+    """What a script is checked with, on the command line.
+
+    Args:
+        options: those with ``--conf``.
+        modules: the names of those of ``--module``.
+        conf: more configuration.
+    """
+    return Surroundings(modules=modules, settings={**conf, **configuration(options.conf)})
+
+
+def check_connectors(script: Script) -> None:
+    """Refuse tables of connectors that nobody registered: before Spark starts, which takes long.
+
+    Raises:
+        OptionError: all of them, each with its line.
+    """
+    problems = [
+        replace(problem, message=f"{script.file}, line {statement.line}: {problem.message}")
+        for statement, error in unknown_connectors(script.statements)
+        for problem in error.problems
+    ]
+    if problems:
+        raise OptionError(problems)
+
+
+# --- running ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """One statement that ran: what is known at its end, or of a streaming query at its start.
+
+    Args:
+        statement: what ran.
+        prepared: its plan.
+        seconds: how long it took.
+        before: the session's counts before it.
+        after: and after it; None while its streaming query runs.
+    """
+
+    statement: Statement
+    prepared: Prepared
+    seconds: float
+    before: By
+    after: By | None
+
+    def counted(self, session: LookupSession) -> list[Counted]:
+        """What its lookups did, until now if its streaming query still runs."""
+        return counted(self.prepared.plan, self.before, self.after or session.metrics())
+
+
+def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
+    """Run each statement, stop at the first that fails, and sum up; returns the exit code.
+
+    Results go to the standard output, errors to the standard error, and a line for each statement to the
+    log. Streaming queries that the statements start are waited for.
+
+    Args:
+        session: where they run.
+        script: what runs.
+        rows: how many rows of each result are shown.
+        bar: whether the standard error is a terminal, which shows how far a statement is.
+    """
+    ran: list[_Ran] = []
+    started = time.perf_counter()
+
+    def run_all() -> int:
+        for number, statement in enumerate(script.statements, 1):
+            head = head_of(statement, number, len(script.statements))
+            print(f"\n{head}", flush=True)
+            try:
+                with told_once():
+                    ran.append(_run_statement(session, statement, script.params, rows, bar=bar))
+            except Exception as error:
+                said = brief(error, statement.text, statement.line, statement.column)
+                print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
+                _log.info("%s: failed", head)  # why is said above, once
+                return FAILED
+            _log.info("%s: %s", head, _log_line(ran[-1], session))
+        return WELL
+
+    exit_code = run_with_streams(
+        session.streams, run_all, partial(print, flush=True), partial(print, file=sys.stderr)
+    )
+    for each in ran:
+        if each.after is None:
+            _print_counts(each, session)
+    print(f"\n{_summary(script, ran, session, time.perf_counter() - started)}", flush=True)
+    return exit_code
+
+
+def _run_statement(
+    session: LookupSession, statement: Statement, params: Mapping[str, Any], rows: int, *, bar: bool
+) -> _Ran:
+    started = time.perf_counter()
+    prepared = session.prepare(statement.text, params, few_rows=True)
+    if prepared.plan is not None:
+        print(f"\n{joins_text(prepared.plan, statement.line)}\n", flush=True)
+    before, streams = session.metrics(), len(session.streams.started)
+    with TerminalBar(sys.stderr).over(session.spark) if bar else nullcontext():
+        frame = session.run(prepared)
+        is_stream = len(session.streams.started) > streams
+        shown = "" if is_stream else _shown(frame, rows, is_text=gives_text(statement.text))
+    seconds = time.perf_counter() - started
+    ran = _Ran(statement, prepared, seconds, before, None if is_stream else session.metrics())
+    if is_stream:
+        print(f"started: {session.streams.started[-1]}", flush=True)
+        return ran
+    print(shown, end="")
+    _print_counts(ran, session)
+    print(f"{seconds:.1f} s", flush=True)
+    return ran
+
+
+def _shown(frame: DataFrame, rows: int, *, is_text: bool) -> str:
+    if is_text:
+        return "".join(f"{row[0]}\n" for row in frame.collect())
+    if not frame.columns or rows <= 0:
+        return ""
+    with redirect_stdout(io.StringIO()) as printed:  # the bar must have gone before the rows come
+        frame.show(rows, truncate=40)
+    return printed.getvalue()
+
+
+def gives_text(text: str) -> bool:
+    """Whether the result of a statement is a text of several lines rather than rows."""
+    words = first_words(text)
+    return words[:1] == ("EXPLAIN",) or words[:3] == ("SHOW", "CREATE", "TABLE")
+
+
+def head_of(statement: Statement, number: int, of: int) -> str:
+    """One line that says which statement it is; without secrets."""
+    first_line = shown_insert(shown_statement(statement.text)).splitlines()[0]
+    return f"[{number}/{of}] line {statement.line}: {first_line[:90]}"
+
+
+# --- what it did -----------------------------------------------------------------------------------
+
+
+def _print_counts(ran: _Ran, session: LookupSession) -> None:
+    lookups = ran.counted(session)
+    table = table_of(lookups)
+    if table:
+        print(aligned(table))
+    missing = uncounted(lookups, on_connect=is_connect(session.spark))
+    if missing:
+        print(missing)
+
+
+def _log_line(ran: _Ran, session: LookupSession) -> str:
+    """What the log says of a statement."""
+    if ran.after is None:
+        return "started"
+    done = [
+        f"{each.lookup}: {', '.join(f'{getattr(each.metrics, name):,} {title}' for title, name in COLUMNS)}"
+        for each in ran.counted(session)
+        if each.metrics is not None
+    ]
+    return "; ".join([f"done in {ran.seconds:.1f} s", *done])
+
+
+def _summary(script: Script, ran: Sequence[_Ran], session: LookupSession, seconds: float) -> str:
+    """How many statements ran, and a line for each lookup that was made."""
+    number = len(script.statements)
+    of = f"{number} statement{'' if number == 1 else 's'}"
+    head = f"{script.file}: {of if len(ran) == number else f'{len(ran)} of {of}'} in {seconds:.1f} s"
+    lines = []
+    for each in ran:
+        table = table_of(each.counted(session))
+        for cells, metrics in zip(table[1:], _of_those_that_counted(each.counted(session)), strict=True):
+            rate = "" if each.after is None else f"{metrics.rows_in / each.seconds:,.0f}"
+            lines.append([str(each.statement.line), cells[0], rate, *cells[1:]])
+    if not lines:
+        return head
+    titles = ["line", "lookup", "rows/s", *(title for title, _ in COLUMNS), "waited"]
+    return f"{head}\n{aligned([titles, *lines], left=2)}"
+
+
+def _of_those_that_counted(lookups: Sequence[Counted]) -> list[LookupMetrics]:
+    return [each.metrics for each in lookups if each.metrics is not None]
+
+
+# --- a dry run -------------------------------------------------------------------------------------
+
+
+def dry_run(script: Script, given: Surroundings) -> int:
+    """Say what each statement would do, from its text alone: no Spark, no source; returns the exit code.
+
+    Args:
+        script: what would run.
+        given: what it would run with.
+    """
+    exit_code = WELL
+    for number, (statement, what) in enumerate(foreseen(script.statements, given), 1):
+        print(f"\n{head_of(statement, number, len(script.statements))}")
+        if isinstance(what, LookupHintsError):
+            said = brief(what, statement.text, statement.line, statement.column)
+            print(f"error: {said}", file=sys.stderr)
+            exit_code = FAILED
+        else:
+            print("\n".join(f"    {line}" for line in what.splitlines()))
+    return exit_code

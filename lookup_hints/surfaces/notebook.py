@@ -1,0 +1,436 @@
+"""Notebooks: ``%load_ext lookup_hints`` brings ``%%lookup_sql``, ``%lookup_sql`` and ``%lookup_tables``.
+
+IPython comes with the notebook (or by the extra ``notebook``); only this module knows it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import DisplayHandle, display
+
+from lookup_hints.errors import LookupHintsError, Problem, QueryError, Span, did_you_mean
+from lookup_hints.plan.explain import joins_text
+from lookup_hints.session import LookupSession
+from lookup_hints.spark.functions import is_connect
+from lookup_hints.spi.types import sql_type
+from lookup_hints.sql.lexer import Kind, code, pieces
+from lookup_hints.statements.script import Statement, parse_params, split_statements
+from lookup_hints.surfaces import html, job
+from lookup_hints.surfaces.counts import Counted, aligned, counted, table_of, uncounted
+from lookup_hints.surfaces.error_text import brief, told_once
+from lookup_hints.surfaces.progress import Progress, TerminalBar, following
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lookup_hints.plan.draft import LookupPlan
+
+_ROWS = 20
+
+_VALUES = (
+    *(str, bool, int, float, decimal.Decimal, bytes, type(None)),
+    *(datetime.date, datetime.datetime, datetime.timedelta, list, tuple, dict),
+)
+"""What a parameter can be."""
+
+
+def load(shell: InteractiveShell) -> None:
+    """Add the magics to a shell."""
+    shell.register_magics(LookupMagics)
+
+
+class CellFailed(LookupHintsError):
+    """What a cell of SQL fails with: its message is all that the notebook shows; the error is its cause."""
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython shows these lines in place of a stack."""
+        first, *more = str(self).splitlines()
+        return [f"\x1b[31m{first}\x1b[0m", *more]
+
+
+@magics_class
+class LookupMagics(Magics):
+    """``%%lookup_sql``, ``%lookup_sql`` and ``%lookup_tables``, on the Spark session of the notebook."""
+
+    @magic_arguments()
+    @argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="value of the marker :NAME; without it, the variable NAME of the notebook",
+    )
+    @argument("--into", metavar="NAME", help="keep the DataFrame of the last statement, and show no rows")
+    @argument("--limit", type=int, default=_ROWS, metavar="N", help=f"rows to show (default {_ROWS})")
+    @argument(
+        "--explain",
+        action="store_true",
+        help="show how the last statement would run, and run only those before",
+    )
+    @line_cell_magic
+    def lookup_sql(self, line: str, cell: str | None = None) -> None:
+        """Run SQL with lookup joins, one statement or several, and show the rows of the last.
+
+        As ``%%lookup_sql`` it takes a cell, as ``%lookup_sql`` the rest of the line after its options.
+        """
+        options, text = _split_line(line) if cell is None else (line, cell)
+        self._briefly(text, lambda: self._lookup_sql(options, text))
+
+    @line_magic
+    def lookup_tables(self, line: str) -> None:
+        """Show the lookup tables of the session, and their columns."""
+        self._briefly("", self._lookup_tables)
+
+    def _briefly(self, text: str, action: Callable[[], None]) -> None:
+        try:
+            with told_once():
+                action()
+        except CellFailed:
+            raise
+        except Exception as error:
+            raise CellFailed(brief(error, text)) from error
+
+    def _lookup_tables(self) -> None:
+        session = LookupSession(find_spark(self._namespace))
+        tables = session.tables()
+        rows = [
+            (
+                table.name,
+                table.connector,
+                ", ".join(table.primary_key) or None,
+                ", ".join(f"{column.name} {sql_type(column.type)}" for column in table.schema),
+            )
+            for table in tables
+        ]
+        titles = ("table", "connector", "key", "columns")
+        count = f"{len(rows)} lookup table{'' if len(rows) == 1 else 's'}"
+        markup = (html.table(titles, rows) if rows else "") + html.note(count)
+        lines = [titles, *([html.shown_value(each) for each in row] for row in rows)]
+        display(Shown(markup, f"{aligned(lines, left=4)}\n{count}" if rows else count))
+
+    def _lookup_sql(self, line: str, cell: str) -> None:
+        wishes = _wishes(line)
+        if wishes.into is not None and not wishes.into.isidentifier():
+            raise QueryError(Problem(f"--into {wishes.into}: a name of a variable is expected."))
+        statements = split_statements(cell)
+        if not statements:
+            display(_noted("The cell contains no statements."))
+            return
+        session = LookupSession(find_spark(self._namespace))
+        given = parse_params(wishes.param)
+        with _Screen(is_kernel=hasattr(self.shell, "kernel")) as screen:
+            for statement in statements:
+                is_last = statement is statements[-1]
+                try:
+                    values = values_for(statement.text, given, self._namespace)
+                    result = self._result(session, statement, values, wishes if is_last else None, screen)
+                except Exception as error:
+                    where = f"in the statement at line {statement.line}: " if len(statements) > 1 else ""
+                    said = brief(error, statement.text, statement.line, statement.column)
+                    raise CellFailed(f"{where}{said}") from error
+            screen.show(result)
+
+    def _result(
+        self,
+        session: LookupSession,
+        statement: Statement,
+        values: Mapping[str, Any],
+        wishes: Any,
+        screen: _Screen,
+    ) -> Shown:
+        """What comes of a statement; ``wishes`` are for the last one of a cell."""
+        if wishes is None:
+            return _ran(session, statement, values, 0, screen)
+        if wishes.explain:
+            return _explained(session, statement, values)
+        if wishes.into is not None:
+            return self._kept(session, statement, values, wishes.into)
+        return _ran(session, statement, values, wishes.limit, screen)
+
+    def _kept(
+        self, session: LookupSession, statement: Statement, values: Mapping[str, Any], name: str
+    ) -> Shown:
+        prepared = session.prepare(statement.text, values)
+        frame = session.run(prepared)
+        self._namespace[name] = frame
+        columns = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in frame.schema)
+        text = f"{name}: DataFrame[{columns}]"
+        return Shown(html.note(text), text) + _plan_of(prepared.plan)
+
+    @property
+    def _namespace(self) -> dict[str, Any]:
+        shell: Any = self.shell
+        namespace: dict[str, Any] = shell.user_ns
+        return namespace
+
+
+_WITH_VALUE = {"--param": "NAME=VALUE", "--into": "NAME", "--limit": "N"}
+_OPTIONS = (*_WITH_VALUE, "--explain")
+_LEADING_OPTION = re.compile(r"""\s*(?:--explain\b|--\w[\w-]*[=\s]\s*(?:"[^"]*"|'[^']*'|\S)+)""")
+
+
+def _split_line(line: str) -> tuple[str, str]:
+    """The options before the SQL of ``%lookup_sql``, and the SQL.
+
+    >>> _split_line("--limit 5 --explain SELECT 1 -- one")
+    ('--limit 5 --explain', 'SELECT 1 -- one')
+    """
+    at = 0
+    while option := _LEADING_OPTION.match(line, at):
+        at = option.end()
+    return line[:at].strip(), line[at:].strip()
+
+
+def _wishes(line: str) -> Any:
+    """The options of a cell.
+
+    Raises:
+        QueryError: one is unknown or malformed; names them all.
+    """
+    try:
+        return parse_argstring(LookupMagics.lookup_sql, line)
+    except UsageError as error:
+        given = [word.partition("=")[0] for word in line.split() if word.startswith("--")]
+        unknown = next((word for word in given if word not in _OPTIONS), None)
+        near = did_you_mean(unknown, _OPTIONS) if unknown else ""
+        listed = ", ".join(
+            f"{name} {_WITH_VALUE[name]}" if name in _WITH_VALUE else name for name in _OPTIONS
+        )
+        tip = f"{near} The options: {listed}.".strip()
+        raise QueryError(Problem(f"lookup_sql: {error}.", tip=tip)) from None
+
+
+# --- what a cell shows -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Something to show, for a notebook and for a terminal."""
+
+    html: str
+    text: str
+
+    def __add__(self, other: Shown) -> Shown:
+        return Shown(self.html + other.html, "\n".join(filter(None, (self.text, other.text))))
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+_NOTHING = Shown("", "")
+
+
+class _Screen:
+    """The output of a cell: a bar while something runs, and what came of it in its place."""
+
+    def __init__(self, *, is_kernel: bool) -> None:
+        self._is_kernel = is_kernel
+        self._handle: DisplayHandle | None = None
+
+    def following(self, spark: SparkSession) -> AbstractContextManager[None]:
+        """Show how far the statements of the block are."""
+        if self._is_kernel:
+            return following(spark, self._draw)
+        return TerminalBar(sys.stderr).over(spark) if sys.stderr.isatty() else nullcontext()
+
+    def _draw(self, progress: Progress) -> None:
+        self._put(Shown(html.bar(progress), str(progress)))
+
+    def _put(self, shown: Shown) -> None:
+        if self._handle is None:
+            self._handle = display(shown, display_id=True)
+        else:
+            self._handle.update(shown)
+
+    def show(self, shown: Shown) -> None:
+        """Show what came of it."""
+        if self._is_kernel:
+            self._put(shown)
+        else:
+            display(shown)
+
+    def __enter__(self) -> _Screen:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Take the bar away, where nothing came in its place."""
+        if kind is not None and self._handle is not None:
+            self._handle.update(_NOTHING)
+
+
+def _ran(
+    session: LookupSession, statement: Statement, values: Mapping[str, Any], limit: int, screen: _Screen
+) -> Shown:
+    started = time.perf_counter()
+    prepared = session.prepare(statement.text, values, few_rows=True)
+    before, streams = session.metrics(), len(session.streams.started)
+    with screen.following(session.spark):
+        frame = session.run(prepared)
+        rows = frame.take(limit + 1) if frame.columns and limit else []
+    seconds = time.perf_counter() - started
+    if len(session.streams.started) > streams:
+        text = f"started: {session.streams.started[-1]}; stop it with session.streams.stop()"
+        return Shown(html.note(text), text) + _plan_of(prepared.plan)
+    done = counted(prepared.plan, before, session.metrics())
+    return (
+        _rows(frame, rows, limit, seconds, is_text=job.gives_text(statement.text))
+        + _counts(done, on_connect=is_connect(session.spark))
+        + _plan_of(prepared.plan)
+    )
+
+
+def _rows(frame: DataFrame, rows: Sequence[Any], limit: int, seconds: float, *, is_text: bool) -> Shown:
+    if not frame.columns:
+        return _noted(f"done in {seconds:.1f} s")
+    if is_text:
+        text = "\n".join(str(row[0]) for row in rows)
+        return Shown(html.text_block(text), text)
+    numbers = [kind not in ("string", "binary", "boolean", "date") for _, kind in frame.dtypes]
+    shown = [tuple(row) for row in rows[:limit]]
+    cells = [[html.shown_value(value) for value in row] for row in shown]
+    more = "the first " if len(rows) > limit else ""
+    count = f"{more}{len(shown)} row{'' if len(shown) == 1 else 's'}, {seconds:.1f} s"
+    return Shown(
+        html.table(frame.columns, shown, numbers=numbers), aligned([frame.columns, *cells], left=0)
+    ) + _noted(count)
+
+
+def _counts(done: Sequence[Counted], *, on_connect: bool) -> Shown:
+    lines = table_of(done)
+    missing = uncounted(done, on_connect=on_connect)
+    table = _NOTHING
+    if lines:
+        numbers = [False, *[True] * (len(lines[0]) - 1)]
+        table = Shown(html.table(lines[0], lines[1:], numbers=numbers), aligned(lines))
+    return table + (_noted(missing) if missing else _NOTHING)
+
+
+def _plan_of(plan: LookupPlan | None) -> Shown:
+    if plan is None:
+        return _NOTHING
+    joins = len(plan.joins) + len(plan.scans)
+    title = f"how it ran: {joins} lookup{'' if joins == 1 else 's'}"
+    return Shown(html.folded(title, html.plan_picture(plan)), "")
+
+
+def _explained(session: LookupSession, statement: Statement, values: Mapping[str, Any]) -> Shown:
+    prepared = session.prepare(statement.text, values)
+    text = session.explain(statement.text, values)
+    if prepared.plan is None:
+        return Shown(html.text_block(text), text)
+    whole = Shown(html.plan_picture(prepared.plan), "")
+    facts = html.folded("all options", html.text_block(joins_text(prepared.plan, statement.line)))
+    sql = html.folded("the Spark SQL that runs, and Spark's plan", html.text_block(_from_sql(text)))
+    return whole + Shown(facts + sql, text)
+
+
+def _from_sql(text: str) -> str:
+    _, mark, rest = text.partition("== Spark SQL ==")
+    return mark + rest if mark else text
+
+
+def _noted(text: str) -> Shown:
+    return Shown(html.note(text), text)
+
+
+# --- the session and the values --------------------------------------------------------------------
+
+
+def find_spark(namespace: Mapping[str, Any]) -> SparkSession:
+    """The Spark session that a notebook means: its variable ``spark``, else the active one.
+
+    Raises:
+        QueryError: there is none.
+    """
+    from pyspark.sql import SparkSession as Classic
+
+    own = namespace.get("spark")
+    found: Any = own if _is_session(own) else Classic.getActiveSession()
+    if found is None:
+        raise QueryError(
+            Problem("There is no Spark session.", tip="Make one: spark = SparkSession.builder.getOrCreate().")
+        )
+    session: SparkSession = found
+    return session
+
+
+def _is_session(value: Any) -> bool:
+    return any(
+        kind.__name__ == "SparkSession" and kind.__module__.startswith("pyspark.sql")
+        for kind in type(value).__mro__
+    )
+
+
+def values_for(text: str, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for each parameter marker (``:name``) of a statement.
+
+    Args:
+        text: the statement.
+        given: values that come before those of the notebook.
+        namespace: the notebook's variables.
+
+    Raises:
+        QueryError: a marker has no value, or its variable is none.
+    """
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, at in markers(text):
+        if name in given:
+            values[name] = given[name]
+        elif name not in namespace:
+            problems.append(
+                Problem(
+                    f"The marker :{name} has no value.",
+                    at,
+                    f"Give --param {name}=..., or make a variable {name}.",
+                )
+            )
+        elif not isinstance(value := _plain(namespace[name]), _VALUES):
+            kind = type(value).__name__
+            tip = "Make a temporary view of it." if kind == "DataFrame" else ""
+            problems.append(
+                Problem(f"The variable {name} is a {kind}, which cannot be used as a SQL parameter.", at, tip)
+            )
+        else:
+            values[name] = value
+    if problems:
+        raise QueryError(problems)
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """A value of numpy as Python's own."""
+    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+
+
+def markers(text: str) -> Iterator[tuple[str, Span]]:
+    """The parameter markers of a statement: their names and places.
+
+    >>> [name for name, _ in markers("SELECT :a, x::INT, v:b.c, ':d' WHERE y = :a")]
+    ['a', 'a']
+    """
+    found = code(pieces(text))
+    for before, piece, after in zip([None, *found], found, found[1:], strict=False):
+        if not (piece.is_symbol(":") and after.kind is Kind.WORD and after.start == piece.end):
+            continue
+        # After a name or a bracket, a colon asks for a field of semi-structured data (v:a.b) or casts.
+        joined = before is not None and before.end == piece.start
+        if joined and before is not None and (before.is_name or before.text in (")", "]", ":", "'")):
+            continue
+        yield after.text, Span(text, piece.start, after.end)

@@ -1,0 +1,207 @@
+"""How far a running statement is: what Spark says about its tasks, and a bar on a terminal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from lookup_hints.spark.functions import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EVERY = 0.25
+"""Seconds between two looks."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a statement is.
+
+    Args:
+        done: tasks that have ended.
+        tasks: tasks that are known; more may follow, as Spark plans stages when it needs them.
+        running: tasks that run now.
+        seconds: since the statement began.
+    """
+
+    done: int
+    tasks: int
+    running: int
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self.done / self.tasks if self.tasks else 0.0
+
+    def __str__(self) -> str:
+        running = f", {self.running} running" if self.running else ""
+        return f"{self.done}/{self.tasks} tasks{running}, {self.seconds:.0f} s"
+
+
+Show = Callable[[Progress], None]
+"""Takes each news of a statement; called from any thread."""
+
+
+@contextmanager
+def following(spark: SparkSession, show: Show) -> Iterator[None]:
+    """Tell ``show`` how far the statements are that this thread runs inside the block.
+
+    A bar is no reason to fail: where Spark does not say how far it is, nothing is shown.
+    """
+    if is_connect(spark):
+        with _by_messages(spark, show):
+            yield
+    else:
+        with _by_looking(spark, show):
+            yield
+
+
+# --- classic Spark: ask from time to time ----------------------------------------------------------
+
+
+@contextmanager
+def _by_looking(spark: SparkSession, show: Show) -> Iterator[None]:
+    tracker = spark.sparkContext.statusTracker()
+    # Streaming queries run in job groups of their own, and are not of this statement.
+    group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+    over = threading.Event()
+
+    def look() -> None:
+        seen = _Seen()
+        others = set(tracker.getActiveJobsIds())
+        while not over.wait(_EVERY):
+            try:
+                jobs = set(tracker.getJobIdsForGroup(group)) & set(tracker.getActiveJobsIds()) - others
+                active = set(tracker.getActiveStageIds())
+                stages = [stage for job in jobs for stage in _stages_of(tracker, job, active)]
+            except Exception:  # Spark is going away: whoever waits for the statement says so
+                return
+            if seen.add((one.stageId, one.numTasks, one.numCompletedTasks) for one in stages):
+                show(seen.progress(sum(one.numActiveTasks for one in stages)))
+
+    # In the context of the caller: a notebook finds the cell by it that the bar belongs to.
+    looking = threading.Thread(target=copy_context().run, args=(look,), name="lookup-progress", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
+def _stages_of(tracker: Any, job: int, active: set[int]) -> Iterator[Any]:
+    """The stages of a job that run now: of the others, Spark skips some whose rows are there already."""
+    info = tracker.getJobInfo(job)
+    for number in () if info is None else active.intersection(info.stageIds):
+        stage = tracker.getStageInfo(number)
+        if stage is not None:
+            yield stage
+
+
+# --- Spark Connect: be told ------------------------------------------------------------------------
+
+
+@contextmanager
+def _by_messages(spark: Any, show: Show) -> Iterator[None]:
+    seen = _Seen()
+
+    def told(stages: Iterable[Any] | None, inflight_tasks: int, **_: Any) -> None:
+        if seen.add((one.stage_id, one.num_tasks, one.num_completed_tasks) for one in _not_skipped(stages)):
+            show(seen.progress(inflight_tasks))
+
+    register = getattr(spark, "registerProgressHandler", None)  # from 4.0 on
+    if register is None:
+        yield
+        return
+    register(told)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(told)
+
+
+def _not_skipped(stages: Iterable[Any] | None) -> list[Any]:
+    """Without the stages that are passed over: they have done nothing, and later ones have."""
+    known = list(stages or ())
+    begun = [one.stage_id for one in known if one.num_completed_tasks]
+    return [one for one in known if one.num_completed_tasks or one.stage_id > max(begun, default=-1)]
+
+
+class _Seen:
+    """The stages seen so far; one that is not told of any more has ended."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._tasks: dict[int, int] = {}
+        self._done: dict[int, int] = {}
+
+    def add(self, stages: Iterable[tuple[int, int, int]]) -> bool:
+        """Take what is known now, by stage: number, tasks, tasks done; whether anything is known at all."""
+        now = {number: (tasks, done) for number, tasks, done in stages}
+        for number, tasks in self._tasks.items():
+            if number not in now:
+                self._done[number] = tasks
+        for number, (tasks, done) in now.items():
+            self._tasks[number], self._done[number] = tasks, done
+        return bool(self._tasks)
+
+    def progress(self, running: int) -> Progress:
+        """All of it together."""
+        seconds = time.monotonic() - self._began
+        return Progress(sum(self._done.values()), sum(self._tasks.values()), running, seconds)
+
+
+# --- on a terminal ---------------------------------------------------------------------------------
+
+_WIDTH = 30
+
+
+def own_bar_alone(is_shown: bool) -> dict[str, str]:
+    """Configuration by which a new Spark draws no bar of its own, if ours ``is_shown`` on the same line."""
+    return {"spark.ui.showConsoleProgress": "false"} if is_shown else {}
+
+
+class TerminalBar:
+    """One line of a terminal that says how far a statement is, and goes away when it has ended.
+
+    Example:
+        >>> with TerminalBar(sys.stderr).over(spark):
+        ...     frame.collect()
+    """
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self._drawn = 0
+
+    @contextmanager
+    def over(self, spark: SparkSession) -> Iterator[None]:
+        """Show the bar while the block runs."""
+        try:
+            with following(spark, self.draw):
+                yield
+        finally:
+            self.clear()
+
+    def draw(self, progress: Progress) -> None:
+        """Draw over what was drawn before."""
+        full = round(progress.share * _WIDTH)
+        line = f"[{'=' * full}{' ' * (_WIDTH - full)}] {progress}"
+        self._write(f"\r{line.ljust(self._drawn)}")
+        self._drawn = len(line)
+
+    def clear(self) -> None:
+        """Leave the line as if nothing had been there."""
+        if self._drawn:
+            self._write(f"\r{' ' * self._drawn}\r")
+            self._drawn = 0
+
+    def _write(self, text: str) -> None:
+        self._terminal.write(text)
+        self._terminal.flush()

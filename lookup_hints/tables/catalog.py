@@ -1,0 +1,172 @@
+"""The lookup tables of a session: created, dropped and described without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lookup_hints.errors import DdlError, OptionError, Problem, nearest
+from lookup_hints.spi import Connector, ReportsSchema
+from lookup_hints.spi.flink import TABLE_OPTIONS, instead_of
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.options import LOOKUP_OPTIONS, Option, Place, options_at
+from lookup_hints.spi.policy import Policy
+from lookup_hints.spi.secrets import Secret, conf_references
+from lookup_hints.spi.types import sql_type
+from lookup_hints.tables.ddl import CreateLookupTable
+from lookup_hints.tables.registry import connector_class
+
+ConfValue = Callable[[str], str | None]
+
+
+class LookupCatalog:
+    """Lookup tables by name; names ignore case, as Spark's do by default.
+
+    Args:
+        policy: what its tables may use, beside what the environment allows.
+    """
+
+    def __init__(self, policy: Policy = Policy()) -> None:  # noqa: B008 (it is frozen)
+        self._policy = policy
+        self._tables: dict[str, LookupTable] = {}
+
+    def find(self, name: str) -> LookupTable | None:
+        """The table of that name, or None."""
+        return self._tables.get(name.lower())
+
+    def tables(self) -> list[LookupTable]:
+        """All tables, by name."""
+        return [self._tables[name] for name in sorted(self._tables)]
+
+    def create(self, ddl: CreateLookupTable, conf: ConfValue) -> LookupTable:
+        """Create a table: its options are checked, and its schema is asked for where none is given.
+
+        Raises:
+            DdlError: the name is taken.
+            OptionError: an unknown connector; unknown, missing or bad options.
+            NotAllowed: an administrator does not allow the connector, a reference, a file or a host.
+            ConnectorError: the source was asked for its schema and failed.
+        """
+        existing = self.find(ddl.name)
+        if existing is not None and ddl.if_not_exists:
+            return existing
+        if existing is not None and not ddl.or_replace:
+            raise DdlError(
+                Problem(
+                    f"The lookup table {ddl.name!r} exists already.",
+                    tip="Write CREATE OR REPLACE TEMPORARY TABLE, or IF NOT EXISTS.",
+                )
+            )
+        table = declared_table(ddl, conf, self._policy)
+        if ddl.columns is None:
+            table = _with_discovered_schema(table, build_connector(table))
+        build_connector(table)
+        self._tables[ddl.name.lower()] = table
+        return table
+
+    def no_table(self, name: str) -> DdlError:
+        """What to say when there is no temporary table of that name."""
+        tip = nearest(name, [table.name for table in self.tables()])
+        return DdlError(
+            Problem(f"There is no temporary table {name!r}.", tip=f"{tip} Or write IF EXISTS.".strip())
+        )
+
+    def drop(self, name: str) -> None:
+        """Forget a table; its connections end with the workers' idle time."""
+        del self._tables[name.lower()]
+
+
+def declared_table(
+    ddl: CreateLookupTable,
+    conf: ConfValue,
+    policy: Policy = Policy(),  # noqa: B008 (it is frozen)
+) -> LookupTable:
+    """The table that ``ddl`` declares, without columns where it leaves them to the source.
+
+    Raises:
+        OptionError: a ``${conf:key}`` reference names nothing.
+        NotAllowed: ``policy`` or the environment does not allow the connector or a reference.
+    """
+    table = LookupTable(
+        name=ddl.name,
+        schema=pa.schema([]) if ddl.columns is None else ddl.columns,
+        primary_key=ddl.primary_key,
+        options=ddl.options,
+        policy=policy,
+    )
+    table.check_allowed()
+    return replace(table, conf=_conf_values(ddl.options, conf))
+
+
+def build_connector(table: LookupTable) -> Connector:
+    """The connector of ``table``, its options checked as far as they can be without connecting.
+
+    Raises:
+        OptionError: an unknown connector; unknown, missing or bad options.
+    """
+    kind = connector_class(table.connector)
+    _refuse_unknown(table, kind.OPTIONS)
+    table.check((*kind.OPTIONS, *_table_options()))
+    for column in table.schema:
+        sql_type(column.type)
+    connector = kind(table)
+    if getattr(connector, "table", None) is not table:
+        raise OptionError(
+            Problem(f"{kind.__name__}.__init__(self, table) must call super().__init__(table).")
+        )
+    connector.check()
+    return connector
+
+
+def secret_keys(table: LookupTable) -> set[str]:
+    """Names of the options of ``table`` whose values are never shown."""
+    return {option.key for option in connector_class(table.connector).OPTIONS if option.secret}
+
+
+def _table_options() -> tuple[Option, ...]:
+    return tuple(option for option in LOOKUP_OPTIONS if Place.TABLE in option.places)
+
+
+def _refuse_unknown(table: LookupTable, own: tuple[Option, ...]) -> None:
+    known = ["connector", *(option.shown_key for option in own), *options_at(Place.TABLE)]
+    problems = [
+        Problem(
+            f"table {table.name}: connector {table.connector!r} has no option {key!r}.",
+            tip=instead_of(key, TABLE_OPTIONS) or nearest(key, known),
+        )
+        for key in table.options
+        if key not in known and not any(option.is_named(key) for option in own)
+    ]
+    if problems:
+        raise OptionError(problems)
+
+
+def _conf_values(options: Mapping[str, str], conf: ConfValue) -> dict[str, Secret]:
+    """The values of ``${conf:key}`` references, read now: workers have no Spark configuration."""
+    values: dict[str, Secret] = {}
+    for option, text in options.items():
+        for key in conf_references(text):
+            value = conf(key)
+            if value is None:
+                raise OptionError(
+                    Problem(f"Spark's configuration has no key {key!r}, for the option {option!r}.")
+                )
+            values[key] = Secret(value)
+    return values
+
+
+def _with_discovered_schema(table: LookupTable, connector: Connector) -> LookupTable:
+    if not isinstance(connector, ReportsSchema):
+        raise DdlError(
+            Problem(
+                f"table {table.name}: connector {table.connector!r} cannot tell which columns there are.",
+                tip=f"Give a column list: CREATE TEMPORARY TABLE {table.name} (id BIGINT, ...) WITH (...).",
+            )
+        )
+    # On a thread of its own: a notebook's own thread has an event loop running, and drivers want one.
+    with ThreadPoolExecutor(1, thread_name_prefix="lookup-schema") as thread:
+        schema, primary_key = thread.submit(connector.discover).result()
+    return replace(table, schema=schema, primary_key=primary_key)

@@ -1,0 +1,29 @@
+"""Statements about lookup tables: CREATE, DROP, DESCRIBE and SHOW, read and written."""
+
+from lookup_hints.tables.ddl.parse import columns_of, parse_ddl, shown_statement
+from lookup_hints.tables.ddl.show import create_statement
+from lookup_hints.tables.ddl.statements import (
+    CreateLookupTable,
+    Ddl,
+    DescribeTable,
+    DropTable,
+    ShowColumns,
+    ShowCreateTable,
+    ShowLookupTables,
+    ShowTables,
+)
+
+__all__ = [
+    "CreateLookupTable",
+    "Ddl",
+    "DescribeTable",
+    "DropTable",
+    "ShowColumns",
+    "ShowCreateTable",
+    "ShowLookupTables",
+    "ShowTables",
+    "columns_of",
+    "create_statement",
+    "parse_ddl",
+    "shown_statement",
+]

@@ -1,0 +1,374 @@
+"""The contract that every connector keeps, as a pytest class.
+
+Public as ``lookup_hints.testing.ConnectorContract``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from lookup_hints.errors import ConnectorError
+from lookup_hints.runtime.arrow import place
+from lookup_hints.runtime.masking import known_secrets
+from lookup_hints.spi import AsyncLookup, Connector, ReportsOutcomes, ReportsSchema, Scan, SyncLookup
+from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcome, Outcomes
+from lookup_hints.spi.secrets import masker
+from lookup_hints.testing.fake import looked_up
+
+Key = Mapping[str, Any]
+"""The value of each column asked by."""
+
+Found = list["Counter[str]"]
+"""For each key asked its rows, as text and counted."""
+
+
+class ConnectorContract:
+    """What the engine relies on. Subclass it, and say what is asked for which keys.
+
+    Name the connector, a few keys that are there and a few that are not, and define a pytest fixture
+    ``table`` that gives the ``LookupTable``. The source must not change while a test runs. A connector with
+    both abilities is asked in both ways, and must answer both alike.
+
+    Example:
+        >>> class TestRates(ConnectorContract):
+        ...     connector_type = Rates
+        ...     present = [{"currency": "EUR"}, {"currency": "USD"}]
+        ...     absent = [{"currency": "XYZ"}]
+        ...
+        ...     @pytest.fixture
+        ...     def table(self):
+        ...         schema = pa.schema({"currency": pa.string(), "rate": pa.float64()})
+        ...         return LookupTable("rates", schema, options={"connector": "rates"})
+    """
+
+    connector_type: ClassVar[type[Connector]]
+    """The class under test."""
+
+    present: ClassVar[Sequence[Key]]
+    """Keys that have rows: the value of each column asked by, the same columns in all. At least one."""
+
+    absent: ClassVar[Sequence[Key]]
+    """Keys without a row. At least one."""
+
+    secrets: ClassVar[tuple[str, ...]] = ()
+    """Texts of the table's options that may show nowhere."""
+
+    def connector(self, table: LookupTable) -> Connector:
+        """A checked connector, as the engine builds it."""
+        table.check(self.connector_type.OPTIONS)
+        connector = self.connector_type(table)
+        connector.check()
+        return connector
+
+    def found(self, table: LookupTable, keys: Sequence[Key], columns: Iterable[str] = ()) -> Found:
+        """The rows of each of ``keys``, with these columns (all by default); the same by each ability."""
+        return _alike(_asked(self.connector(table), _request(table, keys, columns)))
+
+    def test_the_columns_of_the_keys_can_be_asked_by(self, table: LookupTable) -> None:
+        connector, names = self.connector(table), {*self.present[0]}
+        assert all({*key} == names for key in (*self.present, *self.absent)), "keys have the same columns"
+        assert names <= {*table.schema.names}
+        assert names <= connector.key_columns()
+        assert connector.required_keys() <= names
+
+    def test_keys_that_are_there_have_rows_and_others_have_none(self, table: LookupTable) -> None:
+        found = self.found(table, [*self.absent, *self.present])
+        count = len(self.absent)
+        assert [rows.total() for rows in found[:count]] == [0] * count, "keys of `absent` have no rows"
+        assert all(found[count:]), "keys of `present` have rows"
+
+    def test_keys_that_are_not_there_give_an_empty_answer(self, table: LookupTable) -> None:
+        assert self.found(table, self.absent) == [Counter()] * len(self.absent)
+
+    def test_a_key_has_the_same_rows_alone_and_among_others(self, table: LookupTable) -> None:
+        alone = [self.found(table, [key])[0] for key in self.present]
+        assert self.found(table, [*self.present, *self.absent])[: len(alone)] == alone
+
+    def test_the_order_of_the_keys_does_not_matter(self, table: LookupTable) -> None:
+        keys = [*self.present, *self.absent]
+        assert self.found(table, keys[::-1])[::-1] == self.found(table, keys)
+
+    def test_the_order_of_the_key_columns_does_not_matter(self, table: LookupTable) -> None:
+        turned = [dict(reversed([*key.items()])) for key in self.present]
+        assert self.found(table, turned) == self.found(table, self.present)
+
+    def test_the_same_question_has_the_same_answer_each_time(self, table: LookupTable) -> None:
+        request = _request(table, [*self.present, *self.absent])
+        answers = _asked(self.connector(table), request, times=3)
+        assert all(answer == answers[0] for answer in answers)
+
+    def test_columns_can_be_asked_for_one_by_one(self, table: LookupTable) -> None:
+        connector, keys = self.connector(table), [*self.present[0]]
+        whole = _tables(connector, _request(table, self.present[:1]))[0]
+        for name in table.schema.names:
+            request = _request(table, self.present[:1], [name])
+            for part in _tables(connector, request):
+                assert part.schema.names == request.schema.names
+                assert _counted(part) == _counted(whole.select(part.column_names)), f"{name} beside {keys}"
+
+    def test_the_key_columns_alone_can_be_asked_for(self, table: LookupTable) -> None:
+        rows = [rows.total() for rows in self.found(table, self.present)]
+        assert [rows.total() for rows in self.found(table, self.present, self.present[0])] == rows
+
+    def test_it_is_picklable_until_it_is_opened(self, table: LookupTable) -> None:
+        travelled = pickle.loads(_pickled(self.connector(table)))  # noqa: S301
+        found = _alike(_asked(travelled, _request(table, self.present)))
+        assert found == self.found(table, self.present)
+
+    def test_it_can_be_closed_twice_and_opened_again(self, table: LookupTable) -> None:
+        connector, request = self.connector(table), _request(table, self.present)
+        for _ in range(2):
+            assert all(_alike(_asked(connector, request)))
+            _close(connector)
+
+    def test_it_can_be_closed_without_having_been_opened(self, table: LookupTable) -> None:
+        _close(self.connector(table))
+
+    def test_many_lookups_run_at_once(self, table: LookupTable) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, AsyncLookup):
+            _skip("the connector is asked one request at a time")
+            return
+        keys = [*self.present, *self.absent]
+        requests = [_request(table, [key]) for key in keys]
+        found = asyncio.run(_all_at_once(connector, requests * 25))
+        assert found == [[rows] for rows in self.found(table, keys)] * 25
+
+    def test_a_cancelled_lookup_takes_no_answer_from_the_next(self, table: LookupTable) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, AsyncLookup):
+            _skip("the connector is asked one request at a time")
+            return
+        first, second = (_request(table, [key]) for key in ([*self.present, *self.absent] * 2)[:2])
+        alone = asyncio.run(_all_at_once(connector, [second]))[0]
+        assert asyncio.run(_after_cancellations(connector, first, second)) == [alone] * 6
+
+    def test_each_input_row_gets_the_rows_of_its_key_and_no_null_is_asked(self, table: LookupTable) -> None:
+        by, null = [*self.present[0]], [dict.fromkeys(self.present[0])]
+        inputs = [*self.present, *null, *self.absent, *self.present, *null]
+        expected = self.found(table, [*self.present, *self.absent])
+        there, missing = expected[: len(self.present)], expected[len(self.present) :]
+        for asynchronous in (False, True):
+            connector = self.connector(table)
+            if not isinstance(connector, AsyncLookup if asynchronous else SyncLookup):
+                continue
+            rows = [tuple(key[name] for name in by) for key in inputs]
+            found = looked_up(connector, rows, by=by, waits=True, asynchronous=asynchronous)
+            given = [Counter(map(repr, each or ())) for each in found.rows]
+            if isinstance(connector, ReportsOutcomes):  # it may have told a row of each miss
+                missing = given[len(there) + 1 :][: len(missing)]
+            assert given == [*there, Counter(), *missing, *there, Counter()]
+            assert found.metrics.keys == len(self.present) + len(self.absent), "each distinct key once"
+            assert found.metrics.null_key_rows == 2
+
+    def test_it_shows_none_of_its_secrets_and_knows_them(self, table: LookupTable) -> None:
+        connector = self.connector(table)
+        shown = [repr(connector), str(connector), repr(connector.table)]
+        assert not [(secret, text) for secret in self.secrets for text in shown if secret in text]
+        mask = masker(known_secrets(connector))
+        assert not [secret for secret in self.secrets if secret in mask(f"refused as {secret} today")]
+
+    def test_a_scan_gives_the_rows_that_lookups_give(self, table: LookupTable) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, Scan):
+            _skip("the connector cannot read the whole table")
+            return
+        columns = [field for field in table.schema if field.name not in self.present[0]][:1]
+        for schema in (table.schema, pa.schema([*(table.schema.field(name) for name in self.present[0])])):
+            rows = pa.Table.from_batches(connector.scan(schema), schema)
+            looked = self.found(table, self.present, schema.names)
+            assert sum(looked, Counter()) <= _counted(rows)
+        if columns:
+            assert (
+                pa.Table.from_batches(connector.scan(pa.schema(columns)), pa.schema(columns)).num_columns == 1
+            )
+
+    def test_the_schema_it_tells_is_one_it_can_be_asked_with(self, table: LookupTable) -> None:
+        connector = self.connector_type(replace(table, schema=pa.schema([]), primary_key=()))
+        if not isinstance(connector, ReportsSchema):
+            _skip("the connector does not know its columns")
+            return
+        schema, primary_key = connector.discover()
+        assert {*table.schema.names} <= {*schema.names}
+        told = replace(table, schema=schema, primary_key=primary_key)
+        assert all(self.found(told, self.present))
+
+    def test_what_it_tells_of_a_failure_is_a_row_for_each_key(self, table: LookupTable) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, ReportsOutcomes):
+            _skip("the connector does not tell outcomes in rows")
+            return
+        request = _request(table, self.absent)
+        outcome = Outcome(ConnectorError("scripted"), 1, [None] * len(self.absent))
+        told = connector.outcome_rows(request.keys, request.schema, outcome)
+        assert told is None or told.num_rows == len(self.absent)
+        assert told is None or {*request.schema.names} <= {*told.column_names}
+
+
+# --- asking in either way -------------------------------------------------------------------------
+
+
+def _request(table: LookupTable, keys: Sequence[Key], columns: Iterable[str] = ()) -> LookupRequest:
+    key_schema = pa.schema([table.schema.field(name) for name in keys[0]])
+    wanted = {*keys[0], *(columns or table.schema.names)}
+    schema = pa.schema([field for field in table.schema if field.name in wanted])
+    values = [[key[name] for key in keys] for name in keys[0]]
+    return LookupRequest(pa.table(values, schema=key_schema), schema, timeout=60.0)
+
+
+def _asked(connector: Connector, request: LookupRequest, times: int = 1) -> list[Found]:
+    """What each ability finds, so many times; the connector is opened and closed around them."""
+    found: list[Found] = []
+    if isinstance(connector, SyncLookup):
+        connector.open()
+        try:
+            for _ in range(times):
+                parts = parts_of(request, connector)
+                found.append(
+                    [rows for part in parts for rows in _found(connector.lookup(part), part, connector)]
+                )
+        finally:
+            connector.close()
+    if isinstance(connector, AsyncLookup):
+        found += asyncio.run(_one_by_one(connector, [request] * times))
+    return found
+
+
+def _alike(found: list[Found]) -> Found:
+    assert all(each == found[0] for each in found), "the two abilities answer differently"
+    return found[0]
+
+
+async def _one_by_one(connector: AsyncLookup, requests: Sequence[LookupRequest]) -> list[Found]:
+    await connector.aopen()
+    try:
+        return [await _found_async(connector, request) for request in requests]
+    finally:
+        await connector.aclose()
+
+
+async def _all_at_once(connector: AsyncLookup, requests: Sequence[LookupRequest]) -> list[Found]:
+    await connector.aopen()
+    try:
+        return list(await asyncio.gather(*(_found_async(connector, request) for request in requests)))
+    finally:
+        await connector.aclose()
+
+
+async def _found_async(connector: AsyncLookup, request: LookupRequest) -> Found:
+    parts = parts_of(request, connector)
+    answers = await asyncio.gather(*map(connector.alookup, parts))
+    return [
+        rows for part, answer in zip(parts, answers, strict=True) for rows in _found(answer, part, connector)
+    ]
+
+
+async def _after_cancellations(
+    connector: AsyncLookup, cancelled: LookupRequest, request: LookupRequest
+) -> list[Found]:
+    """What is found after lookups that were cancelled, each a little later in its life."""
+    found: list[Found] = []
+    await connector.aopen()
+    try:
+        for turns in range(6):
+            lookup = asyncio.ensure_future(_found_async(connector, cancelled))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            lookup.cancel()
+            await asyncio.wait([lookup])
+            found.append(await _found_async(connector, request))
+    finally:
+        await connector.aclose()
+    return found
+
+
+def _tables(connector: Connector, request: LookupRequest) -> list[pa.Table]:
+    """The rows of the only key of ``request``, as each ability answers them."""
+    tables: list[pa.Table] = []
+
+    async def asked(connector: AsyncLookup) -> Answer:
+        await connector.aopen()
+        try:
+            return await connector.alookup(request)
+        finally:
+            await connector.aclose()
+
+    if isinstance(connector, SyncLookup):
+        connector.open()
+        try:
+            tables.append(place(settled(connector.lookup(request)), request, _name(connector)).rows)
+        finally:
+            connector.close()
+    if isinstance(connector, AsyncLookup):
+        tables.append(place(settled(asyncio.run(asked(connector))), request, _name(connector)).rows)
+    return tables
+
+
+def _close(connector: Connector) -> None:
+    if isinstance(connector, SyncLookup):
+        connector.close()
+    if isinstance(connector, AsyncLookup):
+        asyncio.run(connector.aclose())
+
+
+def _pickled(connector: Connector) -> bytes:
+    try:
+        return pickle.dumps(connector)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        # Spark's pickler takes classes that no module has, such as those of a notebook. (It has no types.)
+        pickled: bytes = import_module("pyspark.cloudpickle").dumps(connector)
+        return pickled
+
+
+def parts_of(request: LookupRequest, connector: Connector) -> list[LookupRequest]:
+    """``request`` in as many parts as the engine would make of it, for the limit of ``connector``."""
+    count = request.keys.num_rows
+    size = connector.keys_per_request() or count
+    return [replace(request, keys=request.keys.slice(start, size)) for start in range(0, count, size)]
+
+
+def settled(answer: Answer) -> Answer:
+    """``answer``, unless a key of it failed."""
+    if isinstance(answer, Outcomes):
+        for failure in answer.failures.values():
+            raise failure
+    return answer
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _found(answer: Answer, request: LookupRequest, connector: Connector) -> Found:
+    """The rows of each key, placed and checked as the engine does it."""
+    placed = place(settled(answer), request, _name(connector))
+    found: Found = [Counter() for _ in range(request.keys.num_rows)]
+    for position, row in zip(placed.positions.to_pylist(), _shown(placed.rows), strict=True):
+        found[position][row] += 1
+    return found
+
+
+def _name(connector: Connector) -> str:
+    return f"connector {type(connector).__name__} of table {connector.table.name}"
+
+
+def _counted(rows: pa.Table) -> Counter[str]:
+    return Counter(_shown(rows))
+
+
+def _shown(rows: pa.Table) -> list[str]:
+    """Each row as text: what it holds may be a list or a dictionary, which cannot be counted."""
+    return [repr(tuple(row.values())) for row in rows.to_pylist()]
+
+
+def _skip(reason: str) -> None:
+    import pytest  # tests alone need it: the module is importable without
+
+    pytest.skip(reason)

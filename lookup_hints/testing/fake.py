@@ -1,0 +1,281 @@
+"""A source in memory that misbehaves as scripted, and a lookup join without Spark, on a clock of its own.
+
+Both are public as ``lookup_hints.testing``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections import defaultdict, deque
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from lookup_hints.errors import ConnectorError
+from lookup_hints.runtime.arrow import distinct_keys
+from lookup_hints.runtime.async_runner import AsyncDriver, run_async
+from lookup_hints.runtime.async_runner import Call as LoopCall
+from lookup_hints.runtime.flow import LookupFlow
+from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.row_runner import RowDriver
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.sync_runner import run_sync
+from lookup_hints.runtime.window import Settled
+from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
+from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcomes
+
+Key = tuple[Any, ...]
+_T = TypeVar("_T")
+
+
+# --- a source -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request that a source got: when, for which keys, and which try it was."""
+
+    at: float
+    keys: tuple[Key, ...]
+    attempt: int = 1
+
+
+@dataclass(frozen=True)
+class _Act:
+    error: Exception | None = None
+    seconds: float = 0.0
+    misses: bool = False
+
+
+class FakeConnector(SyncLookup, AsyncLookup):
+    """Rows in memory, asked by ``key``; the next answers for a key may be scripted.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> people = FakeConnector({"id": pa.int64(), "name": pa.string()}, [(1, "Ada")], key=["id"])
+        >>> people.miss(1, times=2)             # a row that comes late
+        >>> people.fail(2, error="busy")        # a failure that may pass
+        >>> people.delay(1, seconds=0.5)
+        >>> looked_up(people, [(1,)], on_error="null").rows
+        [[]]
+        >>> people.calls
+        [Call(at=0.0, keys=((1,),), attempt=1)]
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, pa.DataType],
+        rows: Iterable[Sequence[Any]] = (),
+        *,
+        key: Sequence[str],
+        name: str = "fake",
+    ) -> None:
+        super().__init__(LookupTable(name, pa.schema(list(columns.items())), options={"connector": "fake"}))
+        self.rows = [tuple(row) for row in rows]
+        self.calls: list[Call] = []
+        self.clock = FakeClock()
+        self._key = tuple(key)
+        self._scripts: dict[Key, deque[_Act]] = defaultdict(deque)
+
+    def miss(self, *key: Any, times: int = 1) -> None:
+        """Find nothing for ``key``, so many times."""
+        self._script(key, _Act(misses=True), times)
+
+    def fail(self, *key: Any, error: Exception | str = "scripted", times: int = 1) -> None:
+        """Fail for ``key``, so many times; a text is a failure that may pass."""
+        raised = ConnectorError(error) if isinstance(error, str) else error
+        self._script(key, _Act(error=raised), times)
+
+    def delay(self, *key: Any, seconds: float, times: int = 1) -> None:
+        """Answer for ``key`` so late, so many times."""
+        self._script(key, _Act(seconds=seconds), times)
+
+    def lookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key, as scripted."""
+        keys, acts = self._asked(request, self.clock())
+        self.clock.sleep(max(act.seconds for act in acts))
+        return self._answer(request, keys, acts)
+
+    async def alookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key, as scripted."""
+        keys, acts = self._asked(request, asyncio.get_running_loop().time())
+        await asyncio.sleep(max(act.seconds for act in acts))
+        return self._answer(request, keys, acts)
+
+    def _script(self, key: Key, act: _Act, times: int) -> None:
+        self._scripts[key].extend([act] * times)
+
+    def _asked(self, request: LookupRequest, now: float) -> tuple[list[Key], list[_Act]]:
+        keys = [tuple(row[name] for name in self._key) for row in request.keys.to_pylist()]
+        self.calls.append(Call(now, tuple(keys), request.attempt))
+        scripts = [self._scripts[key] for key in keys]
+        return keys, [script.popleft() if script else _Act() for script in scripts]
+
+    def _answer(self, request: LookupRequest, keys: list[Key], acts: list[_Act]) -> Outcomes:
+        names = self.table.schema.names
+        places = [names.index(name) for name in self._key]
+        found = [
+            (position, row)
+            for position, (key, act) in enumerate(zip(keys, acts, strict=True))
+            for row in self.rows
+            if not (act.misses or act.error) and tuple(row[place] for place in places) == key
+        ]
+        rows = [dict(zip(names, row, strict=True)) for _, row in found]
+        failures = {position: act.error for position, act in enumerate(acts) if act.error}
+        positions = pa.array([position for position, _ in found], pa.int32())
+        return Outcomes(pa.Table.from_pylist(rows, request.schema), positions, failures)
+
+
+# --- a lookup join without Spark ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """What came of a lookup join.
+
+    Args:
+        rows: for each input key, in order, its rows as tuples; None where `on-error=skip` drops it.
+        seconds: how long it took, on the clock that only waits move.
+        metrics: what was counted.
+    """
+
+    rows: list[list[tuple[Any, ...]] | None]
+    seconds: float
+    metrics: LookupMetrics
+
+
+def looked_up(
+    connector: Connector,
+    keys: Sequence[Sequence[Any]],
+    *,
+    by: Sequence[str] = (),
+    waits: bool = False,
+    **settings: Any,
+) -> LookedUp:
+    """Ask ``connector`` for ``keys`` as the engine would in one task, without Spark and without waiting.
+
+    Args:
+        connector: not opened; it is opened and closed here.
+        keys: one tuple for each input row; None is NULL.
+        by: the columns asked by; by default the first ones of the table.
+        waits: whether time passes as it does, for connectors that talk to something: a clock that only timers
+            move knows nothing of sockets.
+        settings: those of ``LookupSettings``: ``retry``, ``timeout``, ``capacity``, ``batch_size``,
+            ``on_error``, ``asynchronous`` (where the connector can, by default).
+    """
+    settings.setdefault("asynchronous", isinstance(connector, AsyncLookup))
+    limit = connector.keys_per_request()
+    if limit is not None:
+        settings["batch_size"] = min(limit, settings.get("batch_size", limit))
+    names = tuple(connector.table.schema.names)
+    spec = LookupSpec(
+        connector, tuple(by) or names[: len(keys[0])], names, LookupSettings(**settings), "test"
+    )
+    table = pa.table(
+        [list(column) for column in zip(*keys, strict=True)],
+        schema=spec.key_schema,
+    )
+    flow = LookupFlow(spec, Random(0))  # noqa: S311 - jitter, not cryptography
+    run = _run_async if spec.settings.asynchronous else _run_sync
+    windows, seconds = run(spec, flow, table, waits=waits)
+    lists = [
+        each for window in windows for part in window.results(spec.row_type) for each in part.to_pylist()
+    ]
+    rows = [None if each is None else [tuple(row.values()) for row in each] for each in lists]
+    return LookedUp(rows, seconds, flow.metrics)
+
+
+def _run_sync(
+    spec: LookupSpec, flow: LookupFlow, table: pa.Table, *, waits: bool
+) -> tuple[list[Settled], float]:
+    connector = spec.connector
+    assert isinstance(connector, SyncLookup), f"{type(connector).__name__} cannot be asked sync"
+    fake = connector.clock if isinstance(connector, FakeConnector) else FakeClock()
+    clock, sleep = (time.monotonic, time.sleep) if waits else (fake, fake.sleep)
+    started = clock()
+    connector.open()
+    try:
+        inputs = iter([distinct_keys(table)])
+        windows = list(run_sync(flow, inputs, connector.lookup, clock=clock, sleep=sleep))
+    finally:
+        connector.close()
+    return windows, clock() - started
+
+
+def _run_async(
+    spec: LookupSpec, flow: LookupFlow, table: pa.Table, *, waits: bool
+) -> tuple[list[Settled], float]:
+    connector = spec.connector
+    assert isinstance(connector, AsyncLookup), f"{type(connector).__name__} cannot be asked async"
+    if isinstance(connector, AsyncRowLookup) and spec.by_row:
+        driver: AsyncDriver = RowDriver(flow, connector, connector.alookup_row, spec.settings.capacity)
+    else:
+        driver = AsyncDriver(flow, connector.alookup)
+    loop = asyncio.SelectorEventLoop() if waits else FakeLoop()
+    call: LoopCall = loop.run_until_complete
+    started = loop.time()
+    try:
+        call(connector.aopen())
+        try:
+            return list(run_async(driver, iter([distinct_keys(table)]), call)), loop.time() - started
+        finally:
+            call(connector.aclose())
+    finally:
+        loop.close()
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+class FakeClock:
+    """A clock that stands still until someone sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock on."""
+        self.now += seconds
+
+
+class FakeLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time passes only by its own timers, and at once."""
+
+    def __init__(self) -> None:
+        self._skipping = _SkippingSelector()
+        super().__init__(self._skipping)
+
+    def time(self) -> float:
+        """Seconds since it was made."""
+        return self._skipping.now
+
+    def call(self, coroutine: Coroutine[Any, Any, _T], /) -> _T:
+        """Run ``coroutine`` to its end."""
+        return self.run_until_complete(coroutine)
+
+
+class _SkippingSelector(selectors.DefaultSelector):
+    """Instead of waiting, moves the loop's time on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            if timeout is None:
+                raise AssertionError(
+                    "the loop would wait for ever: only timers move this clock. For a connector that talks to"
+                    " something write looked_up(..., waits=True)."
+                )
+            self.now += timeout
+        return ready

@@ -1,0 +1,140 @@
+"""Queries with and without lookup tables, many in one job of Spark: a job costs more than these queries do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lookup_hints.errors import InternalError, UnsupportedLookup
+from tests.queries.trees import LOOKUPS
+from tests.queries.worlds import Answer, Worlds
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Each query is few rows in one partition: nothing is shuffled, compiled, or planned again at run time. But it is run:
+# the optimizer computes nothing by itself.
+CONF = {
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.crossJoin.enabled": "true",
+}
+
+
+# Spark cannot select ``c.k`` where ``LEFT JOIN c USING (k)`` stands behind a LATERAL join: it loses the column.
+_SPARKS_BUG = "[MISSING_ATTRIBUTES."
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A query over ordinary tables, and over lookup tables unless it is refused."""
+
+    text: str
+    plain: DataFrame
+    ours: DataFrame | None
+
+
+@dataclass
+class Both:
+    """Runs queries with and without lookup tables, several in one job of Spark."""
+
+    worlds: Worlds
+
+    def check(self, texts: list[str]) -> None:
+        """Each query must be refused or give what Spark gives without lookup tables."""
+        failures = list(self.failures(self.pairs(texts)))
+        assert not failures, "\n\n".join(failures)
+
+    def pairs(self, texts: list[str]) -> list[Pair]:
+        """Those of ``texts`` that Spark takes, with and without lookup tables."""
+        return [pair for text in texts if (pair := self._pair(text)) is not None]
+
+    def failures(self, pairs: list[Pair]) -> Iterator[str]:
+        """What is wrong with the answers of ``pairs``, as one text for each that differs."""
+        running = [pair for pair in pairs if pair.ours is not None]
+        if not running:
+            return
+        try:
+            found = answers(
+                [each for pair in running for each in (pair.plain, pair.ours) if each is not None]
+            )
+        except Exception as error:
+            if len(running) > 1:
+                for pair in running:
+                    yield from self.failures([pair])
+            elif self._runs(running[0].plain):
+                yield f"{_first_line(error)}, in\n{running[0].text}"
+            return
+        for number, pair in enumerate(running):
+            try:
+                found[2 * number + 1].require(found[2 * number], pair.text, ordered=False)
+            except AssertionError as difference:
+                yield str(difference)
+
+    def _pair(self, text: str) -> Pair | None:
+        """The query twice; None where Spark itself refuses it, as then we must."""
+        from pyspark.errors import AnalysisException
+
+        session = self.worlds.world(LOOKUPS).session
+        try:
+            plain = self.worlds.plain.sql(text)
+        except AnalysisException as error:
+            if _SPARKS_BUG in str(error):
+                return None
+            try:
+                session.sql(text)
+            except InternalError:
+                raise
+            except Exception:
+                return None
+            raise AssertionError(f"Spark refuses what runs with lookup tables:\n{text}") from None
+        try:
+            return Pair(text, plain, session.sql(text))
+        except UnsupportedLookup:
+            return Pair(text, plain, None)
+        except Exception as error:
+            raise AssertionError(f"{_first_line(error)}, in\n{text}") from error
+
+    def _runs(self, frame: DataFrame) -> bool:
+        """Whether Spark itself runs the query to its end."""
+        try:
+            frame.collect()
+        except Exception:
+            return False
+        return True
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+def answers(frames: list[DataFrame]) -> list[Answer]:
+    """What several frames give, from one job: each row as its frame's number and its values as texts."""
+    numbered = [_as_texts(frame, number) for number, frame in enumerate(frames)]
+    rows: list[list[tuple[str | None, ...]]] = [[] for _ in frames]
+    # One task: each would be told all the plans, which takes longer than to run one of them.
+    for number, values in _union(numbered).coalesce(1).collect():
+        rows[number].append(tuple(values))
+    return [
+        Answer([(column.name, column.dataType.simpleString()) for column in frame.schema.fields], found)
+        for frame, found in zip(frames, rows, strict=True)
+    ]
+
+
+def _union(frames: list[DataFrame]) -> DataFrame:
+    """The frames one after the other; by halves, as Spark looks through all of each union that it makes."""
+    if len(frames) == 1:
+        return frames[0]
+    half = len(frames) // 2
+    return _union(frames[:half]).union(_union(frames[half:]))
+
+
+def _as_texts(frame: DataFrame, number: int) -> DataFrame:
+    names = [f"column_{at}" for at in range(len(frame.columns))]
+    texts = ", ".join(f"string({name})" for name in names)
+    return frame.toDF(*names).selectExpr(f"{number} AS number", f"array({texts}) AS texts")

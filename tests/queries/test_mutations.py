@@ -1,0 +1,77 @@
+"""Random queries with mistakes in them: Spark's error or ours, and never another meaning."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lookup_hints.errors import QueryError
+from tests.queries.batches import CONF, Both, answers
+from tests.queries.mutations import WORDS, changed, mutated
+from tests.queries.trees import LOOKUPS, Trees, tables
+from tests.queries.worlds import Worlds
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MUTATIONS = int(os.environ.get("SPARK_MUTATIONS", "240"))
+SEED = int(os.environ.get("SEED", "0"))
+# Our own words are no SQL of Spark's, so they would compare with nothing.
+SPARKS_WORDS = tuple(word for word in WORDS if "LOOKUP" not in word and "SYSTEM_TIME" not in word)
+
+
+@pytest.fixture(scope="module")
+def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    return Both(Worlds(spark, tmp_path_factory.mktemp("mutations"), tables(), CONF, connector="memory"))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(SEED, SEED + 4))
+def test_a_mistake_is_told_or_means_what_it_means_to_spark(both: Both, seed: int) -> None:
+    random = Random(seed)
+    accepted: list[tuple[str, DataFrame, DataFrame]] = []
+    for _ in range(MUTATIONS // 4):
+        query = Trees(random).query()
+        text = mutated(query, random, SPARKS_WORDS) if random.random() < 0.3 else changed(query, random)
+        plain, ours = frames(both, text)
+        if plain is not None and ours is not None:
+            accepted.append((text, plain, ours))
+    assert len(accepted) > MUTATIONS // 40, "too few of them mean anything"
+    for start in range(0, len(accepted), 10):
+        some = [each for each in accepted[start : start + 10] if runs(each[1])]
+        expected = answers([plain for _, plain, _ in some])
+        actual = answers([ours for _, _, ours in some])
+        for (text, _, _), wanted, given in zip(some, expected, actual, strict=True):
+            given.require(wanted, text, ordered=False)
+
+
+def runs(frame: DataFrame) -> bool:
+    """Whether Spark gets through: a text that is no number, or two rows of a scalar subquery, show when it runs."""
+    from pyspark.errors import PySparkException
+
+    try:
+        frame.collect()
+    except PySparkException:
+        return False
+    return True
+
+
+def frames(both: Both, text: str) -> tuple[DataFrame | None, DataFrame | None]:
+    """What a text gives over ordinary tables and over lookup tables; None where it is refused."""
+    from pyspark.errors import PySparkException
+
+    try:
+        plain = both.worlds.plain.sql(text)
+    except PySparkException:
+        with pytest.raises((QueryError, PySparkException)):
+            both.worlds.world(LOOKUPS).session.sql(text)
+        return None, None
+    try:
+        return plain, both.worlds.world(LOOKUPS).session.sql(text)
+    except QueryError:
+        return plain, None
+    except PySparkException as error:
+        raise AssertionError(f"Spark refuses the rewritten text, and takes this:\n{text}") from error

@@ -1,0 +1,54 @@
+"""Random join trees against Spark's own joins. ``make test-sql`` runs thousands of them."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.queries.batches import CONF, Both
+from tests.queries.trees import Trees, tables
+from tests.queries.worlds import Worlds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCH = 24
+EXAMPLES = int(os.environ.get("TREES", "150"))
+# Some shapes cannot be a lookup join at all (see docs/sql-support.md); more than this share must run.
+LEAST_RUNNING = 0.95
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> str:
+    """A query over a random join tree."""
+    return Trees(draw(st.randoms(use_true_random=False))).query()
+
+
+@pytest.fixture(scope="module")
+def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    folder = tmp_path_factory.mktemp("trees")
+    return Both(Worlds(spark, folder, tables(), CONF, connector="memory", is_small=True))
+
+
+@pytest.mark.timeout(3600)
+@settings(
+    max_examples=max(1, EXAMPLES // (BATCH * 3 // 4)),
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+@given(texts=st.lists(queries(), min_size=BATCH // 2, max_size=BATCH))
+def test_a_tree_of_joins_gives_sparks_rows(both: Both, texts: list[str]) -> None:
+    both.check(texts)
+
+
+def test_most_trees_run(both: Both) -> None:
+    """The suite cannot pass by refusing everything."""
+    texts = [Trees(Random(seed)).query() for seed in range(100)]
+    pairs = both.pairs(texts)
+    assert sum(pair.ours is not None for pair in pairs) >= LEAST_RUNNING * len(texts)

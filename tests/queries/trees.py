@@ -1,0 +1,525 @@
+"""Random queries over join trees: some of their relations are lookup tables, somewhere in the tree."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+import pyarrow as pa
+
+from tests.queries.worlds import Data
+
+Item = TypeVar("Item")
+
+# Few values, so that rows meet; NULL in every column; keys without a row, with one, and with several.
+NUMBERS = [None, 0, 1, 2, 3, 4]
+TEXTS = [None, "a", "b", "c"]
+LOOKUPS = frozenset({"d1", "d2", "d3"})
+ORDINARY = ("t1", "t2", "t3")
+COLUMNS: dict[str, dict[str, pa.DataType]] = {
+    "t1": {"id": pa.int32(), "k": pa.int32(), "s": pa.string(), "v": pa.int32()},
+    "t2": {"id": pa.int32(), "j": pa.int64(), "s": pa.string(), "v": pa.int32()},
+    "t3": {"k": pa.int64(), "u": pa.string()},
+    "d1": {"k": pa.int64(), "s": pa.string(), "v": pa.int32()},
+    "d2": {"k": pa.int64(), "s": pa.string(), "w": pa.int32()},
+    "d3": {"j": pa.int32(), "u": pa.string(), "v": pa.int32()},
+}
+# What columns are called where a table's alias names them: some are those of other tables.
+OTHER_NAMES = ["k", "s", "v", "p", "q", "x"]
+KEYS = {"d1": ("k",), "d3": ("j",)}
+ROWS = {"t1": 9, "t2": 7, "t3": 6, "d1": 5, "d2": 9, "d3": 4}
+
+
+def tables(seed: int = 7) -> dict[str, Data]:
+    """The tables that the queries read; primary keys are unique, other columns are not."""
+    return {name: Data(_rows(Random(seed), name), KEYS.get(name, ())) for name in COLUMNS}
+
+
+def _rows(random: Random, name: str) -> pa.Table:
+    columns = {}
+    for column, kind in COLUMNS[name].items():
+        values: Sequence[object] = NUMBERS if pa.types.is_integer(kind) else TEXTS
+        if column in KEYS.get(name, ()):
+            drawn = random.sample(NUMBERS[1:], ROWS[name])
+        else:
+            drawn = [random.choice(values) for _ in range(ROWS[name])]  # type: ignore[misc]
+        columns[column] = pa.array(drawn, kind)
+    return pa.table(columns)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that can be named: ``relation.name``, or the name alone where ``relation`` is empty."""
+
+    relation: str
+    name: str
+    is_number: bool
+
+    def __str__(self) -> str:
+        return f"{self.relation}.{self.name}" if self.relation else self.name
+
+
+@dataclass
+class Relation:
+    """A relation of a FROM: its text, its columns, and whether it is asked by key."""
+
+    text: str
+    columns: list[Column]
+    is_lookup: bool = False
+
+
+@dataclass
+class From:
+    """A FROM as it grows: its text, the columns that it shows, and what its WHERE must say."""
+
+    text: str
+    columns: list[Column]
+    shown: list[Column] = field(default_factory=list)
+    """Columns that the next ON may name: those of relations since the last comma, mostly."""
+    where: list[str] = field(default_factory=list)
+    has_comma: bool = False
+
+
+class Trees:
+    """Draws queries from a source of random numbers."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._names = itertools.count(1)
+        self._ctes: list[str] = []
+
+    def query(self) -> str:
+        """A whole statement, with a lookup table in it."""
+        while not re.search(r"\bd[123]\b", statement := self._statement()):
+            self._ctes.clear()
+        return statement
+
+    def _statement(self) -> str:
+        main = self._select(depth=0)
+        if self._chance(0.08):
+            main = f"({main}) UNION ALL {self._select_alike(main)}"
+        ctes = ", ".join(self._ctes)
+        return f"WITH {ctes} {main}" if ctes else main
+
+    # --- drawing -----------------------------------------------------------------------------------
+
+    def _chance(self, share: float) -> bool:
+        """True in ``share`` of the draws; False is the simpler choice, towards which examples shrink."""
+        return self._random.randrange(100) >= 100 - share * 100
+
+    def _pick(self, items: Sequence[Item]) -> Item:
+        return items[self._random.randrange(len(items))]
+
+    def _some(self, items: Sequence[Item], most: int) -> list[Item]:
+        return [self._pick(items) for _ in range(1 + self._random.randrange(most))]
+
+    def _alias(self) -> str:
+        return f"r{next(self._names)}"
+
+    # --- blocks ------------------------------------------------------------------------------------
+
+    def _select_alike(self, main: str) -> str:
+        """The same statement again, for a set operation: its columns fit."""
+        return f"({main})" if self._chance(0.5) or main.startswith("FROM") else main
+
+    def _select(self, depth: int) -> str:
+        source = self._from(depth)
+        where = self._where(source, depth)
+        body = f"FROM {source.text}{where}"
+        visible = self._unambiguous(source.columns)
+        if self._chance(0.12):
+            return self._piped(source, where, depth)
+        kind = self._random.randrange(10)
+        if kind < 4:
+            chosen = [*self._some(visible, 4)]
+            return f"SELECT {', '.join(f'{column} AS c{n}' for n, column in enumerate(chosen))} {body}"
+        if kind == 4:
+            return f"SELECT * {body}"
+        if kind == 5:
+            relations = sorted({column.relation for column in source.columns} - {""})
+            return f"SELECT {', '.join(f'{relation}.*' for relation in relations)} {body}"
+        if kind == 6:
+            group = self._pick(visible)
+            return (
+                f"SELECT {group} AS g, count(*) AS n, max({self._pick(visible)}) AS m {body} GROUP BY {group}"
+            )
+        if kind == 7:
+            return f"SELECT count(*) AS n, count({self._pick(visible)}) AS m {body}"
+        if kind == 8:
+            return f"SELECT DISTINCT {self._pick(visible)} AS a, {self._pick(visible)} AS b {body}"
+        return f"SELECT {self._pick(visible)} AS a, {self._scalar(visible)} AS b {body}"
+
+    def _piped(self, source: From, where: str, depth: int) -> str:
+        """The block in pipe syntax: joins and conditions behind its FROM, and a list of columns at the end."""
+        text = f"FROM {source.text}{where.replace(' WHERE', ' |> WHERE', 1)}"
+        for _ in range(self._random.randrange(3)):
+            piped = From("", _qualified(source.columns), _qualified(source.columns))
+            right = self._relation(depth + 1, lookup_share=0.6)
+            kinds = (
+                ["JOIN", "LEFT JOIN"] if right.is_lookup else ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
+            )
+            self._explicit(piped, right, self._pick(kinds))
+            source.columns = piped.columns
+            conditions = [*piped.where, *([self._filter(piped.columns)] if self._chance(0.4) else [])]
+            text += f" |>{piped.text}" + (f" |> WHERE {' AND '.join(conditions)}" if conditions else "")
+        visible = _qualified(source.columns)
+        if self._chance(0.3):
+            group = self._pick(visible)
+            return f"{text} |> AGGREGATE count(*) AS n, max({self._pick(visible)}) AS m GROUP BY {group} AS g"
+        return f"{text} |> SELECT {self._pick(visible)} AS a, {self._pick(visible)} AS b"
+
+    def _derived(self, depth: int, outer: Sequence[Column] = ()) -> tuple[str, list[tuple[str, bool]]]:
+        """A nested block whose columns have names of their own; it may name ``outer`` columns."""
+        source = self._from(depth)
+        visible = self._unambiguous(source.columns)
+        chosen = [*self._some(visible, 3), self._pick([c for c in visible if c.is_number] or visible)]
+        names = [f"c{n}" for n in range(len(chosen))]
+        listed = ", ".join(f"{column} AS {name}" for column, name in zip(chosen, names, strict=True))
+        text = f"SELECT {listed} FROM {source.text}{self._where(source, depth, outer)}"
+        return text, [(name, column.is_number) for name, column in zip(names, chosen, strict=True)]
+
+    def _unambiguous(self, columns: list[Column]) -> list[Column]:
+        """``columns``, some of those whose name nothing else has without their relation."""
+        seen: dict[str, int] = {}
+        for column in columns:
+            seen[column.name] = seen.get(column.name, 0) + 1
+        bare = {column.name for column in columns if seen[column.name] == 1}
+        return [
+            Column("", column.name, column.is_number) if column.name in bare and self._chance(0.3) else column
+            for column in columns
+        ]
+
+    # --- FROM --------------------------------------------------------------------------------------
+
+    def _from(self, depth: int) -> From:
+        first = self._relation(depth, lookup_share=0.25)
+        source = From(first.text, list(first.columns), list(first.columns))
+        most = (4, 2, 1)[depth]
+        for number in range(1 + self._random.randrange(most)):
+            self._join(source, depth, lookup_share=0.6 if number == 0 else 0.45)
+        return source
+
+    def _relation(self, depth: int, lookup_share: float) -> Relation:
+        if self._chance(lookup_share):
+            return self._table(self._pick(sorted(LOOKUPS)), is_lookup=True)
+        if depth < 2 and self._chance(0.15):
+            text, columns = self._derived(depth + 1)
+            alias = self._alias()
+            shown = [Column(alias, name, is_number) for name, is_number in columns]
+            if self._chance(0.3):
+                self._ctes.append(f"q_{alias} AS ({text})")
+                return Relation(f"q_{alias} {alias}", shown)
+            return Relation(f"({text}) {alias}", shown)
+        return self._table(self._pick(ORDINARY), is_lookup=False)
+
+    def _table(self, name: str, *, is_lookup: bool) -> Relation:
+        alias = self._alias()
+        names = list(COLUMNS[name])
+        given = ""
+        if self._chance(0.06):
+            names = self._random.sample(OTHER_NAMES, len(names))
+            given = f"({', '.join(names)})"
+        kinds = zip(names, COLUMNS[name].values(), strict=True)
+        columns = [Column(alias, column, pa.types.is_integer(kind)) for column, kind in kinds]
+        text = f"{name} {alias}{given}"
+        return Relation(f"({text})" if self._chance(0.04) else text, columns, is_lookup)
+
+    def _join(self, source: From, depth: int, lookup_share: float) -> None:
+        right = self._relation(depth, lookup_share)
+        if depth < 2 and self._chance(0.12):
+            right = self._in_parentheses(right)
+        style = self._random.randrange(24)
+        if style < 8:
+            self._explicit(source, right, self._pick(["JOIN", "INNER JOIN"]))
+        elif style < 13:
+            self._explicit(source, right, self._pick(["LEFT JOIN", "LEFT OUTER JOIN"]))
+        elif style < 15:
+            self._explicit(source, right, self._pick(["LEFT SEMI JOIN", "LEFT ANTI JOIN"]))
+        elif style < 17:
+            self._comma(source, right)
+        elif style < 19:
+            self._using(source, right)
+        elif style < 20:
+            self._lateral(source)
+        elif right.is_lookup:
+            self._crossed(source, right)
+        else:
+            self._explicit(source, right, self._pick(["RIGHT JOIN", "FULL JOIN"]))
+        if not source.has_comma and self._chance(0.06):
+            source.text = f"({source.text})"
+
+    def _in_parentheses(self, left: Relation) -> Relation:
+        """``left`` joined with one more relation, in parentheses."""
+        inner = From(left.text, list(left.columns), list(left.columns))
+        right = self._relation(2, lookup_share=0.6)
+        kinds = ["JOIN", "LEFT JOIN"] if right.is_lookup else ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
+        self._explicit(inner, right, self._pick(kinds))
+        return Relation(f"({inner.text})", inner.columns)
+
+    def _lateral(self, source: From) -> None:
+        """A subquery, or a function of tables, that names the relations before it."""
+        outer = _qualified(source.columns)
+        alias = self._alias()
+        kind = self._random.randrange(4)
+        if kind == 0:
+            column = self._pick(outer)
+            columns = [("c0", column.is_number)]
+            text = f"(SELECT {self._expression(column)} AS c0) {alias}"
+        elif kind == 1:
+            column = self._pick(outer)
+            other = self._pick([each for each in outer if each.is_number == column.is_number])
+            columns = [("c0", column.is_number)]
+            text = f"explode(array({column}, {other})) {alias}(c0)"
+        else:
+            query, columns = self._derived(2, outer)
+            text = f"({query}) {alias}"
+        right = Relation(alias, [Column(alias, name, is_number) for name, is_number in columns])
+        joined = self._pick([",", " JOIN", " CROSS JOIN", " LEFT JOIN"])
+        source.text += f"{joined} LATERAL {text}"
+        source.has_comma |= joined == ","
+        self._show(source, right)
+
+    def _explicit(self, source: From, right: Relation, kind: str) -> None:
+        moves = kind in ("JOIN", "INNER JOIN") and self._chance(0.15)
+        conditions = self._conditions(_qualified(source.shown) if moves else source.shown, right)
+        if moves:
+            source.where += conditions[1:]
+            conditions = conditions[:1]
+        is_semi = kind in ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
+        if is_semi and self._chance(0.2):
+            # Spark takes none that names both sides.
+            conditions.append(self._exists(self._pick([source.shown, right.columns])))
+        source.text += f" {kind} {right.text} ON {' AND '.join(conditions)}"
+        if not is_semi:
+            self._show(source, right)
+
+    def _comma(self, source: From, right: Relation) -> None:
+        source.where += self._conditions(_qualified(source.columns), right)
+        source.text += f", {right.text}"
+        source.has_comma = True
+        if not self._chance(0.2):
+            source.shown = []
+        self._show(source, right)
+
+    def _crossed(self, source: From, right: Relation) -> None:
+        source.where += self._conditions(_qualified(source.shown), right)
+        source.text += f" {self._pick(['CROSS JOIN', 'JOIN'])} {right.text}"
+        self._show(source, right)
+
+    def _using(self, source: From, right: Relation) -> None:
+        """A join by equal names, where each side has one such column of a kind; else one with ON."""
+        ours = [column.name for column in source.shown]
+        kinds = {column.name: column.is_number for column in source.shown}
+        shared = [c for c in right.columns if ours.count(c.name) == 1 and kinds[c.name] == c.is_number]
+        if not shared or any(ours.count(c.name) for c in right.columns if c not in shared):
+            self._explicit(source, right, "LEFT JOIN")
+            return
+        kinds_of_join = ["JOIN", "LEFT JOIN", "LEFT SEMI JOIN"]
+        kind = self._pick(kinds_of_join if right.is_lookup else [*kinds_of_join, "RIGHT JOIN", "FULL JOIN"])
+        names = [self._pick(shared).name]
+        if kind != "LEFT SEMI JOIN" and self._chance(0.3):
+            names = [column.name for column in shared]
+            source.text += f" NATURAL {kind} {right.text}"
+        else:
+            source.text += f" {kind} {right.text} USING ({names[0]})"
+        if kind == "LEFT SEMI JOIN":
+            return
+        self._show(source, right)
+        for name in names:
+            merged = Column("", name, kinds[name])
+            if sum(column.name == name for column in source.columns) == 2:  # none behind an earlier comma
+                source.columns.append(merged)
+            source.shown.append(merged)
+
+    def _show(self, source: From, right: Relation) -> None:
+        """Add the columns of ``right``; a merged column whose name it has can no longer be named alone."""
+        names = {column.name for column in right.columns}
+        for columns in (source.columns, source.shown):
+            columns[:] = [column for column in columns if column.relation or column.name not in names]
+            columns += right.columns
+
+    # --- conditions --------------------------------------------------------------------------------
+
+    def _conditions(self, left: list[Column], right: Relation) -> list[str]:
+        """What joins ``right``: an equality first, then more of any kind."""
+        theirs = {column.name for column in right.columns}
+        left = [column for column in left if column.relation or column.name not in theirs]
+        conditions = [self._equality(left, right.columns)]
+        if self._chance(0.12):
+            conditions[:] = [self._given(right.columns) for _ in range(1 + self._chance(0.4))]
+        if self._chance(0.2):
+            conditions.append(self._equality(left, right.columns))
+        if self._chance(0.35):
+            conditions.append(self._residual([*left, *right.columns]))
+        if self._chance(0.2):
+            conditions.append(self._residual(right.columns))
+        if self._chance(0.15):
+            conditions.append(self._residual(left))
+        return conditions
+
+    def _given(self, columns: list[Column]) -> str:
+        """A column equals what none of the relations beside it gives: a constant, or a subquery's value."""
+        column = self._pick(columns)
+        value = self._constant(column)
+        if column.is_number and self._chance(0.2):
+            asked = f" WHERE k = {self._random.randrange(5)}" if self._chance(0.5) else ""
+            aggregate = f"int({self._pick(['max', 'min'])}({self._pick('kv')}))"
+            value = f"(SELECT {aggregate} FROM {self._pick(['t1', 'd1'])}{asked})"
+        return f"{column} = {value}" if self._chance(0.7) else f"{value} = {column}"
+
+    def _constant(self, column: Column) -> str:
+        return str(self._random.randrange(5)) if column.is_number else f"'{self._pick('abc')}'"
+
+    def _equality(self, left: list[Column], right: list[Column]) -> str:
+        pairs = [(one, other) for one in left for other in right if one.is_number == other.is_number]
+        if not pairs:
+            number = self._pick([column for column in right if column.is_number] or right)
+            return f"{number} = {2 if number.is_number else repr('a')}"
+        one, other = self._pick(pairs)
+        key = self._expression(one)
+        return f"{key} = {other}" if self._chance(0.5) else f"{other} = {key}"
+
+    def _expression(self, column: Column) -> str:
+        """A column, or something over it."""
+        kind = self._random.randrange(10)
+        if kind < 7:
+            return str(column)
+        if not column.is_number:
+            return (f"lower({column})", f"coalesce({column}, 'a')", f"substr({column}, 1, 1)")[kind - 7]
+        return (f"{column} + 1", f"coalesce({column}, 1)", f"CASE WHEN {column} > 1 THEN {column} END")[
+            kind - 7
+        ]
+
+    def _residual(self, columns: list[Column]) -> str:
+        one, other = self._pick(columns), self._pick(columns)
+        kind = self._random.randrange(8)
+        if kind == 0:
+            return self._comparison(one)
+        if kind == 1 and one.is_number == other.is_number:
+            return f"{one} {self._pick(['<', '<>', '>=', '<=>', '='])} {other}"
+        if kind == 2:
+            return f"({self._comparison(one)} OR {self._comparison(other)})"
+        if kind == 3:
+            return f"NOT ({self._comparison(one)} AND {self._comparison(other)})"
+        if kind == 4:
+            return f"{one} IS {self._pick(['', 'NOT '])}NULL"
+        if kind == 5:
+            return f"coalesce({self._comparison(one)}, {self._pick(['true', 'false'])})"
+        if kind == 6:
+            return f"CASE WHEN {self._comparison(one)} THEN {self._comparison(other)} ELSE true END"
+        return self._comparison(other)
+
+    def _comparison(self, column: Column) -> str:
+        if column.is_number:
+            return f"{column} {self._pick(['>', '<', '<>', '='])} {self._random.randrange(4)}"
+        return f"{column} {self._pick(['>', '<', '<>', '='])} '{self._pick('abc')}'"
+
+    # --- WHERE and subqueries ----------------------------------------------------------------------
+
+    def _filter(self, columns: list[Column]) -> str:
+        """A condition of WHERE: a third of them can be keys."""
+        kind = self._random.randrange(6)
+        if kind == 0:
+            return self._given(columns)
+        if kind == 1:
+            column = self._pick(columns)
+            return f"{column} IN ({self._constant(column)}, {self._constant(column)})"
+        return self._residual(columns)
+
+    def _correlation(self, columns: list[Column], outer: list[Column]) -> str:
+        """What ties the columns of a subquery to the query around it: an equality, mostly a bare one."""
+        # A name alone would be looked for in the subquery first.
+        outer = _qualified(outer) or outer
+        pairs = [(one, other) for one in outer for other in columns if one.is_number == other.is_number]
+        if not pairs:
+            return self._given(columns)
+        one, other = self._pick(pairs)
+        names = [column.name for column in (*outer, *columns)]
+        if names.count(one.name) == 1 and self._chance(0.3):
+            one = Column("", one.name, one.is_number)
+        value = self._expression(one)
+        return f"{other} = {value}" if self._chance(0.6) else f"{value} = {other}"
+
+    def _where(self, source: From, depth: int, outer: Sequence[Column] = ()) -> str:
+        conditions = list(source.where)
+        if self._chance(0.4):
+            conditions.append(self._filter(source.columns))
+        if outer and self._chance(0.9):
+            conditions.append(self._correlation(source.columns, list(outer)))
+        if depth == 0 and self._chance(0.3):
+            conditions.append(self._subquery_predicate(source.columns))
+        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+    def _subquery_predicate(self, columns: list[Column]) -> str:
+        predicate = self._pick((self._exists, self._in, self._compared_scalar))(columns)
+        if self._chance(0.2):
+            return f"({self._comparison(self._pick(columns))} OR {predicate})"
+        return predicate
+
+    def _exists(self, columns: list[Column]) -> str:
+        inner = self._inner(columns)
+        outer = _qualified(columns)
+        more = f" AND {self._residual([*inner.columns, *outer])}" if self._chance(0.3) else ""
+        where = f"{' AND '.join(inner.where)}{more}"
+        return f"{self._pick(['', 'NOT '])}EXISTS (SELECT 1 FROM {inner.text} WHERE {where})"
+
+    def _in(self, columns: list[Column]) -> str:
+        outer = self._pick(columns)
+        inner = self._inner(columns if self._chance(0.3) else [])
+        fitting = [column for column in inner.columns if column.is_number == outer.is_number]
+        if not fitting:
+            return self._given(columns)
+        if self._chance(0.4):
+            inner.where.append(self._filter(inner.columns))
+        where = f" WHERE {' AND '.join(inner.where)}" if inner.where else ""
+        negation = self._pick(["", "NOT "])
+        return f"{outer} {negation}IN (SELECT {self._pick(fitting)} FROM {inner.text}{where})"
+
+    def _compared_scalar(self, columns: list[Column]) -> str:
+        if self._chance(0.4):
+            number = self._pick([column for column in columns if column.is_number] or columns)
+            return f"{number} = {self._scalar(columns)}"
+        return f"{self._scalar(columns)} > {self._random.randrange(3)}"
+
+    def _scalar(self, columns: list[Column]) -> str:
+        inner = self._inner(columns)
+        number = self._pick([column for column in inner.columns if column.is_number] or inner.columns)
+        aggregate = self._pick([f"max({number})", "count(*)", f"count({number})"])
+        more = f" AND {self._filter(inner.columns)}" if self._chance(0.3) else ""
+        return f"(SELECT {aggregate} FROM {inner.text} WHERE {' AND '.join(inner.where)}{more})"
+
+    def _inner(self, columns: list[Column]) -> From:
+        """The FROM of a subquery: a lookup table mostly, alone or among others; WHERE ties it to ``columns``."""
+        if columns and self._chance(0.1):
+            return self._correlated_below(columns)
+        asked = self._asked()
+        inner = From(asked.text, list(asked.columns), list(asked.columns))
+        if self._chance(0.25):
+            left = self._table(self._pick(ORDINARY), is_lookup=False)
+            inner = From(left.text, list(left.columns), list(left.columns))
+            self._explicit(inner, asked, self._pick(["JOIN", "LEFT JOIN"]))
+        if self._chance(0.25):
+            self._join(inner, 2, lookup_share=0.3)
+        if columns:
+            inner.where.append(self._correlation(inner.columns, columns))
+        return inner
+
+    def _correlated_below(self, columns: list[Column]) -> From:
+        """A derived table that names ``columns`` of the query around the subquery."""
+        text, own = self._derived(2, columns)
+        alias = self._alias()
+        shown = [Column(alias, name, is_number) for name, is_number in own]
+        return From(f"({text}) {alias}", shown, shown, where=[self._residual(shown)])
+
+    def _asked(self) -> Relation:
+        is_lookup = not self._chance(0.15)
+        return self._table(self._pick(sorted(LOOKUPS) if is_lookup else ORDINARY), is_lookup=is_lookup)
+
+
+def _qualified(columns: list[Column]) -> list[Column]:
+    """Without the merged columns of USING: a later relation may make their names ambiguous in WHERE."""
+    return [column for column in columns if column.relation]

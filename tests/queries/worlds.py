@@ -1,0 +1,186 @@
+"""Worlds: the same tables in Spark sessions that differ only in which of them are lookup tables."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from lookup_connectors.memory import put_rows
+
+from lookup_hints import LookupSession
+from lookup_hints.spi.types import sql_type
+from lookup_hints.sql.lexer import quoted, string_literal
+from lookup_hints.statements.script import split_statements
+from lookup_hints.tables.registry import register_connector
+from tests.e2e.counting import Calls, CountingConnector
+from tests.e2e.oracle import OUR_WORDS, collected, described
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+register_connector("counting", CountingConnector)
+_numbers = itertools.count()
+
+Args = dict[str, Any] | list[Any] | None
+
+
+@dataclass(frozen=True)
+class Data:
+    """A table's rows, and its primary key where it has one."""
+
+    rows: pa.Table
+    key: tuple[str, ...] = ()
+
+
+@dataclass
+class World:
+    """A session in which some tables are lookup tables."""
+
+    session: LookupSession
+    logs: dict[str, Path]
+
+    def calls(self, name: str) -> Calls:
+        """What a lookup table was asked since ``forget``."""
+        return Calls.read(self.logs[name])
+
+    def forget(self) -> None:
+        """Empty the logs."""
+        for log in self.logs.values():
+            log.unlink(missing_ok=True)
+
+
+@dataclass
+class Worlds:
+    """A set of tables in a plain session, and in one session for each choice of lookup tables."""
+
+    spark: SparkSession
+    folder: Path
+    tables: Mapping[str, Data]
+    conf: Mapping[str, str] = field(default_factory=dict)
+    connector: str = "counting"
+    is_small: bool = False
+    """Whether the ordinary tables are rows in the plan, in one partition: nothing is read then, nor shuffled."""
+    _worlds: dict[frozenset[str], World] = field(default_factory=dict)
+    _answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    _plain: SparkSession | None = None
+
+    @property
+    def plain(self) -> SparkSession:
+        """The session in which every table is an ordinary one."""
+        if self._plain is None:
+            for name, data in self.tables.items():
+                pq.write_table(data.rows, self.folder / f"{name}.parquet")
+                put_rows(self._data(name), data.rows)
+            self._plain = self._new_session(self.tables)
+        return self._plain
+
+    def world(self, lookups: frozenset[str]) -> World:
+        """The session in which the tables named in ``lookups`` are lookup tables."""
+        if lookups not in self._worlds:
+            assert self.plain is not None, "it writes the files"
+            session = LookupSession(self._new_session(self.tables.keys() - lookups))
+            self._worlds[lookups] = World(
+                session, {name: self._create(session, name) for name in sorted(lookups)}
+            )
+        return self._worlds[lookups]
+
+    def answer(self, text: str, args: Args = None) -> Answer:
+        """What Spark itself answers; asked once for each text."""
+        known = (text, repr(args))
+        if known not in self._answers:
+            self._answers[known] = Answer.of(last_frame(self.plain, OUR_WORDS.sub("", text), args))
+        return self._answers[known]
+
+    def check(self, text: str, lookups: frozenset[str], args: Args = None, *, ordered: bool = False) -> None:
+        """Run ``text`` with ``lookups`` as lookup tables; it must give what Spark's own joins give."""
+        expected = self.answer(text, args)
+        Answer.of(last_frame(self.world(lookups).session, text, args)).require(
+            expected, text, ordered=ordered
+        )
+
+    def _new_session(self, names: Mapping[str, Data] | set[str]) -> SparkSession:
+        spark = self.spark.newSession()
+        for key, value in self.conf.items():
+            spark.conf.set(key, value)
+        for name in names:
+            if self.is_small:
+                frame = spark.sql(_values(self.tables[name].rows)).coalesce(1)
+            else:
+                frame = spark.read.parquet(str(self.folder / f"{name}.parquet"))
+            frame.createOrReplaceTempView(quoted(name))
+        return spark
+
+    def _data(self, name: str) -> str:
+        return f"{self.folder}/{name}"
+
+    def _create(self, session: LookupSession, name: str) -> Path:
+        data = self.tables[name]
+        log = self.folder / f"{name}_{next(_numbers)}.log"
+        columns = [f"{quoted(column.name)} {sql_type(column.type)}" for column in data.rows.schema]
+        if data.key:
+            columns.append(f"PRIMARY KEY ({', '.join(data.key)}) NOT ENFORCED")
+        options = {"connector": self.connector, "data": self._data(name)}
+        if self.connector == "counting":
+            options["log"] = str(log)
+        given = ", ".join(
+            f"{string_literal(key)} = {string_literal(value)}" for key, value in options.items()
+        )
+        session.sql(f"CREATE TEMPORARY TABLE {quoted(name)} ({', '.join(columns)}) WITH ({given})")
+        return log
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Columns and rows."""
+
+    columns: list[tuple[str, str]]
+    rows: list[tuple[Any, ...]]
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> Answer:
+        """What ``frame`` gives when it runs."""
+        return cls(described(frame), collected(frame))
+
+    def require(self, expected: Answer, text: str, *, ordered: bool) -> None:
+        """Fail where this is not ``expected``: names, types, rows, and their order where it counts."""
+        assert self.columns == expected.columns, text
+        missing = Counter(expected.rows) - Counter(self.rows)
+        surplus = Counter(self.rows) - Counter(expected.rows)
+        assert not missing and not surplus, (  # noqa: PT018 (both sides tell what went wrong)
+            f"{missing.total()} rows are missing, as {_some(missing)};"
+            f" {surplus.total()} are too many, as {_some(surplus)}, in\n{text}"
+        )
+        if ordered:
+            assert self.rows == expected.rows, f"the order differs in\n{text}"
+
+
+def _values(rows: pa.Table) -> str:
+    """A query that gives rows of numbers and texts."""
+    listed = ", ".join(f"({', '.join(map(_literal, row.values()))})" for row in rows.to_pylist())
+    columns = (
+        f"CAST({quoted(each.name)} AS {sql_type(each.type)}) AS {quoted(each.name)}" for each in rows.schema
+    )
+    names = ", ".join(map(quoted, rows.schema.names))
+    return f"SELECT {', '.join(columns)} FROM VALUES {listed} AS t({names})"
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return string_literal(value) if isinstance(value, str) else str(value)
+
+
+def _some(rows: Counter[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return list(rows)[:3]
+
+
+def last_frame(session: LookupSession | SparkSession, text: str, args: Args) -> DataFrame:
+    """Run the statements of ``text`` one after the other; the frame of the last one."""
+    frames = [session.sql(statement.text, args) for statement in split_statements(text)]
+    return frames[-1]

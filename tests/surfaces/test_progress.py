@@ -1,0 +1,98 @@
+"""How far a statement is: what Spark says, what is drawn."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lookup_hints.surfaces import cli
+from lookup_hints.surfaces.progress import Progress, TerminalBar, following, own_bar_alone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_statement_is_followed_to_its_last_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    told: list[Progress] = []
+
+    def show(progress: Progress) -> None:
+        told.append(progress)
+        if progress.running:
+            Path(door).touch()
+
+    door = str(tmp_path / "open")
+
+    def wait_for_the_door(number: int) -> int:
+        deadline = time.monotonic() + 60
+        while not Path(door).exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return number
+
+    spark.udf.register("wait_for_the_door", wait_for_the_door, "bigint")
+    with following(spark, show):
+        assert spark.sql("SELECT sum(wait_for_the_door(id)) FROM range(0, 8, 1, 4)").collect()[0][0] == 28
+    assert 4 <= told[-1].tasks <= 5, "four tasks, and one for the sum"
+    assert any(one.running for one in told)
+    assert all(one.done <= one.tasks for one in told)
+    assert not [thread for thread in threading.enumerate() if thread.name == "lookup-progress"]
+
+
+def test_nothing_is_told_of_a_statement_without_tasks(spark: SparkSession) -> None:
+    told: list[Progress] = []
+    with following(spark, told.append):
+        spark.sql("SELECT 1 AS one")
+    assert told == []
+
+
+def test_spark_draws_no_bar_of_its_own_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert own_bar_alone(True) == {"spark.ui.showConsoleProgress": "false"}
+    assert own_bar_alone(False) == {}
+    configured: dict[str, str] = {}
+
+    class Builder:
+        """Keeps what it is given."""
+
+        def appName(self, name: str) -> Builder:  # noqa: N802 (Spark's name)
+            """Takes no notice."""
+            return self
+
+        def config(self, key: str, value: str) -> Builder:
+            """Keeps it."""
+            configured[key] = value
+            return self
+
+        def getOrCreate(self) -> None:  # noqa: N802 (Spark's name)
+            """Makes nothing."""
+
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", Builder())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    cli._spark(None, None, {"a": "b"})
+    assert configured == {"spark.ui.showConsoleProgress": "false", "a": "b"}
+    cli._spark(None, None, {"spark.ui.showConsoleProgress": "true"})
+    assert configured["spark.ui.showConsoleProgress"] == "true", "who asks for it has it"
+
+
+def test_a_bar_is_drawn_over_itself_and_goes_away() -> None:
+    terminal = io.StringIO()
+    bar = TerminalBar(terminal)
+    bar.draw(Progress(done=10, tasks=40, running=2, seconds=100.0))
+    bar.draw(Progress(done=40, tasks=40, running=0, seconds=101.0))
+    bar.clear()
+    bar.clear()
+    first, second, gone, empty = terminal.getvalue().split("\r")[1:]
+    assert first == f"[{'=' * 8}{' ' * 22}] 10/40 tasks, 2 running, 100 s"
+    assert second.rstrip() == f"[{'=' * 30}] 40/40 tasks, 101 s"
+    assert len(second) == len(first), "what was drawn before is covered"
+    assert gone.strip() == ""
+    assert empty == ""
+
+
+def test_a_bar_before_the_first_task_is_empty() -> None:
+    assert Progress(0, 0, 0, 0.0).share == 0
