@@ -1,23 +1,26 @@
 """Text of a statement -> the LOOKUP calls of its hints, with places; and the edits that take them out.
 
 A hint comment ``/*+ ... */`` holds items ``NAME`` or ``NAME(...)``, separated by commas or blanks, and
-belongs to the SELECT right before it. Items that are not LOOKUP are Spark's and are never touched.
+belongs to the SELECT right before it. The dialect reads the items; those that are not LOOKUP are Spark's
+and are never touched. The statement around a hint comment is not parsed, so it may be of any form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
+
+from sqlglot import exp
 
 from lookup_hints.errors import Problem, Span
-from lookup_hints.sql.lexer import Kind, Piece, code, pieces
-from lookup_hints.sql.option_list import Pair, read_pairs, span_of
+from lookup_hints.hints.dialect import Lookup, hint_items, place_of
+from lookup_hints.hints.tokens import HINT_MARK
+from lookup_hints.sql.lexer import Kind, Piece, pieces
+from lookup_hints.sql.option_list import Pair
 
-_NAME = "LOOKUP"
 _AS_CLOSE = 0.79
-_MARK = "/*+"
-_EXAMPLE = "Write LOOKUP('table' = '<alias of the lookup table>')."
 
 
 @dataclass(frozen=True)
@@ -39,21 +42,20 @@ class ParsedHint:
 
 @dataclass(frozen=True)
 class _Item:
-    """One item of a hint comment: its pieces, from the name to the closing parenthesis."""
+    """One item of a hint comment, and where it stands."""
 
-    pieces: Sequence[Piece]
+    expression: exp.Expression
+    at: Span
 
     @property
     def is_lookup(self) -> bool:
-        return self.pieces[0].is_name and self.pieces[0].name.upper() == _NAME
+        return isinstance(self.expression, Lookup)
 
     @property
     def is_misspelt(self) -> bool:
         """Whether its name is nearly ours: Spark takes no notice of a hint that it does not know."""
-        if self.is_lookup or not self.pieces[0].is_name:
-            return False
-        name = self.pieces[0].name.upper().replace("_", "")
-        return bool(get_close_matches(name, [_NAME], cutoff=_AS_CLOSE))
+        name = self.expression.name.upper().replace("_", "")
+        return not self.is_lookup and bool(get_close_matches(name, [Lookup.sql_name()], cutoff=_AS_CLOSE))
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,9 @@ def misspelt_hints(text: str) -> tuple[Problem, ...]:
     """
     return tuple(
         Problem(
-            f"There is no hint {item.pieces[0].name}.", span_of(text, item.pieces[:1]), "Did you mean LOOKUP?"
+            f"There is no hint {item.expression.name}.",
+            place_of(item.expression.this, text),
+            "Did you mean LOOKUP?",
         )
         for block in _blocks(text)
         for item in block.items
@@ -107,70 +111,40 @@ def removals(text: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
-def _blocks(text: str) -> Iterator[_Block]:
+@lru_cache(maxsize=8)  # finding hints, mistakes in names and edits each begin with it
+def _blocks(text: str) -> tuple[_Block, ...]:
+    found = []
     before: Piece | None = None
     for piece in pieces(text):
-        if piece.kind is Kind.HINT or (piece.kind is Kind.UNCLOSED and piece.text.startswith(_MARK)):
+        if _is_hint(piece):
             select = before.start if before is not None and before.is_word("SELECT") else -1
-            yield _Block(piece, select, tuple(_items(piece)))
+            found.append(_Block(piece, select, _items(text, piece)))
         elif piece.kind is not Kind.COMMENT:
             before = piece
+    return tuple(found)
 
 
-def _items(comment: Piece) -> Iterator[_Item]:
-    found = _body(comment)
-    at = 0
-    while at < len(found):
-        end = at + 1
-        if found[at].is_name and end < len(found) and found[end].is_symbol("("):
-            end = _after_parenthesis(found, end)
-        if not found[at].is_symbol(","):
-            yield _Item(found[at:end])
-        at = end
+def _is_hint(piece: Piece) -> bool:
+    is_open = piece.kind is Kind.UNCLOSED and piece.text.startswith(HINT_MARK)
+    return is_open or piece.kind is Kind.HINT
 
 
-def _body(comment: Piece) -> list[Piece]:
-    """The code pieces inside a hint comment, placed as in the whole text."""
-    inside = comment.text[len(_MARK) :]
-    inside = inside if comment.kind is Kind.UNCLOSED else inside[:-2]
-    offset = comment.start + len(_MARK)
-    return [replace(piece, start=piece.start + offset) for piece in code(pieces(inside))]
-
-
-def _after_parenthesis(found: Sequence[Piece], opening: int) -> int:
-    """Index after the parenthesis that closes the one at ``opening``; the end when none does."""
-    depth = 0
-    for index in range(opening, len(found)):
-        depth += found[index].is_symbol("(") - found[index].is_symbol(")")
-        if depth == 0:
-            return index + 1
-    return len(found)
+def _items(text: str, comment: Piece) -> tuple[_Item, ...]:
+    end = comment.end if comment.kind is Kind.UNCLOSED else comment.end - len("*/")
+    return tuple(_Item(each, place_of(each, text)) for each in hint_items(text, comment.start, end))
 
 
 def _parsed(text: str, block: _Block, item: _Item) -> ParsedHint:
-    at = span_of(text, item.pieces)
     if block.comment.kind is Kind.UNCLOSED:
-        opening = Span(text, block.comment.start, block.comment.start + len(_MARK))
+        opening = Span(text, block.comment.start, block.comment.start + len(HINT_MARK))
         problem = Problem("The comment of this hint is never closed.", opening, tip="End it with */.")
-        return ParsedHint(at, block.select, problems=(problem,))
-    problems: list[Problem] = []
+        return ParsedHint(item.at, block.select, problems=(problem,))
+    problems: tuple[Problem, ...] = ()
     if block.select < 0:
-        problems.append(Problem("A LOOKUP hint stands right after SELECT, not here.", at))
-    if len(item.pieces) == 1:
-        problems.append(Problem("LOOKUP has no options.", at, tip=_EXAMPLE))
-        return ParsedHint(at, block.select, problems=tuple(problems))
-    pairs, mistakes = read_pairs(text, _arguments(item))
-    problems += mistakes
-    # An open quote swallows the parenthesis: one mistake, not two.
-    if not item.pieces[-1].is_symbol(")") and item.pieces[-1].kind is not Kind.UNCLOSED:
-        problems.append(Problem("This LOOKUP has no closing parenthesis.", at))
-    return ParsedHint(at, block.select, tuple(pairs), tuple(problems))
-
-
-def _arguments(item: _Item) -> Sequence[Piece]:
-    """The pieces between the parentheses of ``item``."""
-    closed = item.pieces[-1].is_symbol(")")
-    return item.pieces[2:-1] if closed else item.pieces[2:]
+        problems = (Problem("A LOOKUP hint stands right after SELECT, not here.", item.at),)
+    hint = item.expression
+    assert isinstance(hint, Lookup)
+    return ParsedHint(item.at, block.select, hint.pairs(text), (*problems, *hint.problems))
 
 
 def _edits(text: str, block: _Block) -> Iterator[tuple[int, int, str]]:
@@ -180,13 +154,13 @@ def _edits(text: str, block: _Block) -> Iterator[tuple[int, int, str]]:
         around = text[comment.start - 1 : comment.start] + text[comment.end : comment.end + 1]
         yield comment.start, comment.end, "" if any(map(str.isspace, around)) else " "
         return
-    first_kept = kept[0].pieces[0].start
+    first_kept = kept[0].at.start
     # Calls before the first other item go with what follows them, later ones with what precedes them.
     if block.items[0].is_lookup:
-        yield block.items[0].pieces[0].start, first_kept, ""
+        yield block.items[0].at.start, first_kept, ""
     end = first_kept
     for item in block.items:
-        start, after = item.pieces[0].start, item.pieces[-1].end
+        start, after = item.at.start, item.at.end
         if item.is_lookup and start > first_kept:
             yield end, after, ""
         end = after

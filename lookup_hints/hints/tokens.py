@@ -41,6 +41,19 @@ def tokens_of(text: str) -> list[Token]:
     return _Reader(text).read()
 
 
+def hint_tokens(text: str, start: int, end: int) -> list[Token]:
+    """The tokens inside the hint comment that begins at ``start`` of ``text``, placed as in ``text``.
+
+    In a hint nothing is a command, nothing separates statements, and what is never closed is one token.
+    """
+    offset = start + len(HINT_MARK)
+    tokens = _HintReader(text[offset:end]).read()
+    for token in tokens:
+        token.start += offset
+        token.end += offset
+    return tokens
+
+
 @dataclass
 class _Reader:
     text: str
@@ -64,9 +77,7 @@ class _Reader:
         """Read what begins with the piece at ``at``; the index of the piece behind it."""
         piece = self._pieces[at]
         if piece.kind is Kind.UNCLOSED:
-            raise TokenError(
-                f"Missing the end of what begins at line {self._line(piece.start)}: {piece.text[:20]}"
-            )
+            return self._unclosed(at)
         if piece.kind in (Kind.COMMENT, Kind.HINT):
             self._comment(piece)
             return at + 1
@@ -80,16 +91,25 @@ class _Reader:
             return self._word(at)
         return self._symbol(at)
 
+    def _unclosed(self, at: int) -> int:
+        piece = self._pieces[at]
+        raise TokenError(
+            f"Missing the end of what begins at line {self._line(piece.start)}: {piece.text[:20]}"
+        )
+
     def _comment(self, piece: Piece) -> None:
         is_line = piece.text.startswith("--")
         mark = HINT_MARK if piece.kind is Kind.HINT else piece.text[:2]
         self._waiting.append(piece.text[len(mark) :] if is_line else piece.text[len(mark) : -2])
         before = self.tokens[-1] if self.tokens else None
-        if piece.kind is Kind.HINT and before is not None and before.token_type in _BEFORE_HINT:
+        if piece.kind is Kind.HINT and self._takes_hint(before):
             self._append(TokenType.HINT, piece.start, piece.end, piece.text)
         elif before is not None and before.line == self._line(piece.start):
             before.comments.extend(self._waiting)
             self._waiting = []
+
+    def _takes_hint(self, before: Token | None) -> bool:
+        return before is not None and before.token_type in _BEFORE_HINT
 
     def _word(self, at: int) -> int:
         piece, after = self._pieces[at], self._next(at)
@@ -173,6 +193,25 @@ class _Reader:
     def _line(self, at: int) -> int:
         """The number of the line, from 1."""
         return bisect_right(self._lines, at)
+
+
+class _HintReader(_Reader):
+    def _takes_hint(self, before: Token | None) -> bool:
+        return False
+
+    def _unclosed(self, at: int) -> int:
+        return self._add(TokenType.UNKNOWN, at)
+
+    def _command(self, at: int) -> int:
+        return at
+
+    def _number(self, at: int) -> int:
+        return self._add(TokenType.NUMBER, at)
+
+    def _symbol(self, at: int) -> int:
+        if self._pieces[at].is_symbol(";"):
+            return self._add(TokenType.UNKNOWN, at)
+        return super()._symbol(at)
 
 
 def _string_type(piece: Piece) -> TokenType:

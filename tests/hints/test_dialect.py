@@ -17,7 +17,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.lineage import lineage
 
-from lookup_hints.hints.dialect import Lookup
+from lookup_hints.hints.dialect import Lookup, OtherHint, hint_items, place_of
 from lookup_hints.hints.tokens import tokens_of
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.statements.script import split_statements
@@ -52,6 +52,7 @@ STATEMENTS = statements()
     [
         "SELECT /*+ LOOKUP('table' = 'c') */ 1",
         "SELECT /*+ LOOKUP('table' = 'c', 'async' = 'true', 'capacity' = 5), BROADCAST(x) */ 1",
+        "SELECT /*+ LOOKUP('table' = 'c', 'async' = true) */ 1",
         "SELECT /*+ BROADCAST(x), LOOKUP('table' = 'c', 'timeout' = '3 s') */ o.* FROM o JOIN c ON o.id = c.id",
         "SELECT * FROM o JOIN c FOR SYSTEM_TIME AS OF o.proc AS c ON o.id = c.id",
         "SELECT * FROM o TIMESTAMP AS OF '2026-01-01'",
@@ -77,8 +78,31 @@ def test_each_option_says_where_it_stands() -> None:
     assert [text[start:end] for start, end in places] == ["'table'", "'it''s'", "'capacity'", "5"]
 
 
+def test_all_items_of_a_hint_comment_are_read_whatever_they_are() -> None:
+    text = "SELECT /*+ SHOW, BROADCAST(a), LOOKUP('table'='c', oops, 'async'=TRUE) ; LOOKUP('capacity'=5"
+    items = hint_items(text, text.index("/*+"), len(text))
+    assert [type(item) for item in items] == [OtherHint, OtherHint, Lookup, OtherHint, Lookup]
+    assert [item.name for item in items if isinstance(item, OtherHint)] == ["SHOW", "BROADCAST", ""]
+    right, open_ = (item for item in items if isinstance(item, Lookup))
+    assert right.options == {"table": "c", "async": "TRUE"}
+    assert [problem.message for problem in right.problems] == ["oops is not an option."]
+    assert open_.options == {"capacity": "5"}
+    assert [problem.message for problem in open_.problems] == ["This LOOKUP has no closing parenthesis."]
+    places = [place_of(item, text) for item in items]
+    assert text[places[1].start : places[1].end] == "BROADCAST(a)"
+    assert text[places[4].start : places[4].end] == "LOOKUP('capacity'=5"
+
+
 @pytest.mark.parametrize(
-    "call", ["LOOKUP('table' = c)", "LOOKUP('table')", "LOOKUP(table = 'c')", "LOOKUP", "LOOKUP('a' = 'b'"]
+    "call",
+    [
+        "LOOKUP('table' = c)",
+        "LOOKUP('table')",
+        "LOOKUP(table = 'c')",
+        "LOOKUP",
+        "LOOKUP('a' = 'b'",
+        "LOOKUP('a' = 'b'; 'c' = 'd')",
+    ],
 )
 def test_a_hint_of_another_form_is_kept_as_text(call: str) -> None:
     text = f"SELECT /*+ {call} */ 1"
