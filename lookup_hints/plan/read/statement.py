@@ -17,6 +17,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from lookup_hints.errors import Span, UnsupportedLookup
+from lookup_hints.plan.read.queries import read_structure
 from lookup_hints.plan.read.structure import (
     Block,
     Chain,
@@ -25,7 +26,6 @@ from lookup_hints.plan.read.structure import (
     Shape,
     Step,
     Structure,
-    read_structure,
 )
 from lookup_hints.plan.read.tokens import Tokens
 from lookup_hints.spi.model import LookupTable

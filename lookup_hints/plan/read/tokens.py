@@ -11,11 +11,12 @@ from lookup_hints.sql.lexer import Kind, Piece, code, pieces
 from lookup_hints.sql.splice import Cut
 
 JOIN_WORDS = ("NATURAL", "INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI")
+SET_WORDS = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
 QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 _CLAUSE_WORDS = (
     *JOIN_WORDS,
     *("JOIN", "LATERAL", "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "DISTRIBUTE", "CLUSTER", "LIMIT"),
-    *("OFFSET", "WINDOW", "QUALIFY", "UNION", "INTERSECT", "EXCEPT", "MINUS", "PIVOT", "UNPIVOT"),
+    *("OFFSET", "WINDOW", "QUALIFY", *SET_WORDS, "PIVOT", "UNPIVOT"),
     *("TABLESAMPLE", "SELECT", "INSERT", "ON", "USING"),
 )
 _UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
