@@ -14,9 +14,11 @@ from lookup_hints.frames.join import read_options
 from lookup_hints.hints.validate import lookup_hints as hints_of
 from lookup_hints.runtime.masking import without_secrets
 from lookup_hints.spi import TEXT, Option, SyncRowLookup, flink
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.options import SESSION_OPTIONS, STREAM_OPTIONS, Place, options_at
+from lookup_hints.spi.options import Place, options_at
 from lookup_hints.statements.commands import own_setting
+from lookup_hints.streaming.options import STREAM_OPTIONS
 from lookup_hints.surfaces.check import check_script
 from lookup_hints.tables.ddl import shown_statement
 
@@ -191,5 +193,8 @@ def test_what_spark_may_mean_is_left_to_it() -> None:
 
 
 def test_no_option_that_there_is_has_an_answer_of_flinks() -> None:
-    here = {*options_at(Place.TABLE), *(key for each in SESSION_OPTIONS for key in each.session_keys)}
+    here = {
+        *options_at(Place.TABLE, LOOKUP_OPTIONS),
+        *(key for each in SESSION_OPTIONS for key in each.session_keys),
+    }
     assert not here & {*flink.TABLE_OPTIONS, *flink.SESSION_OPTIONS}

@@ -16,7 +16,8 @@ from lookup_hints.frames.variables import is_frame, private_name
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.retry import RetryPolicy, RetryStrategy
 from lookup_hints.spi import Connector
-from lookup_hints.spi.options import LOOKUP_OPTIONS, bad_value
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.options import bad_value
 from lookup_hints.sql.lexer import quoted
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from lookup_hints.errors import HintError, Problem, Span, nearest
 from lookup_hints.hints.parse import ParsedHint, misspelt_hints, parse_hints
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi.flink import HINT_OPTIONS, instead_of
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import Place, bad_value, options_at
 from lookup_hints.sql.option_list import Pair
 
-_OPTIONS = options_at(Place.HINT)
+_OPTIONS = options_at(Place.HINT, LOOKUP_OPTIONS)
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,9 @@ from lookup_hints.plan.cluster_share import Share, share_of, tasks_at_once
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.runtime.spec import LookupSettings
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, RETRY_KEYS, SESSION_OPTIONS
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.options import (
-    LOOKUP_OPTIONS,
-    RETRY_KEYS,
-    SESSION_OPTIONS,
-    Place,
-    from_session,
-    parsed,
-)
+from lookup_hints.spi.options import Place, from_session, parsed
 
 Conf = Callable[[str], str | None]
 """The value of a session configuration key, or None."""

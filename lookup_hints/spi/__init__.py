@@ -26,18 +26,18 @@ from lookup_hints.spi.model import (
     RowRequest,
     Rows,
 )
-from lookup_hints.spi.options import (
+from lookup_hints.spi.option_types import (
     BOOLEAN,
     DURATION,
     FILE,
     SIZE,
     TEXT,
-    Option,
     OptionType,
     choice,
     integer,
     number,
 )
+from lookup_hints.spi.options import Option
 
 __all__ = [
     "BOOLEAN",

@@ -33,9 +33,7 @@ from lookup_hints.spi.model import (
     RowRequest,
     Rows,
 )
-from lookup_hints.spi.options import (
-    Option,
-)
+from lookup_hints.spi.options import Option
 from lookup_hints.spi.row_door import outcomes_of, rows_of
 from lookup_hints.spi.types import sql_type
 

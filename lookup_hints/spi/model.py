@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lookup_hints.errors import OptionError
-from lookup_hints.spi.options import FILE, Option, Place, read_options
+from lookup_hints.spi.option_types import FILE
+from lookup_hints.spi.options import Option, Place, read_options
 from lookup_hints.spi.policy import Policy, policy_of_environment
 from lookup_hints.spi.secrets import HiddenValues, Secret, has_reference, references, resolve
 

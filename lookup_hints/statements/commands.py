@@ -9,17 +9,11 @@ from dataclasses import replace
 from lookup_hints.errors import NotAllowed, OptionError, Problem, Span, did_you_mean, nearest
 from lookup_hints.spi import flink
 from lookup_hints.spi.flink import instead_of
-from lookup_hints.spi.options import (
-    LOOKUP_OPTIONS,
-    RESTART_OPTIONS,
-    SESSION_OPTIONS,
-    STREAM_OPTIONS,
-    Option,
-    Place,
-    bad_value,
-)
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
+from lookup_hints.spi.options import Option, Place, bad_value
 from lookup_hints.spi.policy import policy_of_configuration
 from lookup_hints.sql.lexer import Kind, blanked, pieces
+from lookup_hints.streaming.options import RESTART_OPTIONS, STREAM_OPTIONS
 
 _OPTIONS: dict[str, Option] = {
     key: option

@@ -9,8 +9,9 @@ from itertools import pairwise
 from types import MappingProxyType
 
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
-from lookup_hints.spi.options import STREAM_OPTIONS, Place, bad_value, options_at
+from lookup_hints.spi.options import Place, bad_value, options_at
 from lookup_hints.sql.lexer import Kind, Piece, blanked, code, pieces
+from lookup_hints.streaming.options import STREAM_OPTIONS
 
 # What may follow a relation that has no alias.
 _AFTER_A_RELATION = (

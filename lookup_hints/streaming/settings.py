@@ -6,14 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookup_hints.spi.options import (
-    RESTART_OPTIONS,
-    STREAM_OPTIONS,
-    Option,
-    Trigger,
-    from_session,
-)
+from lookup_hints.spi.option_types import Trigger
+from lookup_hints.spi.options import Option, from_session
 from lookup_hints.streaming.insert import WrittenOptions
+from lookup_hints.streaming.options import RESTART_OPTIONS, STREAM_OPTIONS
 from lookup_hints.streaming.restart import RestartStrategy, restart_strategy
 
 Conf = Callable[[str], str | None]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import Problem, QueryError
-from lookup_hints.spi.options import Trigger
+from lookup_hints.spi.option_types import Trigger
 from lookup_hints.streaming.insert import StreamInsert, written_options
 from lookup_hints.streaming.settings import StreamSettings, stream_settings
 from lookup_hints.streaming.sinks import (

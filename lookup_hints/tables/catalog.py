@@ -11,8 +11,9 @@ import pyarrow as pa
 from lookup_hints.errors import DdlError, OptionError, Problem, nearest
 from lookup_hints.spi import Connector, ReportsSchema
 from lookup_hints.spi.flink import TABLE_OPTIONS, instead_of
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.options import LOOKUP_OPTIONS, Option, Place, options_at
+from lookup_hints.spi.options import Option, Place, options_at
 from lookup_hints.spi.policy import Policy
 from lookup_hints.spi.secrets import Secret, conf_references
 from lookup_hints.spi.types import sql_type
@@ -131,7 +132,7 @@ def _table_options() -> tuple[Option, ...]:
 
 
 def _refuse_unknown(table: LookupTable, own: tuple[Option, ...]) -> None:
-    known = ["connector", *(option.shown_key for option in own), *options_at(Place.TABLE)]
+    known = ["connector", *(option.shown_key for option in own), *options_at(Place.TABLE, LOOKUP_OPTIONS)]
     problems = [
         Problem(
             f"table {table.name}: connector {table.connector!r} has no option {key!r}.",

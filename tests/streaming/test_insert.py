@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.errors import OptionError, QueryError
-from lookup_hints.spi.options import TRIGGER
+from lookup_hints.spi.option_types import TRIGGER
 from lookup_hints.statements.commands import own_setting
 from lookup_hints.streaming.insert import (
     names_a_stream,

@@ -1,0 +1,174 @@
+"""The options of a lookup: in a hint, in ``WITH`` and in the session."""
+
+from __future__ import annotations
+
+from lookup_hints.spi.option_types import BOOLEAN, DURATION, NAMES, TEXT, choice, integer, number
+from lookup_hints.spi.options import Option, Place
+
+_QUERY = frozenset({Place.HINT, Place.TABLE})
+_EVERYWHERE = frozenset(Place)
+_SESSION = frozenset({Place.SESSION})
+
+LOOKUP_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "table",
+        TEXT,
+        "Alias of the lookup table in this query block (its name where it has no alias).",
+        places=frozenset({Place.HINT}),
+        required=True,
+    ),
+    Option(
+        "async",
+        BOOLEAN,
+        "A wish for the async (true) or sync (false) runner; without it async, where the connector can.",
+        places=_QUERY,
+        table_key="lookup.async",
+    ),
+    Option(
+        "output-mode",
+        choice("ordered", "allow_unordered"),
+        "ordered: completed requests count against capacity until all before them are out;"
+        " allow_unordered: a slow request never stops new ones. Rows keep their order in both.",
+        default="ordered",
+        places=_EVERYWHERE,
+        session_key="table.exec.async-lookup.output-mode",
+    ),
+    Option(
+        "capacity",
+        integer(1),
+        "Requests in flight per task; a key that waits for its retry holds no slot.",
+        default=100,
+        places=_EVERYWHERE,
+        session_key="table.exec.async-lookup.buffer-capacity",
+    ),
+    Option(
+        "timeout",
+        DURATION,
+        "Time for one key from its first request to its final outcome, retries and waits included.",
+        default=300.0,
+        places=_EVERYWHERE,
+        session_key="table.exec.async-lookup.timeout",
+    ),
+    Option(
+        "shuffle",
+        BOOLEAN,
+        "Partition the left rows by lookup key first, so that each key is asked by one task.",
+        default=False,
+        places=_QUERY,
+    ),
+    Option(
+        "retry-predicate",
+        NAMES,
+        "What is asked again: lookup_miss, exception, both, or a registered predicate.",
+        places=_QUERY,
+    ),
+    Option(
+        "retry-strategy",
+        choice("fixed_delay", "exponential_delay"),
+        "How the wait before a retry is found.",
+        places=_QUERY,
+    ),
+    Option("fixed-delay", DURATION, "The wait of fixed_delay.", places=_QUERY),
+    Option(
+        "max-attempts",
+        integer(1),
+        "Retries after the first try: 3 means up to 4 lookups of a key.",
+        places=_QUERY,
+    ),
+    Option("initial-backoff", DURATION, "The first wait of exponential_delay.", places=_QUERY),
+    Option(
+        "max-backoff",
+        DURATION,
+        "The longest wait of exponential_delay.",
+        default=60.0,
+        places=_QUERY,
+    ),
+    Option(
+        "backoff-multiplier",
+        number(1),
+        "Growth of exponential_delay from one wait to the next.",
+        default=2.0,
+        places=_QUERY,
+    ),
+    Option(
+        "jitter-factor",
+        number(0, 1),
+        "Part of a wait of exponential_delay that is added or taken at random.",
+        default=0.1,
+        places=_QUERY,
+    ),
+    Option(
+        "on-error",
+        choice("fail", "null", "skip"),
+        "When a lookup fails for good: fail the task, take it for a miss (null), or drop the row (skip).",
+        default="fail",
+        places=_QUERY,
+    ),
+    Option(
+        "batch-size",
+        integer(1, 1_000_000),
+        "Keys in one request, at most; requests start smaller and grow while they are answered quickly.",
+        default=8192,
+        places=_QUERY,
+    ),
+    Option(
+        "max-concurrency",
+        integer(1),
+        "Requests in flight in the whole cluster for one lookup join: each task that may run at once has its"
+        " part of them, and `capacity` at most.",
+        table_key="lookup.max-concurrency",
+    ),
+    Option(
+        "rate-limit",
+        number(0.001),
+        "Requests per second in the whole cluster for one lookup join: each task that may run at once has its"
+        " part of them.",
+        table_key="lookup.rate-limit",
+    ),
+)
+
+SESSION_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "on-invalid-hint",
+        choice("error", "warn"),
+        "error: a wrong LOOKUP hint fails the statement; warn: it is logged and has no effect.",
+        default="error",
+        places=_SESSION,
+        session_key="lookup.on-invalid-hint",
+    ),
+    Option(
+        "transport",
+        choice("auto", "arrow", "pandas"),
+        "How keys and rows travel between Spark and Python; auto takes Arrow where PySpark has it.",
+        default="auto",
+        places=_SESSION,
+        session_key="lookup.transport",
+    ),
+    Option(
+        "rebalance-order-by",
+        BOOLEAN,
+        "Add a REBALANCE hint below a global ORDER BY, whose sampling would ask for each key twice.",
+        default=True,
+        places=_SESSION,
+        session_key="lookup.rebalance-order-by",
+    ),
+    Option(
+        "cluster-tasks",
+        integer(1),
+        "How many tasks run at once at the most, by which lookup.max-concurrency and lookup.rate-limit are"
+        " split; by default what Spark's configuration says.",
+        places=_SESSION,
+        session_key="lookup.cluster-tasks",
+    ),
+)
+
+RETRY_KEYS: tuple[str, ...] = (
+    "retry-predicate",
+    "retry-strategy",
+    "fixed-delay",
+    "max-attempts",
+    "initial-backoff",
+    "max-backoff",
+    "backoff-multiplier",
+    "jitter-factor",
+)
