@@ -40,9 +40,9 @@ from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.secrets import shown
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import code, pieces, string_literal
-from lookup_hints.statements.commands import explained, own_setting
 from lookup_hints.statements.script import read_script, split_statements
-from lookup_hints.streaming.insert import StreamInsert, StreamSource, names_a_stream, read_insert
+from lookup_hints.statements.statement import Explain, Setting, SparkStatement, Statement, read_statement
+from lookup_hints.streaming.insert import StreamInsert, StreamSource, read_insert
 from lookup_hints.streaming.sinks import sink_without_table
 from lookup_hints.streaming.stream_views import SINCE, with_views
 from lookup_hints.streaming.streams import Preparation, Streams
@@ -56,7 +56,6 @@ from lookup_hints.tables.ddl import (
     ShowLookupTables,
     ShowTables,
     create_statement,
-    parse_ddl,
 )
 from lookup_hints.tables.registry import retry_predicates
 
@@ -83,17 +82,21 @@ _states: WeakKeyDictionary[Any, _State] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Prepared:
-    """A statement that is planned but not run: a plan, or DDL of ours, or neither: Spark's business.
+    """A statement that is read and planned, but not run.
 
-    Of a streaming INSERT (``insert``), text and plan are those of its query.
     Its text and the values of its parameters may hold secrets, so they are not shown.
+
+    Args:
+        statement: what it is.
+        text: as Spark gets it, where it has no plan; of a streaming INSERT, that of its query.
+        args: values of its parameter markers.
+        plan: how its lookups run; None where it has none.
     """
 
+    statement: Statement
     text: str = field(repr=False)
     args: Args = field(default=None, repr=False)
     plan: LookupPlan | None = None
-    ddl: Ddl | None = None
-    insert: StreamInsert | None = None
 
 
 class LookupSession:
@@ -146,12 +149,12 @@ class LookupSession:
             args: as for ``sql``.
             mode: as ``EXPLAIN`` takes it: ``extended``, ``codegen``, ``cost`` or ``formatted``.
         """
-        inner = explained(text)
-        prepared = self.prepare(inner[0] if inner else text, args)
-        if prepared.ddl is not None:
+        statement = self._read(text)
+        prepared = self.prepare(statement.text if isinstance(statement, Explain) else text, args)
+        if isinstance(prepared.statement, Ddl):
             return "A statement about lookup tables; Spark does not see it."
-        if prepared.insert is not None:
-            head = f"== Streaming query into {prepared.insert.shown_sink} =="
+        if isinstance(prepared.statement, StreamInsert):
+            head = f"== Streaming query into {prepared.statement.shown_sink} =="
             return f"{head}\n\n{self.explain(prepared.text, prepared.args, mode)}"
         if prepared.plan is None:
             return self._explained(prepared.text, prepared.args, mode)
@@ -267,37 +270,41 @@ class LookupSession:
             args: as for ``sql``.
             few_rows: whether the first rows alone will be taken, as by ``show``: few keys are then asked.
         """
-        if all(piece.is_symbol(";") for piece in code(pieces(text))):
-            return Prepared(text, args)
-        if names_a_stream(text):
-            return self._prepare_stream(text, args)
-        ddl = parse_ddl(text)
-        if ddl is not None and self._is_ours(ddl):
-            return Prepared(text, args, ddl=ddl)
+        statement = self._read(text)
+        if isinstance(statement, StreamInsert):
+            return self._prepare_stream(statement, args)
+        if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
+            return Prepared(statement, text, args)
         hints, problems = read_hints(text)
         if not (hints or problems or mentions_lookup(text, self._find)):
-            return Prepared(text, args)
-        if explained(text) is not None:
-            return Prepared(text, args)
+            return Prepared(statement, text, args)
         if args is not None and not isinstance(args, Mapping):
             text, args = _named_parameters(text, args)
             hints, problems = read_hints(text)
         planned = self._plan(text, args, (*hints, *self._hints), problems, few_rows)
         uses_lookup = planned is not None and (planned.joins or planned.scans)
-        return Prepared(text, args, plan=planned) if uses_lookup else Prepared(text, args)
+        return Prepared(statement, text, args, planned if uses_lookup else None)
+
+    def _read(self, text: str) -> Statement:
+        return read_statement(text, self._state.catalog.concerns)
 
     def run(self, prepared: Prepared) -> DataFrame:
         """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
-        if prepared.insert is not None:
-            return self._start_stream(prepared, prepared.insert)
-        if prepared.ddl is not None:
-            return self._run_ddl(prepared.ddl)
+        statement = prepared.statement
+        if isinstance(statement, StreamInsert):
+            return self._start_stream(prepared, statement)
+        if isinstance(statement, Setting):
+            return self._set(statement)
+        if isinstance(statement, Explain):
+            return self._run_explain(prepared, statement)
+        if isinstance(statement, Ddl):
+            return self._run_ddl(statement)
         try:
             return self._run_query(prepared)
         except Exception as error:
             if not (_reads_a_stream(prepared.text, error) or self._overflows_over_a_stream(prepared, error)):
                 raise
-            return self.run(self._prepare_stream(prepared.text, prepared.args))
+            return self.run(self._prepare_stream(read_insert(prepared.text), prepared.args))
 
     def _overflows_over_a_stream(self, prepared: Prepared, error: Exception) -> bool:
         """Whether ``error`` is how Spark 3.5 refuses an INSERT that reads a stream: by endless explaining."""
@@ -310,7 +317,7 @@ class LookupSession:
 
     def _run_query(self, prepared: Prepared) -> DataFrame:
         if prepared.plan is None:
-            return self._run_plain(prepared)
+            return self._spark_sql(prepared.text, prepared.args)
         planned = prepared.plan
         self._register(planned)
         self._refuse_functions_in_lambdas(planned, prepared.args)
@@ -356,18 +363,17 @@ class LookupSession:
 
     # --- streams -----------------------------------------------------------------------------------
 
-    def _prepare_stream(self, text: str, args: Args) -> Prepared:
-        insert = read_insert(text)
+    def _prepare_stream(self, insert: StreamInsert, args: Args) -> Prepared:
         query = insert.query
         if spark_version(self.spark) < SINCE:
             query = with_views(query, self.spark, self._name_stream)
-        return replace(self.prepare(query, args), insert=insert)
+        return replace(self.prepare(query, args), statement=insert)
 
     def _name_stream(self, source: StreamSource) -> str:
         return self._state.functions.name("lookup_stream", source.name, dict(source.options))
 
     def _start_stream(self, prepared: Prepared, insert: StreamInsert) -> DataFrame:
-        frame = self._run_query(replace(prepared, insert=None))
+        frame = self._run_query(prepared)
         planned = prepared.plan
         started = self._state.streams.start(
             Preparation(
@@ -492,19 +498,18 @@ class LookupSession:
         original: Callable[..., DataFrame] = type(self.spark).sql
         return original(self.spark, text, args) if args else original(self.spark, text)
 
-    def _run_plain(self, prepared: Prepared) -> DataFrame:
-        setting = own_setting(prepared.text)
-        if setting is not None:
-            self.spark.conf.set(*setting)
-            return self._rows("key STRING, value STRING", [setting])
-        inner = explained(prepared.text)
-        if inner is not None and mentions_lookup(inner[0], self._state.catalog.find):
-            return self._rows("plan STRING", [(self.explain(inner[0], prepared.args, inner[1]),)])
-        return self._spark_sql(prepared.text, prepared.args)
+    def _set(self, setting: Setting) -> DataFrame:
+        self.spark.conf.set(setting.key, setting.value)
+        return self._rows("key STRING, value STRING", [(setting.key, setting.value)])
+
+    def _run_explain(self, prepared: Prepared, explained: Explain) -> DataFrame:
+        if not mentions_lookup(explained.text, self._state.catalog.find):
+            return self._spark_sql(prepared.text, prepared.args)
+        text = self.explain(explained.text, prepared.args, explained.mode)
+        return self._rows("plan STRING", [(text,)])
 
     def _sql_with_variables(self, text: str, args: Args, variables: dict[str, Any]) -> DataFrame:
-        ddl = parse_ddl(text)
-        if ddl is not None and self._is_ours(ddl):
+        if isinstance(self._read(text), Ddl):
             raise variables_refused(variables)
         if mentions_lookup(text, self._find):
             text, frames = named_frames(text, variables)
@@ -537,16 +542,6 @@ class LookupSession:
         return self._spark_sql(f"SELECT {select} FROM VALUES {listed}")  # noqa: S608 (all parts are ours)
 
     # --- DDL ---------------------------------------------------------------------------------------
-
-    def _is_ours(self, ddl: Ddl) -> bool:
-        """Whether a statement is about a lookup table; the same words about another one are Spark's."""
-        if isinstance(ddl, CreateLookupTable | ShowLookupTables):
-            return True
-        if isinstance(ddl, DropTable) and ddl.is_temporary:
-            return True
-        if isinstance(ddl, ShowTables):
-            return bool(self._state.catalog.tables()) and ddl.namespace is None
-        return self._state.catalog.find(ddl.name) is not None
 
     def _run_ddl(self, ddl: Ddl) -> DataFrame:
         catalog = self._state.catalog

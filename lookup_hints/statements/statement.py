@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import pairwise
@@ -9,8 +10,8 @@ from itertools import pairwise
 from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
 from lookup_hints.statements.commands import explained, own_setting
-from lookup_hints.streaming.insert import StreamInsert, names_a_stream, read_insert
-from lookup_hints.tables.ddl import Ddl, parse_ddl
+from lookup_hints.streaming.insert import StreamInsert, names_a_stream, read_insert, shown_insert
+from lookup_hints.tables.ddl import Ddl, ShowCreateTable, parse_ddl, shown_statement
 
 # Spark's own, and those that Delta Lake, Iceberg and Hudi add.
 _FIRST_WORDS = (
@@ -44,17 +45,22 @@ class Explain:
 class SparkStatement:
     """A query, or anything else that Spark reads; ``words`` are its first five pieces, in capitals."""
 
-    words: tuple[str, ...]
+    words: tuple[str, ...] = field(repr=False)  # of SET, a password may be one
 
 
 Statement = Setting | Explain | Ddl | StreamInsert | SparkStatement
 
 
-def read_statement(text: str) -> Statement:
-    """What ``text`` is, as far as it tells: whether DDL is about a lookup table, only its name tells.
+def read_statement(text: str, is_ours: Callable[[Ddl], bool] = lambda _: True) -> Statement:
+    """What ``text`` is: the one decision, for the session and for every way in.
 
     >>> read_statement("EXPLAIN COST SELECT 1").mode
     'cost'
+
+    Args:
+        text: one statement.
+        is_ours: whether DDL is about a lookup table, which a catalog knows by the table's name
+            (``LookupCatalog.concerns``). Any other is Spark's.
 
     Raises:
         QueryError: it is one of ours, and wrong.
@@ -62,18 +68,29 @@ def read_statement(text: str) -> Statement:
     if names_a_stream(text):
         return read_insert(text)
     ddl = parse_ddl(text)
-    if ddl is not None:
+    if ddl is not None and is_ours(ddl):
         return ddl
     setting = own_setting(text)
     if setting is not None:
         return Setting(*setting)
     inner = explained(text)
-    return SparkStatement(first_words(text)) if inner is None else Explain(*inner)
+    return SparkStatement(_first_words(text)) if inner is None else Explain(*inner)
 
 
-def first_words(text: str) -> tuple[str, ...]:
-    """The first five pieces of a statement, in capitals."""
+def _first_words(text: str) -> tuple[str, ...]:
     return tuple(piece.text.upper() for piece in code(pieces(text))[:5])
+
+
+def gives_text(statement: Statement) -> bool:
+    """Whether the result of a statement is a text of several lines rather than rows."""
+    if isinstance(statement, SparkStatement):
+        return statement.words[:3] == ("SHOW", "CREATE", "TABLE")
+    return isinstance(statement, Explain | ShowCreateTable)
+
+
+def shown_text(text: str) -> str:
+    """``text`` as it may be shown: the values of options that it gives are masked, places stay true."""
+    return shown_insert(shown_statement(text))
 
 
 def check_first_word(text: str) -> str | None:

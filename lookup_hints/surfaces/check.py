@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lookup_hints.errors import DdlError, OptionError, Problem, QueryError, Span
+from lookup_hints.errors import OptionError, Problem, QueryError, Span
 from lookup_hints.hints.validate import lookup_hints
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import joins_text
@@ -26,12 +26,13 @@ from lookup_hints.statements.statement import (
     check_first_word,
     parameters,
     read_statement,
+    shown_text,
 )
-from lookup_hints.streaming.insert import StreamInsert, shown_insert, written_options
+from lookup_hints.streaming.insert import StreamInsert, written_options
 from lookup_hints.streaming.settings import ROOT, stream_settings
 from lookup_hints.streaming.sinks import no_checkpoint, sink_without_table
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
-from lookup_hints.tables.ddl import CreateLookupTable, DropTable, parse_ddl, shown_statement
+from lookup_hints.tables.ddl import CreateLookupTable, DropTable
 from lookup_hints.tables.registry import check_connector_name, module_named, retry_predicates
 
 
@@ -90,7 +91,7 @@ class _Checker:
         Later statements see the tables that it creates and the options that it sets.
         """
         self._check_parameters(text)
-        statement = read_statement(text)
+        statement = read_statement(text, self._catalog.concerns)
         if isinstance(statement, StreamInsert):
             return self._start(statement)
         if isinstance(statement, Explain):
@@ -211,11 +212,11 @@ def unknown_connectors(statements: Iterable[Statement]) -> Iterator[tuple[Statem
     Nothing is imported and nothing else is checked, so that it can be done before Spark starts.
     """
     for statement in statements:
-        with suppress(DdlError):  # which is told when it runs
-            ddl = parse_ddl(statement.text)
-            if isinstance(ddl, CreateLookupTable):
+        with suppress(QueryError):  # which is told when it runs
+            read = read_statement(statement.text)
+            if isinstance(read, CreateLookupTable):
                 try:
-                    check_connector_name(ddl.options["connector"])
+                    check_connector_name(read.options["connector"])
                 except OptionError as error:
                     yield statement, error
 
@@ -257,7 +258,7 @@ def _finding_in(statement: Statement, problem: Problem, script: str) -> Finding:
         return replace(_finding(problem, None), line=statement.line)
     start, end = problem.at.start, problem.at.end
     at = Span(script, statement.offset + start, statement.offset + end)
-    excerpt = Span(shown_insert(shown_statement(statement.text)), start, end).underlined()
+    excerpt = Span(shown_text(statement.text), start, end).underlined()
     return replace(_finding(problem, at), excerpt=excerpt)
 
 

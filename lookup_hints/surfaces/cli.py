@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from lookup_hints import __version__
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.statements.script import read_script
-from lookup_hints.statements.statement import first_words
+from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
 from lookup_hints.surfaces import archive, job, submit
 from lookup_hints.surfaces.check import Finding, Surroundings, check_script
 from lookup_hints.surfaces.error_text import brief
 from lookup_hints.surfaces.progress import own_bar_alone
 from lookup_hints.surfaces.remote import await_server
+from lookup_hints.tables.ddl import CreateLookupTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,7 +128,7 @@ def _explain_all(session: LookupSession, script: job.Script) -> int:
     for number, statement in enumerate(script.statements, 1):
         print(f"\n{job.head_of(statement, number, len(script.statements))}", flush=True)
         try:
-            if _sets_the_scene(statement.text):
+            if _sets_the_scene(read_statement(statement.text)):
                 session.sql(statement.text, script.params)
             else:
                 print(session.explain(statement.text, script.params))
@@ -138,8 +139,10 @@ def _explain_all(session: LookupSession, script: job.Script) -> int:
     return job.WELL
 
 
-def _sets_the_scene(text: str) -> bool:
-    words = first_words(text)
+def _sets_the_scene(statement: Statement) -> bool:
+    if not isinstance(statement, SparkStatement):
+        return isinstance(statement, Setting | CreateLookupTable)
+    words = statement.words
     if words[:1] == ("CREATE",):
         # CREATE TABLE ... AS would write rows; temporary things and views do not.
         kind = takewhile(lambda word: word != "TABLE", words)

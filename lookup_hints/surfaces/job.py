@@ -25,15 +25,13 @@ from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.statements.commands import check_configuration
 from lookup_hints.statements.script import Statement, parse_params, read_script, split_statements
-from lookup_hints.statements.statement import first_words
-from lookup_hints.streaming.insert import shown_insert
+from lookup_hints.statements.statement import gives_text, shown_text
 from lookup_hints.surfaces.archive import Module, build_modules
 from lookup_hints.surfaces.check import Surroundings, foreseen, unknown_connectors
 from lookup_hints.surfaces.counts import COLUMNS, By, Counted, aligned, counted, table_of, uncounted
 from lookup_hints.surfaces.error_text import brief, told_once
 from lookup_hints.surfaces.progress import TerminalBar
 from lookup_hints.surfaces.stream_run import run_with_streams
-from lookup_hints.tables.ddl import shown_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -294,7 +292,7 @@ def _run_statement(
     with TerminalBar(sys.stderr).over(session.spark) if bar else nullcontext():
         frame = session.run(prepared)
         is_stream = len(session.streams.started) > streams
-        shown = "" if is_stream else _shown(frame, rows, is_text=gives_text(statement.text))
+        shown = "" if is_stream else _shown(frame, rows, is_text=gives_text(prepared.statement))
     seconds = time.perf_counter() - started
     ran = _Ran(statement, prepared, seconds, before, None if is_stream else session.metrics())
     if is_stream:
@@ -316,15 +314,9 @@ def _shown(frame: DataFrame, rows: int, *, is_text: bool) -> str:
     return printed.getvalue()
 
 
-def gives_text(text: str) -> bool:
-    """Whether the result of a statement is a text of several lines rather than rows."""
-    words = first_words(text)
-    return words[:1] == ("EXPLAIN",) or words[:3] == ("SHOW", "CREATE", "TABLE")
-
-
 def head_of(statement: Statement, number: int, of: int) -> str:
     """One line that says which statement it is; without secrets."""
-    first_line = shown_insert(shown_statement(statement.text)).splitlines()[0]
+    first_line = shown_text(statement.text).splitlines()[0]
     return f"[{number}/{of}] line {statement.line}: {first_line[:90]}"
 
 

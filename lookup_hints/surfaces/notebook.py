@@ -10,7 +10,7 @@ import decimal
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,14 +21,14 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import DisplayHandle, display
 
-from lookup_hints.errors import LookupHintsError, Problem, QueryError, Span, did_you_mean
+from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.session import LookupSession
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.spi.types import sql_type
-from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.statements.script import Statement, parse_params, split_statements
-from lookup_hints.surfaces import html, job
+from lookup_hints.statements.statement import gives_text, parameters
+from lookup_hints.surfaces import html
 from lookup_hints.surfaces.counts import Counted, aligned, counted, table_of, uncounted
 from lookup_hints.surfaces.error_text import brief, told_once
 from lookup_hints.surfaces.progress import Progress, TerminalBar, following
@@ -289,7 +289,7 @@ def _ran(
         return Shown(html.note(text), text) + _plan_of(prepared.plan)
     done = counted(prepared.plan, before, session.metrics())
     return (
-        _rows(frame, rows, limit, seconds, is_text=job.gives_text(statement.text))
+        _rows(frame, rows, limit, seconds, is_text=gives_text(prepared.statement))
         + _counts(done, on_connect=is_connect(session.spark))
         + _plan_of(prepared.plan)
     )
@@ -390,7 +390,7 @@ def values_for(text: str, given: Mapping[str, Any], namespace: Mapping[str, Any]
     """
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    for name, at in markers(text):
+    for name, at in parameters(text):
         if name in given:
             values[name] = given[name]
         elif name not in namespace:
@@ -417,20 +417,3 @@ def values_for(text: str, given: Mapping[str, Any], namespace: Mapping[str, Any]
 def _plain(value: Any) -> Any:
     """A value of numpy as Python's own."""
     return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
-
-
-def markers(text: str) -> Iterator[tuple[str, Span]]:
-    """The parameter markers of a statement: their names and places.
-
-    >>> [name for name, _ in markers("SELECT :a, x::INT, v:b.c, ':d' WHERE y = :a")]
-    ['a', 'a']
-    """
-    found = code(pieces(text))
-    for before, piece, after in zip([None, *found], found, found[1:], strict=False):
-        if not (piece.is_symbol(":") and after.kind is Kind.WORD and after.start == piece.end):
-            continue
-        # After a name or a bracket, a colon asks for a field of semi-structured data (v:a.b) or casts.
-        joined = before is not None and before.end == piece.start
-        if joined and before is not None and (before.is_name or before.text in (")", "]", ":", "'")):
-            continue
-        yield after.text, Span(text, piece.start, after.end)

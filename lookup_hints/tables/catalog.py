@@ -17,7 +17,7 @@ from lookup_hints.spi.options import Option, Place, options_at
 from lookup_hints.spi.policy import Policy
 from lookup_hints.spi.secrets import Secret, conf_references
 from lookup_hints.spi.types import sql_type
-from lookup_hints.tables.ddl import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable, Ddl, DropTable, ShowLookupTables, ShowTables
 from lookup_hints.tables.registry import connector_class
 
 ConfValue = Callable[[str], str | None]
@@ -41,6 +41,16 @@ class LookupCatalog:
     def tables(self) -> list[LookupTable]:
         """All tables, by name."""
         return [self._tables[name] for name in sorted(self._tables)]
+
+    def concerns(self, ddl: Ddl) -> bool:
+        """Whether a statement is about a lookup table; the same words about another table are Spark's."""
+        if isinstance(ddl, CreateLookupTable | ShowLookupTables):
+            return True
+        if isinstance(ddl, DropTable) and ddl.is_temporary:
+            return True
+        if isinstance(ddl, ShowTables):
+            return bool(self._tables) and ddl.namespace is None
+        return self.find(ddl.name) is not None
 
     def create(self, ddl: CreateLookupTable, conf: ConfValue) -> LookupTable:
         """Create a table: its options are checked, and its schema is asked for where none is given.

@@ -10,10 +10,12 @@ from lookup_hints.statements.statement import (
     Setting,
     SparkStatement,
     check_first_word,
+    gives_text,
     parameters,
     read_statement,
 )
 from lookup_hints.streaming.insert import StreamInsert
+from lookup_hints.tables.catalog import LookupCatalog
 from lookup_hints.tables.ddl import CreateLookupTable, DropTable
 
 
@@ -35,6 +37,26 @@ def test_what_a_statement_is(text: str, kind: type) -> None:
     assert isinstance(read_statement(text), kind)
 
 
+def test_ddl_about_a_table_that_is_not_ours_is_sparks() -> None:
+    assert read_statement("DROP TABLE t", lambda _: False) == SparkStatement(("DROP", "TABLE", "T"))
+    assert LookupCatalog().concerns(DropTable("t", is_temporary=True))
+    assert not LookupCatalog().concerns(DropTable("t"))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_text"),
+    [
+        ("EXPLAIN SELECT 1", True),
+        ("SHOW CREATE TABLE t", True),
+        ("show create table a.t", True),
+        ("SHOW TABLES", False),
+        ("SELECT 1", False),
+    ],
+)
+def test_which_statements_give_a_text(text: str, is_text: bool) -> None:
+    assert gives_text(read_statement(text)) is is_text
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -44,6 +66,7 @@ def test_what_a_statement_is(text: str, kind: type) -> None:
         ("SELECT ':a' -- :b\n/* :c */", []),
         ("outer: BEGIN SELECT :a; END", ["a"]),
         ("SELECT CASE WHEN :`a b` THEN 1 END", ["a b"]),
+        ("SELECT :a, x::INT, v:b.c, m['k']:d, ':e', -- :f\n :g + :a", ["a", "g", "a"]),
     ],
 )
 def test_parameters_are_found(text: str, names: list[str]) -> None:

@@ -21,7 +21,6 @@ from lookup_hints.surfaces.notebook import (
     LookupMagics,
     find_spark,
     load,
-    markers,
     values_for,
 )
 
@@ -255,11 +254,6 @@ def test_the_session_is_the_variable_or_the_active_one(spark: SparkSession) -> N
     other = spark.newSession()
     assert find_spark({"spark": other}) is other
     assert find_spark({"spark": "a string"}) is not None
-
-
-def test_markers_are_told_from_casts_and_fields() -> None:
-    text = "SELECT :a, x::INT, v:b.c, m['k']:d, ':e', -- :f\n :g + :a"
-    assert [name for name, _ in markers(text)] == ["a", "g", "a"]
 
 
 def test_values_of_the_notebook_are_plain_values() -> None:
