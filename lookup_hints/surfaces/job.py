@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from lookup_hints.session import LookupSession, Prepared
 
-_log = logging.getLogger("lookup_hints.surfaces.job")
+_log = logging.getLogger("lookup_hints.job")
 
 WELL, FAILED, WRONG_USE = 0, 1, 2
 """Exit codes: all well, a statement failed, wrong use of the command."""

@@ -42,7 +42,7 @@ _WITH_VALUE = (
 )
 _AS_CLOSE = 0.8
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
-_log = logging.getLogger("lookup_hints.surfaces.submit")
+_log = logging.getLogger("lookup_hints.submit")
 _TOKEN = re.compile(r"(?i)(;token=)[^;]*")
 """In the URL of a Connect server."""
 

@@ -148,7 +148,7 @@ def test_submit_ships_the_library_and_modules_of_ones_own(run: Run, tmp_path: Pa
     assert re.search(r"^5 +w +\d+ +40 +40 +40 ", ended.out, re.MULTILINE), ended.out
     assert "job.sql: 4 statements in" in ended.out
     logged = re.findall(
-        r"INFO lookup_hints.surfaces.job: (.*)", ended.out
+        r"INFO lookup_hints.job: (.*)", ended.out
     )  # spark-submit makes one stream of both
     assert len(logged) == 4
     assert re.match(

@@ -59,7 +59,7 @@ def test_run_sums_up_and_logs_a_line_for_each_statement(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level("INFO", "lookup_hints.surfaces.job"):
+    with caplog.at_level("INFO", "lookup_hints.job"):
         assert main(["run", str(job), "--param", "most=5"]) == 0
     printed = capsys.readouterr()
     end = printed.out[printed.out.index(f"{job}: 3 statements in ") :].splitlines()
@@ -67,7 +67,7 @@ def test_run_sums_up_and_logs_a_line_for_each_statement(
     assert end[2].split()[:2] == ["5", "p"]
     assert end[2].split()[3:5] == ["5", "3"]
     assert len(end) == 3
-    told = [record for record in caplog.records if record.name == "lookup_hints.surfaces.job"]
+    told = [record for record in caplog.records if record.name == "lookup_hints.job"]
     assert [record.getMessage().split(":")[0] for record in told] == [
         *("[1/3] line 2", "[2/3] line 4", "[3/3] line 5")
     ]
