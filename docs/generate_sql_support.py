@@ -69,8 +69,8 @@ _REFUSED = """
 _TPCH = """
 ## TPC-H
 
-The 22 queries at scale 0.01, each with each of its tables in turn as the lookup table, with each two that
-are neighbours in the list, and with all of them. {counts}
+The 22 queries at scale 0.01. Each runs with each of its tables in turn as the lookup table, with each two
+neighbours in the list, and with all of them. {counts}
 
 | query | {tables} | several |
 |---|{rules}---|

@@ -1,6 +1,11 @@
-"""The reference says what the code says."""
+"""The reference says what the code says, and pages can be read in a hurry."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
 
 from docs import generate_options, generate_sql_support
 
@@ -13,3 +18,30 @@ def test_the_option_reference_is_made_from_the_option_tables() -> None:
 def test_the_page_on_sql_is_made_from_the_cases() -> None:
     text = generate_sql_support.TARGET.read_text(encoding="utf-8")
     assert text == generate_sql_support.page(), "run: python docs/generate_sql_support.py"
+
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NO_PROSE = re.compile(r"```.*?```|^[ \t]*\|[^\n]*|^#[^\n]*", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_sentence_has_more_than_thirty_words(page: Path) -> None:
+    text = NO_PROSE.sub("\n\n", page.read_text(encoding="utf-8"))
+    parts = re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) ", text)
+    ends = r"(?:(?<=[.!?:;])|(?<=[.!?:;]\*\*))\s+"
+    sentences = [each for part in parts for each in re.split(ends, " ".join(part.split()))]
+    assert [each for each in sentences if len(each.split()) > 30] == []
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in folder.glob("0*.md")}
+    assert set(re.findall(r"\]\((0[^)]*)\)", index)) == pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []

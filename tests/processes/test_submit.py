@@ -147,9 +147,7 @@ def test_submit_ships_the_library_and_modules_of_ones_own(run: Run, tmp_path: Pa
     assert "| Ann|2013-01-01|" in ended.out
     assert re.search(r"^5 +w +\d+ +40 +40 +40 ", ended.out, re.MULTILINE), ended.out
     assert "job.sql: 4 statements in" in ended.out
-    logged = re.findall(
-        r"INFO lookup_hints.job: (.*)", ended.out
-    )  # spark-submit makes one stream of both
+    logged = re.findall(r"INFO lookup_hints.job: (.*)", ended.out)  # spark-submit makes one stream of both
     assert len(logged) == 4
     assert re.match(
         r"\[3/4\] line 5: INSERT OVERWRITE .*: done in .* s; w: 40 rows in, 40 rows found,", logged[2]
