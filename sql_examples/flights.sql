@@ -41,7 +41,7 @@ CREATE OR REPLACE TEMPORARY TABLE hourly_weather (
 --  * A hint is found by the alias of the table that it speaks of. All its options have defaults; here the
 --    planes and the weather are asked for up to 5,000 keys at once, as few round trips cost least.
 --  * LEFT JOIN planes keeps the flights whose plane nobody knows: 52,606 of them, one in six.
---    `p.seats >= 20` is no key. It is checked on what was found, and a flight whose plane fails it is
+--    `p.seats >= 20` is not a key. It is checked on what was found, and a flight whose plane fails it is
 --    kept too, without a plane.
 --  * JOIN airports drops the 7,602 flights to airports that are not in the table (in Puerto Rico and on
 --    the Virgin Islands).

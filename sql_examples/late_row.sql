@@ -20,7 +20,7 @@ SELECT * FROM VALUES (101, 1L, 20.0), (102, 2L, 35.5), (103, 3L, 12.0) AS orders
 -- the retries, three lookups in all. Here the row never comes and the LEFT JOIN pads it with NULL. Over a
 -- real database, a row that is inserted meanwhile would be found.
 --
--- A country other than GB is no miss: the residual condition is checked on what was found, so customer 2
+-- A country other than GB is not a miss: the residual condition is checked on what was found, so customer 2
 -- is not asked for again.
 SELECT /*+ LOOKUP('table' = 'c', 'retry-predicate' = 'lookup_miss', 'retry-strategy' = 'fixed_delay',
                   'fixed-delay' = '1 s', 'max-attempts' = '2') */

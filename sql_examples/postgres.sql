@@ -22,7 +22,7 @@ CREATE OR REPLACE TEMPORARY VIEW orders AS
 SELECT id AS order_id, 1 + id % 3 AS customer_id, round(10 + 0.1 * id, 2) AS total FROM range(1000);
 
 -- A thousand orders, three customers: each key of a batch is asked for once. The condition on the country is
--- checked on what was found; as it is no part of the primary key, a customer of another country is no miss.
+-- checked on what was found; as it is not a part of the primary key, a customer of another country is not a miss.
 SELECT /*+ LOOKUP('table' = 'c', 'async' = 'true', 'capacity' = '4') */
        c.name, c.zip, count(*) AS orders, sum(o.total) AS total
 FROM orders AS o

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # this to the JVM of a driver; that of all tests, those of scenarios, notebooks and spark-submit.)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-# A machine that is busy elsewhere is no reason to fail. CI runs the same examples each time, so that a change is
+# A machine that is busy elsewhere is not a reason to fail. CI runs the same examples each time, so that a change is
 # judged by itself; runs by hand draw new ones.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("tests"), derandomize=True)

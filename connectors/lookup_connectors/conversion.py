@@ -113,7 +113,7 @@ def from_json_values(values: Sequence[Any], target: pa.DataType) -> pa.Array:
     """Parsed JSON values as a column; what JSON writes as text (dates, exact numbers) is read from it.
 
     Built from the leaves up. (Arrow would cast a whole column of structs of texts, but it gives a NULL struct
-    empty texts for members, which are no dates.)
+    empty texts for members, which are not dates.)
     """
     if types.is_struct(target):
         return _structs(values, target)
@@ -187,7 +187,7 @@ def _leaf(value: Any, kind: pa.DataType) -> Any:
 
 
 def _of(value: Any, *expected: type) -> Any:
-    # type(), not isinstance: True is no number here.
+    # type(), not isinstance: True is not a number here.
     if type(value) not in expected:
         raise TypeError(f"{type(value).__name__} is not {' or '.join(kind.__name__ for kind in expected)}")
     return value

@@ -23,7 +23,7 @@ from lookup_connectors.conversion import convert, is_nested, row_with
 from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
 from lookup_connectors.postgres_place import checked_place
 from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
-from lookup_connectors.postgres_types import ColumnPlan, quoted, told_type
+from lookup_connectors.postgres_types import ColumnPlan, quoted, reported_type
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.spi import (
     DURATION,
@@ -293,7 +293,7 @@ class PostgresConnector(AsyncLookup, Scan, ReportsSchema):
         async with self._one_connection() as connection:
             relation = await find_relation(connection, self._source, self.table.name)
             key = await primary_key(connection, relation)
-        return pa.schema([(source.name, told_type(source)) for source in relation.columns]), key
+        return pa.schema([(source.name, reported_type(source)) for source in relation.columns]), key
 
     @asynccontextmanager
     async def _one_connection(self, *, in_transaction: bool = False) -> AsyncIterator[asyncpg.Connection]:

@@ -88,7 +88,7 @@ def plan_column(source: SourceColumn, field: pa.Field) -> ColumnPlan:
     """
     rule = next((rule for rule in _RULES if rule.applies(source, field.type)), None)
     if rule is None or not (readable_as_json(field.type) or not is_nested(field.type)):
-        told = sql_type(told_type(source))
+        told = sql_type(reported_type(source))
         raise ValueError(
             f"PostgreSQL's {source.sql} cannot be read as {sql_type(field.type)}. Declare it {told}."
         )
@@ -129,7 +129,7 @@ def _canonical_uuids(keys: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _common_years(keys: pa.ChunkedArray) -> pa.ChunkedArray:
-    # Years that neither Spark nor Python's calendar has; their texts are no dates to PostgreSQL.
+    # Years that neither Spark nor Python's calendar has; their texts are not dates to PostgreSQL.
     texts = keys.cast(pa.string())
     return pc.and_not(pc.match_substring_regex(texts, r"^\d{4}-"), pc.starts_with(texts, pattern="0000"))
 
@@ -206,7 +206,7 @@ _RULES = (
     _Rule(
         types.is_string, frozenset({"uuid"}), "text", "{c}::text", key="{k}::uuid", possible=_canonical_uuids
     ),
-    # A text that is no label must not be cast: that would be an error for the whole batch.
+    # A text that is not a label must not be cast: that would be an error for the whole batch.
     _Rule(types.is_string, frozenset({"enum"}), "text", "{c}::text", key=_ENUM_LABEL, possible=_without_nul),
     _Rule(types.is_string, None, "text", "{c}::text", compared="{c}::text", possible=_without_nul),
     _Rule(is_nested, _JSON, "json", "{c}::text"),
@@ -261,7 +261,7 @@ _TOLD: dict[str, pa.DataType] = {
 _LARGEST = 38
 
 
-def told_type(source: SourceColumn) -> pa.DataType:
+def reported_type(source: SourceColumn) -> pa.DataType:
     """The type that a column without a declaration gets: the nearest one, or STRING."""
     if source.type.startswith("_"):  # as PostgreSQL calls the array types of its own types
         element = _simple_type(source.type[1:], source.modifier)

@@ -122,7 +122,7 @@ class SqliteConnector(SyncLookup, Scan, ReportsSchema):
         """The columns, from their declared types, and the primary key."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
             stored = self._stored_columns(connection)
-        schema = pa.schema([(name, self._told_type(name, declared)) for name, declared, _ in stored])
+        schema = pa.schema([(name, self._reported_type(name, declared)) for name, declared, _ in stored])
         key = sorted((place, name) for name, _, place in stored if place)
         return schema, tuple(name for _, name in key)
 
@@ -174,7 +174,7 @@ class SqliteConnector(SyncLookup, Scan, ReportsSchema):
             if problem:
                 raise self._error(f"column {column.name!r}: {problem}", permanent=True)
 
-    def _told_type(self, column: str, declared: str) -> pa.DataType:
+    def _reported_type(self, column: str, declared: str) -> pa.DataType:
         kind = _arrow_type(declared)
         if kind is None:
             raise self._error(

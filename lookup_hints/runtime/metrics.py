@@ -20,7 +20,7 @@ class LookupMetrics:
         requests: questions sent to the connector.
         retried_keys: keys asked again, counted each time.
         hits: keys whose final outcome is at least one row.
-        misses: keys whose final outcome is no row.
+        misses: keys that found no row in the end.
         skipped: keys whose rows are dropped because of `on-error=skip`.
         errors: requests that failed.
         buffer_full: how often reading of input stopped because too much was held.

@@ -167,7 +167,7 @@ class RowsAsTable(Connector):
             name = min(unknown)
             tip = nearest(name, self.table.schema.names)
             raise ConnectorError(
-                f"table {self.table.name}: a row has {name!r}, which is no column. {tip}", permanent=True
+                f"table {self.table.name}: a row has {name!r}, which is not a column. {tip}", permanent=True
             )
         try:
             return pa.Table.from_pylist(rows, schema=schema)

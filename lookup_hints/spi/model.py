@@ -101,7 +101,7 @@ class LookupTable:
         try:
             resolved = self.resolve(text, option=key, known=set())
             return identity_of_file(resolved) if names_file else sha256(resolved.encode()).digest()
-        except (OptionError, ValueError) as error:  # ValueError: a file that is no text
+        except (OptionError, ValueError) as error:  # ValueError: a file that is not text
             return type(error).__name__
 
     def check_allowed(self) -> None:

@@ -157,7 +157,7 @@ class Policy:
 def read_policy(*places: Mapping[str, str]) -> Policy:
     """The policy that ``places`` set together, each a mapping from switches to what they allow.
 
-    Keys that are no switches are left alone, but for those that begin as one does.
+    Keys that are not switches are left alone, but for those that begin as one does.
 
     Raises:
         OptionError: there is no such switch, or a value is no list of patterns.
@@ -310,7 +310,7 @@ def _host_pattern(text: str) -> _HostPattern:
     except ValueError:
         if not re.fullmatch(r"\*|(\*\.)?[a-z0-9_-][a-z0-9._-]*", bare.rstrip(".")):
             raise ValueError(
-                f"{text!r} is no host: write a name, '*.example.com', an address, a network or '*',"
+                f"{text!r} is not a host: write a name, '*.example.com', an address, a network or '*',"
                 " and a port after ':' where it matters"
             ) from None
     return _HostPattern(bare.rstrip("."), port)

@@ -66,7 +66,7 @@ def find_module(given: str, *, to_ship: bool = True) -> Module:
     else:
         found = _importable(given)
     if not found.name.isidentifier():
-        raise QueryError(Problem(f"{given!r} cannot be imported: {found.name!r} is no name of a module."))
+        raise QueryError(Problem(f"{given!r} cannot be imported: {found.name!r} is not a name of a module."))
     compiled = [file for _, file in found.files() if file.suffix in (".so", ".pyd", ".dll")]
     if compiled and to_ship:
         raise QueryError(

@@ -70,7 +70,7 @@ def connector_class(name: str) -> type[Connector]:
 
     Raises:
         OptionError: nothing is known under the name, it cannot be imported, two packages claim it,
-            or what it names is no connector.
+            or what it names is not a connector.
     """
     target = _target(name)
     loaded = _load(target, name) if isinstance(target, str) else target

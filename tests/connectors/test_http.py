@@ -491,7 +491,7 @@ def test_what_a_status_means_can_be_said(
 
 
 def test_codes_are_checked() -> None:
-    with pytest.raises(OptionError, match="'20X' is no status code"):
+    with pytest.raises(OptionError, match="'20X' is not a status code"):
         table_of(None, "/x/{id}", miss_codes="404,20X").check(HttpConnector.OPTIONS)
 
 
@@ -1078,8 +1078,8 @@ def test_keys_and_limits_are_told_to_the_planner() -> None:
         ("/x/{id}", {"body": "{}"}, "'body' is sent by POST alone"),
         ("/x/{id}", {"method": "POST", "body": "{"}, "'body': it is not JSON"),
         ("/x/{id}", {"path__nmae": "a"}, "'path.nmae': there is no column 'nmae'. Did you mean 'name'?"),
-        ("/x/{id}", {"path__name": "a["}, "'path.name': it is no JMESPath"),
-        ("/x/{id}", {"rows": "a..b"}, "'rows': it is no JMESPath"),
+        ("/x/{id}", {"path__name": "a["}, "'path.name': it is not JMESPath"),
+        ("/x/{id}", {"rows": "a..b"}, "'rows': it is not JMESPath"),
         ("/x/{id}", {"path__name": "$stat"}, "there is no metadata '$stat'"),
         ("/x/{id}", {"path__name": "$status"}, "column 'name': $status is INT, not STRING"),
         ("/x/{id}", {"path__id": "$attempts"}, "column 'id' is metadata, and cannot stand in a request"),
@@ -1095,7 +1095,7 @@ def test_keys_and_limits_are_told_to_the_planner() -> None:
         ("/x/{id}", {"tls_key": "a"}, "'tls-key' is of no use without 'tls-cert'"),
         ("/x/{id}", {"allowed_origins": "elsewhere"}, "'allowed-origins': write an absolute URL"),
         ("/x/{id}", {"header__Authorization": "Bearer abc"}, "a secret may not stand in the text of a statement"),
-        ("/x/{id}", {"header__A B": "c"}, "'header.A B': this is no name of a header"),
+        ("/x/{id}", {"header__A B": "c"}, "'header.A B': this is not a name of a header"),
         ("/x/{id}", {"rows": "${env:ROWS}"}, "'rows' may not be a reference"),
         ("/x#{id}", {}, "a fragment"),
     ],

@@ -72,7 +72,7 @@ def test_requests_wait_when_their_answers_are_known_to_be_large(api: Api) -> Non
     during(table, ask)
     times = [each["time"] for each in api.asked()]
     gaps = [later - earlier for earlier, later in pairwise(times)]
-    assert min(gaps) > 0.1, "one after the other, and the wait is no part of 'request-timeout'"
+    assert min(gaps) > 0.1, "one after the other, and the wait is not a part of 'request-timeout'"
 
 
 @pytest.mark.parametrize("many", [False, True])

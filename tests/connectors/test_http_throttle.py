@@ -5,7 +5,7 @@ from __future__ import annotations
 from email.utils import formatdate
 
 import pytest
-from lookup_connectors.http.throttle import Gate, told_pause
+from lookup_connectors.http.throttle import Gate, reported_pause
 
 NOW = 1_700_000_000.0
 
@@ -38,7 +38,7 @@ NOW = 1_700_000_000.0
     ],
 )
 def test_what_a_response_asks_for(status: int, headers: dict[str, str], seconds: float | None) -> None:
-    assert told_pause(status, headers, NOW) == seconds
+    assert reported_pause(status, headers, NOW) == seconds
 
 
 def test_requests_go_out_at_their_rate() -> None:

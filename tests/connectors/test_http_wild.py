@@ -158,7 +158,7 @@ def test_codings_are_undone_whatever_they_are_called(api: Api, sync: bool) -> No
     api.script("/people/1", zipped("br", b"\x8b\x06\x80"))
     assert "not JSON (without a content type, encoded as br)" in str(failure(table_of(api, "/people/{id}")))
     api.script("/people/1", zipped("gzip", gzip.compress(content)[:-4]))
-    assert "it is no gzip (it has no end)" in str(failure(table_of(api, "/people/{id}"), sync=sync))
+    assert "it is not gzip (it has no end)" in str(failure(table_of(api, "/people/{id}"), sync=sync))
 
 
 @BOTH

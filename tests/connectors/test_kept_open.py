@@ -129,7 +129,7 @@ def test_a_column_that_gets_another_type_is_checked_again(tmp_path: Path) -> Non
 
 def _then(first: list[int], path: Path, others: list[int]) -> Iterator[int]:
     yield from first
-    # '007' is no number to a TEXT column: 7 would be a miss.
+    # '007' is not a number to a TEXT column: 7 would be a miss.
     run(path, "DROP TABLE people", "CREATE TABLE people (id TEXT, name TEXT)")
     run(path, "INSERT INTO people VALUES ('007', 'James')")
     yield from others

@@ -188,8 +188,8 @@ def test_a_value_that_does_not_fit_fails_its_key_alone_and_is_named(
     [
         ("{", "the value at 'plane:1' is not JSON: b'{' came."),
         (b"\xff", "the value at 'plane:1' is not JSON: b'\\xff' came."),
-        ("7", "is no JSON object, and no array of objects: 7 came."),
-        ('["x"]', 'is no JSON object, and no array of objects: "x" came.'),
+        ("7", "is neither a JSON object nor an array of objects: 7 came."),
+        ('["x"]', 'is neither a JSON object nor an array of objects: "x" came.'),
         ('{"error": "quota"}', """has none of the columns: {"error": "quota"} came. 'field.<column>'"""),
         ('{"seats": "12"}', "column 'seats' of the row at 'plane:1': '12' (str) does not fit INT"),
         ('[{"seats": 1}, {"seats": 1.5}]', "Decimal('1.5') (Decimal) does not fit INT"),
@@ -209,9 +209,9 @@ def test_json_that_is_no_row_fails_its_key_alone(
 @pytest.mark.parametrize(
     ("value_type", "command", "shown"),
     [
-        ("hash", ("SET", "plane:1", "x"), "is no hash"),
-        ("string", ("HSET", "plane:1", "a", "b"), "is no string"),
-        ("json", ("RPUSH", "plane:1", "a"), "is no string"),
+        ("hash", ("SET", "plane:1", "x"), "is not a hash"),
+        ("string", ("HSET", "plane:1", "a", "b"), "is not a string"),
+        ("json", ("RPUSH", "plane:1", "a"), "is not a string"),
     ],
 )
 def test_another_kind_of_value_is_an_error_and_no_miss(
@@ -596,7 +596,7 @@ def test_a_cluster_is_asked_through_all_its_nodes(cluster: RedisServer, kind: st
     found = rows(table, {"id": [*range(90), 500]}, runner)
     assert found == [{"id": number, "name": f"n{number}"} for number in range(90)]
     assert failures(table, {"id": [1, 100]}, runner) == {
-        1: f"table planes: the value at 'plane:100' is no {kind}: see 'value-type'."
+        1: f"table planes: the value at 'plane:100' is not a {kind}: see 'value-type'."
     }
     error = failure_of(
         lambda: rows(table_of(cluster, schema, value_type=kind), {"id": list(range(90))}, runner)

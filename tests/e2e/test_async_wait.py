@@ -327,7 +327,7 @@ def test_bad_options_are_told_all_at_once(numbers: DataFrame) -> None:
             r"returned a tuple of 3, \(1, 2, 3\); expected for each row a dictionary or a tuple",
         ),
         (lambda k: 5, "returned a int, 5; expected for each row"),
-        (lambda k: {"o": 1}, "a row has 'o', which is no column"),
+        (lambda k: {"o": 1}, "a row has 'o', which is not a column"),
         (lambda k: ("x", "y"), "does not fit INT"),
     ],
 )

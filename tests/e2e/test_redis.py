@@ -75,7 +75,7 @@ def test_a_key_that_cannot_be_read_fails_alone_and_without_the_password(
         f"SELECT /*+ LOOKUP('table'='p', 'async'='{runner}'{{more}}) */ v.t, p.year"
         " FROM VALUES ('N14228'), ('BROKEN') AS v (t) LEFT JOIN planes p ON v.t = p.tailnum"
     )
-    with pytest.raises(Exception, match="the value at 'plane:BROKEN' is no hash") as caught:
+    with pytest.raises(Exception, match="the value at 'plane:BROKEN' is not a hash") as caught:
         session.sql(query.format(more="")).collect()
     shown = [str(caught.value), session.explain(query.format(more=""))]
     assert PASSWORD not in " ".join([*shown, str(session.sql("SHOW CREATE TABLE planes").collect())])

@@ -167,7 +167,7 @@ def _http() -> Iterator[dict[str, Source]]:
 
 @contextmanager
 def _redis() -> Iterator[Source]:
-    """7 is no hash."""
+    """7 is not a hash."""
     from tests.servers.redis import running_redis
 
     with running_redis() as server:

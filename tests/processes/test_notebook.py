@@ -189,7 +189,7 @@ def test_pictures_have_their_texts_inside_their_boxes(executed: Any, folder: Pat
 
     exporter: Any = HTMLExporter
     html, _ = exporter().from_notebook_node(executed)
-    # What the page of nbconvert itself loads (require.js, MathJax) is no part of our outputs.
+    # What the page of nbconvert itself loads (require.js, MathJax) is not a part of our outputs.
     html = re.sub(r'<script src="https?:[^>]*></script>', "", html)
     page = folder / "notebook.html"
     page.write_text(html.replace("</body>", f"{MEASURE}</body>"), encoding="utf-8")

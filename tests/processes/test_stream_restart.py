@@ -269,7 +269,7 @@ def test_a_signal_stops_the_queries_of_a_file_cleanly(ending: signal.Signals, tm
     assert "streaming query enriched into out: stopped, batches so far " in told
     assert "streaming query second into noop: stopped, batches so far " in told
     assert "rows in" in told, "what the lookups did"
-    assert "restart 1" not in told, "a stop is no failure"
+    assert "restart 1" not in told, "a stop is not a failure"
 
 
 def test_a_killed_driver_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MUTATIONS = int(os.environ.get("SPARK_MUTATIONS", "240"))
 SEED = int(os.environ.get("SEED", "0"))
-# Our own words are no SQL of Spark's, so they would compare with nothing.
+# Our own words are not SQL of Spark's, so they would compare with nothing.
 SPARKS_WORDS = tuple(word for word in WORDS if "LOOKUP" not in word and "SYSTEM_TIME" not in word)
 
 
@@ -49,7 +49,7 @@ def test_a_mistake_is_told_or_means_what_it_means_to_spark(both: Both, seed: int
 
 
 def runs(frame: DataFrame) -> bool:
-    """Whether Spark gets through: a text that is no number, or two rows of a scalar subquery, show when it runs."""
+    """Whether Spark gets through: a text that is not a number, or two rows of a scalar subquery, show when it runs."""
     from pyspark.errors import PySparkException
 
     try:

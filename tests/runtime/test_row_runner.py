@@ -159,7 +159,7 @@ def test_a_row_that_is_no_row_fails_its_key_alone_and_says_why(loop: VirtualLoop
 
     found = handed_back(run(loop, Odd(), keys(0, 1, 2), on_error="null"))
     assert found == [[(0, "a")], [], []]
-    with pytest.raises(ConnectorError, match=r"a row has 'nmae', which is no column. Did you mean 'name'"):
+    with pytest.raises(ConnectorError, match=r"a row has 'nmae', which is not a column. Did you mean 'name'"):
         list(run(loop, Odd(), keys(1)))
     with pytest.raises(ConnectorError, match=r"column 'name' of the row .*: 5 \(int\) does not fit STRING"):
         list(run(loop, Odd(), keys(2)))

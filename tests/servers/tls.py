@@ -59,7 +59,7 @@ class _Session(socketserver.BaseRequestHandler):
     server: _Front
 
     def handle(self) -> None:
-        # Clients that refuse the certificate, and lines cut at the end of a test, are no errors here.
+        # Clients that refuse the certificate, and lines cut at the end of a test, are not errors here.
         with contextlib.suppress(OSError):
             if self.server.asked_first:
                 if self.request.recv(8, socket.MSG_WAITALL) != _SSL_REQUEST:

@@ -445,7 +445,7 @@ def test_a_forked_worker_starts_a_loop_of_its_own(fresh_process: Process) -> Non
         code = 1
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(60)  # whatever happens, this is no second run of the tests
+            signal.alarm(60)  # whatever happens, this is not a second run of the tests
             is_own = process.this_process is not fresh_process
             is_alive = process.this_process.loop.call(answer()) == os.getpid()
             code = 0 if is_own and is_alive else 1

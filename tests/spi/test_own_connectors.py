@@ -147,7 +147,7 @@ def test_what_is_opened_too_early_cannot_travel() -> None:
         (None, AnswerError, "connector Mine of table capitals answered a NoneType for code = 'DE'; expected a list"),
         ({"capital": "x"}, AnswerError, "answered a dict for code = 'DE'"),
         ("Berlin", AnswerError, "answered a str for code = 'DE'"),
-        ([{"capitol": "x"}], ConnectorError, "a row has 'capitol', which is no column. Did you mean 'capital'?"),
+        ([{"capitol": "x"}], ConnectorError, "a row has 'capitol', which is not a column. Did you mean 'capital'?"),
         ([{"capital": 5}], ConnectorError, "column 'capital' of the row {'code': 'DE', 'capital': 5}: 5 (int)"),
         ([("DE", "x")], ConnectorError, "the row ('DE', 'x') does not fit the columns"),
     ],

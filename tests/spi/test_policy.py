@@ -178,9 +178,9 @@ def test_switches_are_read_from_every_place() -> None:
         (REFERENCES, "secret:x", "'secret:x' does not begin with env:, file: or conf:"),
         (REFERENCES, "file:secrets/*", "'file:secrets/*' is not an absolute path without '..'"),
         (REFERENCES, "file:/a/../b", "'file:/a/../b' is not an absolute path without '..'"),
-        (HOSTS, "https://api.example.com", "'https://api.example.com' is no host"),
-        (HOSTS, "10.*", "'10.*' is no host"),
-        (HOSTS, "api.*.com", "'api.*.com' is no host"),
+        (HOSTS, "https://api.example.com", "'https://api.example.com' is not a host"),
+        (HOSTS, "10.*", "'10.*' is not a host"),
+        (HOSTS, "api.*.com", "'api.*.com' is not a host"),
     ],
 )
 def test_a_switch_that_cannot_be_read_is_an_error(switch: str, text: str, said: str) -> None:

@@ -28,7 +28,7 @@ def _codes(text: str) -> Codes:
     given = [code.strip().upper() for code in text.split(",")]
     for code in given:
         if not _CODE.fullmatch(code):
-            raise ValueError(f"{code!r} is no status code; write 404, 5XX or !501, separated by commas")
+            raise ValueError(f"{code!r} is not a status code; write 404, 5XX or !501, separated by commas")
     # What is excluded counts more, wherever it stands.
     included = {status for code in given if not code.startswith("!") for status in _statuses(code)}
     excluded = {status for code in given if code.startswith("!") for status in _statuses(code[1:])}

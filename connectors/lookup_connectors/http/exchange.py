@@ -13,7 +13,7 @@ from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.codes import Codes
 from lookup_connectors.http.message import HttpFailure, Request, Response, joined_url, origin_of
 from lookup_connectors.http.steps import Pause, Send, Steps
-from lookup_connectors.http.throttle import Gate, told_pause
+from lookup_connectors.http.throttle import Gate, reported_pause
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
@@ -138,7 +138,7 @@ class Exchange:
     def _is_refused(self, response: Response, deadline: float | None) -> bool:
         """Whether the server wants a pause, after which the request goes out again."""
         now = self._clock()
-        told = told_pause(response.status, response.headers, self._wall_clock())
+        told = reported_pause(response.status, response.headers, self._wall_clock())
         is_throttled = response.status == 429 or (
             response.status == 503 and "retry-after" in response.headers
         )

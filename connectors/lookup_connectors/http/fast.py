@@ -34,7 +34,7 @@ _LENGTHS = frozenset({"content-length", "transfer-encoding"})
 
 
 class _BrokenOff(Exception):
-    """The line ended, or what came is no HTTP, before the response was whole."""
+    """The line ended, or what came is not HTTP, before the response was whole."""
 
     def __init__(self, text: str, *, untouched: bool) -> None:
         super().__init__(text)
@@ -295,7 +295,7 @@ class _Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self.fail(_BrokenOff("it changes to another protocol", untouched=False))
         except httptools.HttpParserError as error:
-            self.fail(_BrokenOff(f"it is no HTTP ({error})", untouched=not self._has_head))
+            self.fail(_BrokenOff(f"it is not HTTP ({error})", untouched=not self._has_head))
         else:
             self._count()
         if self._is_answered_twice:

@@ -97,7 +97,7 @@ def origin_of(url: str) -> str:
     """Scheme, host and port of ``url``, in one spelling.
 
     Raises:
-        ValueError: it is no absolute HTTP URL.
+        ValueError: it is not an absolute HTTP URL.
     """
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname:

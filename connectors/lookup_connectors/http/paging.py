@@ -72,7 +72,7 @@ class Paging:
             follow: makes a request of a link.
 
         Raises:
-            PathFailure: the path leads to something that is no URL, or no cursor.
+            PathFailure: the path leads to something that is not a URL, or no cursor.
         """
         here, so_far = rows
         if self.kind == "link":

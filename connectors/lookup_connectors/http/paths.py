@@ -40,7 +40,7 @@ def parse_path(text: str) -> Path:
     """The path that ``text`` spells.
 
     Raises:
-        ValueError: it is no JMESPath.
+        ValueError: it is not JMESPath.
     """
     text = text.strip()
     if text == "@":
@@ -72,12 +72,12 @@ def _expression(text: str) -> Callable[[Any], Any]:
         import jmespath
     except ImportError:
         raise ValueError(
-            "it is no chain of names, and needs the package jmespath: pip install 'lookup-hints[http]'"
+            "it is not a chain of names, and needs the package jmespath: pip install 'lookup-hints[http]'"
         ) from None
     try:
         compiled = jmespath.compile(text)
     except jmespath.exceptions.JMESPathError as error:
-        raise ValueError(f"it is no JMESPath: {_first_line(error)}") from None
+        raise ValueError(f"it is not JMESPath: {_first_line(error)}") from None
 
     def find(document: Any) -> Any:
         try:

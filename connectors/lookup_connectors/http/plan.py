@@ -204,7 +204,7 @@ class _Planning:
                 continue
             name = key[len("header.") :]
             if not _HEADER_NAME.fullmatch(name):
-                self._wrong(f"{key!r}: this is no name of a header")
+                self._wrong(f"{key!r}: this is not a name of a header")
             if _SECRET_HEADER.fullmatch(name) and not has_reference(text):
                 self._wrong(
                     f"{key!r}: a secret may not stand in the text of a statement",

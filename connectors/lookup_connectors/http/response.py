@@ -140,7 +140,7 @@ class Reader:
         """The JSON document of ``response``, None for an empty body.
 
         Raises:
-            HttpFailure: it is no JSON.
+            HttpFailure: it is not JSON.
         """
         try:
             text = response.body.decode(_charset(response.headers.get("content-type", "")))

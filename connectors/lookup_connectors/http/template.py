@@ -259,7 +259,7 @@ def parse_json_body(text: str, columns: Sequence[str]) -> JsonBody:
     """The document that ``text`` spells.
 
     Raises:
-        ValueError: it is no JSON, or a hole names no column.
+        ValueError: it is not JSON, or a hole names no column.
     """
     try:
         document = json.loads(text)

@@ -84,7 +84,7 @@ class Gate:
             self._pause_until(now, now + told)
 
 
-def told_pause(status: int, headers: Mapping[str, str], wall_clock: float) -> float | None:
+def reported_pause(status: int, headers: Mapping[str, str], wall_clock: float) -> float | None:
     """Seconds that a response asks to wait before the next request, or None.
 
     ``Retry-After`` counts on 429 and 503; the rate-limit headers count where nothing remains.

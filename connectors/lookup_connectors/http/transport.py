@@ -54,7 +54,7 @@ def tls_context(
     """A context that trusts ``ca`` (or what the system and httpx trust), and shows a certificate.
 
     Raises:
-        HttpFailure: a file cannot be read, or is no certificate.
+        HttpFailure: a file cannot be read, or is not a certificate.
     """
     try:
         context = ssl.create_default_context(cafile=ca) if ca else httpx.create_ssl_context(trust_env=False)
@@ -317,7 +317,7 @@ def decoded(connecting: Connecting, request: Request, response: Response) -> Res
             try:
                 body = _inflated(body, encoding, connecting)
             except zlib.error as error:
-                text = f"the answer of {request.origin} broke off: it is no {encoding} ({error})."
+                text = f"the answer of {request.origin} broke off: it is not {encoding} ({error})."
                 raise HttpFailure(f"table {connecting.table}: {text}") from None
     return Response(response.status, response.headers, body)
 

@@ -48,7 +48,7 @@ class Reading:
         table: its name, for messages.
         template: of the keys.
         kind: what a key holds: ``string``, ``hash`` or ``json``.
-        fields: for each column that is no key its field, or member.
+        fields: for each column that is not a key its field, or member.
     """
 
     table: str
@@ -157,7 +157,7 @@ class _Rows:
             if isinstance(value, Exception):
                 what = "hash" if self._reading.kind == "hash" else "string"
                 self._failures[position] = self._reading.error(
-                    self._keys[position], f"is no {what}: see 'value-type'."
+                    self._keys[position], f"is not a {what}: see 'value-type'."
                 )
             elif value is not None:
                 found += ((position, row) for row in self._rows(position, value))
@@ -192,7 +192,7 @@ class _Rows:
         for row in rows:
             if not isinstance(row, dict):
                 raise self._reading.error(
-                    key, f"is no JSON object, and no array of objects: {_shown(row)} came."
+                    key, f"is neither a JSON object nor an array of objects: {_shown(row)} came."
                 )
             if members and members.isdisjoint(row):
                 raise self._reading.error(

@@ -50,7 +50,7 @@ def read_type(reader: Reader, depth: int = 0) -> pa.DataType:
     """Read the type that comes next; ``depth`` types hold it.
 
     Raises:
-        Unreadable: it is no type, or none that a lookup column can have.
+        Unreadable: it is not a type, or none that a lookup column can have.
     """
     if depth > _MOST_NESTED:
         reader.fail(f"Types are nested here more than {_MOST_NESTED} deep.", tip="Write STRING for it.")

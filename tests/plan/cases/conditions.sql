@@ -73,7 +73,7 @@ SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.address.city = o.tow
 -- becomes:
 SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`address`.city = o.town) AND (`__lookup_row`.`address`.city <> 'X'))) c
 
--- case: a null-safe equality is no key
+-- case: a null-safe equality is not a key
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip <=> o.zip
 -- becomes:
 SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` <=> o.zip))) c
@@ -88,7 +88,7 @@ SELECT c.name FROM orders o JOIN customers c ON c.id = (SELECT max(k) FROM items
 -- becomes:
 SELECT c.name FROM orders o LATERAL VIEW inline(ask_customers((SELECT max(k) FROM items))) c
 
--- case: an equality of two dimension columns is no key
+-- case: an equality of two dimension columns is not a key
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip = c.country
 -- becomes:
 SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` = `__lookup_row`.`country`))) c
@@ -131,7 +131,7 @@ SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip > (SELECT min(zi
 -- becomes:
 SELECT 1 FROM (SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c WHERE (c.zip > (SELECT min(zip) FROM zips))) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS c
 
--- case: a chain of comparisons is no key, for Spark reads it from the left
+-- case: a chain of comparisons is not a key, for Spark reads it from the left
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip = o.a >= o.b
 -- becomes:
 SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` = o.a >= o.b))) c
@@ -151,7 +151,7 @@ SELECT 1 FROM orders o JOIN customers c ON c.id = (SELECT max(id) FROM orders)
 -- becomes:
 SELECT 1 FROM orders o LATERAL VIEW inline(ask_customers((SELECT max(id) FROM orders))) c
 
--- case: a function called exists is no subquery
+-- case: a function called exists is not a subquery
 SELECT 1 FROM orders o LEFT JOIN customers c ON c.id = o.k AND exists(array(o.k), x -> x > 2)
 -- becomes:
 SELECT 1 FROM orders o LATERAL VIEW OUTER inline(ask_customers(if((exists(array(o.k), x -> x > 2)), o.k, NULL))) c

@@ -38,7 +38,7 @@ INSERT INTO t SELECT /*+ LOOKUP('table'='c') */ c.name FROM orders o JOIN custom
 -- becomes:
 INSERT INTO t SELECT /*+ REBALANCE */  c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c ORDER BY name
 
--- case: LIMIT ALL is no limit
+-- case: LIMIT ALL is not a limit
 SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id ORDER BY c.name LIMIT ALL
 -- becomes:
 SELECT /*+ REBALANCE */ o.id, c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c ORDER BY c.name LIMIT ALL

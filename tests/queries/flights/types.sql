@@ -56,7 +56,7 @@ SELECT v.x, e.id FROM VALUES ('1'), (' 2'), ('03'), (NULL) AS v (x) LEFT JOIN ed
 -- conf: spark.sql.ansi.enabled = false
 SELECT v.x, e.id FROM VALUES ('1'), (' 2'), ('03'), ('4.0'), ('x'), (''), (NULL) AS v (x) LEFT JOIN edges e ON e.id = v.x
 
--- case: a STRING that is no number
+-- case: a STRING that is not a number
 SELECT v.x, e.id FROM VALUES ('1'), ('x') AS v (x) LEFT JOIN edges e ON e.id = v.x
 -- fails: CAST_INVALID_INPUT
 
