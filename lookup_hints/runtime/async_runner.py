@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.runtime.arrow import Keys
-from lookup_hints.runtime.flow import Ask, Hold, Idle, LookupFlow, WaitUntil, feed
+from lookup_hints.runtime.flow import LookupFlow, feed
+from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
 from lookup_hints.spi import HoldsBack
 from lookup_hints.spi.model import Answer, LookupRequest

@@ -50,5 +50,16 @@ class LookupMetrics:
         return LookupMetrics(*map(operation, vars(self).values(), vars(other).values()))
 
 
+class Tally:
+    """Adds up what one lookup function counts in one task."""
+
+    def __init__(self) -> None:
+        self.total = LookupMetrics()
+
+    def add(self, counts: LookupMetrics) -> None:
+        """Count ``counts``, too."""
+        self.total += counts
+
+
 Report = Callable[[str, LookupMetrics], None]
 """Takes the name of a lookup function and what it counted; called once at the end of each task."""

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.runtime.async_runner import AsyncDriver
-from lookup_hints.runtime.flow import Ask, LookupFlow
+from lookup_hints.runtime.flow import LookupFlow
+from lookup_hints.runtime.steps import Ask
 from lookup_hints.spi.model import RowRequest, Rows
 from lookup_hints.spi.row_door import RowDoor, outcomes_of, rows_of
 

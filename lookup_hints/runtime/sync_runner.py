@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from lookup_hints.runtime.arrow import Keys
-from lookup_hints.runtime.flow import Ask, LookupFlow, WaitUntil, feed
+from lookup_hints.runtime.flow import LookupFlow, feed
 from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.steps import Ask, WaitUntil
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi.model import Answer, LookupRequest
 
@@ -48,10 +49,10 @@ def _ask(
         flow.failed(ask, error, clock())
     else:
         flow.answered(ask, answer, clock())
-    flow.metrics += LookupMetrics(seconds_waiting=clock() - started)
+    flow.count(LookupMetrics(seconds_waiting=clock() - started))
 
 
 def _wait(flow: LookupFlow, seconds: float, sleep: Callable[[float], None]) -> None:
     if seconds > 0:
         sleep(seconds)
-        flow.metrics += LookupMetrics(seconds_waiting=seconds)
+        flow.count(LookupMetrics(seconds_waiting=seconds))

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime.arrow import Keys, distinct_keys
-from lookup_hints.runtime.flow import Ask, LookupFlow
+from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.steps import Ask
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import AsyncLookup, SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable

@@ -11,10 +11,11 @@ import pytest
 
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy
-from lookup_hints.runtime import flow as flow_module
+from lookup_hints.runtime import held
 from lookup_hints.runtime.arrow import distinct_keys
-from lookup_hints.runtime.flow import Ask, Idle, LookupFlow, WaitUntil
+from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.steps import Ask, Idle, WaitUntil
 from tests.runtime.support import (
     ON_ERROR,
     ON_MISS,
@@ -197,7 +198,7 @@ def lookup_ask(of: LookupFlow) -> Ask:
 
 
 def test_reading_stops_while_too_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_module, "BUFFER_BYTES", 2000)
+    monkeypatch.setattr(held, "BUFFER_BYTES", 2000)
     lookup = flow(batch_size=1, ordered=False)
     lookup.add(keys(1))
     (head,) = asks(lookup)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from lookup_hints.errors import AnswerTooLarge, LookupTimeout
 from lookup_hints.retry import ExponentialDelay, FixedDelay
-from lookup_hints.runtime import flow as flow_module
+from lookup_hints.runtime import asking, held
 from lookup_hints.runtime import request_size as pacing_module
 from lookup_hints.runtime import window as window_module
-from lookup_hints.runtime.flow import Ask, LookupFlow, WaitUntil
+from lookup_hints.runtime.flow import LookupFlow
+from lookup_hints.runtime.steps import Ask, WaitUntil
 from tests.runtime.support import flow, handed_back, ids, keys, rows
 
 FINAL: dict[str, list[object] | None] = {"null": [], "skip": None}
@@ -167,9 +168,9 @@ def test_every_key_gets_one_right_outcome(
     )
     simulation = Simulation(lookup, world, capacity, is_late)
     with (
-        patch.object(flow_module, "BUFFER_BYTES", buffer),
-        patch.object(flow_module, "ROWS_BYTES", most),
-        patch.object(flow_module, "ANSWER_BYTES", most),
+        patch.object(held, "BUFFER_BYTES", buffer),
+        patch.object(held, "ROWS_BYTES", most),
+        patch.object(asking, "ANSWER_BYTES", most),
         patch.object(pacing_module, "WINDOW_BYTES", wide),
         patch.object(window_module, "WINDOW_BYTES", wide),
         patch.object(window_module, "HAND_OUT_BYTES", wide // 2),

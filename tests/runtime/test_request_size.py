@@ -9,7 +9,6 @@ import pyarrow as pa
 from lookup_hints.errors import AnswerTooLarge
 from lookup_hints.runtime.arrow import ordered_keys
 from lookup_hints.runtime.batching import LARGEST_ROWS
-from lookup_hints.runtime.flow import Ask, Idle
 from lookup_hints.runtime.request_size import (
     ANSWER_BYTES,
     FEWEST_KEYS,
@@ -18,6 +17,7 @@ from lookup_hints.runtime.request_size import (
     WINDOW_BYTES,
     RequestSize,
 )
+from lookup_hints.runtime.steps import Ask, Idle
 from tests.runtime.support import Asked, asks, flow, handed_back, ids, keys, names_of
 
 QUICK, NEITHER, SLOW = 0.01, 0.5, 5.0

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lookup_hints.runtime import asking, held, request_size, window
 from lookup_hints.runtime import flow as flow_module
-from lookup_hints.runtime import request_size, window
 from lookup_hints.runtime.arrow import ordered_keys
-from lookup_hints.runtime.flow import HOLD_SECONDS, Ask, Hold, Idle, LookupFlow, WaitUntil
+from lookup_hints.runtime.flow import HOLD_SECONDS, LookupFlow
+from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import HoldsBack
 from lookup_hints.spi.model import RowRequest, Rows
@@ -27,9 +28,9 @@ ROW = 1000
 @pytest.fixture(autouse=True)
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for ten wide rows, of which a window should hold two and a portion one."""
-    monkeypatch.setattr(flow_module, "ROWS_BYTES", 10.5 * ROW)
+    monkeypatch.setattr(held, "ROWS_BYTES", 10.5 * ROW)
     monkeypatch.setattr(flow_module, "HOLD_BYTES", 5.5 * ROW)
-    monkeypatch.setattr(flow_module, "ANSWER_BYTES", 2.5 * ROW)
+    monkeypatch.setattr(asking, "ANSWER_BYTES", 2.5 * ROW)
     for module in (request_size, window):
         monkeypatch.setattr(module, "WINDOW_BYTES", 2 * ROW)
     monkeypatch.setattr(window, "HAND_OUT_BYTES", 1.5 * ROW)
@@ -280,11 +281,11 @@ def test_a_connector_is_held_back_and_let_go(loop: VirtualLoop, monkeypatch: pyt
     monkeypatch.setattr(flow_module, "HOLD_SECONDS", 1000.0)
     people = Obedient(slow=0)
     people.latency = lambda key: 60.0 if key == 0 else 1.0 + key / 10
-    held: list[float] = []
+    seen: list[float] = []
     hold = LookupFlow.hold
 
     def watched(self: LookupFlow, now: float) -> Hold | None:
-        held.append(self._found_bytes)
+        seen.append(self._state.held.found_bytes)
         return hold(self, now)
 
     monkeypatch.setattr(LookupFlow, "hold", watched)
@@ -292,7 +293,7 @@ def test_a_connector_is_held_back_and_let_go(loop: VirtualLoop, monkeypatch: pyt
     assert found == [*range(60)]
     assert people.held_back > 0
     assert people.tasks == {}
-    assert max(held) < 12 * ROW
+    assert max(seen) < 12 * ROW
 
 
 @given(

@@ -33,7 +33,7 @@ from lookup_hints.errors import (
     OptionError,
 )
 from lookup_hints.retry import FixedDelay
-from lookup_hints.runtime import flow, process, request_size
+from lookup_hints.runtime import held, process, request_size
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.masking import known_secrets, masked
 from lookup_hints.runtime.metrics import LookupMetrics
@@ -218,7 +218,7 @@ class Wide(People):
 def test_rows_that_are_too_wide_come_in_smaller_answers(
     asynchronous: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow, "BUFFER_BYTES", 500)  # so that the windows behind the oldest one must wait
+    monkeypatch.setattr(held, "BUFFER_BYTES", 500)  # so that the windows behind the oldest one must wait
     spec = LookupSpec(Wide(), ("id",), ("id",), LookupSettings(asynchronous))
     found = plain(arrow_lookup(spec)(iter([pa.array(range(1500), pa.int64())])))
     assert found == [[(key,)] if key % 2 == 0 else [] for key in range(1500)]

@@ -1,0 +1,144 @@
+"""What becomes of keys when their answer or failure is there: they are settled, or asked again later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.runtime.arrow import Placed, absent, count_up_to, lists_per_key, place
+from lookup_hints.runtime.failures import connector_name, failure, is_defect, out_of_time
+from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.state import LookupState
+from lookup_hints.runtime.steps import Ask, Batch, Part
+from lookup_hints.spi import ReportsOutcomes
+from lookup_hints.spi.model import LookupRequest, Outcome, PlacedRows
+
+_LONGEST_BEAT = 0.125
+
+
+class Settling:
+    """Applies the retry policy and `on-error`; the rows of settled keys are held, the others wait."""
+
+    def __init__(self, state: LookupState, random: Random) -> None:
+        self._state, self._spec, self._settings = state, state.spec, state.spec.settings
+        self._random = random
+
+    def fail(self, ask: Ask, error: Exception, now: float) -> None:
+        """All keys of ``ask`` failed."""
+        self._state.count(LookupMetrics(errors=1))
+        if is_defect(error):
+            raise error
+        # A request has the time of its most urgent part. The others did not have theirs: ask them again.
+        was_cut_short = isinstance(error, LookupTimeout) and ask.deadline <= now
+        for part in ask.parts:
+            if part.batch.deadline <= now:
+                self.give_up(part, out_of_time(self._spec, part, error))
+            elif was_cut_short:
+                self._state.waiting.add(part, now)
+            else:
+                self._retry_error(part, error, now)
+
+    def judge(self, part: Part, placed: Placed, now: float, notes: Sequence[Any]) -> None:
+        """Settle the keys of ``part`` whose outcome is final, and let the others wait."""
+        missed = absent(placed.positions, len(part))
+        delay = self._settings.retry.delay_after_miss(part.attempt, self._spread())
+        again = missed[:0] if delay is None else self._refused(placed, missed, len(part))
+        if len(again):
+            placed = placed.filter(pc.invert(pc.is_in(placed.positions, value_set=again)))
+            missed = missed.filter(pc.invert(pc.is_in(missed, value_set=again)))
+        self._keep(part, placed)
+        if len(missed):
+            told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
+            self._tell(part.among(missed), Outcome(None, part.attempt, told))
+        self._state.count(LookupMetrics(hits=len(part) - len(again) - len(missed), misses=len(missed)))
+        if delay is None or not len(again):
+            self._settle(part)
+        else:
+            self._settle(part.among(absent(again, len(part))))
+            self._retry(part.among(again), now, delay)
+
+    def _refused(self, placed: Placed, missed: pa.Array, size: int) -> pa.Array:
+        """The positions of keys that the retry policy wants to ask again."""
+        retry = self._settings.retry
+        if retry.on_rows is None:
+            return missed
+        if not retry.on_miss:
+            missed = missed[:0]
+        schema = placed.rows.schema
+        lists = lists_per_key(placed, size, pa.struct(list(schema))).to_pylist()
+        refused = [position for position, rows in enumerate(lists) if retry.on_rows(rows)]
+        return pc.unique(pa.concat_arrays([missed, pa.array(refused, pa.int32())]))
+
+    def _keep(self, part: Part, placed: Placed) -> None:
+        if placed.rows.num_rows:
+            found = Placed(placed.rows.select(self._spec.columns), part.positions.take(placed.positions))
+            self._state.held.keep(part.batch.window, found)
+
+    def _retry_error(self, part: Part, error: Exception, now: float) -> None:
+        delay = self._settings.retry.delay_after_error(part.attempt, error, self._spread())
+        if delay is None:
+            self.give_up(part, failure(self._spec, part, error))
+        else:
+            self._retry(part, now, delay, error)
+
+    def _retry(self, part: Part, now: float, delay: float, error: Exception | None = None) -> None:
+        """Ask the keys of ``part`` again after ``delay``, unless their time is up before."""
+        due, deadline = now + delay, part.batch.deadline
+        if due >= deadline:
+            self.give_up(part, out_of_time(self._spec, part, error))
+        else:
+            beat = _next_beat(due, delay)
+            self._state.waiting.add(part.again(), beat if beat < deadline else due)
+
+    def _spread(self) -> float:
+        return self._random.uniform(-1.0, 1.0)
+
+    def give_up(self, part: Part, error: ConnectorError) -> None:
+        """The keys of ``part`` failed for good: do what `on-error` says."""
+        if self._settings.on_error == "fail":
+            raise error
+        if self._settings.on_error == "skip":
+            part.batch.window.skip(part.positions)
+            self._state.count(LookupMetrics(skipped=len(part)))
+        else:
+            self._state.count(LookupMetrics(misses=len(part)))
+            told = error.__cause__ if isinstance(error.__cause__, Exception) else error
+            self._tell(part, Outcome(told, part.attempt, [None] * len(part)))
+        self._settle(part)
+
+    def _tell(self, part: Part, outcome: Outcome) -> None:
+        """Let the connector say in rows how it ended for keys without rows, where it does."""
+        connector = self._spec.connector
+        if not isinstance(connector, ReportsOutcomes):
+            return
+        told = connector.outcome_rows(part.keys, self._state.answer_schema, outcome)
+        if told is not None:
+            positions = count_up_to(len(part))
+            request = LookupRequest(part.keys, self._state.answer_schema)
+            self._keep(part, place(PlacedRows(told, positions), request, connector_name(self._spec)))
+
+    def _settle(self, part: Part) -> None:
+        part.batch.window.settle(part.positions)
+        self.leave(part.batch, len(part))
+
+    def leave(self, batch: Batch, size: int) -> None:
+        """So many keys of ``batch`` are settled, or belong to it no more."""
+        batch.unsettled -= size
+        if batch.unsettled == 0:
+            self._state.slots.leave(batch)
+
+
+def _next_beat(due: float, delay: float) -> float:
+    """``due``, or up to a sixteenth of ``delay`` later.
+
+    Misses of requests that were answered within one beat then fall due together and go out as one
+    request. Beats are powers of two: those of different delays fall together, and rounding is exact.
+    """
+    beat = min(_LONGEST_BEAT, 2.0 ** (math.frexp(delay / 16)[1] - 1))
+    return math.ceil(due / beat) * beat

@@ -1,0 +1,46 @@
+"""What a lookup join in one task remembers."""
+
+from __future__ import annotations
+
+from lookup_hints.runtime.backlog import FreshKeys, WaitingKeys
+from lookup_hints.runtime.held import HeldWindows
+from lookup_hints.runtime.metrics import LookupMetrics, Tally
+from lookup_hints.runtime.rate import Pace
+from lookup_hints.runtime.request_size import RequestSize
+from lookup_hints.runtime.slots import Slots
+from lookup_hints.runtime.spec import LookupSpec
+
+ROUNDS_AHEAD = 3
+"""A row door's runner gets so many times `capacity` keys, so that none of its slots waits for the flow."""
+
+
+class LookupState:
+    """Shared by the flow and its parts: where each key is, and what is known of sizes and speed."""
+
+    def __init__(self, spec: LookupSpec) -> None:
+        self.spec = spec
+        self.answer_schema = spec.answer_schema
+        self.tally = Tally()
+        self.size = RequestSize(spec.settings.batch_size)
+        self.pace = None if spec.settings.rate is None else Pace(spec.settings.rate)
+        self.slots = _slots(spec)
+        self.held = HeldWindows(self.tally)
+        self.fresh = FreshKeys()
+        self.waiting = WaitingKeys()
+        self.keys_in_flight = 0
+
+    def count(self, counts: LookupMetrics) -> None:
+        """Count ``counts``, too."""
+        self.tally.add(counts)
+
+    def has_room_for(self, keys: int) -> bool:
+        """Whether rows of so many keys may be on their way, beside those that are held."""
+        return self.held.bytes_left(self.size.bytes_of(keys)) > 0
+
+
+def _slots(spec: LookupSpec) -> Slots:
+    # At a pace a row door's keys are given out when they may go out, and no sooner.
+    ahead = ROUNDS_AHEAD if spec.by_row and spec.settings.rate is None else 1
+    capacity = spec.settings.capacity * ahead
+    at_once = min(capacity, spec.connector.requests_at_once() or capacity)
+    return Slots(capacity, at_once, ordered=spec.settings.ordered, by_row=spec.by_row)
