@@ -6,15 +6,14 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lookup_hints.errors import HintError, InternalError, Problem, QueryError, Span, UnsupportedLookup
+from lookup_hints.execution.scope import Args, Scope
 from lookup_hints.frames import join as frame_join
-from lookup_hints.frames.variables import named_frames, run_over, variables_refused
+from lookup_hints.frames.variables import named_frames, variables_refused
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.choose import session_option
@@ -28,7 +27,6 @@ from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spark.functions import (
     Functions,
-    is_connect,
     policy_of,
     run_the_drivers_python,
     spark_version,
@@ -64,9 +62,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("lookup_hints")
 
-Args = Mapping[str, Any] | Sequence[Any] | None
-"""Values of a statement's parameter markers, as ``spark.sql`` takes them."""
-
 
 @dataclass
 class _State:
@@ -99,6 +94,279 @@ class Prepared:
     plan: LookupPlan | None = None
 
 
+@dataclass(frozen=True)
+class _Statements:
+    """Prepares, runs and explains statements over one scope."""
+
+    state: _State
+    scope: Scope
+
+    def over(self, frames: Mapping[str, DataFrame]) -> _Statements:
+        """The same for statements that read ``frames``."""
+        return replace(self, scope=self.scope.over(frames))
+
+    def sql(self, text: str, args: Args = None) -> DataFrame:
+        return self.run(self.prepare(text, args))
+
+    def prepare(self, text: str, args: Args = None, *, few_rows: bool = False) -> Prepared:
+        statement = self._read(text)
+        if isinstance(statement, StreamInsert):
+            return self._prepare_stream(statement, args)
+        if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
+            return Prepared(statement, text, args)
+        hints, problems = read_hints(text)
+        if not (hints or problems or mentions_lookup(text, self.scope.find)):
+            return Prepared(statement, text, args)
+        if args is not None and not isinstance(args, Mapping):
+            text, args = _named_parameters(text, args)
+            hints, problems = read_hints(text)
+        planned = self._plan(text, args, (*hints, *self.scope.hints), problems, few_rows)
+        uses_lookup = planned is not None and (planned.joins or planned.scans)
+        return Prepared(statement, text, args, planned if uses_lookup else None)
+
+    def _read(self, text: str) -> Statement:
+        return read_statement(text, self.scope.catalog.concerns)
+
+    def run(self, prepared: Prepared) -> DataFrame:
+        """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
+        statement = prepared.statement
+        if isinstance(statement, StreamInsert):
+            return self._start_stream(prepared, statement)
+        if isinstance(statement, Setting):
+            return self._set(statement)
+        if isinstance(statement, Explain):
+            return self._run_explain(prepared, statement)
+        if isinstance(statement, Ddl):
+            return self._run_ddl(statement)
+        try:
+            return self._run_query(prepared)
+        except Exception as error:
+            if not (_reads_a_stream(prepared.text, error) or self._overflows_over_a_stream(prepared, error)):
+                raise
+            return self.run(self._prepare_stream(read_insert(prepared.text), prepared.args))
+
+    def _overflows_over_a_stream(self, prepared: Prepared, error: Exception) -> bool:
+        """Whether ``error`` is how Spark 3.5 refuses an INSERT that reads a stream: by endless explaining."""
+        if "StackOverflowError" not in str(error) or not code(pieces(prepared.text))[0].is_word("INSERT"):
+            return False
+        try:
+            return self.sql(read_insert(prepared.text).query, prepared.args).isStreaming
+        except QueryError:
+            return False
+
+    def _run_query(self, prepared: Prepared) -> DataFrame:
+        if prepared.plan is None:
+            return self.scope.sql(prepared.text, prepared.args)
+        planned = prepared.plan
+        self._register(planned)
+        self._refuse_functions_in_lambdas(planned, prepared.args)
+        try:
+            if planned.query is None:
+                return _named_as_written(planned, self.scope.sql(planned.sql, prepared.args))
+            if planned.output is not None:
+                # Before it writes: what it would write must be what the user's text says.
+                _check_columns(planned, self.scope.sql(planned.query, prepared.args))
+            return self.scope.sql(planned.sql, prepared.args)
+        except Exception as error:
+            from pyspark.errors import AnalysisException
+
+            _refuse_own_functions(error)
+            if planned.query is None and planned.output and isinstance(error, AnalysisException):
+                raise _not_taken(error) from error
+            raise
+
+    def _refuse_functions_in_lambdas(self, planned: LookupPlan, args: Args) -> None:
+        """Find what Spark before 4.0 finds when it runs: that a lambda calls a function of the user's own."""
+        sql = planned.query or planned.sql
+        if ROW not in sql or spark_version(self.scope.spark) >= (4, 0):
+            return
+        if _OWN_IN_LAMBDA.search(self.scope.explained(sql, args, "extended")):
+            raise UnsupportedLookup(_OWN_FUNCTION_IN_ON)
+
+    def explain(self, text: str, args: Args = None, mode: str = "formatted") -> str:
+        statement = self._read(text)
+        prepared = self.prepare(statement.text if isinstance(statement, Explain) else text, args)
+        if isinstance(prepared.statement, Ddl):
+            return "A statement about lookup tables; Spark does not see it."
+        if isinstance(prepared.statement, StreamInsert):
+            head = f"== Streaming query into {prepared.statement.shown_sink} =="
+            return f"{head}\n\n{self.explain(prepared.text, prepared.args, mode)}"
+        if prepared.plan is None:
+            return self.scope.explained(prepared.text, prepared.args, mode)
+        self._register(prepared.plan)
+        spark_plan = self.scope.explained(prepared.plan.sql, prepared.args, mode)
+        return f"{explain(prepared.plan)}\n\n== Spark plan ==\n{spark_plan}"
+
+    # --- streams -----------------------------------------------------------------------------------
+
+    def _prepare_stream(self, insert: StreamInsert, args: Args) -> Prepared:
+        query = insert.query
+        if spark_version(self.scope.spark) < SINCE:
+            query = with_views(query, self.scope.spark, self._name_stream)
+        return replace(self.prepare(query, args), statement=insert)
+
+    def _name_stream(self, source: StreamSource) -> str:
+        return self.state.functions.name("lookup_stream", source.name, dict(source.options))
+
+    def _start_stream(self, prepared: Prepared, insert: StreamInsert) -> DataFrame:
+        frame = self._run_query(prepared)
+        planned = prepared.plan
+        started = self.state.streams.start(
+            Preparation(
+                insert=insert,
+                frame=frame,
+                query=prepared.text if planned is None else planned.sql,
+                has_lookups=planned is not None and bool(planned.joins),
+                run_sql=lambda sql: self.scope.sql(sql, prepared.args),
+            )
+        )
+        query = started.supervised
+        return self.scope.rows("query STRING, id STRING", [(query.name, str(query.query.id))])
+
+    # --- planning ----------------------------------------------------------------------------------
+
+    def _plan(
+        self,
+        text: str,
+        args: Args,
+        hints: tuple[LookupHint, ...],
+        problems: tuple[Problem, ...],
+        few_rows: bool,
+    ) -> LookupPlan | None:
+        """The plan of a statement; None when a lookup table's name in it means something else."""
+        conf = self.scope.settings()
+        context = replace(self._context(args, conf), few_rows=few_rows)
+        tolerant = session_option("on-invalid-hint", conf) == "warn"
+        try:
+            if problems:
+                raise HintError(problems)
+            return plan(text, hints, context)
+        except UnreadableStatement:
+            if not (hints or surely_uses_lookup(text, self.scope.find)):
+                return None
+            self._let_spark_refuse(text, args)
+            raise
+        except HintError as error:
+            if not tolerant:
+                raise
+            _log.warning("LOOKUP hints without effect:\n%s", error)
+            return plan(text, (), context)
+
+    def _let_spark_refuse(self, text: str, args: Args) -> None:
+        """Raise Spark's own error where Spark cannot parse ``text`` either: it knows best what is wrong."""
+        if code(pieces(text))[0].is_word("BEGIN"):
+            return
+        try:
+            self.scope.sql(f"EXPLAIN {text}", args)
+        except Exception as error:
+            if type(error).__name__ == "ParseException":
+                raise
+
+    def _context(self, args: Args, conf: ConfValue) -> Context:
+        functions, transport = self.state.functions, _transport(conf)
+        built: dict[str, Connector] = {}
+
+        def connector(table: LookupTable) -> Connector:
+            if table.name not in built:
+                built[table.name] = self.scope.connector_of(table)
+            return built[table.name]
+
+        def analyse(sql: str) -> Columns:
+            return _columns(self.scope.sql(sql, args))
+
+        def name_function(spec: LookupSpec, repeated: bool) -> str:
+            return functions.name("lookup", spec, repeated, transport)
+
+        def name_scan(table: LookupTable, columns: tuple[str, ...]) -> str:
+            return functions.name("lookup_scan", connector(table), columns)
+
+        return Context(
+            find_table=self.scope.find,
+            connector=connector,
+            conf=conf,
+            analyse=analyse,
+            name_function=name_function,
+            name_scan=name_scan,
+            predicates=retry_predicates(),
+            wrapping=wrapping_for(transport),
+        )
+
+    def _register(self, planned: LookupPlan) -> None:
+        transport = _transport(self.scope.conf)
+        for planned_join in planned.joins:
+            self.state.functions.register(
+                self.scope.spark, planned_join.function, planned_join.repeated, transport
+            )
+        for scan in planned.scans:
+            self.state.functions.create_scan(self.scope.spark, scan)
+
+    def _set(self, setting: Setting) -> DataFrame:
+        self.scope.spark.conf.set(setting.key, setting.value)
+        return self.scope.rows("key STRING, value STRING", [(setting.key, setting.value)])
+
+    def _run_explain(self, prepared: Prepared, explained: Explain) -> DataFrame:
+        if not mentions_lookup(explained.text, self.scope.catalog.find):
+            return self.scope.sql(prepared.text, prepared.args)
+        text = self.explain(explained.text, prepared.args, explained.mode)
+        return self.scope.rows("plan STRING", [(text,)])
+
+    # --- DDL ---------------------------------------------------------------------------------------
+
+    def _run_ddl(self, ddl: Ddl) -> DataFrame:
+        catalog = self.scope.catalog
+        if isinstance(ddl, CreateLookupTable):
+            catalog.create(ddl, self.scope.conf)
+            return self._nothing()
+        if isinstance(ddl, ShowLookupTables):
+            rows = [(table.name, table.connector) for table in catalog.tables()]
+            return self.scope.rows("tableName STRING, connector STRING", rows)
+        if isinstance(ddl, ShowTables):
+            return self._show_tables(ddl)
+        if isinstance(ddl, DropTable):
+            self._drop(ddl)
+            return self._nothing()
+        table = catalog.find(ddl.name)
+        assert table is not None, "only statements about lookup tables come here"
+        if isinstance(ddl, DescribeTable):
+            return self.scope.rows(
+                "col_name STRING, data_type STRING, comment STRING", _described(table, ddl.extended)
+            )
+        if isinstance(ddl, ShowColumns):
+            return self.scope.rows("col_name STRING", [(name,) for name in table.schema.names])
+        return self.scope.rows("createtab_stmt STRING", [(create_statement(table, secret_keys(table)),)])
+
+    def _drop(self, ddl: DropTable) -> None:
+        """Forget a table. With the word TEMPORARY, that of Spark's own too: Spark has no such statement."""
+        if self.scope.catalog.find(ddl.name) is not None:
+            self.scope.catalog.drop(ddl.name)
+        elif not self.scope.spark.catalog.dropTempView(ddl.name) and not ddl.if_exists:
+            raise self.scope.catalog.no_table(ddl.name)
+
+    def _show_tables(self, ddl: ShowTables) -> DataFrame:
+        """Spark's tables and ours, which show like temporary views."""
+        pattern = "*" if ddl.like is None else ddl.like
+        like = "" if ddl.like is None else f" LIKE {string_literal(ddl.like)}"
+        ours = [("", table.name, True) for table in self.scope.catalog.tables() if _like(table.name, pattern)]
+        spark_tables = self.scope.sql(f"SHOW TABLES{like}")
+        if not ours:
+            return spark_tables
+        return spark_tables.unionAll(
+            self.scope.rows("namespace STRING, tableName STRING, isTemporary BOOLEAN", ours)
+        )
+
+    def _nothing(self) -> DataFrame:
+        return self.scope.spark.range(0).select()
+
+    def sql_with_variables(self, text: str, args: Args, variables: dict[str, Any]) -> DataFrame:
+        if isinstance(self._read(text), Ddl):
+            raise variables_refused(variables)
+        if mentions_lookup(text, self.scope.find):
+            text, frames = named_frames(text, variables)
+            return self.over(frames).sql(text, args)
+        original: Callable[..., DataFrame] = type(self.scope.spark).sql
+        return original(self.scope.spark, text, args, **variables)
+
+
 class LookupSession:
     """Runs SQL with lookup joins on a Spark session, classic or Connect.
 
@@ -119,9 +387,10 @@ class LookupSession:
             policy = policy_of(spark)
             _states[spark] = _State(Functions(spark), Streams(spark), LookupCatalog(policy))
         self._state = _states[spark]
-        self._frames: Mapping[str, DataFrame] = {}
-        self._connectors: Mapping[str, Connector] = {}
-        self._hints: tuple[LookupHint, ...] = ()
+
+    @property
+    def _statements(self) -> _Statements:
+        return _Statements(self._state, Scope(self.spark, self._state.catalog))
 
     # --- statements --------------------------------------------------------------------------------
 
@@ -138,8 +407,8 @@ class LookupSession:
             ConnectorError: the schema of a new table was asked for, and the source failed.
         """
         if kwargs:
-            return self._sql_with_variables(text, args, kwargs)
-        return self.run(self.prepare(text, args))
+            return self._statements.sql_with_variables(text, args, kwargs)
+        return self._statements.sql(text, args)
 
     def explain(self, text: str, args: Args = None, mode: str = "formatted") -> str:
         """How a statement would run: its lookup joins, the Spark SQL, and Spark's plan. Runs nothing.
@@ -149,18 +418,7 @@ class LookupSession:
             args: as for ``sql``.
             mode: as ``EXPLAIN`` takes it: ``extended``, ``codegen``, ``cost`` or ``formatted``.
         """
-        statement = self._read(text)
-        prepared = self.prepare(statement.text if isinstance(statement, Explain) else text, args)
-        if isinstance(prepared.statement, Ddl):
-            return "A statement about lookup tables; Spark does not see it."
-        if isinstance(prepared.statement, StreamInsert):
-            head = f"== Streaming query into {prepared.statement.shown_sink} =="
-            return f"{head}\n\n{self.explain(prepared.text, prepared.args, mode)}"
-        if prepared.plan is None:
-            return self._explained(prepared.text, prepared.args, mode)
-        self._register(prepared.plan)
-        spark_plan = self._explained(prepared.plan.sql, prepared.args, mode)
-        return f"{explain(prepared.plan)}\n\n== Spark plan ==\n{spark_plan}"
+        return self._statements.explain(text, args, mode)
 
     def lookup_join(
         self,
@@ -240,12 +498,11 @@ class LookupSession:
 
     def join_frame(self, df: DataFrame, connector: Connector, wishes: frame_join.JoinRequest) -> DataFrame:
         """``df`` joined with the table of ``connector``, which need not be in the catalog."""
-        case_sensitive = (self._conf("spark.sql.caseSensitive") or "false").lower() == "true"
+        scope = self._statements.scope
+        case_sensitive = (scope.conf("spark.sql.caseSensitive") or "false").lower() == "true"
         joined = frame_join.frame_join(df, connector, wishes, case_sensitive)
-        session = self._over({frame_join.LEFT: joined.frame})
-        session._connectors = {connector.table.name.lower(): connector}
-        session._hints = (joined.hint,)
-        result = session.sql(joined.text)
+        scope = scope.over({frame_join.LEFT: joined.frame}).with_table(connector, joined.hint)
+        result = _Statements(self._state, scope).sql(joined.text)
         return result.drop(*joined.private) if joined.private else result
 
     def run_script(self, path_or_text: str | os.PathLike[str], args: Args = None) -> list[DataFrame]:
@@ -270,79 +527,11 @@ class LookupSession:
             args: as for ``sql``.
             few_rows: whether the first rows alone will be taken, as by ``show``: few keys are then asked.
         """
-        statement = self._read(text)
-        if isinstance(statement, StreamInsert):
-            return self._prepare_stream(statement, args)
-        if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
-            return Prepared(statement, text, args)
-        hints, problems = read_hints(text)
-        if not (hints or problems or mentions_lookup(text, self._find)):
-            return Prepared(statement, text, args)
-        if args is not None and not isinstance(args, Mapping):
-            text, args = _named_parameters(text, args)
-            hints, problems = read_hints(text)
-        planned = self._plan(text, args, (*hints, *self._hints), problems, few_rows)
-        uses_lookup = planned is not None and (planned.joins or planned.scans)
-        return Prepared(statement, text, args, planned if uses_lookup else None)
-
-    def _read(self, text: str) -> Statement:
-        return read_statement(text, self._state.catalog.concerns)
+        return self._statements.prepare(text, args, few_rows=few_rows)
 
     def run(self, prepared: Prepared) -> DataFrame:
         """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
-        statement = prepared.statement
-        if isinstance(statement, StreamInsert):
-            return self._start_stream(prepared, statement)
-        if isinstance(statement, Setting):
-            return self._set(statement)
-        if isinstance(statement, Explain):
-            return self._run_explain(prepared, statement)
-        if isinstance(statement, Ddl):
-            return self._run_ddl(statement)
-        try:
-            return self._run_query(prepared)
-        except Exception as error:
-            if not (_reads_a_stream(prepared.text, error) or self._overflows_over_a_stream(prepared, error)):
-                raise
-            return self.run(self._prepare_stream(read_insert(prepared.text), prepared.args))
-
-    def _overflows_over_a_stream(self, prepared: Prepared, error: Exception) -> bool:
-        """Whether ``error`` is how Spark 3.5 refuses an INSERT that reads a stream: by endless explaining."""
-        if "StackOverflowError" not in str(error) or not code(pieces(prepared.text))[0].is_word("INSERT"):
-            return False
-        try:
-            return self.sql(read_insert(prepared.text).query, prepared.args).isStreaming
-        except QueryError:
-            return False
-
-    def _run_query(self, prepared: Prepared) -> DataFrame:
-        if prepared.plan is None:
-            return self._spark_sql(prepared.text, prepared.args)
-        planned = prepared.plan
-        self._register(planned)
-        self._refuse_functions_in_lambdas(planned, prepared.args)
-        try:
-            if planned.query is None:
-                return _named_as_written(planned, self._spark_sql(planned.sql, prepared.args))
-            if planned.output is not None:
-                # Before it writes: what it would write must be what the user's text says.
-                _check_columns(planned, self._spark_sql(planned.query, prepared.args))
-            return self._spark_sql(planned.sql, prepared.args)
-        except Exception as error:
-            from pyspark.errors import AnalysisException
-
-            _refuse_own_functions(error)
-            if planned.query is None and planned.output and isinstance(error, AnalysisException):
-                raise _not_taken(error) from error
-            raise
-
-    def _refuse_functions_in_lambdas(self, planned: LookupPlan, args: Args) -> None:
-        """Find what Spark before 4.0 finds when it runs: that a lambda calls a function of the user's own."""
-        sql = planned.query or planned.sql
-        if ROW not in sql or spark_version(self.spark) >= (4, 0):
-            return
-        if _OWN_IN_LAMBDA.search(self._explained(sql, args, "extended")):
-            raise UnsupportedLookup(_OWN_FUNCTION_IN_ON)
+        return self._statements.run(prepared)
 
     def metrics(self) -> Mapping[str, LookupMetrics]:
         """What each lookup function counted so far, by its name (EXPLAIN shows it); empty on Connect.
@@ -361,234 +550,12 @@ class LookupSession:
         """The streaming queries that INSERT statements of this session started: to wait for and to stop."""
         return self._state.streams
 
-    # --- streams -----------------------------------------------------------------------------------
-
-    def _prepare_stream(self, insert: StreamInsert, args: Args) -> Prepared:
-        query = insert.query
-        if spark_version(self.spark) < SINCE:
-            query = with_views(query, self.spark, self._name_stream)
-        return replace(self.prepare(query, args), statement=insert)
-
-    def _name_stream(self, source: StreamSource) -> str:
-        return self._state.functions.name("lookup_stream", source.name, dict(source.options))
-
-    def _start_stream(self, prepared: Prepared, insert: StreamInsert) -> DataFrame:
-        frame = self._run_query(prepared)
-        planned = prepared.plan
-        started = self._state.streams.start(
-            Preparation(
-                insert=insert,
-                frame=frame,
-                query=prepared.text if planned is None else planned.sql,
-                has_lookups=planned is not None and bool(planned.joins),
-                run_sql=lambda sql: self._spark_sql(sql, prepared.args),
-            )
-        )
-        query = started.supervised
-        return self._rows("query STRING, id STRING", [(query.name, str(query.query.id))])
-
-    # --- planning ----------------------------------------------------------------------------------
-
-    def _plan(
-        self,
-        text: str,
-        args: Args,
-        hints: tuple[LookupHint, ...],
-        problems: tuple[Problem, ...],
-        few_rows: bool,
-    ) -> LookupPlan | None:
-        """The plan of a statement; None when a lookup table's name in it means something else."""
-        conf = self._settings()
-        context = replace(self._context(args, conf), few_rows=few_rows)
-        tolerant = session_option("on-invalid-hint", conf) == "warn"
-        try:
-            if problems:
-                raise HintError(problems)
-            return plan(text, hints, context)
-        except UnreadableStatement:
-            if not (hints or surely_uses_lookup(text, self._find)):
-                return None
-            self._let_spark_refuse(text, args)
-            raise
-        except HintError as error:
-            if not tolerant:
-                raise
-            _log.warning("LOOKUP hints without effect:\n%s", error)
-            return plan(text, (), context)
-
-    def _let_spark_refuse(self, text: str, args: Args) -> None:
-        """Raise Spark's own error where Spark cannot parse ``text`` either: it knows best what is wrong."""
-        if code(pieces(text))[0].is_word("BEGIN"):
-            return
-        try:
-            self._spark_sql(f"EXPLAIN {text}", args)
-        except Exception as error:
-            if type(error).__name__ == "ParseException":
-                raise
-
-    def _context(self, args: Args, conf: ConfValue) -> Context:
-        functions, transport = self._state.functions, _transport(conf)
-        built: dict[str, Connector] = {}
-
-        def connector(table: LookupTable) -> Connector:
-            if table.name not in built:
-                built[table.name] = self._connector_of(table)
-            return built[table.name]
-
-        def analyse(sql: str) -> Columns:
-            return _columns(self._spark_sql(sql, args))
-
-        def name_function(spec: LookupSpec, repeated: bool) -> str:
-            return functions.name("lookup", spec, repeated, transport)
-
-        def name_scan(table: LookupTable, columns: tuple[str, ...]) -> str:
-            return functions.name("lookup_scan", connector(table), columns)
-
-        return Context(
-            find_table=self._find,
-            connector=connector,
-            conf=conf,
-            analyse=analyse,
-            name_function=name_function,
-            name_scan=name_scan,
-            predicates=retry_predicates(),
-            wrapping=wrapping_for(transport),
-        )
-
-    def _register(self, planned: LookupPlan) -> None:
-        transport = _transport(self._conf)
-        for planned_join in planned.joins:
-            self._state.functions.register(
-                self.spark, planned_join.function, planned_join.repeated, transport
-            )
-        for scan in planned.scans:
-            self._state.functions.create_scan(self.spark, scan)
-
-    def _find(self, name: str) -> LookupTable | None:
-        own = self._connectors.get(name.lower())
-        return self._state.catalog.find(name) if own is None else own.table
-
     def _connector_named(self, name: str) -> Connector:
-        found = self._find(name)
+        found = self._state.catalog.find(name)
         if found is None:
             known = [table.name for table in self._state.catalog.tables()]
             raise QueryError(frame_join.no_table(name, known))
-        return self._connector_of(found)
-
-    def _connector_of(self, table: LookupTable) -> Connector:
-        own = self._connectors.get(table.name.lower())
-        return build_connector(table) if own is None else own
-
-    def _conf(self, key: str) -> str | None:
-        return self.spark.conf.get(key, None)
-
-    def _settings(self) -> ConfValue:
-        """What ``_conf`` says, asked once for each key of one statement: each is a round trip."""
-        found: dict[str, str] | None = None
-        if is_connect(self.spark):  # one trip brings them all; on classic Spark it would be one for each
-            found = getattr(self.spark.conf, "getAll", None)  # new in Spark 4.0
-        return cache(self._conf) if found is None else found.get
-
-    # --- Spark -------------------------------------------------------------------------------------
-
-    def _spark_sql(self, text: str, args: Args = None) -> DataFrame:
-        """Spark's own ``sql``, also where ``enable`` has put ours in its place."""
-        if self._frames:
-            return run_over(self.spark, text, args, self._frames)
-        original: Callable[..., DataFrame] = type(self.spark).sql
-        return original(self.spark, text, args) if args else original(self.spark, text)
-
-    def _set(self, setting: Setting) -> DataFrame:
-        self.spark.conf.set(setting.key, setting.value)
-        return self._rows("key STRING, value STRING", [(setting.key, setting.value)])
-
-    def _run_explain(self, prepared: Prepared, explained: Explain) -> DataFrame:
-        if not mentions_lookup(explained.text, self._state.catalog.find):
-            return self._spark_sql(prepared.text, prepared.args)
-        text = self.explain(explained.text, prepared.args, explained.mode)
-        return self._rows("plan STRING", [(text,)])
-
-    def _sql_with_variables(self, text: str, args: Args, variables: dict[str, Any]) -> DataFrame:
-        if isinstance(self._read(text), Ddl):
-            raise variables_refused(variables)
-        if mentions_lookup(text, self._find):
-            text, frames = named_frames(text, variables)
-            return self._over(frames).sql(text, args)
-        original: Callable[..., DataFrame] = type(self.spark).sql
-        return original(self.spark, text, args, **variables)
-
-    def _over(self, frames: Mapping[str, DataFrame]) -> LookupSession:
-        """This session for statements that read ``frames``, in the Spark session that these are of."""
-        session = copy(self)
-        session._frames = frames
-        for frame in frames.values():
-            if frame.sparkSession is not self.spark:  # that of a micro-batch is a copy
-                session.spark = frame.sparkSession
-        return session
-
-    def _explained(self, text: str, args: Args, mode: str) -> str:
-        row = self._spark_sql(f"EXPLAIN {mode.upper()} {text.rstrip().rstrip(';')}", args).collect()[0]
-        return str(row[0])
-
-    def _rows(self, schema: str, rows: Sequence[tuple[str | bool | None, ...]]) -> DataFrame:
-        """A few rows of text: as SQL, for `createDataFrame` would start a Python worker to read them."""
-        if not rows:
-            return self.spark.createDataFrame([], schema)
-        listed = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
-        columns = (column.split() for column in schema.split(", "))
-        select = ", ".join(
-            f"CAST(col{number} AS {kind}) AS {name}" for number, (name, kind) in enumerate(columns, 1)
-        )
-        return self._spark_sql(f"SELECT {select} FROM VALUES {listed}")  # noqa: S608 (all parts are ours)
-
-    # --- DDL ---------------------------------------------------------------------------------------
-
-    def _run_ddl(self, ddl: Ddl) -> DataFrame:
-        catalog = self._state.catalog
-        if isinstance(ddl, CreateLookupTable):
-            catalog.create(ddl, self._conf)
-            return self._nothing()
-        if isinstance(ddl, ShowLookupTables):
-            rows = [(table.name, table.connector) for table in catalog.tables()]
-            return self._rows("tableName STRING, connector STRING", rows)
-        if isinstance(ddl, ShowTables):
-            return self._show_tables(ddl)
-        if isinstance(ddl, DropTable):
-            self._drop(ddl)
-            return self._nothing()
-        table = catalog.find(ddl.name)
-        assert table is not None, "only statements about lookup tables come here"
-        if isinstance(ddl, DescribeTable):
-            return self._rows(
-                "col_name STRING, data_type STRING, comment STRING", _described(table, ddl.extended)
-            )
-        if isinstance(ddl, ShowColumns):
-            return self._rows("col_name STRING", [(name,) for name in table.schema.names])
-        return self._rows("createtab_stmt STRING", [(create_statement(table, secret_keys(table)),)])
-
-    def _drop(self, ddl: DropTable) -> None:
-        """Forget a table. With the word TEMPORARY, that of Spark's own too: Spark has no such statement."""
-        if self._state.catalog.find(ddl.name) is not None:
-            self._state.catalog.drop(ddl.name)
-        elif not self.spark.catalog.dropTempView(ddl.name) and not ddl.if_exists:
-            raise self._state.catalog.no_table(ddl.name)
-
-    def _show_tables(self, ddl: ShowTables) -> DataFrame:
-        """Spark's tables and ours, which show like temporary views."""
-        pattern = "*" if ddl.like is None else ddl.like
-        like = "" if ddl.like is None else f" LIKE {string_literal(ddl.like)}"
-        ours = [
-            ("", table.name, True) for table in self._state.catalog.tables() if _like(table.name, pattern)
-        ]
-        spark_tables = self._spark_sql(f"SHOW TABLES{like}")
-        if not ours:
-            return spark_tables
-        return spark_tables.unionAll(
-            self._rows("namespace STRING, tableName STRING, isTemporary BOOLEAN", ours)
-        )
-
-    def _nothing(self) -> DataFrame:
-        return self.spark.range(0).select()
+        return build_connector(found)
 
 
 def enable(spark: SparkSession) -> LookupSession:
@@ -736,10 +703,6 @@ def _described(table: LookupTable, extended: bool) -> list[tuple[str, str, str |
         rows += [("", "", ""), ("# Lookup table", "", "")]
         rows += [(key, "***" if key in hidden else shown(text), "") for key, text in table.options.items()]
     return rows
-
-
-def _literal(value: str | bool | None) -> str:
-    return string_literal(value) if isinstance(value, str) else str(value).upper().replace("NONE", "NULL")
 
 
 def _named_parameters(text: str, args: Sequence[Any]) -> tuple[str, dict[str, Any]]:

@@ -34,10 +34,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "frames": {*BASE, "hints"},
     "spark": {*BASE, "plan.draft", "runtime"},
     "testing": {*BASE, "runtime"},
-    "session": {*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"},
+    "execution": {*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"},
+    "session": {
+        *(*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"),
+        "execution",
+    },
     "surfaces": {
         *(*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"),
-        "session",
+        *("execution", "session"),
     },
 }
 """What each room imports beside itself, from the ground up: a room names only those above it here."""
@@ -62,7 +66,7 @@ PUBLIC = {
 
 OWNERS = {
     "sqlglot": {"hints", "plan"},
-    "pyspark": {"session", "spark", "streaming", "surfaces"},
+    "pyspark": {"execution", "session", "spark", "streaming", "surfaces"},
     "pandas": {"spark.pandas_worker"},
     "IPython": {"surfaces.notebook"},
 }

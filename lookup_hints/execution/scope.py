@@ -1,0 +1,102 @@
+"""What a statement runs over: the Spark session, and the tables, frames and hints that its text may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from lookup_hints.frames.variables import run_over
+from lookup_hints.hints.validate import LookupHint
+from lookup_hints.spark.functions import is_connect
+from lookup_hints.spi import Connector
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.sql.lexer import string_literal
+from lookup_hints.tables.catalog import ConfValue, LookupCatalog, build_connector
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Args = Mapping[str, Any] | Sequence[Any] | None
+"""Values of a statement's parameter markers, as ``spark.sql`` takes them."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What one statement runs over.
+
+    Args:
+        spark: the session.
+        catalog: its lookup tables.
+        frames: DataFrames, by the names that stand in braces for ``spark.sql``.
+        connectors: lookup tables that stand in no catalog, by their names in lower case.
+        hints: LOOKUP hints beside those of the text.
+    """
+
+    spark: SparkSession
+    catalog: LookupCatalog
+    frames: Mapping[str, DataFrame] = field(default_factory=dict)
+    connectors: Mapping[str, Connector] = field(default_factory=dict)
+    hints: tuple[LookupHint, ...] = ()
+
+    def over(self, frames: Mapping[str, DataFrame]) -> Scope:
+        """This scope with ``frames``, in the Spark session that they are of: a micro-batch has a copy."""
+        others = (frame.sparkSession for frame in frames.values() if frame.sparkSession is not self.spark)
+        return replace(self, frames=frames, spark=next(others, self.spark))
+
+    def with_table(self, connector: Connector, hint: LookupHint) -> Scope:
+        """This scope with a lookup table more, and the hint that is about it."""
+        return replace(self, connectors={connector.table.name.lower(): connector}, hints=(hint,))
+
+    # --- tables ------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> LookupTable | None:
+        """The lookup table of that name, or None."""
+        own = self.connectors.get(name.lower())
+        return self.catalog.find(name) if own is None else own.table
+
+    def connector_of(self, table: LookupTable) -> Connector:
+        """The connector of one of its tables."""
+        own = self.connectors.get(table.name.lower())
+        return build_connector(table) if own is None else own
+
+    # --- Spark -------------------------------------------------------------------------------------
+
+    def sql(self, text: str, args: Args = None) -> DataFrame:
+        """Spark's own ``sql``, also where ``enable`` has put ours in its place."""
+        if self.frames:
+            return run_over(self.spark, text, args, self.frames)
+        original: Callable[..., DataFrame] = type(self.spark).sql
+        return original(self.spark, text, args) if args else original(self.spark, text)
+
+    def explained(self, text: str, args: Args, mode: str) -> str:
+        """What Spark's own EXPLAIN says."""
+        row = self.sql(f"EXPLAIN {mode.upper()} {text.rstrip().rstrip(';')}", args).collect()[0]
+        return str(row[0])
+
+    def conf(self, key: str) -> str | None:
+        """The value of a key of Spark's configuration, or None."""
+        return self.spark.conf.get(key, None)
+
+    def settings(self) -> ConfValue:
+        """What ``conf`` says, asked once for each key of one statement: each is a round trip."""
+        found: dict[str, str] | None = None
+        if is_connect(self.spark):  # one trip brings them all; on classic Spark it would be one for each
+            found = getattr(self.spark.conf, "getAll", None)  # new in Spark 4.0
+        return cache(self.conf) if found is None else found.get
+
+    def rows(self, schema: str, rows: Sequence[tuple[str | bool | None, ...]]) -> DataFrame:
+        """A few rows of text: as SQL, for ``createDataFrame`` would start a Python worker to read them."""
+        if not rows:
+            return self.spark.createDataFrame([], schema)
+        listed = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
+        columns = (column.split() for column in schema.split(", "))
+        select = ", ".join(
+            f"CAST(col{number} AS {kind}) AS {name}" for number, (name, kind) in enumerate(columns, 1)
+        )
+        return self.sql(f"SELECT {select} FROM VALUES {listed}")  # noqa: S608 (all parts are ours)
+
+
+def _literal(value: str | bool | None) -> str:
+    return string_literal(value) if isinstance(value, str) else str(value).upper().replace("NONE", "NULL")
