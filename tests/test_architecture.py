@@ -35,10 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spark": {*BASE, "plan.draft", "runtime"},
     "testing": {*BASE, "runtime"},
     "execution": {*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"},
-    "session": {
-        *(*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"),
-        "execution",
-    },
+    "session": {*BASE, "tables", "runtime", "streaming", "statements", "frames", "execution"},
     "surfaces": {
         *(*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"),
         *("execution", "session"),
@@ -66,7 +63,7 @@ PUBLIC = {
 
 OWNERS = {
     "sqlglot": {"hints", "plan"},
-    "pyspark": {"execution", "session", "spark", "streaming", "surfaces"},
+    "pyspark": {"execution", "spark", "streaming", "surfaces"},
     "pandas": {"spark.pandas_worker"},
     "IPython": {"surfaces.notebook"},
 }

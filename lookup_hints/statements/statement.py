@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import pairwise
+from typing import Any
 
 from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
@@ -134,3 +135,28 @@ def parameters(text: str) -> list[tuple[str, Span]]:
 
 def _may_end_a_value(piece: Piece) -> bool:
     return piece.is_name or piece.is_symbol(")") or piece.is_symbol("]")
+
+
+def named_parameters(text: str, args: Sequence[Any]) -> tuple[str, dict[str, Any]]:
+    """``?`` markers as named ones: the rewrite moves text about, and positions would change.
+
+    Raises:
+        QueryError: there are more or fewer markers than values.
+    """
+    out, at = [], 0
+    markers = [piece for piece in code(pieces(text)) if piece.is_symbol("?")]
+    if len(markers) != len(args):
+        first_without = [Span(text, marker.start, marker.end) for marker in markers[len(args) :]]
+        counted = f"{_count(len(markers), 'parameter marker')} (?) and {_count(len(args), 'value')}"
+        tip = "Each marker takes one value, in the order of the text."
+        place = first_without[0] if first_without else None
+        raise QueryError(Problem(f"There are {counted} for them.", place, tip))
+    for number, marker in enumerate(markers):
+        out += [text[at : marker.start], f":__p{number}"]
+        at = marker.end
+    named = {f"__p{number}": value for number, value in enumerate(args)}
+    return "".join([*out, text[at:]]), named
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -36,7 +36,8 @@ from lookup_hints.surfaces.stream_run import run_with_streams
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lookup_hints.session import LookupSession, Prepared
+    from lookup_hints.execution.prepare import Prepared
+    from lookup_hints.session import LookupSession
 
 _log = logging.getLogger("lookup_hints.job")
 

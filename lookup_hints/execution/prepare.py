@@ -1,0 +1,160 @@
+"""Text -> a statement that is read and planned: its hints, its lookups, and what Spark says of its types."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lookup_hints.errors import HintError, Problem
+from lookup_hints.execution.scope import Args, Scope
+from lookup_hints.hints.validate import LookupHint, read_hints
+from lookup_hints.plan.analysis import Columns
+from lookup_hints.plan.choose import session_option
+from lookup_hints.plan.draft import Context, LookupPlan
+from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
+from lookup_hints.plan.read.statement import UnreadableStatement
+from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.spark.functions import Functions, spark_version, transport_for, wrapping_for
+from lookup_hints.spi import Connector
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.sql.lexer import code, pieces
+from lookup_hints.statements.statement import SparkStatement, Statement, named_parameters, read_statement
+from lookup_hints.streaming.insert import StreamInsert, StreamSource
+from lookup_hints.streaming.stream_views import SINCE, with_views
+from lookup_hints.tables.catalog import ConfValue
+from lookup_hints.tables.registry import retry_predicates
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_log = logging.getLogger("lookup_hints")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A statement that is read and planned, but not run.
+
+    Its text and the values of its parameters may hold secrets, so they are not shown.
+
+    Args:
+        statement: what it is.
+        text: as Spark gets it, where it has no plan; of a streaming INSERT, that of its query.
+        args: values of its parameter markers.
+        plan: how its lookups run; None where it has none.
+    """
+
+    statement: Statement
+    text: str = field(repr=False)
+    args: Args = field(default=None, repr=False)
+    plan: LookupPlan | None = None
+
+
+def read(text: str, scope: Scope) -> Statement:
+    """What a statement is, where the catalog of ``scope`` knows the lookup tables."""
+    return read_statement(text, scope.catalog.concerns)
+
+
+def prepare(text: str, args: Args, scope: Scope, functions: Functions, *, few_rows: bool = False) -> Prepared:
+    """Read and plan a statement; ``LookupSession.prepare`` says more."""
+    statement = read(text, scope)
+    if isinstance(statement, StreamInsert):
+        return prepare_stream(statement, args, scope, functions)
+    if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
+        return Prepared(statement, text, args)
+    hints, problems = read_hints(text)
+    if not (hints or problems or mentions_lookup(text, scope.find)):
+        return Prepared(statement, text, args)
+    if args is not None and not isinstance(args, Mapping):
+        text, args = named_parameters(text, args)
+        hints, problems = read_hints(text)
+    context = replace(_context(args, scope, functions), few_rows=few_rows)
+    planned = _plan(text, (*hints, *scope.hints), problems, context)
+    uses_lookup = planned is not None and (planned.joins or planned.scans)
+    return Prepared(statement, text, args, planned if uses_lookup else None)
+
+
+def prepare_stream(insert: StreamInsert, args: Args, scope: Scope, functions: Functions) -> Prepared:
+    """Plan the query of a streaming INSERT."""
+
+    def name_stream(source: StreamSource) -> str:
+        return functions.name("lookup_stream", source.name, dict(source.options))
+
+    query = insert.query
+    if spark_version(scope.spark) < SINCE:
+        query = with_views(query, scope.spark, name_stream)
+    return replace(prepare(query, args, scope, functions), statement=insert)
+
+
+def _plan(
+    text: str, hints: tuple[LookupHint, ...], problems: tuple[Problem, ...], context: Context
+) -> LookupPlan | None:
+    """The plan of a statement; None when a lookup table's name in it means something else."""
+    tolerant = session_option("on-invalid-hint", context.conf) == "warn"
+    try:
+        if problems:
+            raise HintError(problems)
+        return plan(text, hints, context)
+    except UnreadableStatement:
+        if not (hints or surely_uses_lookup(text, context.find_table)):
+            return None
+        _let_spark_refuse(text, context)
+        raise
+    except HintError as error:
+        if not tolerant:
+            raise
+        _log.warning("LOOKUP hints without effect:\n%s", error)
+        return plan(text, (), context)
+
+
+def _let_spark_refuse(text: str, context: Context) -> None:
+    """Raise Spark's own error where Spark cannot parse ``text`` either: it knows best what is wrong."""
+    if context.analyse is None or code(pieces(text))[0].is_word("BEGIN"):
+        return
+    try:
+        context.analyse(f"EXPLAIN {text}")
+    except Exception as error:
+        if type(error).__name__ == "ParseException":
+            raise
+
+
+def _context(args: Args, scope: Scope, functions: Functions) -> Context:
+    conf = scope.settings()
+    transport = transport_of(conf)
+    built: dict[str, Connector] = {}
+
+    def connector(table: LookupTable) -> Connector:
+        if table.name not in built:
+            built[table.name] = scope.connector_of(table)
+        return built[table.name]
+
+    def analyse(sql: str) -> Columns:
+        return columns_of(scope.sql(sql, args))
+
+    def name_function(spec: LookupSpec, repeated: bool) -> str:
+        return functions.name("lookup", spec, repeated, transport)
+
+    def name_scan(table: LookupTable, columns: tuple[str, ...]) -> str:
+        return functions.name("lookup_scan", connector(table), columns)
+
+    return Context(
+        find_table=scope.find,
+        connector=connector,
+        conf=conf,
+        analyse=analyse,
+        name_function=name_function,
+        name_scan=name_scan,
+        predicates=retry_predicates(),
+        wrapping=wrapping_for(transport),
+    )
+
+
+def columns_of(frame: DataFrame) -> Columns:
+    """Name and type of each column."""
+    return tuple((column.name, column.dataType.simpleString()) for column in frame.schema.fields)
+
+
+def transport_of(conf: ConfValue) -> str:
+    """How keys and rows travel, by the session's configuration."""
+    return transport_for(session_option("transport", conf))

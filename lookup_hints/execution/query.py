@@ -1,0 +1,101 @@
+"""Running a planned query: its functions, its text, and whether what Spark gives is what was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
+from lookup_hints.execution.prepare import Prepared, columns_of, transport_of
+from lookup_hints.execution.scope import Scope
+from lookup_hints.execution.spark_errors import (
+    not_taken,
+    refuse_functions_in_lambdas,
+    refuse_own_functions,
+)
+from lookup_hints.plan.draft import LookupPlan
+from lookup_hints.plan.write.views import PRIVATE_PREFIX
+from lookup_hints.spark.functions import Functions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def run_query(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
+    """The rows of a query, or of a statement that writes what one gives, by Spark."""
+    if prepared.plan is None:
+        return scope.sql(prepared.text, prepared.args)
+    planned = prepared.plan
+    register(planned, scope, functions)
+    refuse_functions_in_lambdas(planned, prepared.args, scope)
+    try:
+        if planned.query is None:
+            return _named_as_written(planned, scope.sql(planned.sql, prepared.args))
+        if planned.output is not None:
+            # Before it writes: what it would write must be what the user's text says.
+            _check_columns(planned, scope.sql(planned.query, prepared.args))
+        return scope.sql(planned.sql, prepared.args)
+    except Exception as error:
+        from pyspark.errors import AnalysisException
+
+        refuse_own_functions(error)
+        if planned.query is None and planned.output and isinstance(error, AnalysisException):
+            raise not_taken(error) from error
+        raise
+
+
+def register(planned: LookupPlan, scope: Scope, functions: Functions) -> None:
+    """Make the functions and views of a plan known to Spark."""
+    transport = transport_of(scope.conf)
+    for planned_join in planned.joins:
+        functions.register(scope.spark, planned_join.function, planned_join.repeated, transport)
+    for scan in planned.scans:
+        functions.create_scan(scope.spark, scan)
+
+
+def _named_as_written(planned: LookupPlan, frame: DataFrame) -> DataFrame:
+    """``frame`` with the names that the columns of the user's text have."""
+    renamed = _renamed_columns(planned, frame)
+    return frame.toDF(*(name for name, _ in planned.output or ())) if renamed else frame
+
+
+def _check_columns(planned: LookupPlan, frame: DataFrame) -> None:
+    """What a statement writes must be what the user's would have written."""
+    renamed = _renamed_columns(planned, frame)
+    if renamed:
+        raise UnsupportedLookup(
+            Problem(
+                f"The column {renamed[0]} of what is written takes its name from its expression, which is"
+                " another one inside.",
+                tip=f"Give it a name: {renamed[0]} AS x.",
+            )
+        )
+
+
+def _renamed_columns(planned: LookupPlan, frame: DataFrame) -> list[str]:
+    """The columns that Spark names after expressions which the rewrite changed.
+
+    Raises:
+        InternalError: the rewritten statement gives anything else than the user's would have given.
+    """
+    found, wanted = columns_of(frame), planned.output
+    if wanted is None or found == wanted:
+        return []
+    pairs = list(zip(found, wanted, strict=False))
+    is_same = len(found) == len(wanted) and all(
+        has[1] == should[1] and _is_same_expression(has[0], should[0]) for has, should in pairs
+    )
+    if not is_same:
+        raise InternalError(
+            f"the rewritten statement gives {found} instead of {wanted}; please report"
+            f" this with the statement:\n{planned.text}"
+        )
+    return [should[0] for has, should in pairs if has != should]
+
+
+def _is_same_expression(found: str, wanted: str) -> bool:
+    """Whether Spark's names of two expressions differ only in what a rewrite changes.
+
+    That is a column of USING under its private name, or how often a subquery names the outer query.
+    """
+    subquery = "scalarsubquery("
+    return found.replace(PRIVATE_PREFIX, "") == wanted or (subquery in found and subquery in wanted)

@@ -1,0 +1,36 @@
+"""What belongs to one Spark session, however many LookupSessions are made for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from lookup_hints.spark.functions import Functions, policy_of, run_the_drivers_python
+from lookup_hints.streaming.streams import Streams
+from lookup_hints.tables.catalog import LookupCatalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class SessionState:
+    """Its functions, its streaming queries and its lookup tables."""
+
+    functions: Functions
+    streams: Streams
+    catalog: LookupCatalog
+
+
+_states: WeakKeyDictionary[Any, SessionState] = WeakKeyDictionary()
+
+
+def state_of(spark: SparkSession) -> SessionState:
+    """The state of a Spark session, made at the first call."""
+    if spark not in _states:
+        run_the_drivers_python(spark)
+        # Read once, before any statement: what a session sets later does not count.
+        policy = policy_of(spark)
+        _states[spark] = SessionState(Functions(spark), Streams(spark), LookupCatalog(policy))
+    return _states[spark]

@@ -1,0 +1,99 @@
+"""One statement prepared, run and explained: the one place where plan, runtime and Spark meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lookup_hints.execution.ddl import run_ddl
+from lookup_hints.execution.prepare import Prepared, prepare, prepare_stream, read
+from lookup_hints.execution.query import register, run_query
+from lookup_hints.execution.scope import Args, Scope
+from lookup_hints.execution.state import SessionState
+from lookup_hints.execution.streams import overflows_over_a_stream, reads_a_stream, start_stream
+from lookup_hints.frames.variables import named_frames, variables_refused
+from lookup_hints.plan.explain import explain
+from lookup_hints.plan.planner import mentions_lookup
+from lookup_hints.statements.statement import Explain, Setting
+from lookup_hints.streaming.insert import StreamInsert, read_insert
+from lookup_hints.tables.ddl import Ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Statements:
+    """Prepares, runs and explains statements over one scope."""
+
+    state: SessionState
+    scope: Scope
+
+    def over(self, frames: Mapping[str, DataFrame]) -> Statements:
+        """The same for statements that read ``frames``."""
+        return replace(self, scope=self.scope.over(frames))
+
+    def sql(self, text: str, args: Args = None) -> DataFrame:
+        """Prepare one statement, and run it."""
+        return self.run(self.prepare(text, args))
+
+    def prepare(self, text: str, args: Args = None, *, few_rows: bool = False) -> Prepared:
+        """Read and plan one statement."""
+        return prepare(text, args, self.scope, self.state.functions, few_rows=few_rows)
+
+    def run(self, prepared: Prepared) -> DataFrame:
+        """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
+        statement, functions = prepared.statement, self.state.functions
+        if isinstance(statement, StreamInsert):
+            return start_stream(prepared, statement, self.scope, self.state)
+        if isinstance(statement, Setting):
+            return self._set(statement)
+        if isinstance(statement, Explain):
+            return self._run_explain(prepared, statement)
+        if isinstance(statement, Ddl):
+            return run_ddl(statement, self.scope)
+        try:
+            return run_query(prepared, self.scope, functions)
+        except Exception as error:
+            if not (
+                reads_a_stream(prepared.text, error)
+                or overflows_over_a_stream(prepared, error, self.scope, functions)
+            ):
+                raise
+            return self.run(prepare_stream(read_insert(prepared.text), prepared.args, self.scope, functions))
+
+    def explain(self, text: str, args: Args = None, mode: str = "formatted") -> str:
+        """How one statement would run."""
+        statement = read(text, self.scope)
+        prepared = self.prepare(statement.text if isinstance(statement, Explain) else text, args)
+        if isinstance(prepared.statement, Ddl):
+            return "A statement about lookup tables; Spark does not see it."
+        if isinstance(prepared.statement, StreamInsert):
+            head = f"== Streaming query into {prepared.statement.shown_sink} =="
+            return f"{head}\n\n{self.explain(prepared.text, prepared.args, mode)}"
+        if prepared.plan is None:
+            return self.scope.explained(prepared.text, prepared.args, mode)
+        register(prepared.plan, self.scope, self.state.functions)
+        spark_plan = self.scope.explained(prepared.plan.sql, prepared.args, mode)
+        return f"{explain(prepared.plan)}\n\n== Spark plan ==\n{spark_plan}"
+
+    def _set(self, setting: Setting) -> DataFrame:
+        self.scope.spark.conf.set(setting.key, setting.value)
+        return self.scope.rows("key STRING, value STRING", [(setting.key, setting.value)])
+
+    def _run_explain(self, prepared: Prepared, explained: Explain) -> DataFrame:
+        if not mentions_lookup(explained.text, self.scope.catalog.find):
+            return self.scope.sql(prepared.text, prepared.args)
+        text = self.explain(explained.text, prepared.args, explained.mode)
+        return self.scope.rows("plan STRING", [(text,)])
+
+    def sql_with_variables(self, text: str, args: Args, variables: dict[str, Any]) -> DataFrame:
+        """Run one statement whose text names ``variables`` in braces."""
+        if isinstance(read(text, self.scope), Ddl):
+            raise variables_refused(variables)
+        if mentions_lookup(text, self.scope.find):
+            text, frames = named_frames(text, variables)
+            return self.over(frames).sql(text, args)
+        original: Callable[..., DataFrame] = type(self.scope.spark).sql
+        return original(self.scope.spark, text, args, **variables)
