@@ -19,9 +19,9 @@ from lookup_hints.statements.script import read_script
 from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
 from lookup_hints.surfaces import archive, job, submit
 from lookup_hints.surfaces.check import Finding, Surroundings, check_script
-from lookup_hints.surfaces.error_text import brief
 from lookup_hints.surfaces.progress import own_bar_alone
 from lookup_hints.surfaces.remote import await_server
+from lookup_hints.surfaces.statement_run import failure
 from lookup_hints.tables.ddl import CreateLookupTable
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _explain_all(session: LookupSession, script: job.Script) -> int:
             else:
                 print(session.explain(statement.text, script.params))
         except Exception as error:
-            said = brief(error, statement.text, statement.line, statement.column)
+            said = failure(statement, error)
             print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
             return job.FAILED
     return job.WELL

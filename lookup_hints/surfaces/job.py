@@ -25,18 +25,18 @@ from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.statements.commands import check_configuration
 from lookup_hints.statements.script import Statement, parse_params, read_script, split_statements
-from lookup_hints.statements.statement import gives_text, shown_text
+from lookup_hints.statements.statement import shown_text
 from lookup_hints.surfaces.archive import Module, build_modules
 from lookup_hints.surfaces.check import Surroundings, foreseen, unknown_connectors
-from lookup_hints.surfaces.counts import COLUMNS, By, Counted, aligned, counted, table_of, uncounted
-from lookup_hints.surfaces.error_text import brief, told_once
+from lookup_hints.surfaces.counts import COLUMNS, Counted, aligned, table_of
+from lookup_hints.surfaces.error_text import told_once
 from lookup_hints.surfaces.progress import TerminalBar
+from lookup_hints.surfaces.statement_run import StatementRun, failure
 from lookup_hints.surfaces.stream_run import run_with_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lookup_hints.execution.prepare import Prepared
     from lookup_hints.session import LookupSession
 
 _log = logging.getLogger("lookup_hints.job")
@@ -219,29 +219,6 @@ def check_connectors(script: Script) -> None:
 # --- running ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Ran:
-    """One statement that ran: what is known at its end, or of a streaming query at its start.
-
-    Args:
-        statement: what ran.
-        prepared: its plan.
-        seconds: how long it took.
-        before: the session's counts before it.
-        after: and after it; None while its streaming query runs.
-    """
-
-    statement: Statement
-    prepared: Prepared
-    seconds: float
-    before: By
-    after: By | None
-
-    def counted(self, session: LookupSession) -> list[Counted]:
-        """What its lookups did, until now if its streaming query still runs."""
-        return counted(self.prepared.plan, self.before, self.after or session.metrics())
-
-
 def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
     """Run each statement, stop at the first that fails, and sum up; returns the exit code.
 
@@ -254,7 +231,7 @@ def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
         rows: how many rows of each result are shown.
         bar: whether the standard error is a terminal, which shows how far a statement is.
     """
-    ran: list[_Ran] = []
+    ran: list[StatementRun] = []
     started = time.perf_counter()
 
     def run_all() -> int:
@@ -265,43 +242,37 @@ def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
                 with told_once():
                     ran.append(_run_statement(session, statement, script.params, rows, bar=bar))
             except Exception as error:
-                said = brief(error, statement.text, statement.line, statement.column)
+                said = failure(statement, error)
                 print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
                 _log.info("%s: failed", head)  # why is said above, once
                 return FAILED
-            _log.info("%s: %s", head, _log_line(ran[-1], session))
+            _log.info("%s: %s", head, _log_line(ran[-1]))
         return WELL
 
     exit_code = run_with_streams(
         session.streams, run_all, partial(print, flush=True), partial(print, file=sys.stderr)
     )
     for each in ran:
-        if each.after is None:
-            _print_counts(each, session)
-    print(f"\n{_summary(script, ran, session, time.perf_counter() - started)}", flush=True)
+        if each.stream is not None:
+            _print_counts(each)
+    print(f"\n{_summary(script, ran, time.perf_counter() - started)}", flush=True)
     return exit_code
 
 
 def _run_statement(
     session: LookupSession, statement: Statement, params: Mapping[str, Any], rows: int, *, bar: bool
-) -> _Ran:
-    started = time.perf_counter()
-    prepared = session.prepare(statement.text, params, few_rows=True)
-    if prepared.plan is not None:
-        print(f"\n{joins_text(prepared.plan, statement.line)}\n", flush=True)
-    before, streams = session.metrics(), len(session.streams.started)
-    with TerminalBar(sys.stderr).over(session.spark) if bar else nullcontext():
-        frame = session.run(prepared)
-        is_stream = len(session.streams.started) > streams
-        shown = "" if is_stream else _shown(frame, rows, is_text=gives_text(prepared.statement))
-    seconds = time.perf_counter() - started
-    ran = _Ran(statement, prepared, seconds, before, None if is_stream else session.metrics())
-    if is_stream:
-        print(f"started: {session.streams.started[-1]}", flush=True)
+) -> StatementRun:
+    ran = StatementRun(session, statement, params)
+    if ran.plan is not None:
+        print(f"\n{joins_text(ran.plan, statement.line)}\n", flush=True)
+    watched = TerminalBar(sys.stderr).over(session.spark) if bar else nullcontext()
+    shown = ran.take(lambda frame: _shown(frame, rows, is_text=ran.gives_text), watched)
+    if ran.stream is not None:
+        print(f"started: {ran.stream}", flush=True)
         return ran
     print(shown, end="")
-    _print_counts(ran, session)
-    print(f"{seconds:.1f} s", flush=True)
+    _print_counts(ran)
+    print(f"{ran.seconds:.1f} s", flush=True)
     return ran
 
 
@@ -324,38 +295,36 @@ def head_of(statement: Statement, number: int, of: int) -> str:
 # --- what it did -----------------------------------------------------------------------------------
 
 
-def _print_counts(ran: _Ran, session: LookupSession) -> None:
-    lookups = ran.counted(session)
-    table = table_of(lookups)
+def _print_counts(ran: StatementRun) -> None:
+    table = table_of(ran.lookups)
     if table:
         print(aligned(table))
-    missing = uncounted(lookups, on_connect=is_connect(session.spark))
-    if missing:
-        print(missing)
+    if ran.uncounted:
+        print(ran.uncounted)
 
 
-def _log_line(ran: _Ran, session: LookupSession) -> str:
+def _log_line(ran: StatementRun) -> str:
     """What the log says of a statement."""
-    if ran.after is None:
+    if ran.stream is not None:
         return "started"
     done = [
         f"{each.lookup}: {', '.join(f'{getattr(each.metrics, name):,} {title}' for title, name in COLUMNS)}"
-        for each in ran.counted(session)
+        for each in ran.lookups
         if each.metrics is not None
     ]
     return "; ".join([f"done in {ran.seconds:.1f} s", *done])
 
 
-def _summary(script: Script, ran: Sequence[_Ran], session: LookupSession, seconds: float) -> str:
+def _summary(script: Script, ran: Sequence[StatementRun], seconds: float) -> str:
     """How many statements ran, and a line for each lookup that was made."""
     number = len(script.statements)
     of = f"{number} statement{'' if number == 1 else 's'}"
     head = f"{script.file}: {of if len(ran) == number else f'{len(ran)} of {of}'} in {seconds:.1f} s"
     lines = []
     for each in ran:
-        table = table_of(each.counted(session))
-        for cells, metrics in zip(table[1:], _of_those_that_counted(each.counted(session)), strict=True):
-            rate = "" if each.after is None else f"{metrics.rows_in / each.seconds:,.0f}"
+        lookups = each.lookups
+        for cells, metrics in zip(table_of(lookups)[1:], _of_those_that_counted(lookups), strict=True):
+            rate = "" if each.stream is not None else f"{metrics.rows_in / each.seconds:,.0f}"
             lines.append([str(each.statement.line), cells[0], rate, *cells[1:]])
     if not lines:
         return head
@@ -381,8 +350,7 @@ def dry_run(script: Script, given: Surroundings) -> int:
     for number, (statement, what) in enumerate(foreseen(script.statements, given), 1):
         print(f"\n{head_of(statement, number, len(script.statements))}")
         if isinstance(what, LookupHintsError):
-            said = brief(what, statement.text, statement.line, statement.column)
-            print(f"error: {said}", file=sys.stderr)
+            print(f"error: {failure(statement, what)}", file=sys.stderr)
             exit_code = FAILED
         else:
             print("\n".join(f"    {line}" for line in what.splitlines()))

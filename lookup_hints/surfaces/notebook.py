@@ -9,7 +9,6 @@ import datetime
 import decimal
 import re
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -24,14 +23,14 @@ from IPython.display import DisplayHandle, display
 from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.session import LookupSession
-from lookup_hints.spark.functions import is_connect
 from lookup_hints.spi.types import sql_type
 from lookup_hints.statements.script import Statement, parse_params, split_statements
-from lookup_hints.statements.statement import gives_text, parameters
+from lookup_hints.statements.statement import parameters
 from lookup_hints.surfaces import html
-from lookup_hints.surfaces.counts import Counted, aligned, counted, table_of, uncounted
+from lookup_hints.surfaces.counts import aligned, table_of
 from lookup_hints.surfaces.error_text import brief, told_once
 from lookup_hints.surfaces.progress import Progress, TerminalBar, following
+from lookup_hints.surfaces.statement_run import StatementRun, failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,8 +138,7 @@ class LookupMagics(Magics):
                     result = self._result(session, statement, values, wishes if is_last else None, screen)
                 except Exception as error:
                     where = f"in the statement at line {statement.line}: " if len(statements) > 1 else ""
-                    said = brief(error, statement.text, statement.line, statement.column)
-                    raise CellFailed(f"{where}{said}") from error
+                    raise CellFailed(f"{where}{failure(statement, error)}") from error
             screen.show(result)
 
     def _result(
@@ -163,12 +161,11 @@ class LookupMagics(Magics):
     def _kept(
         self, session: LookupSession, statement: Statement, values: Mapping[str, Any], name: str
     ) -> Shown:
-        prepared = session.prepare(statement.text, values)
-        frame = session.run(prepared)
-        self._namespace[name] = frame
+        run = StatementRun(session, statement, values, few_rows=False)
+        frame = self._namespace[name] = run.start()
         columns = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in frame.schema)
         text = f"{name}: DataFrame[{columns}]"
-        return Shown(html.note(text), text) + _plan_of(prepared.plan)
+        return _noted(text) + _plan_of(run.plan)
 
     @property
     def _namespace(self) -> dict[str, Any]:
@@ -277,48 +274,50 @@ class _Screen:
 def _ran(
     session: LookupSession, statement: Statement, values: Mapping[str, Any], limit: int, screen: _Screen
 ) -> Shown:
-    started = time.perf_counter()
-    prepared = session.prepare(statement.text, values, few_rows=True)
-    before, streams = session.metrics(), len(session.streams.started)
-    with screen.following(session.spark):
-        frame = session.run(prepared)
-        rows = frame.take(limit + 1) if frame.columns and limit else []
-    seconds = time.perf_counter() - started
-    if len(session.streams.started) > streams:
-        text = f"started: {session.streams.started[-1]}; stop it with session.streams.stop()"
-        return Shown(html.note(text), text) + _plan_of(prepared.plan)
-    done = counted(prepared.plan, before, session.metrics())
-    return (
-        _rows(frame, rows, limit, seconds, is_text=gives_text(prepared.statement))
-        + _counts(done, on_connect=is_connect(session.spark))
-        + _plan_of(prepared.plan)
-    )
+    ran = StatementRun(session, statement, values)
+    taken = ran.take(lambda frame: _First.of(frame, limit), screen.following(session.spark))
+    if taken is None:
+        text = f"started: {ran.stream}; stop it with session.streams.stop()"
+        return _noted(text) + _plan_of(ran.plan)
+    return _rows(ran, taken, limit) + _counts(ran) + _plan_of(ran.plan)
 
 
-def _rows(frame: DataFrame, rows: Sequence[Any], limit: int, seconds: float, *, is_text: bool) -> Shown:
+@dataclass(frozen=True)
+class _First:
+    """The first rows of a frame, one more than are shown."""
+
+    frame: DataFrame
+    rows: Sequence[Any]
+
+    @classmethod
+    def of(cls, frame: DataFrame, limit: int) -> _First:
+        return cls(frame, frame.take(limit + 1) if frame.columns and limit else [])
+
+
+def _rows(ran: StatementRun, first: _First, limit: int) -> Shown:
+    frame, rows = first.frame, first.rows
     if not frame.columns:
-        return _noted(f"done in {seconds:.1f} s")
-    if is_text:
+        return _noted(f"done in {ran.seconds:.1f} s")
+    if ran.gives_text:
         text = "\n".join(str(row[0]) for row in rows)
         return Shown(html.text_block(text), text)
     numbers = [kind not in ("string", "binary", "boolean", "date") for _, kind in frame.dtypes]
     shown = [tuple(row) for row in rows[:limit]]
     cells = [[html.shown_value(value) for value in row] for row in shown]
     more = "the first " if len(rows) > limit else ""
-    count = f"{more}{len(shown)} row{'' if len(shown) == 1 else 's'}, {seconds:.1f} s"
+    count = f"{more}{len(shown)} row{'' if len(shown) == 1 else 's'}, {ran.seconds:.1f} s"
     return Shown(
         html.table(frame.columns, shown, numbers=numbers), aligned([frame.columns, *cells], left=0)
     ) + _noted(count)
 
 
-def _counts(done: Sequence[Counted], *, on_connect: bool) -> Shown:
-    lines = table_of(done)
-    missing = uncounted(done, on_connect=on_connect)
+def _counts(ran: StatementRun) -> Shown:
+    lines = table_of(ran.lookups)
     table = _NOTHING
     if lines:
         numbers = [False, *[True] * (len(lines[0]) - 1)]
         table = Shown(html.table(lines[0], lines[1:], numbers=numbers), aligned(lines))
-    return table + (_noted(missing) if missing else _NOTHING)
+    return table + (_noted(ran.uncounted) if ran.uncounted else _NOTHING)
 
 
 def _plan_of(plan: LookupPlan | None) -> Shown:

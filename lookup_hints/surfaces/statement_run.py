@@ -1,0 +1,108 @@
+"""One statement, run and watched: what it gave, how long it took, what its lookups did, how it failed.
+
+The command line, ``spark-submit`` and notebooks show the same things in two ways; this is what they show.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lookup_hints.spark.functions import is_connect
+from lookup_hints.statements.statement import gives_text
+from lookup_hints.surfaces.counts import By, Counted, counted, uncounted
+from lookup_hints.surfaces.error_text import brief
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lookup_hints.plan.draft import LookupPlan
+    from lookup_hints.session import LookupSession
+    from lookup_hints.statements.script import Statement
+    from lookup_hints.streaming.streams import StartedStream
+
+Taken = TypeVar("Taken")
+
+
+class StatementRun:
+    """One statement of a file or a cell: planned when it is made, run once, then what is known of it.
+
+    Args:
+        session: where it runs.
+        statement: what runs.
+        params: values of its parameter markers.
+        few_rows: whether the first rows alone will be taken.
+
+    Example:
+        >>> run = StatementRun(session, statement, {"day": "2013-01-01"})
+        >>> rows = run.take(lambda frame: frame.take(20), following(spark, draw))
+        >>> run.seconds, run.lookups
+    """
+
+    def __init__(
+        self,
+        session: LookupSession,
+        statement: Statement,
+        params: Mapping[str, Any],
+        *,
+        few_rows: bool = True,
+    ) -> None:
+        self.session, self.statement = session, statement
+        self.seconds = 0.0
+        """How long it took, its planning too; of a streaming query, until that had started."""
+        self.stream: StartedStream | None = None
+        """The streaming query that it started."""
+        self._began = time.perf_counter()
+        self._prepared = session.prepare(statement.text, params, few_rows=few_rows)
+        self._before = session.metrics()
+        self._after: By | None = None
+
+    @property
+    def plan(self) -> LookupPlan | None:
+        """How its lookups run; None where it has none."""
+        return self._prepared.plan
+
+    @property
+    def gives_text(self) -> bool:
+        """Whether its result is a text of several lines rather than rows."""
+        return gives_text(self._prepared.statement)
+
+    def start(self) -> DataFrame:
+        """Run it without taking rows; what it gives."""
+        known = len(self.session.streams.started)
+        frame = self.session.run(self._prepared)
+        started = self.session.streams.started[known:]
+        self.stream = started[-1] if started else None
+        return frame
+
+    def take(self, rows: Callable[[DataFrame], Taken], watched: AbstractContextManager[None]) -> Taken | None:
+        """Run it, and take ``rows`` of what it gives; None of a streaming query, whose rows go elsewhere.
+
+        Args:
+            rows: takes what will be shown.
+            watched: is entered while it runs, to show how far it is.
+        """
+        with watched:
+            frame = self.start()
+            taken = None if self.stream is not None else rows(frame)
+        self.seconds = time.perf_counter() - self._began
+        if self.stream is None:
+            self._after = self.session.metrics()
+        return taken
+
+    @property
+    def lookups(self) -> list[Counted]:
+        """What its lookups did, until now if its streaming query still runs."""
+        return counted(self.plan, self._before, self._after or self.session.metrics())
+
+    @property
+    def uncounted(self) -> str:
+        """Why lookups of it have no counts; empty where all have."""
+        return uncounted(self.lookups, on_connect=is_connect(self.session.spark))
+
+
+def failure(statement: Statement, error: Exception) -> str:
+    """What to say of a statement that failed, with the place in its file."""
+    return brief(error, statement.text, statement.line, statement.column)

@@ -1,0 +1,90 @@
+"""One run of a statement: what it holds, of a query and of a stream."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lookup_hints.errors import Problem, QueryError, Span
+from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.statements.script import split_statements
+from lookup_hints.statements.statement import read_statement
+from lookup_hints.surfaces.statement_run import StatementRun, failure
+from tests.plan.planning import planned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+QUERY = "SELECT c.name FROM orders o JOIN customers c ON o.id = c.id"
+
+
+class FakeSession:
+    """A session that counts two rows more at each statement, and starts a stream where told so."""
+
+    def __init__(self, *, streams: bool = False) -> None:
+        self.spark = object()
+        self.streams = SimpleNamespace(started=("an older one",))
+        self._starts_streams = streams
+        self._rows = 0
+
+    def prepare(self, text: str, args: Any, *, few_rows: bool) -> Any:
+        return SimpleNamespace(statement=read_statement(text), plan=planned(text))
+
+    def metrics(self) -> dict[str, LookupMetrics]:
+        return {join.function.name: LookupMetrics(rows_in=self._rows) for join in planned(QUERY).joins}
+
+    def run(self, prepared: Any) -> Any:
+        self._rows += 2
+        if self._starts_streams:
+            self.streams.started += ("a new one",)
+        return "rows"
+
+
+def made(session: FakeSession) -> StatementRun:
+    (statement,) = split_statements(QUERY)
+    fake: Any = session
+    return StatementRun(fake, statement, {})
+
+
+@contextmanager
+def watching(seen: list[str]) -> Iterator[None]:
+    seen.append("begins")
+    yield
+    seen.append("ends")
+
+
+def test_a_query_gives_rows_and_what_was_counted_for_it() -> None:
+    session, seen = FakeSession(), list[str]()
+    run = made(session)
+    assert run.plan is not None
+
+    def take(frame: Any) -> str:
+        seen.append("taken")
+        return str(frame)
+
+    assert run.take(take, watching(seen)) == "rows"
+    assert seen == ["begins", "taken", "ends"]
+    session.run(None)  # what others count later is not of this statement
+    assert [(each.lookup, each.metrics) for each in run.lookups] == [("c", LookupMetrics(rows_in=2))]
+    assert run.stream is None
+    assert run.seconds > 0
+    assert not run.gives_text
+    assert run.uncounted == ""
+
+
+def test_a_stream_gives_no_rows_and_counts_on() -> None:
+    session = FakeSession(streams=True)
+    run = made(session)
+    assert run.take(lambda frame: pytest.fail("no rows are taken"), watching([])) is None
+    assert str(run.stream) == "a new one"
+    session.run(None)
+    assert [each.metrics for each in run.lookups] == [LookupMetrics(rows_in=4)]
+
+
+def test_a_failure_is_told_with_its_place_in_the_file() -> None:
+    _, statement = split_statements("SELECT 1;\n\nSELEC 2")
+    error = QueryError(Problem("What is this?", Span(statement.text, 0, 5)))
+    assert failure(statement, error).startswith("line 3, column 1: What is this?")
