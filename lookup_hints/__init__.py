@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lookup_hints.retry import FixedDelay as FixedDelay
     from lookup_hints.retry import RetryPolicy as RetryPolicy
     from lookup_hints.retry import RetryStrategy as RetryStrategy
+    from lookup_hints.runtime.metrics import LookupMetrics as LookupMetrics
     from lookup_hints.session import LookupSession as LookupSession
     from lookup_hints.session import disable as disable
     from lookup_hints.session import enable as enable
@@ -33,6 +34,7 @@ _HOME = {
     "FailureRateRestart": "streaming.restart",
     "FixedDelay": "retry",
     "FixedDelayRestart": "streaming.restart",
+    "LookupMetrics": "runtime.metrics",
     "LookupSession": "session",
     "NoRestart": "streaming.restart",
     "RetryPolicy": "retry",
@@ -51,6 +53,7 @@ __all__ = [
     "FailureRateRestart",
     "FixedDelay",
     "FixedDelayRestart",
+    "LookupMetrics",
     "LookupSession",
     "NoRestart",
     "RetryPolicy",

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate_options, generate_sql_support
+from docs import generate_metrics, generate_options, generate_sql_support
 
 
 def test_the_option_reference_is_made_from_the_option_tables() -> None:
     text = generate_options.TARGET.read_text(encoding="utf-8")
     assert text == generate_options.page(), "run: python docs/generate_options.py"
+
+
+def test_the_page_on_metrics_is_made_from_the_counts() -> None:
+    text = generate_metrics.TARGET.read_text(encoding="utf-8")
+    assert text == generate_metrics.page(), "run: python docs/generate_metrics.py"
 
 
 def test_the_page_on_sql_is_made_from_the_cases() -> None:

@@ -137,4 +137,6 @@ class Asking:
         if self._state.pace is not None:
             self._state.pace.take(slots)
         self._state.count(LookupMetrics(requests=slots))
+        if not self._state.spec.by_row:  # there the runner knows
+            self._state.tally.in_flight(self._state.slots.in_flight)
         return Ask(request, tuple(parts), keys.codes, now, deadline, slots)

@@ -63,6 +63,11 @@ class LookupFlow:
         """Count what its runner did."""
         self._state.count(counts)
 
+    def took(self, seconds: float, in_flight: int) -> None:
+        """A key's own request took so long, and so many were in flight with it; told by its runner."""
+        self._state.tally.took(seconds)
+        self._state.tally.in_flight(in_flight)
+
     # Input and output.
 
     @property
@@ -215,6 +220,8 @@ class LookupFlow:
     def _heard(self, ask: Ask, now: float) -> None:
         self._release(ask)
         self._state.size.answered(ask.request.keys.num_rows, now - ask.asked)
+        if not self._state.spec.by_row:
+            self._state.tally.took(now - ask.asked)
         self._is_heard = True
 
     def _release(self, ask: Ask) -> None:

@@ -93,6 +93,7 @@ class RowDriver(AsyncDriver):
         assert task is not None
         while True:
             self._in_flight += 1
+            in_flight, started = self._in_flight, self._now()
             try:
                 outcome: Rows | Exception = await self._lookup_row(asked.rows[position])
             except asyncio.CancelledError as error:
@@ -104,6 +105,7 @@ class RowDriver(AsyncDriver):
                 outcome = error
             finally:
                 self._in_flight -= 1
+                self._flow.took(self._now() - started, in_flight)
             self._finish(asked, position, outcome)
             del outcome  # it may be large, and the next key takes its time
             if not self._waiting:

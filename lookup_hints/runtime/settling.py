@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.runtime.arrow import Placed, absent, count_up_to, lists_per_key, place
 from lookup_hints.runtime.failures import connector_name, failure, is_defect, out_of_time
-from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.metrics import CountsByKey, LookupMetrics
 from lookup_hints.runtime.state import LookupState
 from lookup_hints.runtime.steps import Ask, Batch, Part
 from lookup_hints.spi import ReportsOutcomes
@@ -31,7 +31,8 @@ class Settling:
 
     def fail(self, ask: Ask, error: Exception, now: float) -> None:
         """All keys of ``ask`` failed."""
-        self._state.count(LookupMetrics(errors=1))
+        named = CountsByKey({type(error).__name__: 1})
+        self._state.count(LookupMetrics(errors=1, errors_by_class=named))
         if is_defect(error):
             raise error
         # A request has the time of its most urgent part. The others did not have theirs: ask them again.
@@ -94,6 +95,7 @@ class Settling:
             self.give_up(part, out_of_time(self._spec, part, error))
         else:
             beat = _next_beat(due, delay)
+            self._state.count(_retried(len(part), error))
             self._state.waiting.add(part.again(), beat if beat < deadline else due)
 
     def _spread(self) -> float:
@@ -132,6 +134,10 @@ class Settling:
         batch.unsettled -= size
         if batch.unsettled == 0:
             self._state.slots.leave(batch)
+
+
+def _retried(keys: int, error: Exception | None) -> LookupMetrics:
+    return LookupMetrics(retried_misses=keys) if error is None else LookupMetrics(retried_failures=keys)
 
 
 def _next_beat(due: float, delay: float) -> float:

@@ -45,7 +45,7 @@ def counted(plan: LookupPlan | None, before: By, after: By) -> list[Counted]:
     none = LookupMetrics()
     done = {name: after.get(name, none) - before.get(name, none) for name in aliases}
     return [
-        Counted(", ".join(names), None if done[name] == none else done[name])
+        Counted(", ".join(names), done[name] if done[name].rows_in else None)
         for name, names in aliases.items()
     ]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from lookup_hints import LookupSession, register_retry_predicate
-from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.metrics import Latencies, LookupMetrics, Most
 from tests.e2e.own import FAILING, FOUND, nothing_found
 
 if TYPE_CHECKING:
@@ -52,7 +52,13 @@ def _run(
     return rows, replace(_counted(session) - counted, **_BY_TIME), calls() - called
 
 
-_BY_TIME: dict[str, Any] = {"requests": 0, "buffer_full": 0, "seconds_waiting": 0.0}
+_BY_TIME: dict[str, Any] = {
+    "requests": 0,
+    "buffer_full": 0,
+    "seconds_waiting": 0.0,
+    "latency": Latencies(),
+    "most_in_flight": Most(0),
+}
 """What a slow machine may change."""
 
 

@@ -1,0 +1,66 @@
+"""Writes ``docs/metrics.md`` from the counts in the code: ``python docs/generate_metrics.py``.
+
+A test compares the file with what this makes, so that the reference cannot fall behind.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lookup_hints.runtime.metrics import about_counts
+
+TARGET = Path(__file__).with_name("metrics.md")
+
+_INTRODUCTION = """\
+# Metrics
+
+This page is made from the counts in the code by `python docs/generate_metrics.py`.
+
+`session.metrics()` gives a `LookupMetrics` for each lookup function of the session, by the function's name.
+EXPLAIN shows that name. The command line and the notebook show the most important figures for each lookup
+of a statement.
+
+Counts arrive when a task ends. Those of a task that Spark stopped early, as under a `LIMIT`, may be
+missing. On Spark Connect there are none. Counts of tasks and micro-batches add up:
+
+```python
+from lookup_hints import LookupMetrics
+
+before = session.metrics()
+session.sql("SELECT ...").collect()
+for name, counts in session.metrics().items():
+    new = counts - before.get(name, LookupMetrics())
+    print(name, new.keys, new.hits / new.keys, new.latency.quantile(0.99))
+```
+
+| field | unit | meaning |
+|---|---|---|
+"""
+
+_MORE = """
+`latency.quantile(0.99)` gives seconds, exact to 10 %. It covers a request from the moment it is sent until
+its answer is there, with the time in which the connector itself waits: for a connection, or for the end of
+a throttling pause. Where a connector is asked one key at a time, each key is a request.
+
+`most_in_flight` is that of one task. Of several tasks the largest counts, and it is never a sum.
+
+What to do when a figure is bad:
+
+| figure | what it means | what to do |
+|---|---|---|
+| `most_in_flight` equals `capacity`, `seconds_waiting` is high | the source is slower than the tasks | raise `capacity` or connections, if the source can bear it |
+| `misses` near `keys` | wrong keys, or rows that come late | look at the types of the keys; retry with `lookup_miss` |
+| `retried_failures` grows | the source fails and recovers | see `errors_by_class`, and the log of the workers |
+| `keys` near `rows_in` | keys seldom repeat within a window | `'shuffle' = 'true'` brings equal keys together |
+| `buffer_full` grows | rows are wide, or one slow key holds many back | `'output-mode' = 'allow_unordered'`, more tasks |
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    lines = [f"| `{name}` | {each.unit} | {each.meaning} |" for name, each in about_counts().items()]
+    return _INTRODUCTION + "\n".join(lines) + "\n" + _MORE
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page(), encoding="utf-8")
