@@ -24,7 +24,8 @@ This page is made from the option tables in the code by `python docs/generate_op
 
 A lookup option can stand in a hint, in the `WITH` clause of the table (as the default of every query),
 and some in the session. The hint wins over the table, the table over the session, the session over the
-default. Two hints for one table are merged option by option; the first wins.
+default. Two hints for one table are merged option by option; the first wins. EXPLAIN names the place behind
+each value that is not the default: `capacity 20 requests in flight per task (hint)`.
 
 Values of hints are string literals. Names and enumerated values ignore case; in values `-` and `_` are
 the same. Durations are a whole number and a unit: `10s`, `500 ms`, `3 min`, `1 h`, `1 d`; without a unit

@@ -18,12 +18,12 @@ from lookup_hints.plan.read.statement import UnreadableStatement
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spark.functions import Functions, spark_version, transport_for, wrapping_for
 from lookup_hints.spi import Connector
+from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.statements.statement import SparkStatement, Statement, named_parameters, read_statement
 from lookup_hints.streaming.insert import StreamInsert, StreamSource
 from lookup_hints.streaming.stream_views import SINCE, with_views
-from lookup_hints.tables.catalog import ConfValue
 from lookup_hints.tables.registry import retry_predicates
 
 if TYPE_CHECKING:
@@ -155,6 +155,6 @@ def columns_of(frame: DataFrame) -> Columns:
     return tuple((column.name, column.dataType.simpleString()) for column in frame.schema.fields)
 
 
-def transport_of(conf: ConfValue) -> str:
+def transport_of(conf: Conf) -> str:
     """How keys and rows travel, by the session's configuration."""
     return transport_for(session_option("transport", conf))

@@ -11,9 +11,10 @@ from lookup_hints.frames.variables import run_over
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.spi import Connector
+from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import string_literal
-from lookup_hints.tables.catalog import ConfValue, LookupCatalog, build_connector
+from lookup_hints.tables.catalog import LookupCatalog, build_connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +80,7 @@ class Scope:
         """The value of a key of Spark's configuration, or None."""
         return self.spark.conf.get(key, None)
 
-    def settings(self) -> ConfValue:
+    def settings(self) -> Conf:
         """What ``conf`` says, asked once for each key of one statement: each is a round trip."""
         found: dict[str, str] | None = None
         if is_connect(self.spark):  # one trip brings them all; on classic Spark it would be one for each

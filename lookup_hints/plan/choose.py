@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
@@ -12,12 +12,10 @@ from lookup_hints.plan.cluster_share import Share, share_of, tasks_at_once
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.runtime.spec import LookupSettings
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
+from lookup_hints.spi.in_force import Conf, InForce, in_force
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, RETRY_KEYS, SESSION_OPTIONS
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.options import Place, from_session, parsed
-
-Conf = Callable[[str], str | None]
-"""The value of a session configuration key, or None."""
+from lookup_hints.spi.options import Place, options_at, parsed
 
 _MISS, _EXCEPTION = "lookup_miss", "exception"
 _STRATEGY_KEYS = {
@@ -28,21 +26,42 @@ _STRATEGY_KEYS = {
 
 @dataclass(frozen=True)
 class Choice:
-    """The settings of one lookup join, and what EXPLAIN says about them."""
+    """The settings of one lookup join, and what EXPLAIN says about them.
+
+    Args:
+        settings: what the worker is told.
+        shuffle: whether the left rows are partitioned by key first.
+        runner_reason: why it is async or sync.
+        sources: where the values of ``settings`` come from that are not the defaults, by option.
+        notes: what the user should know.
+    """
 
     settings: LookupSettings
     shuffle: bool
     runner_reason: str
+    sources: Mapping[str, Place]
     notes: tuple[str, ...] = ()
+
+    def source(self, *keys: str) -> str:
+        """The places that give values to ``keys``, as EXPLAIN shows them: `` (hint)``, or nothing."""
+        places = {place.value: None for key in keys if (place := self.sources.get(key))}
+        return f" ({', '.join(places)})" if places else ""
 
 
 @dataclass(frozen=True)
 class _Given:
     """The options in force for one join: value, and place in the text where the hint gives it."""
 
-    values: Mapping[str, Any]
+    values: Mapping[str, InForce]
     hint: LookupHint | None
-    explicit: frozenset[str] = field(default_factory=frozenset)
+
+    def __getitem__(self, key: str) -> Any:
+        """The value in force."""
+        return self.values[key].value
+
+    def own(self, keys: Iterable[str]) -> list[str]:
+        """Those of ``keys`` that are given for this join or its table."""
+        return [key for key in keys if self.values[key].source in (Place.HINT, Place.TABLE)]
 
     def at(self, *keys: str) -> Span | None:
         """The place of the first of ``keys`` that the hint gives, else of the hint."""
@@ -71,53 +90,56 @@ def choose(
     settings = LookupSettings(
         asynchronous=asynchronous,
         capacity=share.capacity,
-        timeout=given.values["timeout"],
-        ordered=given.values["output-mode"] == "ordered",
-        batch_size=min(given.values["batch-size"], limit or given.values["batch-size"]),
-        on_error=given.values["on-error"],
+        timeout=given["timeout"],
+        ordered=given["output-mode"] == "ordered",
+        batch_size=min(given["batch-size"], limit or given["batch-size"]),
+        on_error=given["on-error"],
         retry=retry,
         rate=share.rate,
     )
     notes = (*_notes(settings), *_limit_notes(given, limit), *share.notes)
-    return Choice(settings, given.values["shuffle"], reason, notes)
+    return Choice(settings, given["shuffle"], reason, _sources(given, settings), notes)
 
 
 def session_option(key: str, conf: Conf) -> Any:
     """The value in force of one of ``SESSION_OPTIONS``."""
-    option = next(option for option in SESSION_OPTIONS if option.key == key)
-    value = from_session(option, conf)
-    return option.default if value is None else value
+    return in_force(next(option for option in SESSION_OPTIONS if option.key == key), conf).value
 
 
 def _given(hint: LookupHint | None, table: LookupTable, conf: Conf) -> _Given:
-    values: dict[str, Any] = {}
-    explicit: set[str] = set()
-    for option in LOOKUP_OPTIONS:
-        if hint is not None and option.key in hint.options:
-            values[option.key] = hint.options[option.key]
-        elif (text := table.options.get(option.key_in(Place.TABLE))) and Place.TABLE in option.places:
-            values[option.key] = parsed(
-                option, option.key_in(Place.TABLE), text, owner=f"table {table.name}: "
-            )
-        else:
-            value = from_session(option, conf)
-            values[option.key] = option.default if value is None else value
-            continue
-        explicit.add(option.key)
-    return _Given(values, hint, frozenset(explicit))
+    given = {Place.HINT: {} if hint is None else hint.options, Place.TABLE: _of_table(table)}
+    return _Given({option.key: in_force(option, conf, given) for option in LOOKUP_OPTIONS}, hint)
+
+
+def _of_table(table: LookupTable) -> dict[str, Any]:
+    owner = f"table {table.name}: "
+    return {
+        option.key: parsed(option, key, text, owner=owner)
+        for key, option in options_at(Place.TABLE, LOOKUP_OPTIONS).items()
+        if (text := table.options.get(key))
+    }
 
 
 def _share(given: _Given, table: LookupTable, conf: Conf) -> Share:
     tasks = session_option("cluster-tasks", conf) or tasks_at_once(conf)
-    values = given.values
-    return share_of(
-        values["capacity"], values["max-concurrency"], values["rate-limit"], tasks, table=table.name
-    )
+    return share_of(given["capacity"], given["max-concurrency"], given["rate-limit"], tasks, table=table.name)
+
+
+def _sources(given: _Given, settings: LookupSettings) -> dict[str, Place]:
+    """Where values come from; not of those that the connector or a budget has lowered."""
+    lowered = {"capacity": settings.capacity, "batch-size": settings.batch_size}
+    sources = {
+        key: each.source
+        for key, each in given.values.items()
+        if each.source is not None and lowered.get(key, each.value) == each.value
+    }
+    has_policy = given.hint is not None and given.hint.retry is not None
+    return {**sources, "retry-strategy": Place.HINT} if has_policy else sources
 
 
 def _runner(given: _Given, connector: Connector) -> tuple[bool, str]:
     """Async or sync, and why: a wish is followed where the connector can (Flink's rule)."""
-    wish = given.values["async"]
+    wish = given["async"]
     can_sync, can_async = isinstance(connector, SyncLookup), isinstance(connector, AsyncLookup)
     name = connector.table.connector
     if can_sync and can_async:
@@ -135,15 +157,15 @@ def _runner(given: _Given, connector: Connector) -> tuple[bool, str]:
 def _retry(given: _Given, table: LookupTable, predicates: Mapping[str, RowPredicate]) -> RetryPolicy:
     if given.hint is not None and given.hint.retry is not None:
         return given.hint.retry
-    explicit = [key for key in RETRY_KEYS if key in given.explicit]
+    explicit = given.own(RETRY_KEYS)
     if not explicit:
         return RetryPolicy()
     problems = [*_missing(given, table), *_misfits(given, table), *_unknown_predicates(given, predicates)]
     if problems:
         raise _error(given)(sorted(problems, key=lambda problem: problem.at.start if problem.at else 0))
-    names: tuple[str, ...] = given.values["retry-predicate"]
+    names: tuple[str, ...] = given["retry-predicate"]
     try:
-        policy = RetryPolicy(_strategy(given.values))
+        policy = RetryPolicy(_strategy(given))
     except ValueError as error:
         raise _error(given)(Problem(f"{_owner(given, table)}{error}.", given.at(*explicit))) from None
     for name in names:
@@ -170,10 +192,10 @@ def _missing(given: _Given, table: LookupTable) -> list[Problem]:
     required = (
         "retry-predicate",
         "retry-strategy",
-        *wait[given.values["retry-strategy"]],
+        *wait[given["retry-strategy"]],
         "max-attempts",
     )
-    missing = [key for key in required if given.values[key] is None]
+    missing = [key for key in required if given[key] is None]
     if not missing:
         return []
     listed = ", ".join(repr(key) for key in missing)
@@ -189,7 +211,7 @@ def _missing(given: _Given, table: LookupTable) -> list[Problem]:
 
 def _misfits(given: _Given, table: LookupTable) -> list[Problem]:
     """Options of one strategy beside the other."""
-    strategy = given.values["retry-strategy"]
+    strategy = given["retry-strategy"]
     return [
         Problem(
             f"{_owner(given, table)}{key!r} belongs to the strategy {other!r}, not to {strategy!r}.",
@@ -197,8 +219,7 @@ def _misfits(given: _Given, table: LookupTable) -> list[Problem]:
         )
         for other, keys in _STRATEGY_KEYS.items()
         if strategy not in (None, other)
-        for key in keys
-        if key in given.explicit
+        for key in given.own(keys)
     ]
 
 
@@ -210,26 +231,26 @@ def _unknown_predicates(given: _Given, predicates: Mapping[str, RowPredicate]) -
             given.at("retry-predicate"),
             f"{nearest(name, known)} Your own: lookup_hints.register_retry_predicate(name, function).",
         )
-        for name in given.values["retry-predicate"] or ()
+        for name in given["retry-predicate"] or ()
         if name not in known
     ]
 
 
-def _strategy(values: Mapping[str, Any]) -> RetryStrategy:
-    if values["retry-strategy"] == "fixed_delay":
-        return FixedDelay(values["max-attempts"], values["fixed-delay"])
+def _strategy(given: _Given) -> RetryStrategy:
+    if given["retry-strategy"] == "fixed_delay":
+        return FixedDelay(given["max-attempts"], given["fixed-delay"])
     return ExponentialDelay(
-        values["max-attempts"],
-        initial=values["initial-backoff"],
-        maximum=values["max-backoff"],
-        multiplier=values["backoff-multiplier"],
-        jitter=values["jitter-factor"],
+        given["max-attempts"],
+        initial=given["initial-backoff"],
+        maximum=given["max-backoff"],
+        multiplier=given["backoff-multiplier"],
+        jitter=given["jitter-factor"],
     )
 
 
 def _limit_notes(given: _Given, limit: int | None) -> list[str]:
-    wish = given.values["batch-size"]
-    if limit is None or wish <= limit or "batch-size" not in given.explicit:
+    wish = given["batch-size"]
+    if limit is None or wish <= limit or not given.own(["batch-size"]):
         return []
     return [f"'batch-size'='{wish}' has no effect: a request of this table holds {limit} at most"]
 

@@ -7,12 +7,10 @@ gets that part of the budget: together they never spend more, and less while few
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from lookup_hints.errors import OptionError, Problem
-
-Conf = Callable[[str], str | None]
+from lookup_hints.spi.in_force import Conf
 
 _TIP = (
     "SET lookup.cluster-tasks = <number>, or give Spark spark.executor.cores with spark.executor.instances or"

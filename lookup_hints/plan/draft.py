@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.analysis import Analyse, Analysis, Columns
-from lookup_hints.plan.choose import Choice, Conf
+from lookup_hints.plan.choose import Choice
 from lookup_hints.plan.conditions import Conditions, Conjunct, Names
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
@@ -19,6 +19,7 @@ from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.retry import RowPredicate
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spi import Connector
+from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.splice import Cut, Edit, Fragment
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from lookup_hints.errors import Span
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, Place, TableScan
+from lookup_hints.spi.lookup_options import RETRY_KEYS
 
 
 def explain(plan: LookupPlan) -> str:
@@ -39,9 +40,10 @@ def _lines(facts: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
-    conditions, settings = join.conditions, join.chosen.settings
+    conditions, settings, source = join.conditions, join.chosen.settings, join.chosen.source
     yield "connector", join.use.table.connector
-    yield "runner", f"{'async' if settings.asynchronous else 'sync'}: {join.chosen.runner_reason}"
+    runner = "async" if settings.asynchronous else "sync"
+    yield "runner", f"{runner}: {join.chosen.runner_reason}{source('async')}"
     yield "keys", ", ".join(f"{key.column} = {plan.text_of(key.left)}" for key in conditions.keys)
     yield "columns", ", ".join(join.columns)
     if join.place is not Place.STEP:
@@ -53,18 +55,19 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     if conditions.after:
         yield "checked after", " AND ".join(plan.text_of(each.at) for each in conditions.after)
     if settings.asynchronous:
-        yield "capacity", f"{settings.capacity} requests in flight per task"
-        yield "output mode", "ordered" if settings.ordered else "allow_unordered"
-    yield "timeout", f"{settings.timeout:g} s"
-    yield "retry", str(settings.retry)
-    yield "on error", settings.on_error
+        yield "capacity", f"{settings.capacity} requests in flight per task{source('capacity')}"
+        mode = "ordered" if settings.ordered else "allow_unordered"
+        yield "output mode", f"{mode}{source('output-mode')}"
+    yield "timeout", f"{settings.timeout:g} s{source('timeout')}"
+    yield "retry", f"{settings.retry}{source(*RETRY_KEYS)}"
+    yield "on error", f"{settings.on_error}{source('on-error')}"
     noun = "key" if settings.batch_size == 1 else "keys"
-    yield "batch size", f"at most {settings.batch_size} {noun} in one request"
+    yield "batch size", f"at most {settings.batch_size} {noun} in one request{source('batch-size')}"
     if settings.stops_early:
         yield "limit", "may stop it early, so nothing is read ahead of its rows"
     yield "function", join.function.name
     if join.shuffled:
-        yield "shuffle", "left rows are partitioned by key"
+        yield "shuffle", f"left rows are partitioned by key{source('shuffle')}"
     if join.repeated:
         yield "note", "the CTE around it is read more than once; it is computed once"
     for note in join.notes:

@@ -6,7 +6,7 @@ options: ``lookup_options``, ``streaming/options`` and, for connectors, their ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -115,21 +115,6 @@ def read_options(given: Mapping[str, str], options: Sequence[Option], *, owner: 
     if problems:
         raise OptionError(problems)
     return values
-
-
-def from_session(option: Option, conf: Callable[[str], str | None]) -> Any:
-    """The value that the session gives ``option``, or None.
-
-    Raises:
-        OptionError: it is one that the option cannot have.
-    """
-    if Place.SESSION not in option.places:
-        return None
-    for key in option.session_keys:
-        text = conf(key)
-        if text is not None:
-            return parsed(option, key, text, owner="session: ")
-    return None
 
 
 def parsed(option: Option, key: str, text: str, *, owner: str) -> Any:

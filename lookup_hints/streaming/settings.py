@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from lookup_hints.spi.in_force import Conf, in_force
 from lookup_hints.spi.option_types import Trigger
-from lookup_hints.spi.options import Option, from_session
+from lookup_hints.spi.options import Place
 from lookup_hints.streaming.insert import WrittenOptions
 from lookup_hints.streaming.options import RESTART_OPTIONS, STREAM_OPTIONS
 from lookup_hints.streaming.restart import RestartStrategy, restart_strategy
-
-Conf = Callable[[str], str | None]
-"""The value of a session configuration key, or None."""
 
 ROOT = "spark.sql.streaming.checkpointLocation"
 """Spark's own key: a folder that holds the checkpoints of all queries that have a name."""
@@ -56,8 +53,9 @@ def stream_settings(written: WrittenOptions, conf: Conf, *, keeps_rows: bool) ->
     Raises:
         OptionError: the session gives an option a value that it cannot have.
     """
-    values = {option.key: _in_force(option, written.ours, conf) for option in STREAM_OPTIONS}
-    restart = {option.key: _in_force(option, {}, conf) for option in RESTART_OPTIONS}
+    given = {Place.INSERT: written.ours}
+    values = {option.key: in_force(option, conf, given).value for option in STREAM_OPTIONS}
+    restart = {option.key: in_force(option, conf).value for option in RESTART_OPTIONS}
     name, checkpoint = values["name"], values["checkpoint"]
     if not keeps_rows:
         checkpoint = written.ours.get("checkpoint")
@@ -74,10 +72,3 @@ def stream_settings(written: WrittenOptions, conf: Conf, *, keeps_rows: bool) ->
         failover=restart["execution.failover-strategy"],
         sink_options=written.others,
     )
-
-
-def _in_force(option: Option, written: Mapping[str, Any], conf: Conf) -> Any:
-    if option.key in written:
-        return written[option.key]
-    value = from_session(option, conf)
-    return option.default if value is None else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from lookup_hints.errors import DdlError, OptionError, Problem, nearest
 from lookup_hints.spi import Connector, ReportsSchema
 from lookup_hints.spi.flink import TABLE_OPTIONS, instead_of
+from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Option, Place, options_at
@@ -19,8 +20,6 @@ from lookup_hints.spi.secrets import Secret, conf_references
 from lookup_hints.spi.types import sql_type
 from lookup_hints.tables.ddl import CreateLookupTable, Ddl, DropTable, ShowLookupTables, ShowTables
 from lookup_hints.tables.registry import connector_class
-
-ConfValue = Callable[[str], str | None]
 
 
 class LookupCatalog:
@@ -52,7 +51,7 @@ class LookupCatalog:
             return bool(self._tables) and ddl.namespace is None
         return self.find(ddl.name) is not None
 
-    def create(self, ddl: CreateLookupTable, conf: ConfValue) -> LookupTable:
+    def create(self, ddl: CreateLookupTable, conf: Conf) -> LookupTable:
         """Create a table: its options are checked, and its schema is asked for where none is given.
 
         Raises:
@@ -92,7 +91,7 @@ class LookupCatalog:
 
 def declared_table(
     ddl: CreateLookupTable,
-    conf: ConfValue,
+    conf: Conf,
     policy: Policy = Policy(),  # noqa: B008 (it is frozen)
 ) -> LookupTable:
     """The table that ``ddl`` declares, without columns where it leaves them to the source.
@@ -155,7 +154,7 @@ def _refuse_unknown(table: LookupTable, own: tuple[Option, ...]) -> None:
         raise OptionError(problems)
 
 
-def _conf_values(options: Mapping[str, str], conf: ConfValue) -> dict[str, Secret]:
+def _conf_values(options: Mapping[str, str], conf: Conf) -> dict[str, Secret]:
     """The values of ``${conf:key}`` references, read now: workers have no Spark configuration."""
     values: dict[str, Secret] = {}
     for option, text in options.items():

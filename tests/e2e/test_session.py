@@ -191,12 +191,12 @@ def test_session_options_and_precedence(session: LookupSession) -> None:
     session.sql("SET table.exec.async-lookup.buffer-capacity = 7")
     session.sql("SET 'table.exec.async-lookup.timeout' = '2 min'")
     explained = session.explain(JOIN)
-    assert "7 requests in flight" in explained
+    assert "7 requests in flight per task (session)" in explained
     assert "120 s" in explained
     hinted = JOIN.replace("SELECT", "SELECT /*+ LOOKUP('table'='p', 'capacity'='3') */", 1)
     assert "3 requests in flight" in session.explain(hinted)
     session.sql(PEOPLE.replace("CREATE", "CREATE OR REPLACE").replace("WITH (", "WITH ('capacity' = '5', "))
-    assert "5 requests in flight" in session.explain(JOIN)
+    assert "5 requests in flight per task (table)" in session.explain(JOIN)
     assert "3 requests in flight" in session.explain(hinted)
 
 

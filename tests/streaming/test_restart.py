@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.errors import OptionError
-from lookup_hints.spi.options import from_session
+from lookup_hints.spi.in_force import in_force
 from lookup_hints.statements.commands import own_setting
 from lookup_hints.streaming.options import RESTART_OPTIONS
 from lookup_hints.streaming.restart import (
@@ -167,13 +167,8 @@ def test_what_makes_no_sense_is_refused_at_birth(make: Any, message: str) -> Non
 
 
 def chosen(settings: dict[str, str], *, has_checkpoint: bool = True) -> RestartStrategy:
-    values = {option.key: _value(option, settings) for option in RESTART_OPTIONS}
+    values = {option.key: in_force(option, settings.get).value for option in RESTART_OPTIONS}
     return restart_strategy(values, has_checkpoint=has_checkpoint)
-
-
-def _value(option: Any, settings: dict[str, str]) -> Any:
-    value = from_session(option, settings.get)
-    return option.default if value is None else value
 
 
 def test_the_default_is_exponential_with_a_checkpoint_and_none_without() -> None:
