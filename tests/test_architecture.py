@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan": {*BASE, "hints", "runtime.spec"},
     "plan.read": {*BASE, "plan.read"},
     "plan.write": {*BASE, "plan"},
+    "plan.forms": {*BASE, "plan"},
     "streaming": BASE,
     "statements": {*BASE, "tables", "streaming"},
     "frames": {*BASE, "hints"},
@@ -43,8 +44,17 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """What each room imports beside itself, from the ground up: a room names only those above it here."""
 
-PLANNER = "plan.planner"
-"""The one module of ``plan`` itself that may call ``plan.write``; no other knows of it."""
+INSIDE_PLAN = {
+    "plan": set[str](),
+    "plan.read": set[str](),
+    "plan.write": {"plan.write"},
+    "plan.forms": {"plan.write", "plan.forms"},
+    "plan.planner": {"plan.write", "plan.forms"},
+}
+"""Which of its folders the parts of ``plan`` import, beside ``plan.read`` and the values of ``plan`` itself.
+
+What is decided of every join knows no form of join, nor do the means of writing. A form has both.
+"""
 
 FOR_CONNECTORS = {"spi", "errors", "sql"}
 
@@ -132,13 +142,16 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
     assert above == set()
 
 
-@pytest.mark.parametrize("path", modules(LIBRARY / "plan"), ids=lambda path: path.stem)
-def test_the_planner_alone_brings_deciding_and_writing_together(path: Path) -> None:
+@pytest.mark.parametrize("path", modules(LIBRARY / "plan"), ids=lambda path: name_of(path, LIBRARY))
+def test_deciding_and_writing_meet_in_the_forms_of_join_and_the_planner(path: Path) -> None:
     name = name_of(path, LIBRARY)
-    imported = {each for each in library_imports(path) if each != "plan.write"}
-    assert name == PLANNER or PLANNER not in imported
-    if not is_within(name, "plan.write") and name != PLANNER:
-        assert not [each for each in imported if is_within(each, "plan.write")]
+    part = max((part for part in INSIDE_PLAN if is_within(name, part)), key=len)
+    imported = {each for each in library_imports(path) if each not in ("plan.write", "plan.forms")}
+    folders = {
+        folder for folder in ("plan.write", "plan.forms") if any(is_within(each, folder) for each in imported)
+    }
+    assert folders <= INSIDE_PLAN[part]
+    assert "plan.planner" not in imported, "the planner calls all others"
 
 
 def test_rooms_are_named_from_the_ground_up() -> None:

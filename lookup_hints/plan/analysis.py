@@ -31,6 +31,19 @@ Analyse = Callable[[str], Columns]
 
 
 @dataclass(frozen=True)
+class LeftSide:
+    """What the keys of a lookup join are computed from.
+
+    Args:
+        at: the part of the text; None: the queries around the block, or nothing.
+        is_query: whether that is a query in pipe syntax; else it stands in a FROM.
+    """
+
+    at: Cut | None
+    is_query: bool = False
+
+
+@dataclass(frozen=True)
 class KeyQuestion:
     """What types the keys of one lookup join have.
 
@@ -38,15 +51,13 @@ class KeyQuestion:
         use: the lookup table.
         home: the block whose rows are joined.
         keys: the keys.
-        left: the part of FROM that they are over; None: all before the join.
-        outer: whether the queries around the block give them, or nothing does.
+        left: what they are computed from.
     """
 
     use: LookupUse
     home: Block
     keys: Sequence[KeyEquality]
-    left: Cut | None = None
-    outer: bool = False
+    left: LeftSide
 
 
 class KeyTypeError(Exception):
@@ -114,11 +125,12 @@ class Analysis:
             self._columns[relation] = self._names(self._beneath(levels, f"SELECT * FROM {self._text(place)}"))  # noqa: S608
         return self._columns[relation]
 
-    def columns_before(self, use: LookupUse) -> tuple[str, ...] | None:
-        """The names of the columns on the left side of a join."""
-        assert use.step is not None
-        left = self._left(use) if use.pipe is not None else f"SELECT * {self._left(use)}"
-        return self._names(self._beneath(use.block.query.levels, left))
+    def columns_before(self, block: Block, left: LeftSide) -> tuple[str, ...] | None:
+        """The names of the columns on the left side of a join in ``block``."""
+        assert left.at is not None, "the left side of a join is a part of the text"
+        rows = self._text(left.at)
+        every = rows if left.is_query else f"SELECT * FROM {rows}"  # noqa: S608 (the user's own text)
+        return self._names(self._beneath(block.query.levels, every))
 
     def key_types(self, questions: Sequence[KeyQuestion]) -> list[list[str]]:
         """The types of the left sides of keys, for each of ``questions``; asked all at once.
@@ -169,21 +181,21 @@ class Analysis:
         use, home = question.use, question.home
         texts = (part if isinstance(part, str) else self._with_variables(part) for part in parts)
         wanted = ", ".join(f"{text} AS k{number}" for number, text in enumerate(texts))
-        only = None if question.outer else self._only_relation(question)
+        left = question.left
+        only = None if left.at is None else self._only_relation(question)
         if only is not None:
             place = self._statement.tokens.cut(only.first, only.last)
             yield self._beneath(home.query.levels, f"SELECT {wanted} FROM {self._text(place)}")  # noqa: S608
-        if question.outer:
+        if left.at is None:
             wider = self._ever_wider(f"SELECT {wanted}", use.block)
             around = use.block.query.outer
             has_outer = around is not None and around.source is not None
             if has_outer and not all(key.constant for key in question.keys):
                 next(wider)  # by itself the query around it is sure to be missing
-        elif use.pipe is not None:
-            wider = self._ever_wider(f"{self._left(use)} |> SELECT {wanted}", home)
+        elif left.is_query:
+            wider = self._ever_wider(f"{self._text(left.at)} |> SELECT {wanted}", home)
         else:
-            source = self._left(use) if question.left is None else f"FROM {self._text(question.left)}"
-            wider = self._ever_wider(f"SELECT {wanted} {source}", home)
+            wider = self._ever_wider(f"SELECT {wanted} FROM {self._text(left.at)}", home)  # noqa: S608
         yield from wider
 
     def _only_relation(self, question: KeyQuestion) -> Relation | None:
@@ -223,19 +235,6 @@ class Analysis:
         except Exception:
             # Such as a LATERAL subquery: what it needs stands elsewhere.
             return None
-
-    def _left(self, use: LookupUse) -> str:
-        """FROM with all that stands before the join in its chain."""
-        assert use.step is not None
-        if use.pipe is not None:
-            return self._text(Cut(self._offset(use.block.first), self._offset(use.pipe.first)))
-        assert use.chain is not None
-        source = use.block.source
-        # A LATERAL subquery needs what stands before it.
-        has_lateral = any(each.lateral and each.first < use.index for each in use.chain.everything)
-        is_lateral = has_lateral and source is not None and use.chain in source.chains
-        first = source.chains[0].first if is_lateral and source is not None else use.chain.first
-        return f"FROM {self._text(Cut(self._offset(first), self._offset(use.step.first)))}"
 
     def _with_variables(self, part: Cut) -> str:
         """``part`` with a NULL of its type for each variable of the script."""

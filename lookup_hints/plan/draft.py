@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
 from lookup_hints.hints.validate import LookupHint
-from lookup_hints.plan.analysis import Analyse, Analysis, Columns
+from lookup_hints.plan.analysis import Analyse, Analysis, Columns, LeftSide
 from lookup_hints.plan.choose import Choice
 from lookup_hints.plan.conditions import Conditions, Conjunct, Names
 from lookup_hints.plan.keys import KeyCast
@@ -22,6 +22,8 @@ from lookup_hints.spi import Connector
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.splice import Cut, Edit, Fragment
+
+Join = TypeVar("Join", bound="LookupJoin")
 
 
 @dataclass(frozen=True)
@@ -57,26 +59,16 @@ class Context:
         return (self.conf("spark.sql.caseSensitive") or "false").lower() == "true"
 
 
-class Place(Enum):
-    """Where a lookup join stands, and so how it is written anew."""
-
-    STEP = "the right side of a join"
-    SWAP = "the left side of a join, swapped"
-    COMMA = "between commas, keys from WHERE"
-    CONDITION = "EXISTS or IN in WHERE"
-    SOURCE = "asked by the outer query or a constant"
-    PIPE = "a join of pipe syntax"
-
-
 @dataclass(frozen=True)
-class LookupJoin:
-    """One lookup join; fields after ``conditions`` are filled in by later rules.
+class LookupJoin(ABC):
+    """One lookup join, of the form that its class is; fields after ``needs`` are filled in by later rules.
+
+    ``plan/forms`` has the forms: each says what its left side is, and which edits write it anew.
 
     Args:
         use: where its table is named.
         connector: what is asked.
         kind: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``.
-        place: where it stands.
         at: the whole join in the text.
         home: the block whose rows are joined.
         names: what its columns are called.
@@ -96,7 +88,6 @@ class LookupJoin:
     use: LookupUse
     connector: Connector
     kind: str
-    place: Place
     at: Cut
     home: Block
     names: Names
@@ -110,6 +101,30 @@ class LookupJoin:
     spec: LookupSpec | None = None
     shuffled: bool = False
     notes: tuple[str, ...] = ()
+
+    form: ClassVar[str]
+    """What EXPLAIN calls the place where it stands."""
+    is_usual: ClassVar[bool] = False
+    """Whether EXPLAIN need not name that place."""
+    compares_as_in: ClassVar[bool] = False
+    """Whether its shared keys are compared as IN compares, not as ``=`` does."""
+
+    @abstractmethod
+    def left_side(self, statement: Statement) -> LeftSide:
+        """What its keys are computed from."""
+
+    def edits(self, draft: Draft, numbers: Iterator[int]) -> Iterator[Edit]:
+        """The edits that need not know its neighbours in FROM; ``numbers`` tell private names apart."""
+        yield from ()
+
+    def behind_from(self, statement: Statement, numbers: Iterator[int]) -> tuple[Fragment, ...]:
+        """What it adds behind the FROM of its home, where it has no relation there; nothing mostly."""
+        return ()
+
+    @property
+    def left_table(self) -> Relation | None:
+        """The one table on its left, whose rows can be partitioned by key first; None for anything else."""
+        return None
 
     @property
     def is_semi(self) -> bool:
@@ -143,19 +158,23 @@ class LookupJoin:
         assert self.spec is not None
         return self.spec
 
-    def with_(self, **changes: Any) -> LookupJoin:
+    def with_(self: Join, **changes: Any) -> Join:
         """This join with some fields changed."""
         return replace(self, **changes)
 
 
 @dataclass(frozen=True)
-class TableScan:
+class TableScan(ABC):
     """One place where a lookup table is read whole."""
 
     use: LookupUse
     connector: Connector
     columns: tuple[str, ...]
     relation: str
+
+    @abstractmethod
+    def edits(self, statement: Statement) -> Iterator[Edit]:
+        """The edits that read the table."""
 
 
 @dataclass(frozen=True)

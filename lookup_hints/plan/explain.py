@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lookup_hints.errors import Span
-from lookup_hints.plan.draft import LookupJoin, LookupPlan, Place, TableScan
+from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
 from lookup_hints.spi.lookup_options import RETRY_KEYS
 
 
@@ -46,8 +46,8 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     yield "runner", f"{runner}: {join.chosen.runner_reason}{source('async')}"
     yield "keys", ", ".join(f"{key.column} = {plan.text_of(key.left)}" for key in conditions.keys)
     yield "columns", ", ".join(join.columns)
-    if join.place is not Place.STEP:
-        yield "place", join.place.value
+    if not join.is_usual:
+        yield "place", join.form
     if conditions.residual:
         yield "residual", " AND ".join(plan.text_of(each.at) for each in conditions.residual)
     if conditions.left_only:

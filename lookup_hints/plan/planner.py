@@ -14,8 +14,8 @@ from lookup_hints.plan.analysis import Analysis, KeyQuestion, KeyTypeError
 from lookup_hints.plan.choose import choose, session_option
 from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.ctes import must_run_once, notes_of_ctes
-from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan, Place, TableScan
-from lookup_hints.plan.joins import find_lookups, names_of
+from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan
+from lookup_hints.plan.forms.find import find_lookups
 from lookup_hints.plan.keys import KeyCast, key_cast
 from lookup_hints.plan.read.kinds import (
     gives_rows,
@@ -24,12 +24,11 @@ from lookup_hints.plan.read.kinds import (
     query_parts,
     script_variables,
 )
-from lookup_hints.plan.read.scope import InnerNames
-from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement, UnreadableStatement
+from lookup_hints.plan.read.statement import FindTable, Statement, UnreadableStatement
 from lookup_hints.plan.repeated import notes_of_inserts, notes_of_ranges, notes_of_subqueries
 from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.plan.write.columns import residual_columns, used_columns
-from lookup_hints.plan.write.from_clause import edits_of, single_relation
+from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spi.types import sql_type
@@ -144,17 +143,7 @@ def account_for_names(draft: Draft) -> Draft:
 def find_joins(draft: Draft) -> Draft:
     """Every use of a lookup table is a lookup join, or reads the whole table."""
     found = find_lookups(draft.statement, draft.context, draft.analysis)
-    return draft.with_(joins=found.joins, scans=tuple(_scan(draft, use) for use in found.scans))
-
-
-def _scan(draft: Draft, use: LookupUse) -> TableScan:
-    case_sensitive = draft.context.case_sensitive
-    inner = InnerNames(draft.statement, draft.analysis.columns_of, case_sensitive)
-    columns = used_columns(draft.statement, use, names_of(draft.statement, use, inner, case_sensitive))
-    if use.column_aliases:
-        columns = tuple(use.table.schema.names)
-    connector = draft.context.connector(use.table)
-    return TableScan(use, connector, columns, draft.context.name_scan(use.table, columns))
+    return draft.with_(joins=found.joins, scans=found.scans)
 
 
 def match_hints(draft: Draft) -> Draft:
@@ -257,28 +246,13 @@ def _not_alone(draft: Draft, join: LookupJoin, error: KeyTypeError) -> Unsupport
 
 
 def _question(draft: Draft, join: LookupJoin) -> KeyQuestion:
-    is_outer = join.place is Place.SOURCE
-    left = None if is_outer else _left_side(draft, join)
-    return KeyQuestion(join.use, join.home, join.conditions.keys, left, is_outer)
+    left = join.left_side(draft.statement)
+    return KeyQuestion(join.use, join.home, join.conditions.keys, left)
 
 
 def _casts(draft: Draft, join: LookupJoin, types: list[str]) -> tuple[KeyCast, ...]:
     keys = join.conditions.keys
     return tuple(_cast(draft, join, key, kind) for key, kind in zip(keys, types, strict=False))
-
-
-def _left_side(draft: Draft, join: LookupJoin) -> Cut | None:
-    """What the keys are over, where it is not what stands before the join."""
-    tokens, source = draft.statement.tokens, join.home.source
-    if join.place is Place.STEP and join.needs and source is not None and join.use.step is not None:
-        return tokens.cut(source.chains[0].first, join.use.step.first - 1)
-    if join.place is Place.SWAP and join.use.chain is not None:
-        right = join.use.chain.steps[0].right
-        return None if right is None else tokens.cut(right.first, right.last)
-    if join.place in (Place.COMMA, Place.CONDITION) and source is not None:
-        is_last = join.place is Place.CONDITION and join.home.views_last > -1
-        return tokens.cut(source.chains[0].first, join.home.views_last if is_last else source.last)
-    return None
 
 
 def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCast:
@@ -289,12 +263,8 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
     cast = key_cast(left, column, ansi=ansi, zone=zone)
     if cast is not None and cast.recheck and not key.kept and _has_query(draft.statement, join):
         cast = None  # the row that is found is checked in a lambda, where Spark takes no query
-    if (
-        join.place is Place.CONDITION
-        and key.shared
-        and not ansi
-        and (left == "string") != (column == "string")
-    ):
+    is_mixed = (left == "string") != (column == "string")
+    if join.compares_as_in and key.shared and not ansi and is_mixed:
         cast = None  # without ANSI, IN compares them as texts, which = does not
     if cast is None:
         written = key.left if isinstance(key.left, str) else key.left.of(draft.statement.text)
@@ -349,7 +319,7 @@ def shuffle_left_rows(draft: Draft) -> Draft:
     def with_shuffle(join: LookupJoin) -> LookupJoin:
         if not join.chosen.shuffle:
             return join
-        if single_relation(join) is not None:
+        if join.left_table is not None:
             return join.with_(shuffled=True)
         note = "'shuffle'='true' has no effect: the left side of this join is not one table"
         return join.with_(notes=(*join.notes, note))

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lookup_hints.plan.draft import Draft, LookupJoin
-from lookup_hints.plan.joins import refused
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Relation, Step
+from lookup_hints.plan.refusal import refused
 from lookup_hints.plan.write.columns import own_stars
 from lookup_hints.plan.write.shared_order import SharedOrder
 from lookup_hints.plan.write.views import visible_name

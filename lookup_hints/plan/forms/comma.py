@@ -1,0 +1,115 @@
+"""``FROM o, c WHERE c.id = o.id``: a table between commas whose keys WHERE gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from lookup_hints.plan.analysis import LeftSide
+from lookup_hints.plan.conditions import Conditions, KeyEquality, chosen_keys
+from lookup_hints.plan.forms.facts import Facts
+from lookup_hints.plan.read.scope import Referred
+from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.plan.read.structure import Chain, Relation
+from lookup_hints.plan.refusal import refused
+from lookup_hints.plan.write.built import Built, Visible
+from lookup_hints.plan.write.from_join import FromJoin
+
+
+@dataclass(frozen=True)
+class CommaJoin(FromJoin):
+    """A lookup join with the chains that give its keys: it is written behind them, wherever it stands."""
+
+    form: ClassVar[str] = "between commas, keys from WHERE"
+    waits: ClassVar[bool] = True
+
+    @classmethod
+    def found(cls, facts: Facts, use: LookupUse, waiting: set[Relation]) -> CommaJoin | None:
+        """The join of a table that stands alone between commas, with what is not ``waiting`` itself; or None.
+
+        What may be computed from the table waits with it, and is added to ``waiting``.
+        """
+        if not use.relation.plain or not _is_between_commas(use):
+            return None
+        waiting |= _computed_from(facts, use)
+        equalities = list(_given(facts, use, waiting))
+        keys: dict[str, KeyEquality] = {}
+        for equality, _ in equalities:
+            keys.setdefault(equality.column, equality)
+        chosen = chosen_keys(keys.values(), use.table, facts.always(use))
+        if not chosen or facts.missing(use, chosen):
+            return None
+        needs = (referred.relations for equality, referred in equalities if equality in chosen)
+        at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+        return facts.join(
+            cls, use, "INNER", at, Conditions(chosen), needs=frozenset[Relation]().union(*needs)
+        )
+
+    def left_side(self, statement: Statement) -> LeftSide:
+        """All of FROM: any of it may give the keys."""
+        source = self.home.source
+        assert source is not None, "it stands in a FROM"
+        return LeftSide(statement.tokens.cut(source.chains[0].first, source.last))
+
+    def behind(self, built: Built, own: Visible) -> Built:
+        """``built``, which gives its keys, with its view."""
+        return replace(built, visible=[*built.visible, own], views=[*built.views, self])
+
+
+def refuse_products(facts: Facts, pending: Iterable[LookupUse], scanned: Iterable[LookupUse]) -> None:
+    """Refuse a lookup table between commas that nothing gives a key: it would be read whole.
+
+    Raises:
+        UnsupportedLookup: one of ``pending`` is such a table, and stands beside what is no lookup table.
+    """
+    heads = {use.relation for use in (*pending, *scanned)}
+    for use in pending:
+        if not _stands_alone(use):
+            continue
+        if any(chain.head not in heads and not chain.head.lateral for chain in _chains(use)):
+            at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+            raise refused(facts.statement, use, at, _why_no_key(facts, use))
+
+
+def _why_no_key(facts: Facts, use: LookupUse) -> str:
+    computed = _computed_from(facts, use)
+    if any(referred.relations & computed for _, referred in facts.where_equalities(use)):
+        return (
+            "a LATERAL relation names it, and stands in one chain of joins with what gives its key; write"
+            " CROSS JOIN in place of the comma"
+        )
+    return "no equality in WHERE gives its key, so nothing says which rows to ask for"
+
+
+def _chains(use: LookupUse) -> list[Chain]:
+    """What stands between the commas of its FROM."""
+    return use.block.source.chains if use.block.source is not None else []
+
+
+def _stands_alone(use: LookupUse) -> bool:
+    """Whether nothing is joined to it, and no parentheses stand around it."""
+    return use.chain is not None and not (use.chain.steps or use.around)
+
+
+def _is_between_commas(use: LookupUse) -> bool:
+    """Whether it stands alone, and beside others."""
+    return _stands_alone(use) and len(_chains(use)) > 1
+
+
+def _given(facts: Facts, use: LookupUse, waiting: set[Relation]) -> Iterator[tuple[KeyEquality, Referred]]:
+    """The equalities of WHERE that relations give which do not wait for keys themselves."""
+    for equality, referred in facts.where_equalities(use):
+        if referred.relations and not referred.relations & waiting and not referred.outer:
+            yield equality, referred
+
+
+def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
+    """The relations of chains behind ``use`` that hold a LATERAL one which may name it."""
+    return {
+        relation
+        for chain in _chains(use)
+        if chain.first > use.index
+        if any(each.lateral and facts.may_name(each, use.relation) for each in chain.everything)
+        for relation in chain.relations
+    }

@@ -1,0 +1,269 @@
+"""What the forms ask about a use of a lookup table: names, what it can be asked by, what WHERE says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from sqlglot import exp
+
+from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.plan.analysis import Analysis
+from lookup_hints.plan.conditions import (
+    Conditions,
+    Conjunct,
+    KeyEquality,
+    Names,
+    chosen_keys,
+    conjuncts,
+    implied_equalities,
+    key_equality,
+    not_asked,
+    sides_of,
+)
+from lookup_hints.plan.draft import Context, LookupJoin
+from lookup_hints.plan.keys import is_key_type
+from lookup_hints.plan.read.scope import InnerNames, Referred, Scope
+from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.plan.read.structure import Block, Relation
+from lookup_hints.plan.refusal import refused
+from lookup_hints.spi import Connector
+from lookup_hints.spi.types import sql_type
+from lookup_hints.sql.splice import Cut
+
+Form = TypeVar("Form", bound=LookupJoin)
+
+
+class Facts:
+    """What can be known of the lookup tables of one statement before it is said which joins they are."""
+
+    def __init__(self, statement: Statement, context: Context, analysis: Analysis) -> None:
+        """Nothing is asked yet; what was found out once is remembered."""
+        self.statement, self.analysis = statement, analysis
+        self._context = context
+        self._scopes: dict[Block, Scope] = {}
+        self._shown_scopes: dict[Block, Scope] = {}
+        self._wheres: dict[Block, dict[str, list[tuple[int, Conjunct]]]] = {}
+        self._names: dict[LookupUse, Names] = {}
+        self._askable: dict[LookupUse, frozenset[str]] = {}
+        self._inner_names = InnerNames(statement, analysis.columns_of, context.case_sensitive)
+
+    def join(
+        self,
+        form: type[Form],
+        use: LookupUse,
+        kind: str,
+        at: Cut,
+        conditions: Conditions,
+        *,
+        home: Block | None = None,
+        needs: frozenset[Relation] = frozenset(),
+        notes: tuple[str, ...] = (),
+    ) -> Form:
+        """The lookup join of ``use`` in that form, with the rows of ``home``: its own block mostly."""
+        return form(
+            use=use,
+            connector=self.connector(use),
+            kind=kind,
+            at=at,
+            home=home or use.block,
+            names=self.names(use),
+            conditions=conditions,
+            needs=needs,
+            notes=notes,
+        )
+
+    # --- what it can be asked by -------------------------------------------------------------------
+
+    def connector(self, use: LookupUse) -> Connector:
+        """The connector of its table."""
+        return self._context.connector(use.table)
+
+    def askable(self, use: LookupUse) -> frozenset[str]:
+        """The columns that can be keys."""
+        if use not in self._askable:
+            connector = self.connector(use)
+            self._askable[use] = connector.key_columns() & _key_typed(connector)
+        return self._askable[use]
+
+    def always(self, use: LookupUse) -> frozenset[str]:
+        """The columns that belong to the request where the query gives them."""
+        return self.connector(use).request_columns()
+
+    def missing(self, use: LookupUse, keys: Iterable[KeyEquality]) -> list[str]:
+        """The columns without which the source cannot be asked, and which ``keys`` do not give."""
+        missing = self.connector(use).required_keys() - {key.column for key in keys}
+        return [name for name in use.table.schema.names if name in missing]
+
+    # --- names -------------------------------------------------------------------------------------
+
+    def names(self, use: LookupUse) -> Names:
+        """What the columns of the table are called in its query block.
+
+        Raises:
+            UnsupportedLookup: an alias list of the wrong length, or an alias that Spark would change.
+        """
+        if use not in self._names:
+            self._refuse_names(use)
+            self._names[use] = self._names_of(use)
+        return self._names[use]
+
+    def _refuse_names(self, use: LookupUse) -> None:
+        statement, count = self.statement, len(use.table.schema.names)
+        here = statement.tokens.cut(use.relation.first, use.relation.last)
+        given = use.column_aliases
+        if given and len(given) != count:
+            raise refused(statement, use, here, f"it gives {len(given)} names to {count} columns")
+        if self._context.case_sensitive and use.alias != use.alias.lower():
+            reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
+            raise refused(statement, use, here, reason)
+
+    def _names_of(self, use: LookupUse) -> Names:
+        case_sensitive = self._context.case_sensitive
+        return Names(
+            table=use.table,
+            alias=use.alias,
+            columns=use.column_aliases or tuple(use.table.schema.names),
+            aliases=self.statement.aliases_in(use.block, case_sensitive),
+            case_sensitive=case_sensitive,
+            is_inner=lambda column: self._inner_names.is_inner(column, use.block),
+            is_outer=lambda column: self._inner_names.is_outer(column, use.block),
+        )
+
+    def scope(self, block: Block) -> Scope:
+        """What conditions inside the FROM of the block can name."""
+        if block not in self._scopes:
+            self._scopes[block] = self._scope_of(block, block.relations)
+        return self._scopes[block]
+
+    def shown_scope(self, block: Block) -> Scope:
+        """What the WHERE of the block can name."""
+        if block not in self._shown_scopes:
+            self._shown_scopes[block] = self._scope_of(block, block.shown)
+        return self._shown_scopes[block]
+
+    def _scope_of(self, block: Block, relations: Iterable[Relation]) -> Scope:
+        columns_of, case_sensitive = self.analysis.columns_of, self._context.case_sensitive
+        return Scope(self.statement, block, relations, columns_of, case_sensitive)
+
+    def referred(self, scope: Scope, equality: KeyEquality) -> Referred:
+        """What the left side of ``equality`` refers to."""
+        tree = self.statement.expression(equality.left) if isinstance(equality.left, Cut) else None
+        return Referred(frozenset()) if tree is None else scope.referred(tree)
+
+    def may_name(self, lateral: Relation, relation: Relation) -> bool:
+        """Whether the name of ``relation``, or a bare one of its columns, stands in ``lateral``."""
+        columns, tokens = self.analysis.columns_of(relation), self.statement.tokens
+        if columns is None:
+            return True
+        alias = self.statement.alias_of(relation) or ""
+        bare = (at for name in columns for at in tokens.places(name, lateral.first, lateral.last))
+        return any(not tokens.is_symbol(at - 1, ".") for at in bare) or any(
+            True for _ in tokens.places(alias, lateral.first, lateral.last)
+        )
+
+    # --- WHERE -------------------------------------------------------------------------------------
+
+    def with_where(self, use: LookupUse, conditions: Conditions, right: Relation | None = None) -> Conditions:
+        """``conditions`` with the equalities of WHERE, which count as those of ON in an INNER join.
+
+        What they name stands before ``use``, or is ``right`` where the sides are swapped.
+        """
+        keys = {key.column: key for key in conditions.keys}
+        wanted = {*use.table.primary_key, *self.always(use)}
+        if use.table.primary_key and wanted <= keys.keys():
+            return conditions
+        equalities = list(self.where_equalities(use))
+        if not equalities:
+            return conditions
+        left = use.chain.before(use.relation) if use.chain is not None else []
+        before = frozenset(left if right is None else right.as_seen(lambda _: True))
+        for equality, referred in equalities:
+            is_usable = bool(referred.relations) and referred.relations <= before and not referred.outer
+            is_usable = is_usable or (equality.constant and equality.column in self.always(use))
+            if is_usable and equality.column not in keys:
+                keys[equality.column] = equality
+        if not keys:
+            # A constant in WHERE is no key beside others: a filter must not decide what is a miss.
+            keys = {equality.column: equality for equality, _ in equalities if equality.constant}
+        chosen = chosen_keys(keys.values(), use.table, self.always(use))
+        residual = not_asked(self.statement, conditions.keys, chosen)
+        return replace(conditions, keys=chosen, residual=(*conditions.residual, *residual))
+
+    def where_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
+        """The key equalities that stand in the WHERE of the block, and what their left sides name."""
+        if use.relation not in self.shown_scope(use.block).relations:
+            return
+        names, scope = self.names(use), self.shown_scope(use.block)
+        is_piped = not use.block.wheres
+        for conjunct in self._where_about(use):
+            equality = key_equality(self.statement, conjunct, names)
+            equalities = [replace(equality, kept=True)] if equality is not None else []
+            for each in equalities or implied_equalities(self.statement, conjunct, names):
+                if each.column not in self.askable(use) or is_random(conjunct.tree):
+                    continue
+                referred = self.referred(scope, each)
+                # Below a pipe operator Spark lets no generator name the outer query.
+                if not (is_piped and referred.outer):
+                    yield each, referred
+
+    def _where_about(self, use: LookupUse) -> Iterator[Conjunct]:
+        """The conjuncts of WHERE that may hold a key of ``use``, but for equalities of other relations."""
+        if use.block not in self._wheres:
+            found: dict[str, list[tuple[int, Conjunct]]] = {}
+            for number, conjunct in enumerate(self.statement.once(where_of, use.block)):
+                for alias in self._compared(use.block, conjunct):
+                    found.setdefault(alias, []).append((number, conjunct))
+            self._wheres[use.block] = found
+        by_alias = self._wheres[use.block]
+        about = {**dict(by_alias.get("", ())), **dict(by_alias.get(use.alias.lower(), ()))}
+        yield from (about[number] for number in sorted(about))
+
+    def _compared(self, block: Block, conjunct: Conjunct) -> set[str]:
+        """The aliases, in lower case, of the columns that an equality compares; "" for anything else."""
+        aliases = self.statement.aliases_in(block)
+        sides = self.statement.once(sides_of, conjunct.at)
+        trees = [side.tree.unnest() for side in sides] if sides is not None else []
+        columns = [tree for tree in trees if isinstance(tree, exp.Column)]
+        names = {column.parts[0].name.lower() if len(column.parts) > 1 else "" for column in columns}
+        return {name if name in aliases else "" for name in names} or {""}
+
+
+def where_of(statement: Statement, block: Block) -> list[Conjunct]:
+    """What the ANDs of the block's WHERE join, or of the ``|> WHERE`` right behind its FROM.
+
+    Nothing where there is none, or several.
+    """
+    pipe = block.pipes[0] if block.pipes else None
+    selects = [at for at in block.selects if pipe is None or at < pipe.first]
+    wheres = list(block.wheres)
+    if pipe is not None and pipe.where is not None and not selects:
+        wheres.append(pipe.where)
+    if len(wheres) != 1 or len(selects) > 1:
+        return []
+    try:
+        return list(conjuncts(statement, wheres[0]))
+    except UnsupportedLookup:
+        # It need not be understood: what it says stays where it is.
+        return []
+
+
+_RANDOM = (
+    *("RAND", "RANDN", "RANDOM", "RANDSTR", "UNIFORM", "UUID", "SHUFFLE", "MONOTONICALLY_INCREASING_ID"),
+    *("SPARK_PARTITION_ID", "INPUT_FILE_NAME"),
+)
+
+
+def is_random(tree: exp.Expr) -> bool:
+    """Whether it gives something else each time, so that it cannot be a key and be checked again."""
+    calls = tree.find_all(exp.Func)
+    return any(
+        (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).upper() in _RANDOM
+        for call in calls
+    )
+
+
+def _key_typed(connector: Connector) -> frozenset[str]:
+    schema = connector.table.schema
+    return frozenset(column.name for column in schema if is_key_type(sql_type(column.type).lower()))

@@ -1,0 +1,47 @@
+"""The keys of USING and NATURAL: columns that both sides of a join have by one name."""
+
+from __future__ import annotations
+
+from lookup_hints.plan.analysis import LeftSide
+from lookup_hints.plan.conditions import KeyEquality
+from lookup_hints.plan.forms.facts import Facts
+from lookup_hints.plan.read.statement import LookupUse
+from lookup_hints.plan.read.structure import Step
+from lookup_hints.plan.refusal import refused
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.splice import Cut
+
+
+def shared_keys(facts: Facts, use: LookupUse, step: Step, left: LeftSide) -> list[KeyEquality]:
+    """What USING names, or what both sides of a NATURAL join have; nothing for other joins.
+
+    Raises:
+        UnsupportedLookup: there is nothing that both sides have, or the source cannot be asked by it.
+    """
+    head = facts.statement.tokens.cut(step.first, use.relation.last)
+    if step.words[:1] == ("NATURAL",):
+        common = _common(facts, use, head, left)
+        return [_key(facts, use, name, quoted(name), head, position) for position, name in enumerate(common)]
+    pieces, cut = facts.statement.pieces, facts.statement.tokens.cut
+    return [
+        _key(facts, use, pieces[index].name, cut(index, index), cut(index, index), position)
+        for position, index in enumerate(step.using)
+    ]
+
+
+def _common(facts: Facts, use: LookupUse, head: Cut, left: LeftSide) -> list[str]:
+    """The names that both sides of a NATURAL join have."""
+    before = facts.analysis.columns_before(use.block, left)
+    own = {name.lower() for name in use.column_aliases or use.table.schema.names}
+    common = [name for name in before or () if name.lower() in own]
+    if not common:
+        reason = "NATURAL JOIN finds no column of the same name; write JOIN ... ON with the equality"
+        raise refused(facts.statement, use, head, reason)
+    return common
+
+
+def _key(facts: Facts, use: LookupUse, name: str, left: str | Cut, at: Cut, position: int) -> KeyEquality:
+    column = facts.names(use).own_name(name)
+    if column is None or column not in facts.askable(use):
+        raise refused(facts.statement, use, at, f"{use.alias} cannot be looked up by column {name}")
+    return KeyEquality(column, left, at, shared=True, position=position)

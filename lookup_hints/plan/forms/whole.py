@@ -1,0 +1,53 @@
+"""A lookup table that no key is known for: it is read whole, and Spark joins it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.plan.analysis import alias_text, extended, selected_instead
+from lookup_hints.plan.draft import Context, TableScan
+from lookup_hints.plan.forms.facts import Facts
+from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.plan.write.columns import used_columns
+from lookup_hints.spi import Scan
+from lookup_hints.sql.splice import Edit
+
+
+@dataclass(frozen=True)
+class WholeTable(TableScan):
+    """A use of a lookup table whose relation reads it."""
+
+    @classmethod
+    def found(cls, facts: Facts, use: LookupUse, context: Context) -> WholeTable:
+        """The scan that ``use`` is: of the columns that its query block names."""
+        columns = used_columns(facts.statement, use, facts.names(use))
+        if use.column_aliases:
+            columns = tuple(use.table.schema.names)
+        return cls(use, facts.connector(use), columns, context.name_scan(use.table, columns))
+
+    def edits(self, statement: Statement) -> Iterator[Edit]:
+        """The edits that read the table; what stands between its name and its alias stays."""
+        relation, tokens = self.use.relation, statement.tokens
+        yield from selected_instead(statement, self.use)
+        rows = extended((self.relation,), relation.extensions)
+        at = tokens.cut(relation.start, relation.last)
+        yield Edit(at, (*rows, f" AS {alias_text(statement, relation)}"))
+
+
+def can_be_read(facts: Facts, use: LookupUse) -> bool:
+    """Whether the connector gives all rows."""
+    return isinstance(facts.connector(use), Scan)
+
+
+def cannot_be_read(facts: Facts, use: LookupUse) -> UnsupportedLookup:
+    """The error of a table that would have to be read, and cannot be."""
+    statement, table = facts.statement, use.table
+    return UnsupportedLookup(
+        Problem(
+            f"{table.name} cannot be read whole: connector {table.connector!r} answers keys only.",
+            statement.span(statement.tokens.cut(use.index, use.index)),
+            "Put it on the right side of a JOIN with an equality.",
+        )
+    )

@@ -1,0 +1,56 @@
+"""The edits that turn a planned statement into Spark SQL: of each join by itself, then of each FROM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lookup_hints.plan.analysis import removed_hints
+from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.read.structure import Block
+from lookup_hints.plan.write.chains import parentheses
+from lookup_hints.plan.write.from_clause import from_edits, selects_first
+from lookup_hints.plan.write.from_join import FromJoin
+from lookup_hints.plan.write.pipes import is_projected, last_before_columns
+from lookup_hints.plan.write.sheet import Sheet
+from lookup_hints.plan.write.using import merged_by, shared_edits, short_names, star_edits, star_of_all
+from lookup_hints.sql.splice import Cut, Edit
+
+
+def edits_of(draft: Draft) -> tuple[Edit, ...]:
+    """All edits of a draft whose joins are complete."""
+    return (*removed_hints(draft.statement), *_edits(Sheet(draft)))
+
+
+def _edits(sheet: Sheet) -> Iterator[Edit]:
+    draft = sheet.draft
+    for scan in draft.scans:
+        yield from scan.edits(draft.statement)
+    for join in draft.joins:
+        yield from join.edits(draft, sheet.numbers)
+    for block in draft.statement.structure.blocks:
+        joins = [join for join in draft.joins if join.home is block]
+        if joins:
+            sheet.merged = []
+            yield from parentheses(sheet, block)
+            yield from from_edits(sheet, block, joins)
+            yield from _names(sheet, block, joins)
+
+
+def _names(sheet: Sheet, block: Block, joins: list[LookupJoin]) -> Iterator[Edit]:
+    """The edits of stars and names that private columns make necessary."""
+    draft, statement = sheet.draft, sheet.statement
+    hidden = sheet.hidden.get(block, [])
+    looked_up = (merged_by(join) for join in joins if isinstance(join, FromJoin))
+    merged = [*sheet.merged, *(each for each in looked_up if each is not None)]
+    if selects_first(block):
+        yield from star_edits(draft, block, merged, hidden)
+    elif block.source is not None and not is_projected(statement, block):
+        star = star_of_all(draft, block, merged, hidden)
+        end = sheet.end(last_before_columns(statement, block))
+        if star is not None:
+            yield Edit(Cut(end, end), (f" |> SELECT {star}",))
+        elif hidden:
+            yield Edit(Cut(end, end), (f" |> DROP {', '.join(hidden)}",))
+    yield from shared_edits(draft, block, merged)
+    if hidden:
+        yield from short_names(statement, block)
