@@ -103,9 +103,7 @@ class LookupJoin(ABC):
     notes: tuple[str, ...] = ()
 
     form: ClassVar[str]
-    """What EXPLAIN calls the place where it stands."""
-    is_usual: ClassVar[bool] = False
-    """Whether EXPLAIN need not name that place."""
+    """What EXPLAIN calls the place where it stands; empty for the right side of a join, which most are."""
     compares_as_in: ClassVar[bool] = False
     """Whether its shared keys are compared as IN compares, not as ``=`` does."""
 

@@ -46,7 +46,7 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     yield "runner", f"{runner}: {join.chosen.runner_reason}{source('async')}"
     yield "keys", ", ".join(f"{key.column} = {plan.text_of(key.left)}" for key in conditions.keys)
     yield "columns", ", ".join(join.columns)
-    if not join.is_usual:
+    if join.form:
         yield "place", join.form
     if conditions.residual:
         yield "residual", " AND ".join(plan.text_of(each.at) for each in conditions.residual)

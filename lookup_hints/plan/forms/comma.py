@@ -11,7 +11,7 @@ from lookup_hints.plan.conditions import Conditions, KeyEquality, chosen_keys
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.read.scope import Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.read.structure import Chain, Relation
+from lookup_hints.plan.read.structure import Block, Chain, Relation
 from lookup_hints.plan.refusal import refused
 from lookup_hints.plan.write.built import Built, Visible
 from lookup_hints.plan.write.from_join import FromJoin
@@ -108,8 +108,14 @@ def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
     """The relations of chains behind ``use`` that hold a LATERAL one which may name it."""
     return {
         relation
-        for chain in _chains(use)
-        if chain.first > use.index
-        if any(each.lateral and facts.may_name(each, use.relation) for each in chain.everything)
+        for chain, lateral in facts.statement.once(_computing, use.block)
+        if chain.first > use.index and any(facts.may_name(each, use.relation) for each in lateral)
         for relation in chain.relations
     }
+
+
+def _computing(_: Statement, block: Block) -> list[tuple[Chain, list[Relation]]]:
+    """The chains of the block that hold LATERAL relations, and those."""
+    chains = block.source.chains if block.source is not None else []
+    found = ((chain, [each for each in chain.everything if each.lateral]) for chain in chains)
+    return [(chain, lateral) for chain, lateral in found if lateral]

@@ -26,8 +26,7 @@ from lookup_hints.sql.splice import Cut, Edit, Fragment
 class StepJoin(FromJoin):
     """A lookup join with what stands before it: its view, or its condition, stands behind that."""
 
-    form: ClassVar[str] = "the right side of a join"
-    is_usual: ClassVar[bool] = True
+    form: ClassVar[str] = ""
 
     @classmethod
     def found(cls, facts: Facts, use: LookupUse, _waiting: set[Relation]) -> LookupJoin | None:
@@ -38,7 +37,7 @@ class StepJoin(FromJoin):
         """
         if use.step is None or use.pipe is not None:
             return None
-        join = stated(facts, cls, use, use.step, _before(facts.statement, use))
+        join = stated(facts, cls, use, use.step, _before)
         asked = asked_by_outer(facts, join)
         if asked is not None:
             return asked

@@ -37,7 +37,7 @@ class PipeJoin(LookupJoin):
         """
         if use.step is None or use.pipe is None:
             return None
-        join = stated(facts, cls, use, use.step, _before(facts.statement, use, use.pipe))
+        join = stated(facts, cls, use, use.step, _before)
         asked = asked_by_outer(facts, join)
         if asked is not None:
             return asked
@@ -49,7 +49,7 @@ class PipeJoin(LookupJoin):
 
     def left_side(self, statement: Statement) -> LeftSide:
         """The query that the operators before it are."""
-        return _before(statement, self.use, self._pipe)
+        return _before(statement, self.use)
 
     def edits(self, draft: Draft, numbers: Iterator[int]) -> Iterator[Edit]:
         """The operator, written anew, and the names behind it that mean a column of USING."""
@@ -96,9 +96,10 @@ class PipeJoin(LookupJoin):
         return refused(statement, self.use, statement.tokens.cut(index - 2, index), reason)
 
 
-def _before(statement: Statement, use: LookupUse, pipe: Pipe) -> LeftSide:
-    """The query that the operators before ``pipe`` are."""
-    start, end = statement.pieces[use.block.first].start, statement.pieces[pipe.first].start
+def _before(statement: Statement, use: LookupUse) -> LeftSide:
+    """The query that the operators before the join are."""
+    assert use.pipe is not None
+    start, end = statement.pieces[use.block.first].start, statement.pieces[use.pipe.first].start
     return LeftSide(Cut(start, end), is_query=True)
 
 

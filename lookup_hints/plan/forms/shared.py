@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.forms.facts import Facts
-from lookup_hints.plan.read.statement import LookupUse
+from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Step
 from lookup_hints.plan.refusal import refused
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Cut
 
+Before = Callable[[Statement, LookupUse], LeftSide]
+"""What stands before the right side of a join."""
 
-def shared_keys(facts: Facts, use: LookupUse, step: Step, left: LeftSide) -> list[KeyEquality]:
+
+def shared_keys(facts: Facts, use: LookupUse, step: Step, before: Before) -> list[KeyEquality]:
     """What USING names, or what both sides of a NATURAL join have; nothing for other joins.
 
     Raises:
@@ -20,7 +25,7 @@ def shared_keys(facts: Facts, use: LookupUse, step: Step, left: LeftSide) -> lis
     """
     head = facts.statement.tokens.cut(step.first, use.relation.last)
     if step.words[:1] == ("NATURAL",):
-        common = _common(facts, use, head, left)
+        common = _common(facts, use, head, before)
         return [_key(facts, use, name, quoted(name), head, position) for position, name in enumerate(common)]
     pieces, cut = facts.statement.pieces, facts.statement.tokens.cut
     return [
@@ -29,11 +34,11 @@ def shared_keys(facts: Facts, use: LookupUse, step: Step, left: LeftSide) -> lis
     ]
 
 
-def _common(facts: Facts, use: LookupUse, head: Cut, left: LeftSide) -> list[str]:
+def _common(facts: Facts, use: LookupUse, head: Cut, before: Before) -> list[str]:
     """The names that both sides of a NATURAL join have."""
-    before = facts.analysis.columns_before(use.block, left)
+    left = facts.analysis.columns_before(use.block, before(facts.statement, use))
     own = {name.lower() for name in use.column_aliases or use.table.schema.names}
-    common = [name for name in before or () if name.lower() in own]
+    common = [name for name in left or () if name.lower() in own]
     if not common:
         reason = "NATURAL JOIN finds no column of the same name; write JOIN ... ON with the equality"
         raise refused(facts.statement, use, head, reason)

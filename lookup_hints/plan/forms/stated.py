@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import Conjunct, conjuncts, sorted_conditions
 from lookup_hints.plan.draft import LookupJoin
 from lookup_hints.plan.forms.facts import Facts, Form
-from lookup_hints.plan.forms.shared import shared_keys
+from lookup_hints.plan.forms.shared import Before, shared_keys
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Step
 from lookup_hints.plan.refusal import refuse_extra_clauses, refused
@@ -31,8 +30,8 @@ _REFUSED_KINDS = {
 }
 
 
-def stated(facts: Facts, form: type[Form], use: LookupUse, step: Step, left: LeftSide) -> Form:
-    """The lookup join that ``step`` states, in the given form; ``left`` is what stands before it.
+def stated(facts: Facts, form: type[Form], use: LookupUse, step: Step, before: Before) -> Form:
+    """The lookup join that ``step`` states, in the given form; ``before`` says what stands before it.
 
     Raises:
         UnsupportedLookup: its kind, or its condition, makes it none.
@@ -40,7 +39,7 @@ def stated(facts: Facts, form: type[Form], use: LookupUse, step: Step, left: Lef
     statement = facts.statement
     refuse_extra_clauses(statement, use)
     kind = _kind(facts, use, step)
-    shared = shared_keys(facts, use, step, left)
+    shared = shared_keys(facts, use, step, before)
     conditions = sorted_conditions(
         statement,
         conjuncts(statement, step.on) if step.on is not None else (),

@@ -33,6 +33,7 @@ class Sheet:
         self.using: dict[Relation, list[Step]] = {}
         self.merged: list[Merged] = []
         self._joins = {join.use.relation: join for join in draft.joins}
+        self._views = {join.use.relation: join for join in draft.joins if isinstance(join, FromJoin)}
 
     def join_of(self, relation: Relation) -> LookupJoin | None:
         """The lookup join whose table ``relation`` is, in whatever form."""
@@ -40,8 +41,7 @@ class Sheet:
 
     def view_of(self, relation: Relation | None) -> FromJoin | None:
         """The lookup join of ``relation``, where it gives way to a view in FROM."""
-        join = None if relation is None else self._joins.get(relation)
-        return join if isinstance(join, FromJoin) else None
+        return None if relation is None else self._views.get(relation)
 
     def views_in(self, chain: Chain) -> list[FromJoin]:
         """The lookup joins of a chain that are views in FROM."""
