@@ -88,7 +88,7 @@ def test_a_reference_that_names_nothing_says_where_and_how_to_set_it() -> None:
     with pytest.raises(OptionError) as raised:
         list(without_secrets(read(), _Guarded(table)))
     assert str(raised.value) == (
-        f"The environment variable 'NOT_SET_HERE' cannot be read on {socket.gethostname()}, for the option 'token'."
+        f"Table t: the environment variable 'NOT_SET_HERE' cannot be read on {socket.gethostname()}, for the option 'token'."
         " Set it before Python starts there; for executors by the configuration"
         " spark.executorEnv.NOT_SET_HERE."
     )

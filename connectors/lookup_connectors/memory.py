@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_connectors.conversion import (
+    TOO_DEEP,
     ToArrow,
     convert,
     from_json_values,
@@ -364,6 +365,8 @@ def _spark_kind(kind: pa.DataType) -> pa.DataType:
 def _json_rows(text: str, table: LookupTable) -> list[dict[str, Any]]:
     try:
         rows = parse_json(text)
+    except RecursionError:
+        raise ConnectorError(f"table {table.name}, option 'rows': {TOO_DEEP}.", permanent=True) from None
     except ValueError as error:
         raise ConnectorError(f"table {table.name}: 'rows' is not JSON: {error}.", permanent=True) from error
     if not isinstance(rows, list):

@@ -82,6 +82,7 @@ class LookupTable:
             text,
             self.conf,
             option=option,
+            table=self.name,
             known=known,
             place_of=lambda path: policy.checked_file(self.name, option, path),
         )

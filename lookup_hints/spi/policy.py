@@ -227,7 +227,7 @@ def _allow(lists: Iterable[Patterns], matches: Callable[[str], bool]) -> bool:
 
 def _refusal(table: str, option: str, what: str, switch: str, tip: str = "") -> NotAllowed:
     ask = f"Ask the administrator to allow it in '{switch}' ({variable_of(switch)})."
-    where = f"table {table}" if option == "connector" else f"table {table}: option {option!r}"
+    where = f"table {table}" if option == "connector" else f"table {table} (option {option!r})"
     return NotAllowed(Problem(f"{where}: {what} is not allowed here.", tip=f"{tip} {ask}".strip()))
 
 

@@ -94,6 +94,7 @@ def resolve(
     conf: Mapping[str, Secret],
     *,
     option: str,
+    table: str,
     known: set[str],
     place_of: Callable[[str], str] = str,
 ) -> str:
@@ -103,11 +104,12 @@ def resolve(
         text: the value of an option.
         conf: values of the ``${conf:key}`` references.
         option: its name, for messages.
+        table: the name of the table that it belongs to, for messages.
         known: where the values read are added.
         place_of: where the file of a ``${file:path}`` is; may refuse.
 
     Raises:
-        OptionError: a reference names nothing; the message names the option and the reference.
+        OptionError: a reference names nothing; the message names table, option and reference.
     """
 
     def value_of(match: re.Match[str]) -> str:
@@ -115,7 +117,7 @@ def resolve(
         try:
             value = _read(kind, place_of(name) if kind == "file" else name, conf)
         except (KeyError, OSError) as error:
-            raise OptionError(_unread(kind, name, option)) from (None if kind != "file" else error)
+            raise OptionError(_unread(kind, name, option, table)) from (None if kind != "file" else error)
         known.add(value)
         return value
 
@@ -129,10 +131,10 @@ _TIPS = {
 }
 
 
-def _unread(kind: str, name: str, option: str) -> Problem:
+def _unread(kind: str, name: str, option: str, table: str) -> Problem:
     """What to say of a reference that names nothing; the option last, as masks look behind its name."""
     where = f"on {socket.gethostname()}"
-    why = f"The {_KINDS[kind]} {name!r} cannot be read {where}, for the option {option!r}."
+    why = f"Table {table}: the {_KINDS[kind]} {name!r} cannot be read {where}, for the option {option!r}."
     return Problem(why, tip=_TIPS.get(kind, "").format(name=name))
 
 

@@ -19,7 +19,7 @@ from lookup_hints.statements.script import read_script
 from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
 from lookup_hints.surfaces import archive, job, submit
 from lookup_hints.surfaces.check import Finding, Surroundings, check_script
-from lookup_hints.surfaces.progress import own_bar_alone
+from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
 from lookup_hints.surfaces.remote import await_server
 from lookup_hints.surfaces.statement_run import failure
 from lookup_hints.tables.ddl import CreateLookupTable
@@ -216,7 +216,7 @@ def _spark(master: str | None, remote: str | None, conf: Mapping[str, str]) -> S
     if remote is not None:
         await_server(remote, partial(print, file=sys.stderr, flush=True))
         builder = builder.remote(remote)
-    for key, value in {**own_bar_alone(sys.stderr.isatty()), **conf}.items():
+    for key, value in {**NO_BAR_OF_SPARK, **conf}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 

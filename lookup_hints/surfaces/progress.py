@@ -163,9 +163,8 @@ class _Seen:
 _WIDTH = 30
 
 
-def own_bar_alone(is_shown: bool) -> dict[str, str]:
-    """Configuration by which a new Spark draws no bar of its own, if ours ``is_shown`` on the same line."""
-    return {"spark.ui.showConsoleProgress": "false"} if is_shown else {}
+NO_BAR_OF_SPARK = {"spark.ui.showConsoleProgress": "false"}
+"""Configuration by which a new Spark draws no bar: ours stands on the same line, and a log wants none."""
 
 
 class TerminalBar:

@@ -22,7 +22,7 @@ from typing import Any
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.surfaces import archive, job
-from lookup_hints.surfaces.progress import own_bar_alone
+from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
 from lookup_hints.surfaces.remote import await_server
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "lookup_job.py"
@@ -361,7 +361,7 @@ def _on_spark(options: argparse.Namespace, script: job.Script) -> int:
     from lookup_hints.session import LookupSession
 
     builder = SparkSession.builder
-    for key, value in {**own_bar_alone(options.progress), **job.configuration(options.conf)}.items():
+    for key, value in {**NO_BAR_OF_SPARK, **job.configuration(options.conf)}.items():
         builder = builder.config(key, value)
     _log_to_stderr()
     if (remote := os.environ.get("SPARK_REMOTE")) is not None:

@@ -942,6 +942,11 @@ def test_refused_client_credentials_are_permanent_and_not_shown(api: Api) -> Non
     assert "no token from 'oauth2-token-url': it answered 401: invalid_client" in str(error)
 
 
+def test_a_token_that_is_nested_deep_is_none(api: Api) -> None:
+    api.script("/token", {"status": 200, "body": "[" * 50_000, "repeat": True})
+    assert "the answer of 'oauth2-token-url' has no access_token." in str(failure(oauth(api)))
+
+
 def test_a_token_endpoint_in_trouble_is_asked_once_and_may_pass(api: Api) -> None:
     api.script("/token", {"status": 503, "body": "later", "repeat": True, "delay": 0.1})
     request = request_for(SCHEMA, {"id": list(range(10))})
@@ -1080,6 +1085,8 @@ def test_keys_and_limits_are_told_to_the_planner() -> None:
         ("/x/{id}", {"path__nmae": "a"}, "'path.nmae': there is no column 'nmae'. Did you mean 'name'?"),
         ("/x/{id}", {"path__name": "a["}, "'path.name': it is not JMESPath"),
         ("/x/{id}", {"rows": "a..b"}, "'rows': it is not JMESPath"),
+        ("/x/{id}", {"rows": "(" * 5000 + "a" + ")" * 5000}, "'rows': it is nested too deep"),
+        ("/x/{id}", {"method": "POST", "body": "[" * 50_000}, "'body': it is nested too deep"),
         ("/x/{id}", {"path__name": "$stat"}, "there is no metadata '$stat'"),
         ("/x/{id}", {"path__name": "$status"}, "column 'name': $status is INT, not STRING"),
         ("/x/{id}", {"path__id": "$attempts"}, "column 'id' is metadata, and cannot stand in a request"),
@@ -1201,6 +1208,20 @@ def test_a_key_that_no_header_can_hold_is_an_error_and_no_miss(api: Api, key: st
     assert f"table people: header 'X-Name' cannot hold the key name = {key!r}" in str(error)
     assert "Send this column in 'url', 'query' or 'body'" in str(error)
     assert api.asked() == []
+
+
+@BOTH
+@pytest.mark.parametrize("key", [" Ada", "Ada ", " "])
+def test_a_key_whose_blanks_a_header_loses_is_an_error_and_not_another_key(
+    api: Api, key: str, sync: bool
+) -> None:
+    table = table_of(api, "/echo", TEXT_KEY, header__X_Name="{name}")
+    error = failure(table, name=key, sync=sync)
+    assert error.permanent
+    assert f"header 'X-Name' cannot hold {key!r}: servers drop blanks at its ends" in str(error)
+    assert api.asked() == []
+    inside = table_of(api, "/echo", TEXT_KEY, header__X_Name="<{name}>")
+    assert ask(inside, {"name": [key]}, sync=sync)
 
 
 # --- JSON that is nested deep ---------------------------------------------------------------------

@@ -162,6 +162,7 @@ def test_a_value_in_an_arrow_table_that_does_not_fit_is_named_too() -> None:
     ("options", "shown"),
     [
         ({"rows": "[{"}, "not JSON"),
+        ({"rows": "[" * 50_000}, "option 'rows': the JSON is nested too deep to be read"),
         ({"rows": '{"id": 1}'}, "must be a JSON array"),
         ({"rows": "[[1]]"}, "row number 1 of 'rows' must be an object, or an array of 2 values"),
         ({"rows": '[{"id": 1, "nmae": "x"}]'}, "no column 'name'. Did you mean 'nmae'?"),

@@ -611,7 +611,7 @@ def test_nodes_that_a_cluster_lists_must_be_allowed(cluster: RedisServer, runner
     both = table_of(cluster, schema, value_type="string", cluster="true")
     allowed = replace(both, policy=Policy(hosts=(("127.0.0.1",),)))
     assert rows(allowed, {"id": [5000]}, runner) == []
-    with pytest.raises(NotAllowed, match=r"option 'url': the host '127.0.0.1:\d+' is not allowed here"):
+    with pytest.raises(NotAllowed, match=r"\(option 'url'\): the host '127.0.0.1:\d+' is not allowed here"):
         rows(replace(both, policy=Policy(hosts=((f"127.0.0.1:{cluster.port}",),))), {"id": [1]}, runner)
 
 

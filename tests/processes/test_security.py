@@ -31,7 +31,7 @@ def test_what_is_allowed_runs(outcomes: Outcomes) -> None:
 )
 def test_no_host_that_is_not_allowed(outcomes: Outcomes, step: str) -> None:
     said = outcomes.failed(step)
-    assert "table t: option 'url': the host " in said
+    assert "table t (option 'url'): the host " in said
     assert "'lookup.security.allowed-hosts' (LOOKUP_SECURITY_ALLOWED_HOSTS)" in said
 
 
@@ -54,9 +54,9 @@ def test_no_file_behind_a_link(outcomes: Outcomes) -> None:
 
 def test_no_redirect_to_a_host_that_is_not_allowed(outcomes: Outcomes) -> None:
     said = outcomes.failed("a_redirect")
-    assert "option 'allowed-origins': the host 'localhost:" in said, "on-error does not hide it"
+    assert "(option 'allowed-origins'): the host 'localhost:" in said, "on-error does not hide it"
 
 
 def test_workers_refuse_what_their_own_environment_does_not_allow(outcomes: Outcomes) -> None:
     said = outcomes.failed("what_workers_do_not_allow")
-    assert "option 'header.X-A': the environment variable 'PATH' is not allowed here" in said
+    assert "(option 'header.X-A'): the environment variable 'PATH' is not allowed here" in said

@@ -20,6 +20,7 @@ from lookup_hints.spi.policy import (
     read_policy,
     variable_of,
 )
+from lookup_hints.spi.secrets import shown
 from lookup_hints.statements.commands import own_setting
 from lookup_hints.tables.catalog import LookupCatalog, build_connector, declared_table
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
@@ -145,9 +146,15 @@ def test_references_are_allowed_by_kind_and_name() -> None:
     policy.check_reference("t", "token", "env", "LOOKUP_TOKEN")
     policy.check_reference("t", "token", "conf", "spark.lookup.secret.a")
     for kind, name in (("env", "lookup_token"), ("env", "PATH"), ("conf", "LOOKUP_TOKEN"), ("file", "/x")):
-        with pytest.raises(NotAllowed, match=r"table t: option 'token': .* is not allowed here\."):
+        with pytest.raises(NotAllowed, match=r"table t \(option 'token'\): .* is not allowed here\."):
             policy.check_reference("t", "token", kind, name)
     files("env").check_reference("t", "token", "env", "PATH")
+
+
+def test_a_refusal_for_an_option_that_is_a_secret_is_shown_whole() -> None:
+    with pytest.raises(NotAllowed) as refused:
+        files("env:A").check_reference("t", "token", "env", "PATH")
+    assert shown(str(refused.value)) == str(refused.value)
 
 
 def test_connectors_are_allowed_by_the_name_that_sql_gives() -> None:
@@ -221,8 +228,8 @@ def refused(policy: Policy, **options: str) -> str:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"connector": "http", "url": "https://evil.net/{id}"}, "option 'url': the host 'evil.net:443'"),
-        ({"connector": "http", "url": "http://EVIL.net:81/{id}"}, "option 'url': the host 'evil.net:81'"),
+        ({"connector": "http", "url": "https://evil.net/{id}"}, "(option 'url'): the host 'evil.net:443'"),
+        ({"connector": "http", "url": "http://EVIL.net:81/{id}"}, "(option 'url'): the host 'evil.net:81'"),
         ({"connector": "http", "url": "http://[2001:db8::1]/{id}"}, "the host '[2001:db8::1]:80'"),
         (
             {
@@ -230,7 +237,7 @@ def refused(policy: Policy, **options: str) -> str:
                 "url": "https://ok.example/{id}",
                 "proxy": "http://u:hunter2@evil.net:3128",
             },
-            "option 'proxy': the host 'evil.net:3128'",
+            "(option 'proxy'): the host 'evil.net:3128'",
         ),
         (
             {
@@ -244,28 +251,31 @@ def refused(policy: Policy, **options: str) -> str:
         ),
         (
             {"connector": "postgres", "url": "postgresql://u:hunter2@evil.net/db"},
-            "option 'url': the host 'evil.net:5432'",
+            "(option 'url'): the host 'evil.net:5432'",
         ),
         (
             {"connector": "postgres", "url": "postgresql://ok.example,evil.net:6543/db"},
-            "option 'url': the host 'evil.net:6543'",
+            "(option 'url'): the host 'evil.net:6543'",
         ),
         (
             {"connector": "postgres", "url": "postgresql:///db?host=ok.example,evil.net&port=1,2"},
-            "option 'url': the host 'evil.net:2'",
+            "(option 'url'): the host 'evil.net:2'",
         ),
         ({"connector": "postgres", "url": "postgresql://%65vil.net/db"}, "the host 'evil.net:5432'"),
         ({"connector": "postgres", "url": "postgresql://ok.example@evil.net/db"}, "the host 'evil.net:5432'"),
-        ({"connector": "postgres", "url": "postgresql:///db?host=/tmp"}, "option 'url': the host '/tmp'"),
-        ({"connector": "postgres", "host": "/run/postgresql"}, "option 'host': the host '/run/postgresql'"),
-        ({"connector": "postgres", "host": "evil.net", "port": "1"}, "option 'host': the host 'evil.net:1'"),
+        ({"connector": "postgres", "url": "postgresql:///db?host=/tmp"}, "(option 'url'): the host '/tmp'"),
+        ({"connector": "postgres", "host": "/run/postgresql"}, "(option 'host'): the host '/run/postgresql'"),
+        (
+            {"connector": "postgres", "host": "evil.net", "port": "1"},
+            "(option 'host'): the host 'evil.net:1'",
+        ),
         (
             {"connector": "redis", "key": "{id}", "url": "rediss://:hunter2@evil.net/0"},
-            "option 'url': the host 'evil.net:6379'",
+            "(option 'url'): the host 'evil.net:6379'",
         ),
         (
             {"connector": "redis", "key": "{id}", "host": "evil.net"},
-            "option 'host': the host 'evil.net:6379'",
+            "(option 'host'): the host 'evil.net:6379'",
         ),
     ],
     ids=str,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints.surfaces import cli
-from lookup_hints.surfaces.progress import Progress, TerminalBar, following, own_bar_alone
+from lookup_hints.surfaces.progress import Progress, TerminalBar, following
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,8 +52,6 @@ def test_nothing_is_told_of_a_statement_without_tasks(spark: SparkSession) -> No
 
 
 def test_spark_draws_no_bar_of_its_own_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert own_bar_alone(True) == {"spark.ui.showConsoleProgress": "false"}
-    assert own_bar_alone(False) == {}
     configured: dict[str, str] = {}
 
     class Builder:

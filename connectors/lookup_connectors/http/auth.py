@@ -187,7 +187,7 @@ class ClientCredentials:
 def _json_object(response: Response) -> dict[str, Any]:
     try:
         answer = json.loads(response.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}
 

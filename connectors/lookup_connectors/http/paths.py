@@ -78,12 +78,16 @@ def _expression(text: str) -> Callable[[Any], Any]:
         compiled = jmespath.compile(text)
     except jmespath.exceptions.JMESPathError as error:
         raise ValueError(f"it is not JMESPath: {_first_line(error)}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
     def find(document: Any) -> Any:
         try:
             return compiled.search(document)
         except jmespath.exceptions.JMESPathError as error:
             raise PathFailure(_first_line(error)) from None
+        except RecursionError:
+            raise PathFailure("it is nested too deep") from None
 
     return find
 

@@ -224,6 +224,11 @@ def in_header(name: str, template: Template, keys: Keys) -> str:
     text = template.filled(fill)
     if not _fits_header(text):
         raise Unsendable(f"header {name!r} holds something else than printable ASCII.")
+    if template.columns and text != text.strip():
+        raise Unsendable(
+            f"header {name!r} cannot hold {text[:60]!r}: servers drop blanks at its ends and would"
+            " take it for another key. Send its columns in 'url', 'query' or 'body'."
+        )
     return text
 
 
@@ -263,9 +268,11 @@ def parse_json_body(text: str, columns: Sequence[str]) -> JsonBody:
     """
     try:
         document = json.loads(text)
-    except ValueError as error:
+        return JsonBody(_mapped(document, lambda leaf: parse_template(leaf, columns)))
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON ({error})") from None
-    return JsonBody(_mapped(document, lambda leaf: parse_template(leaf, columns)))
 
 
 def _mapped(node: Any, change: Callable[[Any], Any]) -> Any:
