@@ -247,7 +247,7 @@ def refused(policy: Policy, **options: str) -> str:
                 "oauth2_client_id": "a",
                 "oauth2_client_secret": "${env:S}",
             },
-            "option 'oauth2-token-url': the host 'evil.net:443'",
+            "(option 'oauth2-token-url'): the host 'evil.net:443'",
         ),
         (
             {"connector": "postgres", "url": "postgresql://u:hunter2@evil.net/db"},
