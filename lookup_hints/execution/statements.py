@@ -11,7 +11,7 @@ from lookup_hints.execution.prepare import Prepared, prepare, prepare_stream, re
 from lookup_hints.execution.query import register, run_query
 from lookup_hints.execution.scope import Args, Scope
 from lookup_hints.execution.state import SessionState
-from lookup_hints.execution.streams import overflows_over_a_stream, reads_a_stream, start_stream
+from lookup_hints.execution.streams import is_stream, start_stream
 from lookup_hints.frames.variables import named_frames, variables_refused
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup
@@ -55,11 +55,8 @@ class Statements:
             return run_ddl(statement, self.scope)
         try:
             return run_query(prepared, self.scope, functions)
-        except Exception as error:
-            if not (
-                reads_a_stream(prepared.text, error)
-                or overflows_over_a_stream(prepared, error, self.scope, functions)
-            ):
+        except Exception:
+            if not is_stream(prepared, self.scope):
                 raise
             return self.run(prepare_stream(read_insert(prepared.text), prepared.args, self.scope, functions))
 

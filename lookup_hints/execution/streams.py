@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import QueryError
-from lookup_hints.execution.prepare import Prepared, prepare
+from lookup_hints.execution.prepare import Prepared
 from lookup_hints.execution.query import run_query
 from lookup_hints.execution.scope import Scope
 from lookup_hints.execution.state import SessionState
-from lookup_hints.spark.functions import Functions
-from lookup_hints.sql.lexer import code, pieces
+from lookup_hints.plan.read.kinds import written_query
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.statements.statement import SparkStatement
 from lookup_hints.streaming.insert import StreamInsert, read_insert
 from lookup_hints.streaming.sinks import sink_without_table
 from lookup_hints.streaming.streams import Preparation
@@ -36,30 +37,38 @@ def start_stream(prepared: Prepared, insert: StreamInsert, scope: Scope, state: 
     return scope.rows("query STRING, id STRING", [(query.name, str(query.query.id))])
 
 
-_STREAM_AS_BATCH = "streaming sources must be executed with writeStream.start"
+def is_stream(refused: Prepared, scope: Scope) -> bool:
+    """Whether a statement that Spark has refused is an INSERT that a stream alone can run.
 
-
-def reads_a_stream(text: str, error: Exception) -> bool:
-    """Whether ``text`` is an INSERT that Spark refuses as a batch: it reads a stream, or writes to what
-    only a stream can be written to.
+    Its text does not say so: it reads a view of a stream, or writes to what takes nothing else.
     """
-    found = code(pieces(text))
-    if not (found and found[0].is_word("INSERT")):
+    if not (isinstance(refused.statement, SparkStatement) and refused.statement.words[:1] == ("INSERT",)):
         return False
-    if "TABLE_OR_VIEW_NOT_FOUND" not in str(error):
-        return _STREAM_AS_BATCH in str(error)
+    return _reads_a_stream(refused, scope) or _writes_to_streams_only(refused.text, scope)
+
+
+def _reads_a_stream(refused: Prepared, scope: Scope) -> bool:
     try:
-        return sink_without_table(read_insert(text)) is not None
-    except QueryError:
+        query = _query_of(refused.text) if refused.plan is None else refused.plan.query
+        return query is not None and scope.sql(query, refused.args).isStreaming
+    except Exception:  # what was refused is told, not what comes of asking
         return False
 
 
-def overflows_over_a_stream(prepared: Prepared, error: Exception, scope: Scope, functions: Functions) -> bool:
-    """Whether ``error`` is how Spark 3.5 refuses an INSERT that reads a stream: by endless explaining."""
-    if "StackOverflowError" not in str(error) or not code(pieces(prepared.text))[0].is_word("INSERT"):
-        return False
+def _query_of(text: str) -> str | None:
+    """The query of an INSERT, also of one that says what no stream can do."""
     try:
-        query = prepare(read_insert(prepared.text).query, prepared.args, scope, functions)
-        return run_query(query, scope, functions).isStreaming
+        return read_insert(text).query
+    except QueryError:
+        return written_query(text)
+
+
+def _writes_to_streams_only(text: str, scope: Scope) -> bool:
+    """Whether the sink is none that Spark's own INSERT knows: a table of its name would be one."""
+    try:
+        sink = sink_without_table(read_insert(text))
     except QueryError:
         return False
+    if sink is None or sink.path is not None:
+        return sink is not None and sink.keeps_files
+    return not scope.spark.catalog.tableExists(quoted(sink.format))

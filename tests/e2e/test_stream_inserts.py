@@ -154,6 +154,19 @@ def test_a_view_of_a_stream_goes_to_sinks_that_are_no_tables(place: Place) -> No
     assert "No stream is read here" in place.refusal("INSERT INTO console SELECT id FROM visits")
 
 
+def test_an_insert_that_fails_is_taken_for_a_stream_only_if_it_reads_one(place: Place) -> None:
+    place.spark.readStream.table("visits").createOrReplaceTempView("arriving")
+    place.sql("CREATE TABLE out (n BIGINT) USING parquet")
+    for joined in ("", "LEFT JOIN people p ON v.person = p.id"):
+        refusal = place.refusal(f"INSERT OVERWRITE out SELECT v.id FROM arriving v {joined}")
+        assert "INSERT OVERWRITE cannot stand in an INSERT that reads a stream." in refusal
+    assert "There is no table nothing." in place.refusal("INSERT INTO nothing SELECT id FROM arriving")
+    for failing in ("INSERT INTO nothing SELECT id FROM visits", "INSERT INTO out SELECT nobody FROM visits"):
+        with pytest.raises(Exception, match=r"TABLE_OR_VIEW_NOT_FOUND|UNRESOLVED_COLUMN"):
+            place.session.sql(failing)
+    assert not place.session.streams.started
+
+
 def test_update_and_complete_reach_a_sink_that_takes_them(place: Place) -> None:
     counts = f"SELECT p.country, count(*) AS n {JOIN} GROUP BY p.country"
     name = f"counted_{place.database}"

@@ -50,6 +50,18 @@ def is_one_query(statement: Statement) -> bool:
     )
 
 
+def written_query(text: str) -> str | None:
+    """The one query whose rows a statement writes; None where it holds none, or several."""
+    statement = Statement(text, lambda _: None)
+    try:
+        statement.queries = query_parts(statement)
+    except UnreadableStatement:
+        return None
+    if gives_rows(statement) or not is_one_query(statement):
+        return None
+    return statement.queries[0].of(text)
+
+
 def inserts(tokens: Tokens) -> list[int]:
     """The indices of each INSERT behind a FROM or WITH."""
     return [
