@@ -17,6 +17,7 @@ from lookup_hints import __version__
 from lookup_hints.surfaces.archive import build_archive, find_module
 from lookup_hints.surfaces.cli import main
 from lookup_hints.surfaces.submit import SCRIPT, Submission, _run, divided, shown
+from lookup_hints.tables import registry
 from tests.e2e.bare_python import bare_python
 
 OURS = {"--param": True, "--dry-run": False}
@@ -117,6 +118,26 @@ def test_a_dry_run_prints_the_command_and_what_each_statement_would_do(
     assert "    handed to Spark as it is\n" in rest
     assert "    (1) LEFT lookup join with p, line 3\n" in rest
     assert "    starts a streaming query into noop\n" in rest
+
+
+def test_a_dry_run_knows_the_retry_predicates_of_a_module(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_predicates", {})
+    (tmp_path / "own_predicates.py").write_text(
+        "from lookup_hints import register_retry_predicate\n"
+        "register_retry_predicate('no-name', lambda rows: not rows)\n"
+    )
+    job = tmp_path / "job.sql"
+    job.write_text(
+        "CREATE TEMPORARY TABLE p (id BIGINT) WITH ('connector' = 'memory', 'rows' = '[]');\n"
+        "SELECT /*+ LOOKUP('table'='p', 'retry-predicate'='no_name', 'retry-strategy'='fixed_delay',"
+        " 'fixed-delay'='1s', 'max-attempts'='2') */ 1 FROM range(3) r JOIN p ON r.id = p.id"
+    )
+    assert main(["submit", str(job), "--dry-run"]) == 1
+    assert "No retry predicate is called 'no_name'." in capsys.readouterr().err
+    assert main(["submit", str(job), "--dry-run", "--module", str(tmp_path / "own_predicates.py")]) == 0
+    assert "retry        no_name, fixed_delay 1 s, max-attempts 2 (hint)" in capsys.readouterr().out
 
 
 def test_a_dry_run_shows_mistakes_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
