@@ -1,4 +1,4 @@
-"""One Spark for all tests that need one."""
+"""One Spark for all tests that need one, and a worker process for each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from lookup_hints.runtime import process
+from lookup_hints.runtime.process import Process
+from tests.runtime.support import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +38,22 @@ def pytest_configure(config: pytest.Config) -> None:
     if version < (4, 3):
         for kind in ("DeprecationWarning", "ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
             config.addinivalue_line("filterwarnings", f"ignore::{kind}")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The time of ``worker``."""
+    return Clock()
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Process]:
+    """A worker process of the test's own, as far as the library can tell; what it opened is closed."""
+    fresh = Process(clock)
+    monkeypatch.setattr(process, "this_process", fresh)
+    yield fresh
+    for shared in fresh._shared.values():
+        shared.opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -19,10 +19,21 @@ def loop() -> Iterator[FakeLoop]:
     loop.close()
 
 
+@pytest.fixture
+def budget() -> BytesInFlight:
+    return BytesInFlight(100)
+
+
 def turn(loop: FakeLoop) -> None:
     """Let what is ready run."""
     for _ in range(5):
         loop.run_until_complete(asyncio.sleep(0))
+
+
+def end(loop: FakeLoop, lease: Lease) -> None:
+    """A lookup ends, and those that waited for it go on."""
+    lease.release()
+    turn(loop)
 
 
 def waiting(loop: FakeLoop, lease: Lease, size: int) -> asyncio.Task[None]:
@@ -32,8 +43,7 @@ def waiting(loop: FakeLoop, lease: Lease, size: int) -> asyncio.Task[None]:
     return task
 
 
-def test_what_fits_does_not_wait_and_comes_back_at_the_end(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_what_fits_does_not_wait_and_comes_back_at_the_end(loop: FakeLoop, budget: BytesInFlight) -> None:
     with budget.lease() as lease:
         assert waiting(loop, lease, 60).done()
         assert (budget.held, lease.held) == (60, 60)
@@ -42,34 +52,30 @@ def test_what_fits_does_not_wait_and_comes_back_at_the_end(loop: FakeLoop) -> No
     assert budget.held == 0
 
 
-def test_who_waits_goes_on_when_another_ends_and_the_oldest_first(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_who_waits_goes_on_when_another_ends_and_the_oldest_first(
+    loop: FakeLoop, budget: BytesInFlight
+) -> None:
     first, second, third = budget.lease(), budget.lease(), budget.lease()
     first.take(100)
     young, old = waiting(loop, third, 10), waiting(loop, second, 95)
     assert [old.done(), young.done()] == [False, False]
-    first.release()
-    turn(loop)
+    end(loop, first)
     assert (old.done(), young.done()) == (True, False), "the small one does not overtake the old one"
-    second.release()
-    turn(loop)
+    end(loop, second)
     assert young.done()
     assert budget.held == 10
 
 
-def test_an_answer_larger_than_the_budget_passes_alone(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_an_answer_larger_than_the_budget_passes_alone(loop: FakeLoop, budget: BytesInFlight) -> None:
     large, other = budget.lease(), budget.lease()
     assert waiting(loop, large, 1000).done()
     small = waiting(loop, other, 1)
     assert not small.done()
-    large.release()
-    turn(loop)
+    end(loop, large)
     assert small.done()
 
 
-def test_where_all_that_hold_bytes_wait_too_one_goes_on(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_where_all_that_hold_bytes_wait_too_one_goes_on(loop: FakeLoop, budget: BytesInFlight) -> None:
     first, second = budget.lease(), budget.lease()
     first.take(50)
     second.take(50)
@@ -77,13 +83,13 @@ def test_where_all_that_hold_bytes_wait_too_one_goes_on(loop: FakeLoop) -> None:
     assert not young.done(), "the first one moves on"
     old = waiting(loop, first, 20)
     assert (old.done(), young.done()) == (True, False), "nobody moved: the oldest goes on"
-    first.release()
-    turn(loop)
+    end(loop, first)
     assert young.done()
 
 
-def test_who_waits_for_a_thing_that_others_hold_counts_as_waiting(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_who_waits_for_a_thing_that_others_hold_counts_as_waiting(
+    loop: FakeLoop, budget: BytesInFlight
+) -> None:
     first, second = budget.lease(), budget.lease()
     first.take(100)
     one = waiting(loop, second, 20)
@@ -93,8 +99,7 @@ def test_who_waits_for_a_thing_that_others_hold_counts_as_waiting(loop: FakeLoop
         assert one.done()
 
 
-def test_while_a_task_hands_out_rows_nobody_takes_bytes(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_while_a_task_hands_out_rows_nobody_takes_bytes(loop: FakeLoop, budget: BytesInFlight) -> None:
     first, second = budget.lease(), budget.lease()
     budget.hold_back("task", needs_answer=False)
     waits = [waiting(loop, lease, 10) for lease in (first, second)]
@@ -106,8 +111,9 @@ def test_while_a_task_hands_out_rows_nobody_takes_bytes(loop: FakeLoop) -> None:
     assert [each.done() for each in waits] == [True, True]
 
 
-def test_where_a_row_needs_an_answer_the_oldest_lookup_goes_on_alone(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_where_a_row_needs_an_answer_the_oldest_lookup_goes_on_alone(
+    loop: FakeLoop, budget: BytesInFlight
+) -> None:
     oldest, other = budget.lease(), budget.lease()
     budget.hold_back("task", needs_answer=True)
     young = waiting(loop, other, 10)
@@ -119,45 +125,46 @@ def test_where_a_row_needs_an_answer_the_oldest_lookup_goes_on_alone(loop: FakeL
     assert (young.done(), again.done()) == (True, True), "now it is the oldest"
 
 
-def test_a_lookup_that_asks_again_is_older_than_those_that_ask_first(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_a_lookup_that_asks_again_is_older_than_those_that_ask_first(
+    loop: FakeLoop, budget: BytesInFlight
+) -> None:
     first = budget.lease()
     first.take(100)
     other = waiting(loop, budget_lease := budget.lease(), 60)
     again = budget.lease(again=True)
     retry = waiting(loop, again, 60)
-    first.release()
-    turn(loop)
+    end(loop, first)
     assert (retry.done(), other.done()) == (True, False)
-    again.release()
-    turn(loop)
+    end(loop, again)
     assert other.done()
     assert budget_lease.held == 60
 
 
-def test_nobody_waits_for_an_oldest_lookup_that_waits_for_what_others_hold(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_nobody_waits_for_an_oldest_lookup_that_waits_for_what_others_hold(
+    loop: FakeLoop, budget: BytesInFlight
+) -> None:
     oldest, other = budget.lease(), budget.lease()
     budget.hold_back("task", needs_answer=True)
     with oldest.idle():
         assert waiting(loop, other, 10).done()
 
 
-def test_a_lookup_that_is_cancelled_takes_nothing_and_stops_nobody(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_a_lookup_that_is_cancelled_takes_nothing_and_stops_nobody(
+    loop: FakeLoop, budget: BytesInFlight
+) -> None:
     first, second, third = budget.lease(), budget.lease(), budget.lease()
     first.take(100)
     cancelled, other = waiting(loop, second, 50), waiting(loop, third, 60)
     cancelled.cancel()
     turn(loop)
-    first.release()
-    turn(loop)
+    end(loop, first)
     assert other.done()
     assert budget.held == 60
 
 
-def test_what_is_expected_is_taken_first_and_the_rest_comes_back(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_what_is_expected_is_taken_first_and_the_rest_comes_back(
+    loop: FakeLoop, budget: BytesInFlight
+) -> None:
     lease = budget.lease()
     loop.run_until_complete(lease.expect(40))
     lease.take(10)
@@ -171,8 +178,7 @@ def test_what_is_expected_is_taken_first_and_the_rest_comes_back(loop: FakeLoop)
     assert budget.held == 70
 
 
-def test_a_lease_that_is_forgotten_comes_back_on_any_thread(loop: FakeLoop) -> None:
-    budget = BytesInFlight(100)
+def test_a_lease_that_is_forgotten_comes_back_on_any_thread(loop: FakeLoop, budget: BytesInFlight) -> None:
     held = [budget.lease()]
     held[0].take(100)
     other = budget.lease()

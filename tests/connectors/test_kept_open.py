@@ -16,7 +16,6 @@ from lookup_connectors.redis import RedisConnector
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.runtime import process
 from lookup_hints.runtime.process import OPEN_SECONDS, Process
 from lookup_hints.runtime.spec import LookupSettings, LookupSpec
 from lookup_hints.spark.arrow_worker import look_up
@@ -28,22 +27,8 @@ from tests.servers.http_server import Api
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
+pytestmark = pytest.mark.usefixtures("worker")
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(autouse=True)
-def worker(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Process]:
-    """Each test has a worker process of its own, as far as the module can tell."""
-    fresh = Process(clock)
-    monkeypatch.setattr(process, "this_process", fresh)
-    yield fresh
-    for shared in fresh._shared.values():
-        shared.opened.close()
 
 
 def table_of(**options: str) -> LookupTable:

@@ -146,53 +146,45 @@ class _Own(Connector, ReportsOutcomes, ABC):
         return [{"name": name, **outcome} for name in names.values()]
 
 
-class OwnSync(_Own, SyncLookup):
-    """Many keys at once, sync."""
-
+class _OpenedSync(_Own, ABC):
     def open(self) -> None:
         self._begin()
+
+    def close(self) -> None:
+        self._end()
+
+
+class _OpenedAsync(_Own, ABC):
+    async def aopen(self) -> None:
+        self._begin()
+
+    async def aclose(self) -> None:
+        self._end()
+
+
+class OwnSync(_OpenedSync, SyncLookup):
+    """Many keys at once, sync."""
 
     def lookup(self, request: LookupRequest) -> Answer:
         return self._answer(request)
 
-    def close(self) -> None:
-        self._end()
 
-
-class OwnAsync(_Own, AsyncLookup):
+class OwnAsync(_OpenedAsync, AsyncLookup):
     """Many keys at once, async."""
-
-    async def aopen(self) -> None:
-        self._begin()
 
     async def alookup(self, request: LookupRequest) -> Answer:
         return self._answer(request)
 
-    async def aclose(self) -> None:
-        self._end()
 
-
-class OwnSyncRow(_Own, SyncRowLookup):
+class OwnSyncRow(_OpenedSync, SyncRowLookup):
     """One key after the other, sync."""
-
-    def open(self) -> None:
-        self._begin()
 
     def lookup_row(self, request: RowRequest) -> Rows:
         return self._row(request)
 
-    def close(self) -> None:
-        self._end()
 
-
-class OwnAsyncRow(_Own, AsyncRowLookup):
+class OwnAsyncRow(_OpenedAsync, AsyncRowLookup):
     """One key at a time, async."""
-
-    async def aopen(self) -> None:
-        self._begin()
 
     async def alookup_row(self, request: RowRequest) -> Rows:
         return self._row(request)
-
-    async def aclose(self) -> None:
-        self._end()

@@ -19,7 +19,6 @@ import pytest
 
 from lookup_hints import FixedDelay, LookupSession, async_wait
 from lookup_hints.errors import ConnectorError
-from lookup_hints.runtime import process
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.process import Process
 from lookup_hints.runtime.spec import LookupSettings, LookupSpec
@@ -252,12 +251,8 @@ def test_a_failure_fails_a_statement_each_time(session: LookupSession, sources: 
 
 
 @pytest.mark.parametrize("name", FAILING_ALONE)
-def test_a_process_goes_on_after_a_failure(
-    monkeypatch: pytest.MonkeyPatch, sources: dict[str, Source], name: str
-) -> None:
+def test_a_process_goes_on_after_a_failure(worker: Process, sources: dict[str, Source], name: str) -> None:
     """Without Spark, which would drop it."""
-    worker = Process()
-    monkeypatch.setattr(process, "this_process", worker)
     table = LookupTable(
         "one", pa.schema({"id": pa.int64(), "name": pa.string()}), options=sources[name].options
     )
@@ -268,8 +263,6 @@ def test_a_process_goes_on_after_a_failure(
         with pytest.raises(ConnectorError, match=r"The lookup of .*id = 7"):
             looked_up(connector, asynchronous, [1, FAILING])
     assert len(worker._shared) == len(runners)
-    for shared in worker._shared.values():
-        shared.opened.close()
 
 
 def looked_up(connector: Connector, asynchronous: bool, ids: list[int]) -> list[Any]:

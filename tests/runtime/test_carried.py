@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from lookup_hints.runtime import process
-from lookup_hints.runtime.process import OPEN_SECONDS, Process
+from lookup_hints.runtime.process import OPEN_SECONDS
 from lookup_hints.runtime.spec import LookupSettings, LookupSpec
 from lookup_hints.spark.arrow_worker import arrow_lookup
 from lookup_hints.spi import AsyncLookup
@@ -19,6 +17,7 @@ from lookup_hints.spi.model import LookupTable
 from tests.runtime.support import Clock, plain
 
 cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+pytestmark = pytest.mark.usefixtures("worker")
 SCHEMA = pa.schema({"id": pa.int64(), "name": pa.string()})
 NOTEBOOK = """
 from lookup_hints.spi import {base}Lookup
@@ -38,20 +37,6 @@ class Mine({base}Lookup):
         return request.keys.append_column("name", [[said] * request.keys.num_rows])
 """
 BOTH = pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(autouse=True)
-def worker(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Process]:
-    fresh = Process(clock)
-    monkeypatch.setattr(process, "this_process", fresh)
-    yield fresh
-    for shared in fresh._shared.values():
-        shared.opened.close()
 
 
 def shipped(asynchronous: bool, name: str = "people") -> bytes:
