@@ -33,8 +33,8 @@ from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.window import Settled
+from lookup_hints.spark.frozen_objects import FrozenObjects
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
-from lookup_hints.spark.task_delays import FrozenObjects, promptly
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncLookup
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
@@ -101,7 +101,7 @@ def look_up(
     spec.table.check_allowed()
     process.this_process.the(FrozenObjects).begin_task()
     with _opened(spec, identity) as opened:
-        task = _Task(spec.over(opened.connector), opened, promptly(batches))
+        task = _Task(spec.over(opened.connector), opened, batches)
         try:
             yield from task.results()
         finally:
