@@ -331,8 +331,10 @@ def has_condition_subquery(tree: exp.Expr) -> bool:
 
 def implied_equalities(statement: Statement, conjunct: Conjunct, names: Names) -> list[KeyEquality]:
     """The key equalities that stand in each branch of an OR: the whole OR implies them, and stays."""
+    if not isinstance(conjunct.tree, exp.Or):
+        return []
     branches = list(_cut_at(statement, conjunct.at, "OR"))
-    if len(branches) < 2 or not isinstance(conjunct.tree, exp.Or):
+    if len(branches) < 2:
         return []
     equalities: list[list[KeyEquality]] = []
     for branch in branches:

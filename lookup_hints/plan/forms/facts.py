@@ -45,6 +45,7 @@ class Facts:
         self._scopes: dict[Block, Scope] = {}
         self._shown_scopes: dict[Block, Scope] = {}
         self._wheres: dict[Block, dict[str, list[tuple[int, Conjunct]]]] = {}
+        self._connectors: dict[LookupUse, Connector] = {}
         self._names: dict[LookupUse, Names] = {}
         self._askable: dict[LookupUse, frozenset[str]] = {}
         self._inner_names = InnerNames(statement, analysis.columns_of, context.case_sensitive)
@@ -78,7 +79,9 @@ class Facts:
 
     def connector(self, use: LookupUse) -> Connector:
         """The connector of its table."""
-        return self._context.connector(use.table)
+        if use not in self._connectors:
+            self._connectors[use] = self._context.connector(use.table)
+        return self._connectors[use]
 
     def askable(self, use: LookupUse) -> frozenset[str]:
         """The columns that can be keys."""
@@ -120,15 +123,16 @@ class Facts:
             raise refused(statement, use, here, reason)
 
     def _names_of(self, use: LookupUse) -> Names:
-        case_sensitive = self._context.case_sensitive
+        # The names outlive these facts, and must not hold them.
+        inner, case_sensitive = self._inner_names, self._context.case_sensitive
         return Names(
             table=use.table,
             alias=use.alias,
             columns=use.column_aliases or tuple(use.table.schema.names),
             aliases=self.statement.aliases_in(use.block, case_sensitive),
             case_sensitive=case_sensitive,
-            is_inner=lambda column: self._inner_names.is_inner(column, use.block),
-            is_outer=lambda column: self._inner_names.is_outer(column, use.block),
+            is_inner=lambda column: inner.is_inner(column, use.block),
+            is_outer=lambda column: inner.is_outer(column, use.block),
         )
 
     def scope(self, block: Block) -> Scope:

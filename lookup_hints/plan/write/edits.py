@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from lookup_hints.plan.analysis import removed_hints
@@ -27,9 +28,11 @@ def _edits(sheet: Sheet) -> Iterator[Edit]:
         yield from scan.edits(draft.statement)
     for join in draft.joins:
         yield from join.edits(draft, sheet.numbers)
+    by_home: dict[Block, list[LookupJoin]] = defaultdict(list)
+    for join in draft.joins:
+        by_home[join.home].append(join)
     for block in draft.statement.structure.blocks:
-        joins = [join for join in draft.joins if join.home is block]
-        if joins:
+        if joins := by_home[block]:
             sheet.merged = []
             yield from parentheses(sheet, block)
             yield from from_edits(sheet, block, joins)
