@@ -136,7 +136,7 @@ class LookupSession:
             "on-error": on_error,
             "shuffle": shuffle,
         }
-        wishes = frame_join.JoinRequest(
+        request = frame_join.JoinRequest(
             pairs=frame_join.pairs_of(on),
             is_using=frame_join.is_using(on),
             kind=frame_join.kind_of(how, table),
@@ -146,13 +146,13 @@ class LookupSession:
             options=frame_join.read_options("lookup_join", options),
             retry=frame_join.checked_retry("lookup_join", retry),
         )
-        return self.join_frame(df, connector, wishes)
+        return self.join_frame(df, connector, request)
 
-    def join_frame(self, df: DataFrame, connector: Connector, wishes: frame_join.JoinRequest) -> DataFrame:
+    def join_frame(self, df: DataFrame, connector: Connector, request: frame_join.JoinRequest) -> DataFrame:
         """``df`` joined with the table of ``connector``, which need not be in the catalog."""
         scope = self._statements.scope
         case_sensitive = (scope.conf("spark.sql.caseSensitive") or "false").lower() == "true"
-        joined = frame_join.frame_join(df, connector, wishes, case_sensitive)
+        joined = frame_join.frame_join(df, connector, request, case_sensitive)
         scope = scope.over({frame_join.LEFT: joined.frame}).with_table(connector, joined.hint)
         result = Statements(self._state, scope).sql(joined.text)
         return result.drop(*joined.private) if joined.private else result

@@ -46,7 +46,7 @@ def said(*, hint: str) -> str:
         ),
     ],
 )
-def test_a_bad_value_is_told_once_with_what_is_allowed(hint: str, told: str) -> None:
+def test_a_bad_value_is_reported_once_with_what_is_allowed(hint: str, told: str) -> None:
     assert said(hint=hint) == told
 
 

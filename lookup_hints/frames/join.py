@@ -89,21 +89,21 @@ class FrameJoin:
     hint: LookupHint
 
 
-def frame_join(df: DataFrame, connector: Connector, wishes: JoinRequest, case_sensitive: bool) -> FrameJoin:
-    """``df`` joined with the table of ``connector``, as ``wishes`` say.
+def frame_join(df: DataFrame, connector: Connector, request: JoinRequest, case_sensitive: bool) -> FrameJoin:
+    """``df`` joined with the table of ``connector``, as ``request`` says.
 
     Raises:
         QueryError: a column is not there, or the join has no key.
     """
     if not is_frame(df):
         raise QueryError(Problem(f"A lookup join takes a DataFrame, not {type(df).__name__}."))
-    if wishes.alias.lower() == LEFT:
+    if request.alias.lower() == LEFT:
         raise QueryError(
-            Problem(f"The table cannot be called {wishes.alias!r}: that is the frame.", tip="Give an alias.")
+            Problem(f"The table cannot be called {request.alias!r}: that is the frame.", tip="Give an alias.")
         )
     left = _Left(df, case_sensitive)
-    text = _statement(left, connector, wishes)
-    hint = LookupHint(wishes.alias, Span(text, 0, len("SELECT")), 0, wishes.options, retry=wishes.retry)
+    text = _statement(left, connector, request)
+    hint = LookupHint(request.alias, Span(text, 0, len("SELECT")), 0, request.options, retry=request.retry)
     return FrameJoin(text, left.frame, tuple(left.private), hint)
 
 
@@ -170,63 +170,63 @@ class _Left:
         return ", ".join(f"{LEFT}.{quoted(name)}" for name in (*first, *others))
 
 
-def _statement(left: _Left, connector: Connector, wishes: JoinRequest) -> str:
+def _statement(left: _Left, connector: Connector, request: JoinRequest) -> str:
     schema_names = connector.table.schema.names
-    keys = [left.named(one) for one, _ in wishes.pairs] if wishes.is_using else []
-    pairs = [(one, _column(connector, name, wishes)) for one, name in wishes.pairs]
-    alias = quoted(wishes.alias)
+    keys = [left.named(one) for one, _ in request.pairs] if request.is_using else []
+    pairs = [(one, _column(connector, name, request)) for one, name in request.pairs]
+    alias = quoted(request.alias)
     conditions = [f"{left.key(one)} = {alias}.{quoted(name)}" for one, name in pairs]
-    if wishes.condition is not None:
-        if not wishes.condition.strip():
+    if request.condition is not None:
+        if not request.condition.strip():
             raise QueryError(Problem("The condition is empty.", tip="Leave it out."))
-        conditions.append(f"(\n{wishes.condition}\n)")
+        conditions.append(f"(\n{request.condition}\n)")
     if not conditions:
         raise QueryError(
             Problem(
-                f"The lookup join with {wishes.alias} has no key.",
+                f"The lookup join with {request.alias} has no key.",
                 tip=f"Give on='name', or on={{'column of the frame': {schema_names[0]!r}}}.",
             )
         )
     selected = [left.star(keys)]
-    if wishes.kind in ("inner", "left"):
-        hidden = {name for _, name in pairs} if wishes.is_using else set()
+    if request.kind in ("inner", "left"):
+        hidden = {name for _, name in pairs} if request.is_using else set()
         selected += [
             f"{alias}.{quoted(name)} AS {quoted(new)}" if new != name else f"{alias}.{quoted(name)}"
-            for name, new in _wanted(connector, wishes)
+            for name, new in _wanted(connector, request)
             if name not in hidden
         ]
-    elif wishes.columns is not None:
+    elif request.columns is not None:
         raise QueryError(
-            Problem(f"A {wishes.kind} join gives no columns of the table.", tip="Leave columns out.")
+            Problem(f"A {request.kind} join gives no columns of the table.", tip="Leave columns out.")
         )
     return (
         f"SELECT {', '.join(selected)} FROM {private_name(LEFT)} AS {LEFT}"  # noqa: S608
-        f" {_JOINS[wishes.kind]} {quoted(connector.table.name)} AS {alias} ON {' AND '.join(conditions)}"
+        f" {_JOINS[request.kind]} {quoted(connector.table.name)} AS {alias} ON {' AND '.join(conditions)}"
     )
 
 
-def _wanted(connector: Connector, wishes: JoinRequest) -> Iterator[tuple[str, str]]:
-    if wishes.columns is None:
+def _wanted(connector: Connector, request: JoinRequest) -> Iterator[tuple[str, str]]:
+    if request.columns is None:
         yield from ((name, name) for name in connector.table.schema.names)
         return
-    for name, new in wishes.columns:
-        own = _column(connector, name, wishes)
+    for name, new in request.columns:
+        own = _column(connector, name, request)
         yield own, own if new == name else new
 
 
-def _column(connector: Connector, name: str, wishes: JoinRequest) -> str:
+def _column(connector: Connector, name: str, request: JoinRequest) -> str:
     """The table's own name of its column ``name``, which ignores case."""
     if not isinstance(name, str):
         raise QueryError(
             Problem(
-                f"A column of the table {wishes.alias} is given by its name, not as {name!r}.", tip=_ON_HELP
+                f"A column of the table {request.alias} is given by its name, not as {name!r}.", tip=_ON_HELP
             )
         )
     names = connector.table.schema.names
     for each in names:
         if each.lower() == name.lower():
             return str(each)
-    raise QueryError(Problem(f"The table {wishes.alias} has no column {name!r}.", tip=nearest(name, names)))
+    raise QueryError(Problem(f"The table {request.alias} has no column {name!r}.", tip=nearest(name, names)))
 
 
 # --- arguments -------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def async_wait(
         keys.names,
         outputs.names,
     )
-    wishes = JoinRequest(
+    request = JoinRequest(
         pairs=tuple(zip(inputs, keys.names, strict=True)),
         is_using=False,
         kind=_kind(how),
@@ -108,7 +108,7 @@ def async_wait(
         options=read_options(NAME, options),
         retry=checked_retry(NAME, retry),
     )
-    return LookupSession(df.sparkSession).join_frame(df, connector, wishes)
+    return LookupSession(df.sparkSession).join_frame(df, connector, request)
 
 
 def _checked_function(func: Any, inputs: Sequence[Any]) -> str:

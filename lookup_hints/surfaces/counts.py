@@ -20,7 +20,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """What is shown of the counts: title and name."""
 
-By = Mapping[str, LookupMetrics]
+MetricsByFunction = Mapping[str, LookupMetrics]
 """Counts by the name of a lookup function, as ``LookupSession.metrics`` gives them."""
 
 
@@ -37,7 +37,7 @@ class Counted:
     metrics: LookupMetrics | None
 
 
-def counted(plan: LookupPlan | None, before: By, after: By) -> list[Counted]:
+def counted(plan: LookupPlan | None, before: MetricsByFunction, after: MetricsByFunction) -> list[Counted]:
     """What each lookup function of ``plan`` counted between two looks at the session's metrics."""
     aliases: dict[str, list[str]] = {}
     for join in () if plan is None else plan.joins:

@@ -58,7 +58,7 @@ def _moved(at: Span, line: int, column: int) -> Span:
 
 
 @contextmanager
-def told_once() -> Iterator[None]:
+def reported_once() -> Iterator[None]:
     """Keep PySpark from logging the errors of the block, stack and all: whoever catches them tells them."""
     logs = _logs()
     for log in logs:

@@ -29,7 +29,7 @@ from lookup_hints.statements.statement import shown_text
 from lookup_hints.surfaces.archive import Module, build_modules
 from lookup_hints.surfaces.check import Surroundings, foreseen, unknown_connectors
 from lookup_hints.surfaces.counts import COLUMNS, Counted, aligned, table_of
-from lookup_hints.surfaces.error_text import told_once
+from lookup_hints.surfaces.error_text import reported_once
 from lookup_hints.surfaces.progress import TerminalBar
 from lookup_hints.surfaces.statement_run import StatementRun, failure
 from lookup_hints.surfaces.stream_run import run_with_streams
@@ -239,7 +239,7 @@ def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
             head = head_of(statement, number, len(script.statements))
             print(f"\n{head}", flush=True)
             try:
-                with told_once():
+                with reported_once():
                     ran.append(_run_statement(session, statement, script.params, rows, bar=bar))
             except Exception as error:
                 said = failure(statement, error)

@@ -28,7 +28,7 @@ from lookup_hints.statements.script import Statement, parse_params, split_statem
 from lookup_hints.statements.statement import parameters
 from lookup_hints.surfaces import html
 from lookup_hints.surfaces.counts import aligned, table_of
-from lookup_hints.surfaces.error_text import brief, told_once
+from lookup_hints.surfaces.error_text import brief, reported_once
 from lookup_hints.surfaces.progress import Progress, TerminalBar, following
 from lookup_hints.surfaces.statement_run import StatementRun, failure
 
@@ -95,7 +95,7 @@ class LookupMagics(Magics):
 
     def _briefly(self, text: str, action: Callable[[], None]) -> None:
         try:
-            with told_once():
+            with reported_once():
                 action()
         except CellFailed:
             raise
@@ -121,21 +121,21 @@ class LookupMagics(Magics):
         display(Shown(markup, f"{aligned(lines, left=4)}\n{count}" if rows else count))
 
     def _lookup_sql(self, line: str, cell: str) -> None:
-        wishes = _wishes(line)
-        if wishes.into is not None and not wishes.into.isidentifier():
-            raise QueryError(Problem(f"--into {wishes.into}: a name of a variable is expected."))
+        options = _cell_options(line)
+        if options.into is not None and not options.into.isidentifier():
+            raise QueryError(Problem(f"--into {options.into}: a name of a variable is expected."))
         statements = split_statements(cell)
         if not statements:
             display(_noted("The cell contains no statements."))
             return
         session = LookupSession(find_spark(self._namespace))
-        given = parse_params(wishes.param)
+        given = parse_params(options.param)
         with _Screen(is_kernel=hasattr(self.shell, "kernel")) as screen:
             for statement in statements:
                 is_last = statement is statements[-1]
                 try:
                     values = values_for(statement.text, given, self._namespace)
-                    result = self._result(session, statement, values, wishes if is_last else None, screen)
+                    result = self._result(session, statement, values, options if is_last else None, screen)
                 except Exception as error:
                     where = f"in the statement at line {statement.line}: " if len(statements) > 1 else ""
                     raise CellFailed(f"{where}{failure(statement, error)}") from error
@@ -146,17 +146,17 @@ class LookupMagics(Magics):
         session: LookupSession,
         statement: Statement,
         values: Mapping[str, Any],
-        wishes: Any,
+        options: Any,
         screen: _Screen,
     ) -> Shown:
-        """What comes of a statement; ``wishes`` are for the last one of a cell."""
-        if wishes is None:
+        """What comes of a statement; ``options`` are for the last one of a cell."""
+        if options is None:
             return _ran(session, statement, values, 0, screen)
-        if wishes.explain:
+        if options.explain:
             return _explained(session, statement, values)
-        if wishes.into is not None:
-            return self._kept(session, statement, values, wishes.into)
-        return _ran(session, statement, values, wishes.limit, screen)
+        if options.into is not None:
+            return self._kept(session, statement, values, options.into)
+        return _ran(session, statement, values, options.limit, screen)
 
     def _kept(
         self, session: LookupSession, statement: Statement, values: Mapping[str, Any], name: str
@@ -191,7 +191,7 @@ def _split_line(line: str) -> tuple[str, str]:
     return line[:at].strip(), line[at:].strip()
 
 
-def _wishes(line: str) -> Any:
+def _cell_options(line: str) -> Any:
     """The options of a cell.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.statements.statement import gives_text
-from lookup_hints.surfaces.counts import By, Counted, counted, uncounted
+from lookup_hints.surfaces.counts import Counted, MetricsByFunction, counted, uncounted
 from lookup_hints.surfaces.error_text import brief
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class StatementRun:
         self._began = time.perf_counter()
         self._prepared = session.prepare(statement.text, params, few_rows=few_rows)
         self._before = session.metrics()
-        self._after: By | None = None
+        self._after: MetricsByFunction | None = None
 
     @property
     def plan(self) -> LookupPlan | None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from lookup_hints.errors import ConnectorError, HintError, Problem, Span
-from lookup_hints.surfaces.error_text import brief, told_once
+from lookup_hints.surfaces.error_text import brief, reported_once
 
 FROM_A_WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -99,7 +99,7 @@ def test_pyspark_does_not_log_what_somebody_tells(capfd: pytest.CaptureFixture[s
 
     log: logging.Logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     log.propagate = False
-    with told_once():
+    with reported_once():
         log.error("a wall")
     assert "a wall" not in capfd.readouterr().err
     log.error("outside")

@@ -57,7 +57,7 @@ def fail(own: Streams, name: str, cause: str) -> None:
     own.start(name).end(RuntimeError(cause))
 
 
-def test_a_failure_for_good_is_told_once(own: Streams, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_for_good_is_reported_once(own: Streams, caplog: pytest.LogCaptureFixture) -> None:
     errors: list[str] = []
 
     def statements() -> int:
