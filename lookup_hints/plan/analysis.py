@@ -281,9 +281,6 @@ class Analysis:
         )
         return block.query.levels
 
-    def _offset(self, index: int) -> int:
-        return self._statement.pieces[index].start
-
     def _text(self, part: Cut) -> str:
         """``part`` over stubs."""
         return spliced(self._statement.text, self._edits, part)
