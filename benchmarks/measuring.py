@@ -39,7 +39,7 @@ def spark_session(master: str = "local[2]", **conf: str) -> Iterator[SparkSessio
     """A quiet Spark session of its own, stopped at the end; ``conf`` with ``_`` for ``.``."""
     builder = SparkSession.builder.master(master).appName("lookup_hints benchmarks")
     settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
-    settings["spark.python.unix.domain.socket.enabled"] = "true"  # as `lookup-hints run` has it
+    settings["spark.python.unix.domain.socket.enabled"] = "true"  # docs/performance.md recommends it
     settings |= {key.replace("_", "."): value for key, value in conf.items()}
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from lookup_hints.session import LookupSession
 
-_UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 _DESCRIPTION = """\
 Flink SQL's lookup join for Spark SQL: run, explain or check a file of SQL whose queries ask external
 systems for just the keys they need."""
@@ -218,18 +216,9 @@ def _spark(master: str | None, remote: str | None, conf: Mapping[str, str]) -> S
     if remote is not None:
         await_server(remote, partial(print, file=sys.stderr, flush=True))
         builder = builder.remote(remote)
-    for key, value in {**NO_BAR_OF_SPARK, **_unix_sockets(remote), **conf}.items():
+    for key, value in {**NO_BAR_OF_SPARK, **conf}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
-
-
-def _unix_sockets(remote: str | None) -> dict[str, str]:
-    """Configuration by which a new Spark talks to its Python workers over Unix sockets, if it can."""
-    from pyspark.sql import functions
-
-    is_new = hasattr(functions, "arrow_udf")  # which came with them, in Spark 4.1
-    is_remote = remote is not None or "SPARK_REMOTE" in os.environ
-    return {_UNIX_SOCKETS: "true"} if is_new and hasattr(socket, "AF_UNIX") and not is_remote else {}
 
 
 if __name__ == "__main__":

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
-from unittest.mock import MagicMock
 
 import pytest
-from pyspark.sql import functions
 
 from lookup_hints.surfaces import cli, progress
 from lookup_hints.surfaces.cli import main
@@ -24,10 +20,6 @@ from lookup_hints.tables import registry
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-needs_unix_sockets = pytest.mark.skipif(
-    not (hasattr(functions, "arrow_udf") and hasattr(socket, "AF_UNIX")),
-    reason="Spark has them for Python workers since 4.1, and Windows has none",
-)
 
 JOB = """-- a job
 CREATE OR REPLACE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
@@ -370,35 +362,6 @@ def test_run_and_explain_take_modules_of_ones_own(
     for command in ("run", "explain", "check"):
         assert main([command, str(path), *module]) == 0
     assert "|town 1|" in capsys.readouterr().out
-
-
-UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
-
-
-@pytest.mark.parametrize(
-    ("remote", "conf", "found"),
-    [
-        (None, {}, "true"),
-        (None, {UNIX_SOCKETS: "false"}, "false"),
-        ("sc://localhost:1", {}, None),
-    ],
-)
-@needs_unix_sockets
-def test_a_spark_of_its_own_talks_to_its_workers_over_unix_sockets(
-    monkeypatch: pytest.MonkeyPatch, remote: str | None, conf: dict[str, str], found: str | None
-) -> None:
-    builder = MagicMock()
-    for step in (builder.appName, builder.master, builder.remote, builder.config):
-        step.return_value = builder
-    monkeypatch.setattr("pyspark.sql.SparkSession", SimpleNamespace(builder=builder))
-    monkeypatch.setattr(cli, "await_server", lambda *_: None)
-    cli._spark("local[1]" if remote is None else None, remote, conf)
-    assert dict(call.args for call in builder.config.call_args_list).get(UNIX_SOCKETS) == found
-
-
-def test_a_spark_that_knows_no_unix_sockets_is_not_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("pyspark.sql.functions.arrow_udf", raising=False)
-    assert cli._unix_sockets(None) == {}
 
 
 def test_an_unknown_connector_is_told_before_spark_starts(
