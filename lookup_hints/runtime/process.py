@@ -194,7 +194,9 @@ class Process:
     def the(self, kind: type[_T]) -> _T:
         """The one object of ``kind`` that this process keeps, made when it is first wanted."""
         with self._lock:
-            kept: _T = self._kept.setdefault(kind, kind())
+            if kind not in self._kept:
+                self._kept[kind] = kind()
+            kept: _T = self._kept[kind]
             return kept
 
     @property

@@ -132,7 +132,7 @@ def running_statement() -> str | None:
     return None if context is None else cast("str | None", context.getLocalProperty("spark.sql.execution.id"))
 
 
-def _look_seconds() -> float:
+def _pause_seconds() -> float:
     """For how long Spark may look at the first rows of this task."""
     return process.this_process.the(LimitPauses).next_seconds(running_statement())
 
@@ -147,7 +147,7 @@ class _Task:
         self._opened = opened
         self._batches = batches
         self._flow = LookupFlow(spec, Random())  # noqa: S311 - jitter, not cryptography
-        self._first_look = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _look_seconds)
+        self._limit_pause = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _pause_seconds)
         self._rows_out = 0
         self._waited = 0.0
 
@@ -163,7 +163,7 @@ class _Task:
             for lists in settled.results(self._spec.row_type):
                 self._rows_out += pc.sum(pc.list_value_length(lists)).as_py() or 0
                 yield lists
-                if self._first_look.is_due_after(len(lists), time.monotonic()):
+                if self._limit_pause.is_due_after(len(lists), time.monotonic()):
                     yield from filling(lists.type)
             del settled, lists  # they may be large, and the next ones take their time
 
@@ -187,7 +187,7 @@ class _Task:
     def _inputs(self) -> Iterator[Keys]:
         batches = key_batches(self._batches, self._spec.key_schema)
         read = windows(batches, self._window_sizes())
-        wanted = after_pause(read, self._first_look, clock=time.monotonic, sleep=time.sleep)
+        wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=time.sleep)
         return map(distinct_keys if self._spec.by_row else ordered_keys, wanted)
 
     def _window_sizes(self) -> Iterator[int]:

@@ -207,7 +207,7 @@ class Reader:
         Raises:
             ConnectorError: a value does not fit its column, or a required one is missing.
         """
-        self._refuse_extra_clauses(found)
+        self._refuse_rows_without_columns(found)
         # A row that does not say whose it is would be lost without a word.
         required = self.required | set(keys)
         columns = [self._column(each, found, is_required=each.name in required) for each in schema]
@@ -300,7 +300,7 @@ class Reader:
             permanent=True,
         )
 
-    def _refuse_extra_clauses(self, found: FoundRows) -> None:
+    def _refuse_rows_without_columns(self, found: FoundRows) -> None:
         """A row that has nothing of ours is most likely no row: an error page with status 200."""
         firsts = {source.first for source in self.sources.values() if isinstance(source, Path)}
         if None in firsts or self.row_key is not None:
