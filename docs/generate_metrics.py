@@ -16,12 +16,12 @@ _INTRODUCTION = """\
 
 This page is made from the counts in the code by `python docs/generate_metrics.py`.
 
-`session.metrics()` gives a `LookupMetrics` for each lookup function of the session, by the function's name.
-EXPLAIN shows that name. The command line and the notebook show the most important figures for each lookup
-of a statement.
+`session.metrics()` gives a `LookupMetrics` for each lookup of the session. Its key is a `LookupName`: table,
+alias, connector, the line at which the statement begins, and the Spark function that EXPLAIN shows.
 
 Counts arrive when a task ends. Those of a task that Spark stopped early, as under a `LIMIT`, may be
-missing. On Spark Connect there are none. Counts of tasks and micro-batches add up:
+missing. On Spark Connect there are none. Counts of tasks and micro-batches add up. A task that Spark
+repeats counts once; `repeated_tasks` tells how many runs were left out:
 
 ```python
 from lookup_hints import LookupMetrics
@@ -30,7 +30,7 @@ before = session.metrics()
 session.sql("SELECT ...").collect()
 for name, counts in session.metrics().items():
     new = counts - before.get(name, LookupMetrics())
-    print(name, new.keys, new.hits / new.keys, new.latency.quantile(0.99))
+    print(name.table, name.line, new.keys, new.hits / new.keys, new.latency.quantile(0.99))
 ```
 
 | field | unit | meaning |

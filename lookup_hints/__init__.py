@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lookup_hints.retry import RetryPolicy as RetryPolicy
     from lookup_hints.retry import RetryStrategy as RetryStrategy
     from lookup_hints.runtime.metrics import LookupMetrics as LookupMetrics
+    from lookup_hints.runtime.spec import LookupName as LookupName
     from lookup_hints.session import LookupSession as LookupSession
     from lookup_hints.session import disable as disable
     from lookup_hints.session import enable as enable
@@ -35,6 +36,7 @@ _HOME = {
     "FixedDelay": "retry",
     "FixedDelayRestart": "streaming.restart",
     "LookupMetrics": "runtime.metrics",
+    "LookupName": "runtime.spec",
     "LookupSession": "session",
     "NoRestart": "streaming.restart",
     "RetryPolicy": "retry",
@@ -54,6 +56,7 @@ __all__ = [
     "FixedDelay",
     "FixedDelayRestart",
     "LookupMetrics",
+    "LookupName",
     "LookupSession",
     "NoRestart",
     "RetryPolicy",

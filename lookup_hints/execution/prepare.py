@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ from lookup_hints.tables.registry import retry_predicates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_LONGEST_ALIAS = 32
 
 _log = logging.getLogger("lookup_hints")
 
@@ -56,11 +59,13 @@ def read(text: str, scope: Scope) -> Statement:
     return read_statement(text, scope.catalog.concerns)
 
 
-def prepare(text: str, args: Args, scope: Scope, functions: Functions, *, few_rows: bool = False) -> Prepared:
+def prepare(
+    text: str, args: Args, scope: Scope, functions: Functions, *, few_rows: bool = False, line: int = 1
+) -> Prepared:
     """Read and plan a statement; ``LookupSession.prepare`` says more."""
     statement = read(text, scope)
     if isinstance(statement, StreamInsert):
-        return prepare_stream(statement, args, scope, functions)
+        return prepare_stream(statement, args, scope, functions, line=line)
     if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
         return Prepared(statement, text, args)
     hints, problems = read_hints(text)
@@ -69,13 +74,15 @@ def prepare(text: str, args: Args, scope: Scope, functions: Functions, *, few_ro
     if args is not None and not isinstance(args, Mapping):
         text, args = named_parameters(text, args)
         hints, problems = read_hints(text)
-    context = replace(_context(args, scope, functions), few_rows=few_rows)
+    context = replace(_context(args, scope, functions), few_rows=few_rows, line=line)
     planned = _plan(text, (*hints, *scope.hints), problems, context)
     uses_lookup = planned is not None and (planned.joins or planned.scans)
     return Prepared(statement, text, args, planned if uses_lookup else None)
 
 
-def prepare_stream(insert: StreamInsert, args: Args, scope: Scope, functions: Functions) -> Prepared:
+def prepare_stream(
+    insert: StreamInsert, args: Args, scope: Scope, functions: Functions, *, line: int = 1
+) -> Prepared:
     """Plan the query of a streaming INSERT."""
 
     def name_stream(source: StreamSource) -> str:
@@ -84,7 +91,7 @@ def prepare_stream(insert: StreamInsert, args: Args, scope: Scope, functions: Fu
     query = insert.query
     if spark_version(scope.spark) < SINCE:
         query = with_views(query, scope.spark, name_stream)
-    return replace(prepare(query, args, scope, functions), statement=insert)
+    return replace(prepare(query, args, scope, functions, line=line), statement=insert)
 
 
 def _plan(
@@ -133,7 +140,7 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
         return columns_of(scope.sql(sql, args))
 
     def name_function(spec: LookupSpec, repeated: bool) -> str:
-        return functions.name("lookup", spec, repeated, transport)
+        return functions.name(f"lookup_{_in_a_name(spec.name.alias)}", spec, repeated, transport)
 
     def name_scan(table: LookupTable, columns: tuple[str, ...]) -> str:
         return functions.name("lookup_scan", connector(table), columns)
@@ -148,6 +155,11 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
         predicates=retry_predicates(),
         wrapping=wrapping_for(transport),
     )
+
+
+def _in_a_name(alias: str) -> str:
+    """``alias`` as part of a function's name, by which Spark's own pages show the lookup."""
+    return re.sub(r"\W", "_", alias.lower(), flags=re.ASCII)[:_LONGEST_ALIAS]
 
 
 def columns_of(frame: DataFrame) -> Columns:

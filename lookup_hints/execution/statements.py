@@ -38,9 +38,9 @@ class Statements:
         """Prepare one statement, and run it."""
         return self.run(self.prepare(text, args))
 
-    def prepare(self, text: str, args: Args = None, *, few_rows: bool = False) -> Prepared:
-        """Read and plan one statement."""
-        return prepare(text, args, self.scope, self.state.functions, few_rows=few_rows)
+    def prepare(self, text: str, args: Args = None, *, few_rows: bool = False, line: int = 1) -> Prepared:
+        """Read and plan one statement, which begins at ``line`` of its file."""
+        return prepare(text, args, self.scope, self.state.functions, few_rows=few_rows, line=line)
 
     def run(self, prepared: Prepared) -> DataFrame:
         """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""

@@ -41,6 +41,7 @@ class Context:
         predicates: registered retry predicates.
         wrapping: what to write before and after a key of a type, so that it reaches Python as it is.
         few_rows: whether the first rows of the statement alone will be taken.
+        line: where the statement begins in its file, from 1.
     """
 
     find_table: FindTable
@@ -52,6 +53,7 @@ class Context:
     predicates: Mapping[str, RowPredicate]
     wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
     few_rows: bool = False
+    line: int = 1
 
     @property
     def case_sensitive(self) -> bool:

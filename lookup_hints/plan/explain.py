@@ -65,7 +65,7 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     yield "batch size", f"at most {settings.batch_size} {noun} in one request{source('batch-size')}"
     if settings.stops_early:
         yield "limit", "may stop it early, so nothing is read ahead of its rows"
-    yield "function", join.function.name
+    yield "function", join.function.name.function
     if join.shuffled:
         yield "shuffle", f"left rows are partitioned by key{source('shuffle')}"
     if join.repeated:

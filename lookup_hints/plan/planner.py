@@ -30,7 +30,7 @@ from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.plan.write.columns import residual_columns, used_columns
 from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
-from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.runtime.spec import LookupName, LookupSpec
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.sql.splice import Cut, spliced
@@ -331,14 +331,18 @@ def name_functions(draft: Draft) -> Draft:
     """Each join gets its function, named by all that decides what it does."""
 
     def with_spec(join: LookupJoin) -> LookupJoin:
+        table = join.use.table
+        name = LookupName(table.name, join.use.alias, table.connector, draft.context.line)
         unnamed = LookupSpec(
             connector=join.connector,
             key_columns=tuple(key.column for key in join.conditions.keys),
             columns=join.columns,
             settings=join.chosen.settings,
+            name=name,
             packed=_is_packed(draft.statement, join),
         )
-        return join.with_(spec=replace(unnamed, name=draft.context.name_function(unnamed, join.repeated)))
+        function = draft.context.name_function(unnamed, join.repeated)
+        return join.with_(spec=replace(unnamed, name=replace(name, function=function)))
 
     return draft.each_join(with_spec)
 

@@ -41,7 +41,7 @@ def is_defect(error: Exception) -> bool:
 def _what(spec: LookupSpec, part: Part) -> str:
     table = spec.table
     connector = table.options.get("connector", type(spec.connector).__name__)
-    function = f", function {spec.name}" if spec.name else ""
+    function = f", function {spec.name.function}" if spec.name.function else ""
     return f"The lookup of {_shown_keys(part)} in table {table.name} (connector {connector}{function})"
 
 

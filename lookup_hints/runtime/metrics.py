@@ -115,6 +115,7 @@ class LookupMetrics:
     )
     seconds_waiting: Annotated[float, About("seconds", "tasks could only wait for answers and retries")] = 0.0
     latency: Annotated[Latencies, About("seconds", "how long each request took, a histogram")] = _NO_LATENCIES
+    repeated_tasks: Annotated[int, About("tasks", "runs of tasks that Spark repeated: not counted")] = 0
 
     def __add__(self, other: LookupMetrics) -> LookupMetrics:
         return self._with(other, add)

@@ -30,6 +30,32 @@ class LookupSettings:
     stops_early: bool = False
 
 
+@dataclass(frozen=True, order=True)
+class LookupName:
+    """What a lookup is called where it is counted, logged and shown.
+
+    Args:
+        table: the lookup table.
+        alias: what its statement calls the table.
+        connector: the kind of source.
+        line: the line at which its statement begins, in its file or cell; from 1.
+        function: the Spark function that runs it, named by a hash of all that decides its result.
+
+    >>> str(LookupName("customers", "c", "postgres", 12))
+    'customers AS c, line 12'
+    """
+
+    table: str = ""
+    alias: str = ""
+    connector: str = ""
+    line: int = 1
+    function: str = ""
+
+    def __str__(self) -> str:
+        alias = "" if self.alias in ("", self.table) else f" AS {self.alias}"
+        return f"{self.table}{alias}, line {self.line}"
+
+
 @dataclass(frozen=True)
 class LookupSpec:
     """Everything that a worker needs to run one lookup join; pickled into the UDF.
@@ -40,7 +66,7 @@ class LookupSpec:
         key_columns: dimension columns asked by, in the order of the UDF's arguments.
         columns: dimension columns handed back, in the order of the UDF's struct.
         settings: how to run.
-        name: the function's name, under which metrics are counted.
+        name: what it is called, and the name of its function.
         packed: whether the keys come as one struct, not as one argument each.
     """
 
@@ -48,7 +74,7 @@ class LookupSpec:
     key_columns: tuple[str, ...]
     columns: tuple[str, ...]
     settings: LookupSettings
-    name: str = ""
+    name: LookupName = LookupName()
     packed: bool = False
 
     def over(self, opened: Connector) -> LookupSpec:

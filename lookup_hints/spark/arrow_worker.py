@@ -106,7 +106,7 @@ def look_up(
             yield from task.results()
         finally:
             if report is not None:
-                report(spec.name, task.metrics)
+                report(spec.name.function, task.metrics)
 
 
 def _opened(spec: LookupSpec, identity: str) -> AbstractContextManager[OpenedSync | OpenedAsync]:

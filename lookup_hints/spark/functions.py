@@ -23,7 +23,8 @@ from lookup_hints.errors import OptionError, Problem
 from lookup_hints.plan.draft import TableScan
 from lookup_hints.runtime.metrics import LookupMetrics, Report
 from lookup_hints.runtime.process import install_tip
-from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.runtime.spec import LookupName, LookupSpec
+from lookup_hints.spark.counts import Counts, Reporter, accumulating
 from lookup_hints.spark.shipping import Batches, bare, shipped
 from lookup_hints.spi.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.spi.types import sql_type
@@ -36,39 +37,39 @@ if TYPE_CHECKING:
 class _Application:
     """What the sessions of one Spark application share; on Spark Connect each session is on its own."""
 
-    def __init__(self, counts: Any) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         # Names appear in plans; without the salt a short secret inside a spec could be guessed from its hash.
         self.salt = token_bytes(16)
-        self.counts = counts
+        self.counts = Counts()
+        self.report: Report | None = None
+        if not is_connect(spark):
+            self.report = Reporter(accumulating(spark, self.counts))
 
 
 _applications: WeakKeyDictionary[Any, _Application] = WeakKeyDictionary()
 
 
 def _application_of(spark: SparkSession) -> _Application:
-    if is_connect(spark):
-        return _Application(None)  # which has no accumulators
-    context = spark.sparkContext
-    if context not in _applications:
-        _applications[context] = _Application(_accumulator(spark))
-    return _applications[context]
+    key = spark if is_connect(spark) else spark.sparkContext
+    if key not in _applications:
+        _applications[key] = _Application(spark)
+    return _applications[key]
 
 
 class Functions:
     """The lookup functions and scan views that one Spark session, and copies of it, have."""
 
     def __init__(self, spark: SparkSession) -> None:
-        application = _application_of(spark)
-        self._salt, self._counts = application.salt, application.counts
+        self._application = _application_of(spark)
         self._registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
-        self._names: set[str] = set()
+        self._names: dict[str, LookupName] = {}
 
     def name(self, prefix: str, *content: Any) -> str:
         """A name for ``content``, the same for the same content in this session."""
         from pyspark.cloudpickle import dumps
 
         pickled = dumps(content)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
-        digest = blake2b(pickled, key=self._salt, digest_size=8)
+        digest = blake2b(pickled, key=self._application.salt, digest_size=8)
         return f"{prefix}_{digest.hexdigest()}"
 
     def register(self, spark: SparkSession, spec: LookupSpec, repeated: bool, transport: str) -> None:
@@ -80,12 +81,14 @@ class Functions:
             repeated: whether Spark must not compute it twice where its rows are read twice.
             transport: how keys and rows travel: ``arrow`` or ``pandas``.
         """
-        if self._is_there(spark, spec.name):
+        name = spec.name.function
+        if self._is_there(spark, name):
             return
         make = _arrow_function if transport == "arrow" else _pandas_function
-        function = make(spec, self._report())
-        spark.udf.register(spec.name, function.asNondeterministic() if repeated else function)
-        self._add(spark, spec.name)
+        function = make(spec, self._application.report)
+        spark.udf.register(name, function.asNondeterministic() if repeated else function)
+        self._names[name] = spec.name
+        self._add(spark, name)
 
     def create_scan(self, spark: SparkSession, scan: TableScan) -> None:
         """Make the view that reads the whole table of ``scan``, anew at each action and in one task."""
@@ -108,11 +111,16 @@ class Functions:
         frame.createOrReplaceTempView(scan.relation)
         self._add(spark, scan.relation)
 
-    def metrics(self) -> Mapping[str, LookupMetrics]:
-        """What each of these functions counted so far; empty on Spark Connect."""
-        if self._counts is None:
-            return {}
-        return {name: counted for name, counted in [*self._counts.value.items()] if name in self._names}
+    def metrics(self) -> Mapping[LookupName, LookupMetrics]:
+        """What each of these lookups counted so far."""
+        return self._named(self._application.counts.totals)
+
+    def metrics_of_batch(self, query: str, batch: int) -> Mapping[LookupName, LookupMetrics]:
+        """What each of these lookups counted in one micro-batch of the query with that id."""
+        return self._named(self._application.counts.of_batch(query, batch))
+
+    def _named(self, counts: Mapping[str, LookupMetrics]) -> Mapping[LookupName, LookupMetrics]:
+        return {self._names[function]: each for function, each in counts.items() if function in self._names}
 
     def _is_there(self, spark: SparkSession, name: str) -> bool:
         return name in self._registered.get(spark, ())
@@ -121,39 +129,6 @@ class Functions:
         if spark not in self._registered:
             _ask_for_rows(spark)
         self._registered.setdefault(spark, set()).add(name)
-        self._names.add(name)
-
-    def _report(self) -> Report | None:
-        counts = self._counts
-        return None if counts is None else _Reporter(counts)
-
-
-class _Reporter:
-    """Adds the counts of one task; pickled into the function with its accumulator."""
-
-    def __init__(self, counts: Any) -> None:
-        self._counts = counts
-
-    def __call__(self, function: str, metrics: LookupMetrics) -> None:
-        self._counts.add({function: metrics})
-
-
-def _accumulator(spark: SparkSession) -> Any:
-    """An accumulator of counts by function."""
-    from pyspark.accumulators import AccumulatorParam
-
-    class Counts(AccumulatorParam[dict[str, LookupMetrics]]):
-        def zero(self, value: dict[str, LookupMetrics]) -> dict[str, LookupMetrics]:
-            return {}
-
-        def addInPlace(  # noqa: N802 (Spark's name)
-            self, value1: dict[str, LookupMetrics], value2: dict[str, LookupMetrics]
-        ) -> dict[str, LookupMetrics]:
-            for function, counted in value2.items():
-                value1[function] = value1.get(function, LookupMetrics()) + counted
-            return value1
-
-    return spark.sparkContext.accumulator({}, Counts())
 
 
 def run_the_drivers_python(spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.spec import LookupName
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("rows in", "rows_in"),
@@ -20,8 +21,8 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """What is shown of the counts: title and name."""
 
-MetricsByFunction = Mapping[str, LookupMetrics]
-"""Counts by the name of a lookup function, as ``LookupSession.metrics`` gives them."""
+MetricsByName = Mapping[LookupName, LookupMetrics]
+"""Counts of lookups, as ``LookupSession.metrics`` gives them."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Counted:
     metrics: LookupMetrics | None
 
 
-def counted(plan: LookupPlan | None, before: MetricsByFunction, after: MetricsByFunction) -> list[Counted]:
+def counted(plan: LookupPlan | None, before: MetricsByName, after: MetricsByName) -> list[Counted]:
     """What each lookup function of ``plan`` counted between two looks at the session's metrics."""
-    aliases: dict[str, list[str]] = {}
+    aliases: dict[LookupName, list[str]] = {}
     for join in () if plan is None else plan.joins:
         aliases.setdefault(join.function.name, []).append(join.use.alias)
     none = LookupMetrics()

@@ -329,7 +329,7 @@ def _plan_of(plan: LookupPlan | None) -> Shown:
 
 
 def _explained(session: LookupSession, statement: Statement, values: Mapping[str, Any]) -> Shown:
-    prepared = session.prepare(statement.text, values)
+    prepared = session.prepare(statement.text, values, line=statement.line)
     text = session.explain(statement.text, values)
     if prepared.plan is None:
         return Shown(html.text_block(text), text)

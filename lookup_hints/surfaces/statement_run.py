@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.statements.statement import gives_text
-from lookup_hints.surfaces.counts import Counted, MetricsByFunction, counted, uncounted
+from lookup_hints.surfaces.counts import Counted, MetricsByName, counted, uncounted
 from lookup_hints.surfaces.error_text import brief
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class StatementRun:
         self.stream: StartedStream | None = None
         """The streaming query that it started."""
         self._began = time.perf_counter()
-        self._prepared = session.prepare(statement.text, params, few_rows=few_rows)
+        self._prepared = session.prepare(statement.text, params, few_rows=few_rows, line=statement.line)
         self._before = session.metrics()
-        self._after: MetricsByFunction | None = None
+        self._after: MetricsByName | None = None
 
     @property
     def plan(self) -> LookupPlan | None:

@@ -23,7 +23,7 @@ from lookup_hints.runtime.async_runner import Call as LoopCall
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.row_runner import RowDriver
-from lookup_hints.runtime.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
@@ -173,9 +173,8 @@ def looked_up(
     if limit is not None:
         settings["batch_size"] = min(limit, settings.get("batch_size", limit))
     names = tuple(connector.table.schema.names)
-    spec = LookupSpec(
-        connector, tuple(by) or names[: len(keys[0])], names, LookupSettings(**settings), "test"
-    )
+    key_columns = tuple(by) or names[: len(keys[0])]
+    spec = LookupSpec(connector, key_columns, names, LookupSettings(**settings), LookupName(function="test"))
     table = pa.table(
         [list(column) for column in zip(*keys, strict=True)],
         schema=spec.key_schema,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from lookup_hints import register_connector
@@ -90,6 +92,24 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
         session.sql("SELECT o.id, c.zip FROM orders o LEFT JOIN customers c ON o.k = c.id").collect()
         (new,) = (counts for name, counts in session.metrics().items() if name not in before)
         return asdict(new)
+
+    @step
+    def a_repeated_task() -> Any:
+        def fail_once(names: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            assert context is not None
+            for batch in names:
+                yield batch
+                if context.attemptNumber() == 0 and context.partitionId() == 0:
+                    raise RuntimeError("the first try fails")
+
+        before = session.metrics()
+        joined = session.sql(
+            "SELECT o.id, twice.name FROM orders o LEFT JOIN customers twice ON o.k = twice.id"
+        )
+        rows = joined.mapInArrow(fail_once, joined.schema).count()
+        (new,) = (counts for name, counts in session.metrics().items() if name not in before)
+        return rows, new.rows_in, new.repeated_tasks
 
     options = f"'connector' = 'failing', 'password' = 'hunter2', 'log' = '{folder}/failing', 'rows' = '[]'"
     session.sql(f"CREATE TEMPORARY TABLE failing (id BIGINT, name STRING) WITH ({options})")

@@ -45,6 +45,11 @@ def test_counts_arrive_from_the_executors(outcomes: Outcomes) -> None:
     assert metrics["hits"] + metrics["misses"] == metrics["keys"]
 
 
+def test_a_task_that_spark_repeats_counts_once_and_the_repeat_apart(outcomes: Outcomes) -> None:
+    rows, rows_in, repeated = outcomes.gave("a_repeated_task")
+    assert (rows, rows_in, repeated) == (40, 40, 1)
+
+
 def test_a_failing_lookup_fails_the_query_and_says_why(outcomes: Outcomes) -> None:
     error = outcomes.failed("failing")
     assert "in table failing" in error

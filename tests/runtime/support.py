@@ -12,7 +12,7 @@ import pyarrow as pa
 from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime.arrow import Keys, distinct_keys
 from lookup_hints.runtime.flow import LookupFlow
-from lookup_hints.runtime.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.runtime.steps import Ask
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import AsyncLookup, SyncLookup
@@ -69,7 +69,9 @@ def spec(connector: SyncLookup | AsyncLookup | None = None, **settings: Any) -> 
     """A lookup of ``people`` by id, which hands back id and name."""
     connector = connector or Asked(names_of())
     settings.setdefault("asynchronous", False)
-    return LookupSpec(connector, ("id",), ("id", "name"), LookupSettings(**settings), name="lookup_1")
+    return LookupSpec(
+        connector, ("id",), ("id", "name"), LookupSettings(**settings), name=LookupName(function="lookup_1")
+    )
 
 
 def flow(**settings: Any) -> LookupFlow:

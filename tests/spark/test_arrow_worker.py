@@ -38,7 +38,7 @@ from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.masking import known_secrets, masked
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.process import OpenedAsync, Process
-from lookup_hints.runtime.spec import LookupSettings, LookupSpec
+from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spark import arrow_worker
 from lookup_hints.spark.arrow_worker import arrow_lookup, look_up, scanned
 from lookup_hints.spark.pandas_worker import pandas_lookup, python_values, wrapping
@@ -98,7 +98,13 @@ def no_openings() -> None:
 
 
 def people(*, asynchronous: bool, name: str = "people", keys: tuple[str, ...] = ("id",)) -> LookupSpec:
-    return LookupSpec(People(name), keys, ("score", "id"), LookupSettings(asynchronous), name="lookup_1")
+    return LookupSpec(
+        People(name),
+        keys,
+        ("score", "id"),
+        LookupSettings(asynchronous),
+        name=LookupName(function="lookup_1"),
+    )
 
 
 def packed(spec: LookupSpec) -> LookupSpec:

@@ -10,6 +10,7 @@ import pytest
 
 from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.spec import LookupName
 from lookup_hints.statements.script import split_statements
 from lookup_hints.statements.statement import read_statement
 from lookup_hints.surfaces.statement_run import StatementRun, failure
@@ -30,10 +31,10 @@ class FakeSession:
         self._starts_streams = streams
         self._rows = 0
 
-    def prepare(self, text: str, args: Any, *, few_rows: bool) -> Any:
+    def prepare(self, text: str, args: Any, *, few_rows: bool, line: int) -> Any:
         return SimpleNamespace(statement=read_statement(text), plan=planned(text))
 
-    def metrics(self) -> dict[str, LookupMetrics]:
+    def metrics(self) -> dict[LookupName, LookupMetrics]:
         return {join.function.name: LookupMetrics(rows_in=self._rows) for join in planned(QUERY).joins}
 
     def run(self, prepared: Any) -> Any:

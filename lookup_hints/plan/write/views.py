@@ -184,4 +184,4 @@ def _call(join: LookupJoin) -> Text:
             for key, each in zip(join.conditions.keys, arguments, strict=True)
         ]
         arguments = [("named_struct(", *joined(named, ", "), ")")]
-    return (f"{join.function.name}(", *joined(arguments, ", "), ")")
+    return (f"{join.function.name.function}(", *joined(arguments, ", "), ")")
