@@ -44,11 +44,29 @@ a throttling pause. Where a connector is asked one key at a time, each key is a 
 
 `most_in_flight` is that of one task. Of several tasks the largest counts, and it is never a sum.
 
+`seconds` is how long a task ran in the lookup. `waited` says for what it could only wait meanwhile; the rest is
+work of its own. A task waits for one thing at a time, so that causes never overlap:
+
+| cause in `waited` | what is waited for |
+|---|---|
+| `source` | answers under way; nothing more may or need be asked |
+| `slot` | answers, while more keys could be asked: as many requests are in flight as may be |
+| `budget` | the rate limit |
+| `throttle` | the end of a pause that the source asked for |
+| `retry` | the next attempt of keys; nothing is under way |
+| `reading` | Spark's next input rows |
+| `writing` | Spark, which takes rows |
+
+`rows_out` counts the rows of the join as a query sees them before a residual condition. A `LEFT` join has one for each
+input row that finds nothing; a `LEFT SEMI` join has one for each input row that finds something.
+
 What to do when a figure is bad:
 
 | figure | what it means | what to do |
 |---|---|---|
-| `most_in_flight` equals `capacity`, `seconds_waiting` is high | the source is slower than the tasks | raise `capacity` or connections, if the source can bear it |
+| `slot` is most of `waited` | the source is slower than the tasks | raise `capacity` or connections, if the source can bear it |
+| `budget` is most of `waited` | the rate limit sets the pace | raise the rate, if the source can bear it |
+| `throttled` grows, `throttle` is most of `waited` | the source is asked for more than it allows | lower `capacity`, or set a rate |
 | `misses` near `keys` | wrong keys, or rows that come late | look at the types of the keys; retry with `lookup_miss` |
 | `retried_failures` grows | the source fails and recovers | see `errors_by_class`, and the log of the workers |
 | `keys` near `rows_in` | keys seldom repeat within a window | `'shuffle' = 'true'` brings equal keys together |

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lookup_hints.runtime.failures import out_of_time
-from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.request_size import ANSWER_BYTES
 from lookup_hints.runtime.settling import Settling
 from lookup_hints.runtime.state import LookupState
@@ -38,6 +38,23 @@ class Asking:
             self._state.waiting.forgive(self._full_since, now)
         self._full_since = now if is_full else None
         return self._for_the_head(now) if is_full else self._for_any(now)
+
+    def blocked_by(self, now: float, *, has_queue: bool) -> Cause:
+        """What a task that can only wait waits for; ``has_queue``: keys wait for slots of its runner."""
+        pace, due = self._state.pace, self._state.waiting.next_due
+        is_due = due is not None and due <= now
+        if pace is not None and (self._state.fresh or is_due) and not pace.allowed(now):
+            return "budget"
+        if not self._state.slots.in_flight:
+            return "retry"
+        return "slot" if has_queue or self._lacks_slots(is_due=is_due) else "source"
+
+    def _lacks_slots(self, *, is_due: bool) -> bool:
+        """Whether keys could be asked now if more slots were free; ``is_due``: some are due again."""
+        slots = self._state.slots
+        if is_due:
+            return slots.free <= 0
+        return self._may_begin and slots.free_for_fresh < self._wanted_for_fresh
 
     def _for_any(self, now: float) -> Step:
         parts = self._due_parts(now, self._room(self._state.slots.free, now))
@@ -123,7 +140,7 @@ class Asking:
         return parts
 
     def _ask_again(self, parts: Sequence[Part], now: float) -> Ask:
-        self._state.count(LookupMetrics(retried_keys=sum(map(len, parts))))
+        self._state.tally.count(retried_keys=sum(map(len, parts)))
         return self._ask(parts, now)
 
     def _ask(self, parts: Sequence[Part], now: float) -> Ask:
@@ -136,7 +153,8 @@ class Asking:
         self._state.keys_in_flight += keys.table.num_rows
         if self._state.pace is not None:
             self._state.pace.take(slots)
-        self._state.count(LookupMetrics(requests=slots))
+        self._state.tally.count(requests=slots)
+        self._state.tally.asked(keys.table.nbytes)
         if not self._state.spec.by_row:  # there the runner knows
             self._state.tally.in_flight(self._state.slots.in_flight)
         return Ask(request, tuple(parts), keys.codes, now, deadline, slots)

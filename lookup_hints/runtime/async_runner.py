@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
+from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
 from lookup_hints.spi import HoldsBack
@@ -115,11 +116,21 @@ class AsyncDriver:
                 is_done = self._flow.is_done and not finished
                 return Progress(finished, self._flow.wants_input, is_done)
             self._changed.clear()
-            await self._changed.wait()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """Until something has changed. An answer ends what is counted as waiting before it is worked on."""
+        self._flow.waits(self._blocked_by(), self._now())
+        await self._changed.wait()
+        self._flow.waits(None, self._now())
+
+    def _blocked_by(self) -> Cause:
+        return self._flow.blocked_by(self._now())
 
     async def close(self) -> None:
         """Cancel every request in flight and wait, for some seconds at most, until they are gone."""
         self._is_closing = True
+        self._flow.waits(None, self._now())
         self._set_timer(None)
         self._hold_back(None)
         for task in self._tasks:

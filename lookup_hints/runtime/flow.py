@@ -22,7 +22,7 @@ from lookup_hints.errors import AnswerError, AnswerTooLarge
 from lookup_hints.runtime.arrow import Keys, place
 from lookup_hints.runtime.asking import Asking
 from lookup_hints.runtime.failures import connector_name
-from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.metrics import Cause, LookupMetrics
 from lookup_hints.runtime.settling import Settling
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.state import LookupState
@@ -59,14 +59,26 @@ class LookupFlow:
         """What was counted so far."""
         return self._state.tally.total
 
-    def count(self, counts: LookupMetrics) -> None:
-        """Count what its runner did."""
-        self._state.count(counts)
-
     def took(self, seconds: float, in_flight: int) -> None:
         """A key's own request took so long, and so many were in flight with it; told by its runner."""
         self._state.tally.took(seconds)
         self._state.tally.in_flight(in_flight)
+
+    def waits(self, cause: Cause | None, now: float) -> None:
+        """From ``now`` on the runner can only wait for ``cause``, or works where it is None.
+
+        An answer ends the wait by itself.
+        """
+        self._state.tally.waits.turn(cause, now)
+
+    def blocked_by(self, now: float, *, has_queue: bool = False) -> Cause:
+        """Why the runner can only wait at ``now``, when it can.
+
+        Args:
+            now: the time.
+            has_queue: whether it has keys to ask itself, and no free slot for them.
+        """
+        return self._asking.blocked_by(now, has_queue=has_queue)
 
     # Input and output.
 
@@ -96,10 +108,8 @@ class LookupFlow:
         self._state.size.saw(keys.table)
         if keys.table.num_rows:
             self._state.fresh.add(window)
-        self.count(
-            LookupMetrics(
-                rows_in=len(keys.codes), null_key_rows=keys.codes.null_count, keys=keys.table.num_rows
-            )
+        self._state.tally.count(
+            rows_in=len(keys.codes), null_key_rows=keys.codes.null_count, keys=keys.table.num_rows
         )
 
     def end_input(self) -> None:
@@ -157,7 +167,9 @@ class LookupFlow:
         """
         self._heard(ask, now)
         placed = place(answer, ask.request, connector_name(self._state.spec))
-        self._state.size.found(ask.request.keys.num_rows, placed.rows.nbytes)
+        nbytes = placed.rows.nbytes
+        self._state.size.found(ask.request.keys.num_rows, nbytes)
+        self._state.tally.found(nbytes)
         self._mind_the_width()
         notes: Mapping[int, Any] = {}
         if isinstance(answer, Outcomes):
@@ -198,10 +210,10 @@ class LookupFlow:
     def unasked(self, ask: Ask, now: float) -> None:
         """Take back ``ask``, which was not sent."""
         self._release(ask)
-        self.count(LookupMetrics(requests=-ask.slots))
+        self._state.tally.count(requests=-ask.slots)
         for part in ask.parts:
             if part.attempt > 1:
-                self.count(LookupMetrics(retried_keys=-len(part)))
+                self._state.tally.count(retried_keys=-len(part))
             self._put_back(part, now)
 
     def _put_back(self, part: Part, now: float) -> None:
@@ -218,6 +230,7 @@ class LookupFlow:
             self._state.fresh.sort_longer_than(self._state.size.rows)
 
     def _heard(self, ask: Ask, now: float) -> None:
+        self.waits(None, now)
         self._release(ask)
         self._state.size.answered(ask.request.keys.num_rows, now - ask.asked)
         if not self._state.spec.by_row:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from lookup_hints.runtime.arrow import Keys, Placed
-from lookup_hints.runtime.metrics import LookupMetrics, Tally
+from lookup_hints.runtime.metrics import Tally
 from lookup_hints.runtime.window import Settled, Window
 
 BUFFER_BYTES = 64 * 1024 * 1024
@@ -75,6 +75,6 @@ class HeldWindows:
                 yield settled
 
     def _hold(self, nbytes: int) -> None:
-        is_new = self._bytes < BUFFER_BYTES <= self._bytes + nbytes
+        if self._bytes < BUFFER_BYTES <= self._bytes + nbytes:
+            self._tally.count(buffer_full=1)
         self._bytes += nbytes
-        self._tally.add(LookupMetrics(buffer_full=int(is_new)))

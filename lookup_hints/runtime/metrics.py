@@ -11,42 +11,53 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import add, sub
-from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_type_hints
 
-_Self = TypeVar("_Self", bound="CountsByKey")
+_N = TypeVar("_N", int, float)
+_Self = TypeVar("_Self", bound="CountsByKey[Any]")
+
+Cause = Literal["source", "slot", "budget", "throttle", "retry", "reading", "writing"]
+"""Why a task could only wait; `LookupMetrics.waited` says what each one means."""
+
+BY_SPARK: tuple[Cause, ...] = ("reading", "writing")
+"""The causes for which Spark, and no source, is waited for."""
 
 
 @dataclass(frozen=True)
-class CountsByKey:
-    """Counts under keys of any kind; they add up key by key.
+class CountsByKey(Generic[_N]):
+    """Numbers, or amounts, under keys of any kind; they add up key by key.
 
     Args:
-        counts: how often each key came; keys that never came are left out.
+        counts: how much there is of each key; keys of which there is nothing are left out.
     """
 
-    counts: Mapping[Any, int] = field(default_factory=dict)
+    counts: Mapping[Any, _N] = field(default_factory=dict)
 
-    def __add__(self: _Self, other: CountsByKey) -> _Self:
+    def __add__(self: _Self, other: CountsByKey[_N]) -> _Self:
         return self._with(other, add)
 
-    def __sub__(self: _Self, other: CountsByKey) -> _Self:
+    def __sub__(self: _Self, other: CountsByKey[_N]) -> _Self:
         return self._with(other, sub)
 
-    def _with(self: _Self, other: CountsByKey, operation: Callable[[int, int], int]) -> _Self:
+    def _with(self: _Self, other: CountsByKey[_N], operation: Callable[[_N, _N], _N]) -> _Self:
         if not other.counts:
             return self
         keys = [*self.counts, *(key for key in other.counts if key not in self.counts)]
         merged = {key: operation(self.counts.get(key, 0), other.counts.get(key, 0)) for key in keys}
         return type(self)({key: count for key, count in merged.items() if count})
 
+    def without(self: _Self, *keys: Any) -> _Self:
+        """The same without some keys."""
+        return type(self)({key: count for key, count in self.counts.items() if key not in keys})
+
     @property
-    def total(self) -> int:
-        """How many there are of all keys together."""
+    def total(self) -> _N:
+        """How much there is of all keys together."""
         return sum(self.counts.values())
 
 
 @dataclass(frozen=True)
-class Latencies(CountsByKey):
+class Latencies(CountsByKey[int]):
     """A histogram of durations whose buckets grow by a fifth, so that each quantile is exact to 10 %."""
 
     GROWTH: ClassVar[float] = 1.2
@@ -84,7 +95,8 @@ class About:
     meaning: str
 
 
-_NO_COUNTS = CountsByKey()
+_NO_COUNTS: CountsByKey[int] = CountsByKey()
+_NO_SECONDS: CountsByKey[float] = CountsByKey()
 _NO_LATENCIES = Latencies()
 _NONE_IN_FLIGHT = Most(0)
 
@@ -96,26 +108,36 @@ class LookupMetrics:
     `about_counts` gives the unit and the meaning of each field.
     """
 
+    tasks: Annotated[int, About("tasks", "tasks whose counts these are")] = 0
+    repeated_tasks: Annotated[int, About("tasks", "runs of tasks that Spark repeated: not counted")] = 0
+    seconds: Annotated[float, About("seconds", "how long tasks ran in the lookup, with all waits")] = 0.0
     rows_in: Annotated[int, About("rows", "input rows read")] = 0
-    rows_out: Annotated[int, About("rows", "rows found, before residual conditions and padding")] = 0
+    rows_out: Annotated[int, About("rows", "rows of the join, before a residual condition")] = 0
+    rows_found: Annotated[int, About("rows", "rows of the source that input rows found")] = 0
     null_key_rows: Annotated[int, About("rows", "input rows with a NULL in their key: never looked up")] = 0
     keys: Annotated[int, About("keys", "keys asked, each counted once per window of input")] = 0
     requests: Annotated[int, About("requests", "questions sent to the connector")] = 0
+    bytes_out: Annotated[int, About("bytes", "sent, as the connector says; else the Arrow keys")] = 0
+    bytes_in: Annotated[int, About("bytes", "received, as it says; else the Arrow rows")] = 0
     retried_keys: Annotated[int, About("keys", "keys asked again, counted each time")] = 0
     retried_misses: Annotated[int, About("keys", "keys that wait for their next attempt after a miss")] = 0
     retried_failures: Annotated[int, About("keys", "keys that wait for it after a failure")] = 0
+    throttled: Annotated[int, About("requests", "answered with a pause (HTTP 429, 503) and sent again")] = 0
     hits: Annotated[int, About("keys", "keys whose final outcome is at least one row")] = 0
     misses: Annotated[int, About("keys", "keys that found no row in the end")] = 0
     skipped: Annotated[int, About("keys", "keys whose rows are dropped because of `on-error=skip`")] = 0
     errors: Annotated[int, About("requests", "requests that failed, in all or for some of their keys")] = 0
-    errors_by_class: Annotated[CountsByKey, About("requests", "the same by class of the error")] = _NO_COUNTS
+    errors_by_class: Annotated[CountsByKey[int], About("requests", "the same by class of the error")] = (
+        _NO_COUNTS
+    )
     buffer_full: Annotated[int, About("times", "reading of input stopped because too much was held")] = 0
     most_in_flight: Annotated[Most, About("requests", "in flight at once in one task, at most")] = (
         _NONE_IN_FLIGHT
     )
-    seconds_waiting: Annotated[float, About("seconds", "tasks could only wait for answers and retries")] = 0.0
+    waited: Annotated[CountsByKey[float], About("seconds", "tasks could only wait, by cause: see below")] = (
+        _NO_SECONDS
+    )
     latency: Annotated[Latencies, About("seconds", "how long each request took, a histogram")] = _NO_LATENCIES
-    repeated_tasks: Annotated[int, About("tasks", "runs of tasks that Spark repeated: not counted")] = 0
 
     def __add__(self, other: LookupMetrics) -> LookupMetrics:
         return self._with(other, add)
@@ -133,17 +155,53 @@ def about_counts() -> dict[str, About]:
     return {each.name: hints[each.name].__metadata__[0] for each in fields(LookupMetrics)}
 
 
+class Waits:
+    """Adds up by cause how long a task could only wait: for one thing at a time. Times are given."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[Cause, float] = {}
+        self._cause: Cause | None = None
+        self._since = -math.inf
+
+    @property
+    def cause(self) -> Cause | None:
+        """What is waited for now; None while the task works."""
+        return self._cause
+
+    def turn(self, cause: Cause | None, now: float) -> None:
+        """From ``now`` on the task waits for ``cause``; with None it works."""
+        now = max(now, self._since)  # a runner may tell of a deadline a moment before it
+        if self._cause is not None:
+            self._seconds[self._cause] = self._seconds.get(self._cause, 0.0) + (now - self._since)
+        self._cause, self._since = cause, now
+
+    @property
+    def total(self) -> CountsByKey[float]:
+        """All waits that are over."""
+        return CountsByKey({cause: seconds for cause, seconds in self._seconds.items() if seconds})
+
+
 class Tally:
     """Adds up what one lookup function counts in one task. What comes with each request is cheap to add."""
 
     def __init__(self) -> None:
-        self._counts = LookupMetrics()
+        self.waits = Waits()
+        self._counts = dict.fromkeys(_PLAIN, 0)
+        self._errors: Counter[str] = Counter()
         self._latencies: Counter[int] = Counter()
         self._most_in_flight = 0
+        self._key_bytes = 0
+        self._row_bytes = 0
 
-    def add(self, counts: LookupMetrics) -> None:
-        """Count ``counts``, too."""
-        self._counts += counts
+    def count(self, **counts: int) -> None:
+        """Count so much more of each, by the names of ``LookupMetrics``."""
+        for name, count in counts.items():
+            self._counts[name] += count
+
+    def failed(self, error: Exception) -> None:
+        """A request failed with ``error``."""
+        self._counts["errors"] += 1
+        self._errors[type(error).__name__] += 1
 
     def took(self, seconds: float) -> None:
         """A request took so long."""
@@ -153,14 +211,29 @@ class Tally:
         """So many requests are in flight now."""
         self._most_in_flight = max(self._most_in_flight, requests)
 
+    def asked(self, nbytes: int) -> None:
+        """Keys of so many bytes were asked."""
+        self._key_bytes += nbytes
+
+    def found(self, nbytes: int) -> None:
+        """Rows of so many bytes were answered."""
+        self._row_bytes += nbytes
+
     @property
     def total(self) -> LookupMetrics:
         """All that was counted so far."""
-        timed = LookupMetrics(
-            most_in_flight=Most(self._most_in_flight), latency=Latencies(dict(self._latencies))
+        counts = {**self._counts, "bytes_out": self._key_bytes, "bytes_in": self._row_bytes}
+        return LookupMetrics(
+            **counts,
+            errors_by_class=CountsByKey(dict(self._errors)),
+            most_in_flight=Most(self._most_in_flight),
+            waited=self.waits.total,
+            latency=Latencies(dict(self._latencies)),
         )
-        return self._counts + timed
 
+
+_PLAIN = [name for name, kind in get_type_hints(LookupMetrics).items() if kind is int]
+"""The fields that are plain numbers."""
 
 Report = Callable[[str, LookupMetrics], None]
 """Takes the name of a lookup function and what it counted; called once at the end of each task."""

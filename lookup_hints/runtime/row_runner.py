@@ -16,6 +16,7 @@ import pyarrow as pa
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.runtime.async_runner import AsyncDriver
 from lookup_hints.runtime.flow import LookupFlow
+from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask
 from lookup_hints.spi.model import RowRequest, Rows
 from lookup_hints.spi.row_door import RowDoor, outcomes_of, rows_of
@@ -66,6 +67,10 @@ class RowDriver(AsyncDriver):
         if self._telling is not None:
             self._telling.cancel()
         await super().close()
+
+    def _blocked_by(self) -> Cause:
+        has_queue = bool(self._waiting) and len(self._running) >= self._capacity
+        return self._flow.blocked_by(self._now(), has_queue=has_queue)
 
     def _start(self, ask: Ask) -> None:
         asked = _Asked(ask)

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.runtime.arrow import Placed, absent, count_up_to, lists_per_key, place
 from lookup_hints.runtime.failures import connector_name, failure, is_defect, out_of_time
-from lookup_hints.runtime.metrics import CountsByKey, LookupMetrics
 from lookup_hints.runtime.state import LookupState
 from lookup_hints.runtime.steps import Ask, Batch, Part
 from lookup_hints.spi import ReportsOutcomes
@@ -31,8 +30,7 @@ class Settling:
 
     def fail(self, ask: Ask, error: Exception, now: float) -> None:
         """All keys of ``ask`` failed."""
-        named = CountsByKey({type(error).__name__: 1})
-        self._state.count(LookupMetrics(errors=1, errors_by_class=named))
+        self._state.tally.failed(error)
         if is_defect(error):
             raise error
         # A request has the time of its most urgent part. The others did not have theirs: ask them again.
@@ -57,7 +55,7 @@ class Settling:
         if len(missed):
             told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
             self._tell(part.among(missed), Outcome(None, part.attempt, told))
-        self._state.count(LookupMetrics(hits=len(part) - len(again) - len(missed), misses=len(missed)))
+        self._state.tally.count(hits=len(part) - len(again) - len(missed), misses=len(missed))
         if delay is None or not len(again):
             self._settle(part)
         else:
@@ -95,8 +93,14 @@ class Settling:
             self.give_up(part, out_of_time(self._spec, part, error))
         else:
             beat = _next_beat(due, delay)
-            self._state.count(_retried(len(part), error))
+            self._count_retry(len(part), error)
             self._state.waiting.add(part.again(), beat if beat < deadline else due)
+
+    def _count_retry(self, keys: int, error: Exception | None) -> None:
+        if error is None:
+            self._state.tally.count(retried_misses=keys)
+        else:
+            self._state.tally.count(retried_failures=keys)
 
     def _spread(self) -> float:
         return self._random.uniform(-1.0, 1.0)
@@ -107,9 +111,9 @@ class Settling:
             raise error
         if self._settings.on_error == "skip":
             part.batch.window.skip(part.positions)
-            self._state.count(LookupMetrics(skipped=len(part)))
+            self._state.tally.count(skipped=len(part))
         else:
-            self._state.count(LookupMetrics(misses=len(part)))
+            self._state.tally.count(misses=len(part))
             told = error.__cause__ if isinstance(error.__cause__, Exception) else error
             self._tell(part, Outcome(told, part.attempt, [None] * len(part)))
         self._settle(part)
@@ -134,10 +138,6 @@ class Settling:
         batch.unsettled -= size
         if batch.unsettled == 0:
             self._state.slots.leave(batch)
-
-
-def _retried(keys: int, error: Exception | None) -> LookupMetrics:
-    return LookupMetrics(retried_misses=keys) if error is None else LookupMetrics(retried_failures=keys)
 
 
 def _next_beat(due: float, delay: float) -> float:

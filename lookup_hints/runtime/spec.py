@@ -68,6 +68,7 @@ class LookupSpec:
         settings: how to run.
         name: what it is called, and the name of its function.
         packed: whether the keys come as one struct, not as one argument each.
+        kind: the join: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``; only counts depend on it.
     """
 
     connector: Connector
@@ -76,6 +77,7 @@ class LookupSpec:
     settings: LookupSettings
     name: LookupName = LookupName()
     packed: bool = False
+    kind: str = "INNER"
 
     def over(self, opened: Connector) -> LookupSpec:
         """The same lookup by ``opened``, which this process has opened for equal connectors."""

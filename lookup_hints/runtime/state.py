@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lookup_hints.runtime.backlog import FreshKeys, WaitingKeys
 from lookup_hints.runtime.held import HeldWindows
-from lookup_hints.runtime.metrics import LookupMetrics, Tally
+from lookup_hints.runtime.metrics import Tally
 from lookup_hints.runtime.rate import Pace
 from lookup_hints.runtime.request_size import RequestSize
 from lookup_hints.runtime.slots import Slots
@@ -28,10 +28,6 @@ class LookupState:
         self.fresh = FreshKeys()
         self.waiting = WaitingKeys()
         self.keys_in_flight = 0
-
-    def count(self, counts: LookupMetrics) -> None:
-        """Count ``counts``, too."""
-        self.tally.add(counts)
 
     def has_room_for(self, keys: int) -> bool:
         """Whether rows of so many keys may be on their way, beside those that are held."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
-from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.steps import Ask, WaitUntil
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi.model import Answer, LookupRequest
@@ -32,7 +31,7 @@ def run_sync(
         elif flow.wants_input:
             feed(flow, next(inputs, None))
         elif isinstance(step, WaitUntil):
-            _wait(flow, step.time - clock(), sleep)
+            _wait(flow, step.time, clock, sleep)
         yield from flow.finished()
 
 
@@ -42,17 +41,18 @@ def _ask(
     lookup: Callable[[LookupRequest], Answer],
     clock: Callable[[], float],
 ) -> None:
-    started = clock()
+    flow.waits("source", clock())
     try:
         answer = lookup(ask.request)
     except Exception as error:
         flow.failed(ask, error, clock())
     else:
         flow.answered(ask, answer, clock())
-    flow.count(LookupMetrics(seconds_waiting=clock() - started))
 
 
-def _wait(flow: LookupFlow, seconds: float, sleep: Callable[[float], None]) -> None:
-    if seconds > 0:
-        sleep(seconds)
-        flow.count(LookupMetrics(seconds_waiting=seconds))
+def _wait(flow: LookupFlow, until: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    now = clock()
+    if until > now:
+        flow.waits(flow.blocked_by(now), now)
+        sleep(until - now)
+        flow.waits(None, clock())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from random import Random
 from typing import Any, TypeVar, cast
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lookup_hints.errors import InternalError
 from lookup_hints.runtime import process
 from lookup_hints.runtime.arrow import Keys, conform, distinct_keys, ordered_keys
-from lookup_hints.runtime.async_runner import AsyncDriver, Call, run_async
+from lookup_hints.runtime.async_runner import AsyncDriver, run_async
 from lookup_hints.runtime.batching import (
     CAREFUL_GROWTH,
     GROWTH,
@@ -27,7 +27,7 @@ from lookup_hints.runtime.batching import (
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.masking import known_secrets, without_secrets
-from lookup_hints.runtime.metrics import LookupMetrics, Report
+from lookup_hints.runtime.metrics import Cause, LookupMetrics, Report, Waits
 from lookup_hints.runtime.process import OpenedAsync, OpenedSync, needing_its_driver
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupSpec
@@ -39,7 +39,6 @@ from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncL
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
 
-_T = TypeVar("_T")
 _C = TypeVar("_C", bound=Connector)
 
 
@@ -137,6 +136,21 @@ def _pause_seconds() -> float:
     return process.this_process.the(LimitPauses).next_seconds(running_statement())
 
 
+def rows_of_join(lists: pa.ListArray, kind: str) -> tuple[int, int]:
+    """How many rows ``lists`` hold, and how many rows a join of that ``kind`` has of them.
+
+    Each list is what one input row found; NULL stands for a row that is dropped.
+    """
+    lengths = pc.list_value_length(lists)
+    found = pc.sum(lengths).as_py() or 0
+    if kind == "INNER":
+        return found, found
+    missing = pc.sum(pc.equal(lengths, 0)).as_py() or 0
+    if kind == "LEFT":
+        return found, found + missing
+    return found, missing if kind == "LEFT ANTI" else len(lists) - lists.null_count - missing
+
+
 class _Task:
     """One lookup join over the rows of one task; the connector of ``spec`` is the one that is ``opened``."""
 
@@ -148,24 +162,45 @@ class _Task:
         self._batches = batches
         self._flow = LookupFlow(spec, Random())  # noqa: S311 - jitter, not cryptography
         self._limit_pause = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _pause_seconds)
-        self._rows_out = 0
-        self._waited = 0.0
+        self._rows_found = self._rows_out = 0
+        self._waits = Waits()
+        self._started = time.monotonic()
 
     @property
     def metrics(self) -> LookupMetrics:
         """What was counted so far; read when the task is over, as the flow may live on another thread."""
-        counted_here = LookupMetrics(rows_out=self._rows_out, seconds_waiting=self._waited)
-        return self._flow.metrics + counted_here
+        seconds = time.monotonic() - self._started
+        return self._flow.metrics + LookupMetrics(
+            tasks=1,
+            seconds=seconds,
+            rows_out=self._rows_out,
+            rows_found=self._rows_found,
+            waited=self._waits.total,
+        )
 
     def results(self) -> Iterator[pa.ListArray]:
         """The lists of all input rows, in order."""
         for settled in self._settled_rows():
             for lists in settled.results(self._spec.row_type):
-                self._rows_out += pc.sum(pc.list_value_length(lists)).as_py() or 0
-                yield lists
+                self._count_rows(lists)
+                with self._waiting("writing"):
+                    yield lists
                 if self._limit_pause.is_due_after(len(lists), time.monotonic()):
                     yield from filling(lists.type)
             del settled, lists  # they may be large, and the next ones take their time
+
+    def _count_rows(self, lists: pa.ListArray) -> None:
+        found, out = rows_of_join(lists, self._spec.kind)
+        self._rows_found += found
+        self._rows_out += out
+
+    @contextmanager
+    def _waiting(self, cause: Cause) -> Iterator[None]:
+        self._waits.turn(cause, time.monotonic())
+        try:
+            yield
+        finally:
+            self._waits.turn(None, time.monotonic())
 
     def _settled_rows(self) -> Iterator[Settled]:
         opened = self._opened
@@ -176,7 +211,7 @@ class _Task:
         return run_sync(self._flow, self._inputs(), opened.lookup, clock=time.monotonic, sleep=time.sleep)
 
     def _run_async(self, opened: OpenedAsync) -> Iterator[Settled]:
-        return run_async(self._driver(opened), self._inputs(), self._timed(process.this_process.loop.call))
+        return run_async(self._driver(opened), self._inputs(), process.this_process.loop.call)
 
     def _driver(self, opened: OpenedAsync) -> AsyncDriver:
         if not self._spec.by_row:
@@ -185,10 +220,24 @@ class _Task:
         return RowDriver(self._flow, opened.connector, opened.lookup_row, self._spec.settings.capacity)
 
     def _inputs(self) -> Iterator[Keys]:
-        batches = key_batches(self._batches, self._spec.key_schema)
+        batches = key_batches(self._read(), self._spec.key_schema)
         read = windows(batches, self._window_sizes())
-        wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=time.sleep)
+        wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=self._pause)
         return map(distinct_keys if self._spec.by_row else ordered_keys, wanted)
+
+    def _read(self) -> Iterator[Sequence[pa.Array]]:
+        """Spark's batches of key columns."""
+        while True:
+            with self._waiting("reading"):
+                batch = next(self._batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _pause(self, seconds: float) -> None:
+        """Give Spark time to look at the rows that it has."""
+        with self._waiting("writing"):
+            time.sleep(seconds)
 
     def _window_sizes(self) -> Iterator[int]:
         if self._spec.settings.stops_early:
@@ -197,13 +246,3 @@ class _Task:
 
     def _growing(self, growth: int) -> Iterator[int]:
         return window_sizes(growth, lambda: self._flow.most_rows)
-
-    def _timed(self, call: Call) -> Call:
-        def timed(coroutine: Coroutine[Any, Any, _T], /) -> _T:
-            started = time.monotonic()
-            try:
-                return call(coroutine)
-            finally:
-                self._waited += time.monotonic() - started
-
-        return timed

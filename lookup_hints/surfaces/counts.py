@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lookup_hints.plan.draft import LookupPlan
-from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.metrics import BY_SPARK, LookupMetrics
 from lookup_hints.runtime.spec import LookupName
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("rows in", "rows_in"),
-    ("rows found", "rows_out"),
+    ("rows found", "rows_found"),
     ("keys", "keys"),
     ("requests", "requests"),
     ("hits", "hits"),
@@ -62,8 +62,8 @@ def table_of(lookups: Sequence[Counted], columns: Sequence[tuple[str, str]] = CO
 
 
 def waited(metrics: LookupMetrics) -> str:
-    """How long tasks could do nothing but wait, all of them together."""
-    return f"{metrics.seconds_waiting:.1f} s"
+    """How long tasks could do nothing but wait for the source, all of them together."""
+    return f"{metrics.waited.without(*BY_SPARK).total:.1f} s"
 
 
 def uncounted(lookups: Sequence[Counted], *, on_connect: bool) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from lookup_hints import LookupSession, register_retry_predicate
-from lookup_hints.runtime.metrics import Latencies, LookupMetrics, Most
+from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, Most
 from tests.e2e.own import FAILING, FOUND, nothing_found
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ def _run(
 _BY_TIME: dict[str, Any] = {
     "requests": 0,
     "buffer_full": 0,
-    "seconds_waiting": 0.0,
+    "seconds": 0.0,
+    "bytes_out": 0,
+    "bytes_in": 0,
+    "waited": CountsByKey(),
     "latency": Latencies(),
     "most_in_flight": Most(0),
 }

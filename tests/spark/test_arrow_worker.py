@@ -36,11 +36,11 @@ from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime import held, process, request_size
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.masking import known_secrets, masked
-from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.metrics import BY_SPARK, CountsByKey, LookupMetrics
 from lookup_hints.runtime.process import OpenedAsync, Process
 from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spark import arrow_worker
-from lookup_hints.spark.arrow_worker import arrow_lookup, look_up, scanned
+from lookup_hints.spark.arrow_worker import arrow_lookup, look_up, rows_of_join, scanned
 from lookup_hints.spark.pandas_worker import pandas_lookup, python_values, wrapping
 from lookup_hints.spi import TEXT, AsyncLookup, Option, ReportsOutcomes, Scan, SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable, Outcome
@@ -244,7 +244,8 @@ def test_what_happened_is_reported_once(asynchronous: bool) -> None:
     assert name == "lookup_1"
     assert (found.rows_in, found.rows_out, found.null_key_rows) == (4, 2, 1)
     assert (found.keys, found.requests, found.hits, found.misses) == (2, 1, 1, 1)
-    assert found.seconds_waiting > 0
+    assert found.tasks == 1
+    assert 0 < found.waited.total <= found.seconds
 
 
 @BOTH
@@ -284,9 +285,46 @@ def test_requests_in_flight_are_cancelled_when_sparks_input_fails() -> None:
     assert cancelled == [1000]
 
 
+@pytest.mark.parametrize(("kind", "rows"), [("INNER", 3), ("LEFT", 5), ("LEFT SEMI", 2), ("LEFT ANTI", 2)])
+def test_rows_of_the_join_are_counted_by_its_kind(kind: str, rows: int) -> None:
+    lists = pa.array([[1, 2], [3], [], None, []], pa.list_(pa.int64()))
+    assert rows_of_join(lists, kind) == (3, rows)
+    assert rows_of_join(lists[:0], kind) == (0, 0)
+
+
+@BOTH
+def test_rows_of_a_left_join_are_counted(asynchronous: bool) -> None:
+    reports: list[LookupMetrics] = []
+    spec = replace(people(asynchronous=asynchronous), kind="LEFT")
+    list(arrow_lookup(spec, lambda _, found: reports.append(found))(iter([ids(2, 2, 3, None)])))
+    assert [(found.rows_out, found.rows_found) for found in reports] == [(4, 2)]
+
+
+@BOTH
+def test_what_spark_takes_its_time_for_is_counted(
+    asynchronous: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(arrow_worker, "time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
+
+    def batches() -> Iterator[pa.Array]:
+        for _ in range(2):
+            clock.sleep(3.0)
+            yield pa.array(range(1024), pa.int64())
+
+    reports: list[LookupMetrics] = []
+    lookup = arrow_lookup(people(asynchronous=asynchronous), lambda _, found: reports.append(found))
+    for _ in lookup(batches()):
+        clock.sleep(5.0)
+    [found] = reports
+    by_spark = {cause: found.waited.counts[cause] for cause in BY_SPARK}
+    assert by_spark == {"reading": 6.0, "writing": 10.0}
+    assert found.seconds == 16.0
+
+
 def test_metrics_add_up() -> None:
-    one = LookupMetrics(rows_in=1, hits=2, seconds_waiting=0.5)
-    assert one + one == LookupMetrics(rows_in=2, hits=4, seconds_waiting=1.0)
+    one = LookupMetrics(rows_in=1, hits=2, waited=CountsByKey({"source": 0.5}))
+    assert one + one == LookupMetrics(rows_in=2, hits=4, waited=CountsByKey({"source": 1.0}))
     assert one + one - one == one
 
 
