@@ -20,6 +20,7 @@ from lookup_hints.spi.model import LookupTable
 from lookup_hints.statements.script import read_script, split_statements
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import build_connector
+from lookup_hints.telemetry.endpoint import LOOPBACK, MetricsServer, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -202,6 +203,27 @@ class LookupSession:
             customers AS c, line 1 1000 0.0123
         """
         return self._state.functions.metrics()
+
+    def serve_metrics(self, port: int, host: str = LOOPBACK, *, flink_names: bool = False) -> MetricsServer:
+        """Let Prometheus scrape what ``metrics`` gives from this driver, until ``stop`` of what it returns.
+
+        Where the port is taken, nothing is served: a warning says so, and all else goes on.
+
+        Args:
+            port: where; 0 takes one that is free.
+            host: the address to listen on. That of loopback lets nobody in from other machines.
+            flink_names: whether the counts that Flink has, too, are served under Flink's names as well.
+
+        Raises:
+            OptionError: ``port`` is none, or the package is missing (``lookup-hints[prometheus]``).
+
+        Example:
+            >>> server = session.serve_metrics(0)
+            >>> server.url
+            'http://127.0.0.1:40123/metrics'
+        """
+        job_name = self.spark.conf.get("spark.app.name") or "" if flink_names else ""
+        return serve(port, host, self.metrics, flink_names=flink_names, job_name=job_name)
 
     def tables(self) -> tuple[LookupTable, ...]:
         """The lookup tables of the session, by name."""

@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tables": BASE,
     "hints": BASE,
     "runtime": BASE,
+    "telemetry": {*BASE, "runtime"},
     "plan": {*BASE, "hints", "runtime.spec"},
     "plan.read": {*BASE, "plan.read"},
     "plan.write": {*BASE, "plan"},
@@ -36,10 +37,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spark": {*BASE, "plan.draft", "runtime"},
     "testing": {*BASE, "runtime"},
     "execution": {*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"},
-    "session": {*BASE, "tables", "runtime", "streaming", "statements", "frames", "execution"},
+    "session": {*BASE, "tables", "runtime", "telemetry", "streaming", "statements", "frames", "execution"},
     "surfaces": {
         *(*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"),
-        *("execution", "session"),
+        *("telemetry", "execution", "session"),
     },
 }
 """What each room imports beside itself, from the ground up: a room names only those above it here."""
@@ -76,6 +77,8 @@ OWNERS = {
     "pyspark": {"execution", "spark", "streaming", "surfaces"},
     "pandas": {"spark.pandas_worker"},
     "IPython": {"surfaces.notebook"},
+    "prometheus_client": {"telemetry"},
+    "opentelemetry": {"telemetry"},
 }
 """The only rooms or modules of the library that import these packages."""
 

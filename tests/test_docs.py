@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate_metrics, generate_options, generate_sql_support
+from docs import generate_dashboard, generate_metrics, generate_options, generate_sql_support
 
 
 def test_the_option_reference_is_made_from_the_option_tables() -> None:
@@ -18,6 +18,11 @@ def test_the_option_reference_is_made_from_the_option_tables() -> None:
 def test_the_page_on_metrics_is_made_from_the_counts() -> None:
     text = generate_metrics.TARGET.read_text(encoding="utf-8")
     assert text == generate_metrics.page(), "run: python docs/generate_metrics.py"
+
+
+def test_the_dashboard_is_made_from_its_panels() -> None:
+    text = generate_dashboard.TARGET.read_text(encoding="utf-8")
+    assert text == generate_dashboard.dashboard(), "run: python docs/generate_dashboard.py"
 
 
 def test_the_page_on_sql_is_made_from_the_cases() -> None:

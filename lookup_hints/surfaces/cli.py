@@ -17,7 +17,7 @@ from lookup_hints import __version__
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.statements.script import read_script
 from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
-from lookup_hints.surfaces import archive, job, submit
+from lookup_hints.surfaces import archive, job, metrics_option, submit
 from lookup_hints.surfaces.check import Finding, Surroundings, check_script
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
 from lookup_hints.surfaces.remote import await_server
@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run each statement of a file and show its rows")
     _add_spark_options(run)
     job.add_rows_option(run)
+    metrics_option.add_options(run)
     run.set_defaults(command=_run)
 
     explain = commands.add_parser(
@@ -107,7 +108,8 @@ def _run(options: argparse.Namespace) -> int:
     script = job.read(options.file, options.param)
     if not script.statements:
         return _nothing_to_do(options.file)
-    with _session(options, script) as session:
+    metrics_option.check(options)
+    with _session(options, script) as session, metrics_option.serving(session, options):
         return job.run(session, script, options.rows, bar=sys.stderr.isatty())
 
 

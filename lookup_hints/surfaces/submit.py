@@ -21,7 +21,7 @@ from typing import Any
 
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.spark.functions import is_connect
-from lookup_hints.surfaces import archive, job
+from lookup_hints.surfaces import archive, job, metrics_option
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
 from lookup_hints.surfaces.remote import await_server
 
@@ -264,7 +264,8 @@ def _submit(arguments: Sequence[str]) -> int:
     which need nothing but Python, pyarrow and the drivers of the connectors."""
     parser = _script_parser(
         "lookup-hints submit",
-        usage="%(prog)s FILE.sql [--param NAME=VALUE] [--module MODULE] [--rows N] [--dry-run] [OPTION ...]",
+        usage="%(prog)s FILE.sql [--param NAME=VALUE] [--module MODULE] [--rows N] [--dry-run]"
+        " [--metrics-port [HOST:]PORT] [OPTION ...]",
         description=_submit.__doc__,
         epilog="All other options are those of spark-submit: --master, --deploy-mode, --jars, ...",
     )
@@ -278,7 +279,7 @@ def _submit(arguments: Sequence[str]) -> int:
         raise job.WrongUse(str(error)) from None
     conf = [f"{key}={value}" for key, value in job.configuration(options.conf).items()]
     passed = [*_repeated("--param", options.param), *_repeated("--conf", conf)]
-    passed += ["--rows", str(options.rows)]
+    passed += ["--rows", str(options.rows), *metrics_option.passed_on(options)]
     # spark-submit sends all that the script writes through a pipe to its own standard output.
     if options.progress or sys.stdout.isatty():
         passed.append("--progress")
@@ -297,7 +298,7 @@ def _submit(arguments: Sequence[str]) -> int:
 
 _FLAGS = {"--dry-run": False, "--progress": False, "--help": False, "-h": False}
 _SHIP_HELP = "connectors of your own to ship: a .py file, the folder of a package, or a name"
-_OURS = {"--param": True, "--rows": True, "--module": True, **_FLAGS}
+_OURS = {"--param": True, "--rows": True, "--module": True, **metrics_option.OPTIONS, **_FLAGS}
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:
@@ -326,6 +327,7 @@ def _script_parser(program: str, **texts: str | None) -> argparse.ArgumentParser
     parser = argparse.ArgumentParser(program, allow_abbrev=False, **texts)  # type: ignore[arg-type]
     job.add_script_options(parser)
     job.add_rows_option(parser)
+    metrics_option.add_options(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="say what each statement would do, and run nothing"
     )
@@ -345,6 +347,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job.import_all(options.module)
         if options.dry_run:
             return job.dry_run(script, job.surroundings(options, options.module))
+        metrics_option.check(options)
         job.check_connectors(script)
         return _on_spark(options, script)
     except job.WrongUse as error:
@@ -371,7 +374,9 @@ def _on_spark(options: argparse.Namespace, script: job.Script) -> int:
         # What --py-files says reaches executors of this driver's, but no Connect server.
         spark.addArtifacts(str(_HOME), pyfile=True)
     try:
-        return job.run(LookupSession(spark), script, options.rows, bar=options.progress)
+        session = LookupSession(spark)
+        with metrics_option.serving(session, options):
+            return job.run(session, script, options.rows, bar=options.progress)
     finally:
         spark.stop()
 

@@ -1,0 +1,1 @@
+"""Counts and requests of lookups for other people's monitoring: Prometheus."""

@@ -1,0 +1,1 @@
+"""Tests of what is told to other people's monitoring."""
