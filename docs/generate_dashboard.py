@@ -48,7 +48,12 @@ class Panel:
 
 
 PANELS = (
-    Panel("Rows in", "Input rows read per second.", "ops", {"": _rate("lookup_rows_in_total")}),
+    Panel(
+        "Rows",
+        "Input rows, and rows of the join, per second.",
+        "ops",
+        {"in": _rate("lookup_rows_in_total"), "out": _rate("lookup_rows_out_total")},
+    ),
     Panel(
         "Keys asked",
         "Keys per second. Near the rows in: keys seldom repeat within a window.",
@@ -78,10 +83,10 @@ PANELS = (
         {"": f"max by ({_LOOKUP}) (lookup_most_in_flight{{{_WHICH}}})"},
     ),
     Panel(
-        "Tasks that only wait",
-        "How many tasks, on average, could do nothing but wait.",
+        "Tasks that only wait, by cause",
+        "How many tasks, on average, could do nothing but wait; `slot`: the source is slower than the tasks.",
         "short",
-        {"": _rate("lookup_waiting_seconds_total")},
+        {"{{cause}}": _rate_by("cause", "lookup_waited_seconds_total")},
     ),
     Panel(
         "Errors by class",
@@ -90,12 +95,13 @@ PANELS = (
         {"{{class}}": _rate_by("class", "lookup_errors_by_class_total")},
     ),
     Panel(
-        "Retries",
-        "Keys per second that wait for their next attempt.",
+        "Retries and pauses",
+        "Keys per second that wait for their next attempt, and requests that the source answered with a pause.",
         "ops",
         {
             "after a miss": _rate("lookup_retried_misses_total"),
             "after a failure": _rate("lookup_retried_failures_total"),
+            "throttled": _rate("lookup_throttled_total"),
         },
     ),
     Panel(

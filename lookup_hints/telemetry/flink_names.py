@@ -17,6 +17,7 @@ PREFIX = "flink_taskmanager_job_task_operator_"
 
 SAME_COUNTS = {
     "numRecordsIn": "rows_in",
+    "numRecordsOut": "rows_out",
     "cache_loadCount": "requests",
     "cache_numLoadFailures": "errors",
 }

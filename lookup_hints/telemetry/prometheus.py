@@ -31,8 +31,8 @@ _BOUNDS = range(24, 109, 4)
 def metric_name(field: str, unit: str) -> str:
     """What a count is called, without the ``_total`` of counters.
 
-    >>> metric_name("seconds_waiting", "seconds"), metric_name("rows_in", "rows")
-    ('lookup_waiting_seconds', 'lookup_rows_in')
+    >>> metric_name("waited", "seconds"), metric_name("bytes_in", "bytes"), metric_name("rows_in", "rows")
+    ('lookup_waited_seconds', 'lookup_in_bytes', 'lookup_rows_in')
     """
     words = field.split("_")
     if unit in _BASE_UNITS:

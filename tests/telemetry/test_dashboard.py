@@ -20,7 +20,9 @@ _BY = re.compile(r"by \(([^)]*)\)")
 def served() -> dict[str, set[str]]:
     """The labels of each sample of a lookup of which each count has something."""
     counts = LookupMetrics(
-        errors_by_class=CountsByKey({"ConnectorError": 1}), latency=Latencies({Latencies.bucket_of(0.1): 1})
+        errors_by_class=CountsByKey({"ConnectorError": 1}),
+        waited=CountsByKey({"slot": 1.5}),
+        latency=Latencies({Latencies.bucket_of(0.1): 1}),
     )
     registry = CollectorRegistry()
     registry.register(

@@ -85,6 +85,14 @@ def test_counts_by_key_have_a_label_more(server: MetricsServer) -> None:
     assert value(families, "lookup_errors_by_class_total", **{"class": "LookupTimeout"}) == 1
 
 
+def test_seconds_by_cause_have_their_unit_at_the_end(server: MetricsServer) -> None:
+    COUNTS[CUSTOMERS] = LookupMetrics(seconds=3.5, waited=CountsByKey({"slot": 1.25}), bytes_in=10)
+    families = scraped(server.url)
+    assert value(families, "lookup_seconds_total") == 3.5
+    assert value(families, "lookup_waited_seconds_total", **LABELS, cause="slot") == 1.25
+    assert value(families, "lookup_in_bytes_total") == 10
+
+
 def test_latencies_are_a_histogram(server: MetricsServer) -> None:
     COUNTS[CUSTOMERS] = LookupMetrics(latency=latencies(1e-6, 0.003, 0.003, 0.25, 1.0, 3600.0))
     family = scraped(server.url)["lookup_latency_seconds"]
@@ -112,12 +120,13 @@ def test_names_with_any_character_arrive_as_they_are(server: MetricsServer) -> N
 
 
 def test_flinks_names_for_what_means_the_same(server: MetricsServer) -> None:
-    COUNTS[CUSTOMERS] = LookupMetrics(rows_in=10, requests=4, errors=1, hits=3)
+    COUNTS[CUSTOMERS] = LookupMetrics(rows_in=10, rows_out=12, requests=4, errors=1, hits=3)
     families = scraped(server.url)
     operator = "flink_taskmanager_job_task_operator"
     labels = {"job_name": "nightly", "operator_name": f"LookupJoin[{CUSTOMERS}]", "subtask_index": "0"}
     assert families[f"{operator}_numRecordsIn"].type == "gauge"  # as Flink's reporter makes of its counters
     assert value(families, f"{operator}_numRecordsIn", **labels) == 10
+    assert value(families, f"{operator}_numRecordsOut", **labels) == 12
     assert value(families, f"{operator}_cache_loadCount", **labels) == 4
     assert value(families, f"{operator}_cache_numLoadFailures", **labels) == 1
     assert not [name for name in families if "hitCount" in name or "missCount" in name]
