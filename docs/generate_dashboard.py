@@ -96,7 +96,7 @@ PANELS = (
     ),
     Panel(
         "Retries and pauses",
-        "Keys per second that wait for their next attempt, and requests that the source answered with a pause.",
+        "Keys per second that wait for their next attempt, and requests answered with a pause.",
         "ops",
         {
             "after a miss": _rate("lookup_retried_misses_total"),
