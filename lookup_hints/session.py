@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import QueryError
+from lookup_hints.execution.measure import explain_analyze
 from lookup_hints.execution.prepare import Prepared
 from lookup_hints.execution.scope import Args, Scope
 from lookup_hints.execution.state import state_of
@@ -73,6 +74,26 @@ class LookupSession:
             mode: as ``EXPLAIN`` takes it: ``extended``, ``codegen``, ``cost`` or ``formatted``.
         """
         return self._statements.explain(text, args, mode)
+
+    def explain_analyze(self, text: str, args: Args = None) -> str:
+        """Run a statement to its end, and give its plan with what each lookup counted; rows are not kept.
+
+        The first line says what the tasks waited for most. A statement that writes does write.
+
+        Args:
+            text: one statement with a lookup join.
+            args: as for ``sql``.
+
+        Raises:
+            QueryError: the statement has no lookup join, or starts a streaming query.
+
+        Example:
+            >>> print(session.explain_analyze("SELECT ... FROM orders o JOIN customers c ON ..."))
+            4.2 s; 82 % of the time waited for customers: 40 requests in flight of 100, p99 310 ms
+            ...
+        """
+        statements = self._statements
+        return explain_analyze(statements, statements.prepare(text, args))
 
     def lookup_join(
         self,

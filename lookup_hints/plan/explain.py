@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from lookup_hints.errors import Span
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
+from lookup_hints.runtime.spec import LookupName
 from lookup_hints.spi.lookup_options import RETRY_KEYS
 
-
-def explain(plan: LookupPlan) -> str:
-    """The lookup joins and scans of ``plan``, and the Spark SQL that runs."""
-    return "\n\n".join(["== Lookup joins ==", joins_text(plan), f"== Spark SQL ==\n{plan.sql.strip()}"])
+Figures = Mapping[LookupName, Sequence[tuple[str, str]]]
+"""What was measured of lookups: name and text of each figure."""
 
 
-def joins_text(plan: LookupPlan, first_line: int = 1) -> str:
-    """The lookup joins and scans of ``plan`` alone; ``first_line`` is that of the statement in its file."""
-    parts = [_join(plan, number, join, first_line) for number, join in enumerate(plan.joins, 1)]
+def explain(plan: LookupPlan, measured: Figures = MappingProxyType({}), first_line: int = 1) -> str:
+    """The lookup joins and scans of ``plan``, as ``joins_text`` gives them, and the Spark SQL that runs."""
+    joins = joins_text(plan, first_line, measured)
+    return "\n\n".join(["== Lookup joins ==", joins, f"== Spark SQL ==\n{plan.sql.strip()}"])
+
+
+def joins_text(plan: LookupPlan, first_line: int = 1, measured: Figures = MappingProxyType({})) -> str:
+    """The lookup joins and scans of ``plan`` alone.
+
+    Args:
+        plan: the plan.
+        first_line: that of the statement in its file.
+        measured: figures of lookups that have run.
+    """
+    parts = [_join(plan, number, join, first_line, measured) for number, join in enumerate(plan.joins, 1)]
     return "\n\n".join([*parts, *map(_scan, plan.scans), *(f"Note: {note}." for note in plan.notes)])
 
 
-def _join(plan: LookupPlan, number: int, join: LookupJoin, first_line: int) -> str:
+def _join(plan: LookupPlan, number: int, join: LookupJoin, first_line: int, measured: Figures) -> str:
     line = Span(plan.text, join.at.start, join.at.end).line + first_line - 1
     alias = "" if join.use.alias == join.use.table.name else f" AS {join.use.alias}"
     head = f"({number}) {join.kind} lookup join with {join.use.table.name}{alias}, line {line}"
-    return "\n".join([head, *_lines(_facts(plan, join))])
+    figures = measured.get(join.function.name, ())
+    ran = ["  measured", *_lines(figures)] if figures else []
+    return "\n".join([head, *_lines(_facts(plan, join)), *ran])
 
 
 def _scan(scan: TableScan) -> str:

@@ -339,6 +339,7 @@ def name_functions(draft: Draft) -> Draft:
             columns=join.columns,
             settings=join.chosen.settings,
             name=name,
+            kind=join.kind,
             packed=_is_packed(draft.statement, join),
         )
         function = draft.context.name_function(unnamed, join.repeated)

@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", help="run each statement of a file and show its rows")
     _add_spark_options(run)
-    job.add_rows_option(run)
+    job.add_showing_options(run)
     metrics_option.add_options(run)
     run.set_defaults(command=_run)
 
@@ -110,7 +110,7 @@ def _run(options: argparse.Namespace) -> int:
         return _nothing_to_do(options.file)
     metrics_option.check(options)
     with _session(options, script) as session, metrics_option.serving(session, options):
-        return job.run(session, script, options.rows, bar=sys.stderr.isatty())
+        return job.run(session, script, job.Showing.of(options, bar=sys.stderr.isatty()))
 
 
 # --- explain and check -----------------------------------------------------------------------------

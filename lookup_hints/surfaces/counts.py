@@ -2,73 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
-from lookup_hints.plan.draft import LookupPlan
-from lookup_hints.runtime.metrics import BY_SPARK, LookupMetrics
+from lookup_hints.runtime.figures import Measured, seconds_text, waited_for_source
+from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.spec import LookupName
 
-COLUMNS: tuple[tuple[str, str], ...] = (
-    ("rows in", "rows_in"),
-    ("rows found", "rows_found"),
-    ("keys", "keys"),
-    ("requests", "requests"),
-    ("hits", "hits"),
-    ("misses", "misses"),
-    ("retried", "retried_keys"),
-    ("errors", "errors"),
+Lookups = Mapping[LookupName, Measured]
+"""What was counted for the lookups of a statement."""
+
+COLUMNS: tuple[tuple[str, Callable[[LookupMetrics], str]], ...] = (
+    ("rows in", lambda counts: f"{counts.rows_in:,}"),
+    ("rows out", lambda counts: f"{counts.rows_out:,}"),
+    ("keys", lambda counts: f"{counts.keys:,}"),
+    ("requests", lambda counts: f"{counts.requests:,}"),
+    ("hits", lambda counts: f"{counts.hits:,}"),
+    ("misses", lambda counts: f"{counts.misses:,}"),
+    ("retried", lambda counts: f"{counts.retried_keys:,}"),
+    ("errors", lambda counts: f"{counts.errors:,}"),
+    ("p99", lambda counts: seconds_text(counts.latency.quantile(0.99)) if counts.requests else ""),
+    ("waited", lambda counts: f"{waited_for_source(counts):.1f} s"),
 )
-"""What is shown of the counts: title and name."""
+"""What is shown of the counts: title and text."""
 
-MetricsByName = Mapping[LookupName, LookupMetrics]
-"""Counts of lookups, as ``LookupSession.metrics`` gives them."""
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What one lookup function did for a statement.
-
-    Args:
-        lookup: the aliases of its joins.
-        metrics: the counts, or None where none arrived.
-    """
-
-    lookup: str
-    metrics: LookupMetrics | None
+TITLES = ("lookup", *(title for title, _ in COLUMNS))
 
 
-def counted(plan: LookupPlan | None, before: MetricsByName, after: MetricsByName) -> list[Counted]:
-    """What each lookup function of ``plan`` counted between two looks at the session's metrics."""
-    aliases: dict[LookupName, list[str]] = {}
-    for join in () if plan is None else plan.joins:
-        aliases.setdefault(join.function.name, []).append(join.use.alias)
-    none = LookupMetrics()
-    done = {name: after.get(name, none) - before.get(name, none) for name in aliases}
-    return [
-        Counted(", ".join(names), done[name] if done[name].rows_in else None)
-        for name, names in aliases.items()
-    ]
-
-
-def table_of(lookups: Sequence[Counted], columns: Sequence[tuple[str, str]] = COLUMNS) -> list[list[str]]:
+def table_of(lookups: Lookups) -> list[list[str]]:
     """Titles, then a line for each lookup that counted something; nothing where none did."""
     lines = [
-        [each.lookup, *(f"{getattr(each.metrics, name):,}" for _, name in columns), waited(each.metrics)]
-        for each in lookups
-        if each.metrics is not None
+        [name.alias, *(text(each.counts) for _, text in COLUMNS)]
+        for name, each in lookups.items()
+        if each.counts.rows_in
     ]
-    return [["lookup", *(title for title, _ in columns), "waited"], *lines] if lines else []
+    return [list(TITLES), *lines] if lines else []
 
 
-def waited(metrics: LookupMetrics) -> str:
-    """How long tasks could do nothing but wait for the source, all of them together."""
-    return f"{metrics.waited.without(*BY_SPARK).total:.1f} s"
-
-
-def uncounted(lookups: Sequence[Counted], *, on_connect: bool) -> str:
+def uncounted(lookups: Lookups, *, on_connect: bool) -> str:
     """Why lookups have no counts; empty where all have."""
-    names = ", ".join(each.lookup for each in lookups if each.metrics is None)
+    names = ", ".join(name.alias for name, each in lookups.items() if not each.counts.rows_in)
     if not names:
         return ""
     why = (

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
 from lookup_hints.errors import Span
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
+from lookup_hints.runtime.spec import LookupName
 from lookup_hints.surfaces.progress import Progress
 
 _CELL = "padding:2px 10px;border-bottom:1px solid #8883;white-space:pre;"
@@ -125,9 +127,17 @@ class _Stop:
         return max(80, 34 + _FACT * len(self.facts))
 
 
-def plan_picture(plan: LookupPlan) -> str:
-    """The lookups of a statement: its rows run down the left, and ask the sources on the right."""
-    stops = [*(_join(plan, join) for join in plan.joins), *map(_scan, plan.scans)]
+def plan_picture(
+    plan: LookupPlan, measured: Mapping[LookupName, Sequence[str]] = MappingProxyType({})
+) -> str:
+    """The lookups of a statement: its rows run down the left, and ask the sources on the right.
+
+    Args:
+        plan: how they run.
+        measured: figures of lookups that have run, a line each.
+    """
+    joins = (_join(plan, join, measured.get(join.function.name, ())) for join in plan.joins)
+    stops = [*joins, *map(_scan, plan.scans)]
     tops = list(accumulate((stop.height + _GAP for stop in stops), initial=36))
     height = tops[-1] + 34
     parts = "".join(map(_drawn, stops, tops))
@@ -145,18 +155,19 @@ def plan_picture(plan: LookupPlan) -> str:
     )
 
 
-def _join(plan: LookupPlan, join: LookupJoin) -> _Stop:
+def _join(plan: LookupPlan, join: LookupJoin, measured: Sequence[str]) -> _Stop:
     use, settings = join.use, join.chosen.settings
     alias = "" if use.alias == use.table.name else f" AS {use.alias}"
     asked = ", ".join(f"{key.column} = {plan.text_of(key.left)}" for key in join.conditions.keys)
     given = ", ".join(join.columns) or "only whether there is a row"
+    runner = f"{use.table.connector}, {'async' if settings.asynchronous else 'sync'}"
     return _Stop(
         join.kind,
         _COLOURS.get(join.kind, "#888"),
         asked,
         given,
         f"{use.table.name}{alias}",
-        tuple(_facts(plan, join, f"{use.table.connector}, {'async' if settings.asynchronous else 'sync'}")),
+        (*_facts(plan, join, runner), *measured),
     )
 
 

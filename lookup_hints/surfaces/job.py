@@ -20,15 +20,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import LookupHintsError, OptionError
+from lookup_hints.execution.measure import run_to_its_end
 from lookup_hints.plan.explain import joins_text
-from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.figures import Measured, what_mattered
+from lookup_hints.runtime.spec import LookupName
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.statements.commands import check_configuration
 from lookup_hints.statements.script import Statement, parse_params, read_script, split_statements
 from lookup_hints.statements.statement import shown_text
 from lookup_hints.surfaces.archive import Module, build_modules
 from lookup_hints.surfaces.check import Surroundings, foreseen, unknown_connectors
-from lookup_hints.surfaces.counts import COLUMNS, Counted, aligned, table_of
+from lookup_hints.surfaces.counts import COLUMNS, TITLES, aligned, table_of
 from lookup_hints.surfaces.error_text import reported_once
 from lookup_hints.surfaces.progress import TerminalBar
 from lookup_hints.surfaces.statement_run import StatementRun, failure
@@ -76,10 +78,18 @@ def add_surroundings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--module", action="append", default=[], metavar="MODULE", help=MODULE_HELP)
 
 
-def add_rows_option(parser: argparse.ArgumentParser) -> None:
-    """Let a command that runs a file say how many rows of each result it shows."""
+def add_showing_options(parser: argparse.ArgumentParser) -> None:
+    """Let a command that runs a file say what it shows."""
     parser.add_argument(
         "--rows", type=int, default=20, metavar="N", help="rows of each result to show (default 20)"
+    )
+    parser.add_argument(
+        "--analyze",
+        action="store_true",
+        help="run each query to its end, and show its plan with measured figures in place of its rows",
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="show no progress, and no line for each micro-batch of a stream"
     )
 
 
@@ -219,7 +229,29 @@ def check_connectors(script: Script) -> None:
 # --- running ---------------------------------------------------------------------------------------
 
 
-def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
+@dataclass(frozen=True)
+class Showing:
+    """What is shown of statements that run.
+
+    Args:
+        rows: how many rows of each result.
+        bar: whether how far a statement is; for a terminal.
+        analyze: whether its plan with measured figures comes in place of its rows.
+        quiet: whether nothing is said of a stream's micro-batches.
+    """
+
+    rows: int
+    bar: bool
+    analyze: bool = False
+    quiet: bool = False
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, *, bar: bool) -> Showing:
+        """As options of a command say; ``bar``: whether the standard error is a terminal."""
+        return cls(options.rows, bar and not options.quiet, options.analyze, options.quiet)
+
+
+def run(session: LookupSession, script: Script, showing: Showing) -> int:
     """Run each statement, stop at the first that fails, and sum up; returns the exit code.
 
     Results go to the standard output, errors to the standard error, and a line for each statement to the
@@ -228,8 +260,7 @@ def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
     Args:
         session: where they run.
         script: what runs.
-        rows: how many rows of each result are shown.
-        bar: whether the standard error is a terminal, which shows how far a statement is.
+        showing: what is shown.
     """
     ran: list[StatementRun] = []
     started = time.perf_counter()
@@ -240,7 +271,7 @@ def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
             print(f"\n{head}", flush=True)
             try:
                 with reported_once():
-                    ran.append(_run_statement(session, statement, script.params, rows, bar=bar))
+                    ran.append(_run_statement(session, statement, script.params, showing))
             except Exception as error:
                 said = failure(statement, error)
                 print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
@@ -260,15 +291,26 @@ def run(session: LookupSession, script: Script, rows: int, *, bar: bool) -> int:
 
 
 def _run_statement(
-    session: LookupSession, statement: Statement, params: Mapping[str, Any], rows: int, *, bar: bool
+    session: LookupSession, statement: Statement, params: Mapping[str, Any], showing: Showing
 ) -> StatementRun:
-    ran = StatementRun(session, statement, params)
-    if ran.plan is not None:
+    ran = StatementRun(session, statement, params, few_rows=not showing.analyze)
+    is_analyzed = showing.analyze and ran.plan is not None and bool(ran.plan.joins)
+    if ran.plan is not None and not is_analyzed:
         print(f"\n{joins_text(ran.plan, statement.line)}\n", flush=True)
-    watched = TerminalBar(sys.stderr).over(session.spark) if bar else nullcontext()
-    shown = ran.take(lambda frame: _shown(frame, rows, is_text=ran.gives_text), watched)
+    watched = TerminalBar(sys.stderr).over(session.spark) if showing.bar else nullcontext()
+
+    def rows_of(frame: DataFrame) -> str:
+        if is_analyzed:
+            run_to_its_end(frame)
+            return ""
+        return _shown(frame, showing.rows, is_text=ran.gives_text)
+
+    shown = ran.take(rows_of, watched)
     if ran.stream is not None:
         print(f"started: {ran.stream}", flush=True)
+        return ran
+    if is_analyzed:
+        print(f"\n{ran.analyzed}\n", flush=True)
         return ran
     print(shown, end="")
     _print_counts(ran)
@@ -308,32 +350,32 @@ def _log_line(ran: StatementRun) -> str:
     if ran.stream is not None:
         return "started"
     done = [
-        f"{each.lookup}: {', '.join(f'{getattr(each.metrics, name):,} {title}' for title, name in COLUMNS)}"
-        for each in ran.lookups
-        if each.metrics is not None
+        f"{name.alias}: {', '.join(f'{text(each.counts)} {title}' for title, text in COLUMNS)}"
+        for name, each in ran.lookups.items()
+        if each.counts.rows_in
     ]
     return "; ".join([f"done in {ran.seconds:.1f} s", *done])
 
 
 def _summary(script: Script, ran: Sequence[StatementRun], seconds: float) -> str:
-    """How many statements ran, and a line for each lookup that was made."""
+    """What mattered, how many statements ran, and a line for each lookup that was made."""
     number = len(script.statements)
     of = f"{number} statement{'' if number == 1 else 's'}"
     head = f"{script.file}: {of if len(ran) == number else f'{len(ran)} of {of}'} in {seconds:.1f} s"
-    lines = []
+    lines: list[list[str]] = []
+    all_lookups: dict[LookupName, Measured] = {}
     for each in ran:
-        lookups = each.lookups
-        for cells, metrics in zip(table_of(lookups)[1:], _of_those_that_counted(lookups), strict=True):
-            rate = "" if each.stream is not None else f"{metrics.rows_in / each.seconds:,.0f}"
-            lines.append([str(each.statement.line), cells[0], rate, *cells[1:]])
+        all_lookups.update(each.lookups)
+        for name, lookup in each.lookups.items():
+            if lookup.counts.rows_in:
+                rate = "" if each.stream is not None else f"{lookup.counts.rows_in / each.seconds:,.0f}"
+                texts = (text(lookup.counts) for _, text in COLUMNS)
+                lines.append([str(each.statement.line), name.alias, rate, *texts])
     if not lines:
         return head
-    titles = ["line", "lookup", "rows/s", *(title for title, _ in COLUMNS), "waited"]
-    return f"{head}\n{aligned([titles, *lines], left=2)}"
-
-
-def _of_those_that_counted(lookups: Sequence[Counted]) -> list[LookupMetrics]:
-    return [each.metrics for each in lookups if each.metrics is not None]
+    mattered = what_mattered(all_lookups)
+    table = aligned([["line", TITLES[0], "rows/s", *TITLES[1:]], *lines], left=2)
+    return "\n".join(filter(None, (mattered, head, table)))
 
 
 # --- a dry run -------------------------------------------------------------------------------------

@@ -21,7 +21,9 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import DisplayHandle, display
 
 from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
+from lookup_hints.execution.measure import run_to_its_end
 from lookup_hints.plan.explain import joins_text
+from lookup_hints.runtime.figures import facts_of, what_mattered
 from lookup_hints.session import LookupSession
 from lookup_hints.spi.types import sql_type
 from lookup_hints.statements.script import Statement, parse_params, split_statements
@@ -74,6 +76,11 @@ class LookupMagics(Magics):
     )
     @argument("--into", metavar="NAME", help="keep the DataFrame of the last statement, and show no rows")
     @argument("--limit", type=int, default=_ROWS, metavar="N", help=f"rows to show (default {_ROWS})")
+    @argument(
+        "--analyze",
+        action="store_true",
+        help="run the last statement to its end, and show its plan with measured figures, not its rows",
+    )
     @argument(
         "--explain",
         action="store_true",
@@ -154,6 +161,8 @@ class LookupMagics(Magics):
             return _ran(session, statement, values, 0, screen)
         if options.explain:
             return _explained(session, statement, values)
+        if options.analyze:
+            return _analyzed(session, statement, values, screen)
         if options.into is not None:
             return self._kept(session, statement, values, options.into)
         return _ran(session, statement, values, options.limit, screen)
@@ -175,8 +184,8 @@ class LookupMagics(Magics):
 
 
 _WITH_VALUE = {"--param": "NAME=VALUE", "--into": "NAME", "--limit": "N"}
-_OPTIONS = (*_WITH_VALUE, "--explain")
-_LEADING_OPTION = re.compile(r"""\s*(?:--explain\b|--\w[\w-]*[=\s]\s*(?:"[^"]*"|'[^']*'|\S)+)""")
+_OPTIONS = (*_WITH_VALUE, "--analyze", "--explain")
+_LEADING_OPTION = re.compile(r"""\s*(?:--(?:explain|analyze)\b|--\w[\w-]*[=\s]\s*(?:"[^"]*"|'[^']*'|\S)+)""")
 
 
 def _split_line(line: str) -> tuple[str, str]:
@@ -317,7 +326,8 @@ def _counts(ran: StatementRun) -> Shown:
     if lines:
         numbers = [False, *[True] * (len(lines[0]) - 1)]
         table = Shown(html.table(lines[0], lines[1:], numbers=numbers), aligned(lines))
-    return table + (_noted(ran.uncounted) if ran.uncounted else _NOTHING)
+    notes = filter(None, (what_mattered(ran.lookups), ran.uncounted))
+    return sum(map(_noted, notes), table)
 
 
 def _plan_of(plan: LookupPlan | None) -> Shown:
@@ -337,6 +347,19 @@ def _explained(session: LookupSession, statement: Statement, values: Mapping[str
     facts = html.folded("all options", html.text_block(joins_text(prepared.plan, statement.line)))
     sql = html.folded("the Spark SQL that runs, and Spark's plan", html.text_block(_from_sql(text)))
     return whole + Shown(facts + sql, text)
+
+
+def _analyzed(
+    session: LookupSession, statement: Statement, values: Mapping[str, Any], screen: _Screen
+) -> Shown:
+    ran = StatementRun(session, statement, values, few_rows=False)
+    ran.take(run_to_its_end, screen.following(session.spark))
+    if ran.plan is None or ran.stream is not None:
+        return _noted(f"started: {ran.stream}" if ran.stream else f"no lookup join; {ran.seconds:.1f} s")
+    measured = {name: [text for _, text in facts_of(each)] for name, each in ran.lookups.items()}
+    head = _noted(ran.analyzed.partition("\n")[0])
+    facts = html.folded("all figures", html.text_block(ran.analyzed))
+    return Shown(head.html + html.plan_picture(ran.plan, measured) + facts, ran.analyzed)
 
 
 def _from_sql(text: str) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lookup_hints.execution.measure import MetricsByName, analyzed, measured
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.statements.statement import gives_text
-from lookup_hints.surfaces.counts import Counted, MetricsByName, counted, uncounted
+from lookup_hints.surfaces.counts import Lookups, uncounted
 from lookup_hints.surfaces.error_text import brief
 
 if TYPE_CHECKING:
@@ -93,9 +94,15 @@ class StatementRun:
         return taken
 
     @property
-    def lookups(self) -> list[Counted]:
+    def lookups(self) -> Lookups:
         """What its lookups did, until now if its streaming query still runs."""
-        return counted(self.plan, self._before, self._after or self.session.metrics())
+        return measured(self.plan, self._before, self._after or self.session.metrics())
+
+    @property
+    def analyzed(self) -> str:
+        """Its plan with what its lookups did; for a statement with lookup joins that has run."""
+        assert self.plan is not None
+        return analyzed(self.plan, self.lookups, self.seconds, self.statement.line)
 
     @property
     def uncounted(self) -> str:

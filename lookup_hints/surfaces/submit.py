@@ -280,6 +280,7 @@ def _submit(arguments: Sequence[str]) -> int:
     conf = [f"{key}={value}" for key, value in job.configuration(options.conf).items()]
     passed = [*_repeated("--param", options.param), *_repeated("--conf", conf)]
     passed += ["--rows", str(options.rows), *metrics_option.passed_on(options)]
+    passed += [flag for flag in ("--analyze", "--quiet") if getattr(options, flag.strip("-"))]
     # spark-submit sends all that the script writes through a pipe to its own standard output.
     if options.progress or sys.stdout.isatty():
         passed.append("--progress")
@@ -296,7 +297,7 @@ def _submit(arguments: Sequence[str]) -> int:
         return _run(submission.command(program, str(ships)), submission.environment(os.environ))
 
 
-_FLAGS = {"--dry-run": False, "--progress": False, "--help": False, "-h": False}
+_FLAGS = dict.fromkeys(("--dry-run", "--analyze", "--quiet", "--progress", "--help", "-h"), False)
 _SHIP_HELP = "connectors of your own to ship: a .py file, the folder of a package, or a name"
 _OURS = {"--param": True, "--rows": True, "--module": True, **metrics_option.OPTIONS, **_FLAGS}
 
@@ -326,7 +327,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 def _script_parser(program: str, **texts: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(program, allow_abbrev=False, **texts)  # type: ignore[arg-type]
     job.add_script_options(parser)
-    job.add_rows_option(parser)
+    job.add_showing_options(parser)
     metrics_option.add_options(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="say what each statement would do, and run nothing"
@@ -376,7 +377,7 @@ def _on_spark(options: argparse.Namespace, script: job.Script) -> int:
     try:
         session = LookupSession(spark)
         with metrics_option.serving(session, options):
-            return job.run(session, script, options.rows, bar=options.progress)
+            return job.run(session, script, job.Showing.of(options, bar=options.progress))
     finally:
         spark.stop()
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupMetrics, LookupName, LookupSession
+from lookup_hints.errors import QueryError
 
 ROWS = '[{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}]'
 
@@ -52,6 +53,35 @@ def test_two_runs_of_a_query_are_no_repeats_of_its_tasks(session: LookupSession)
     frame.collect()
     (counts,) = session.metrics().values()
     assert (counts.rows_in, counts.repeated_tasks) == (8, 0)
+
+
+def test_a_statement_is_run_and_measured(session: LookupSession) -> None:
+    text = session.explain_analyze("SELECT an.name FROM orders o LEFT JOIN people an ON o.id = an.id")
+    measured = [" ".join(line.split()) for line in text.partition("  measured\n")[2].splitlines()]
+    assert measured[0] == "rows 4 in, 2 found, 4 out"
+    assert measured[1] == "keys 4 asked, 2 found (50 %), 2 missed"
+    assert measured[2].startswith("requests 2 of 2 keys each, at most 1 of 100 in flight in one task;")
+    assert measured[3].startswith("latency p50 ")
+    assert "== Spark SQL ==" in text
+
+
+def test_a_statement_that_writes_is_measured_while_it_writes(session: LookupSession, tmp_path: Path) -> None:
+    text = session.explain_analyze(
+        f"INSERT OVERWRITE DIRECTORY '{tmp_path / 'out'}' USING parquet"
+        " SELECT w.name FROM orders o JOIN people w ON o.id = w.id"
+    )
+    assert "rows      4 in, 2 found, 2 out" in text
+    assert session.spark.read.parquet(str(tmp_path / "out")).count() == 2
+
+
+def test_only_what_has_a_lookup_and_an_end_is_measured(session: LookupSession, tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="has no lookup join to measure"):
+        session.explain_analyze("SELECT 1")
+    session.sql(f"CREATE TABLE arriving_late (id BIGINT) USING json LOCATION '{tmp_path}'")
+    with pytest.raises(QueryError, match="A streaming query has no end at which it could be measured"):
+        session.explain_analyze(
+            "INSERT INTO noop SELECT p.name FROM STREAM arriving_late s JOIN people p ON s.id = p.id"
+        )
 
 
 def test_micro_batches_are_told_apart(session: LookupSession, tmp_path: Path) -> None:

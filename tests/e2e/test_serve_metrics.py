@@ -89,9 +89,9 @@ def scrapes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     """What was scraped at the end of each run of a file, at the address that was printed at its beginning."""
     run, seen = job.run, []
 
-    def scraping(session: LookupSession, script: job.Script, rows: int, *, bar: bool) -> int:
+    def scraping(session: LookupSession, script: job.Script, showing: job.Showing) -> int:
         (url,) = [line[9:] for line in capsys.readouterr().out.splitlines() if line.startswith("metrics: ")]
-        code = run(session, script, rows, bar=bar)
+        code = run(session, script, showing)
         seen.append(scraped(url))
         return code
 

@@ -150,7 +150,7 @@ def test_submit_ships_the_library_and_modules_of_ones_own(run: Run, tmp_path: Pa
     logged = re.findall(r"INFO lookup_hints.job: (.*)", ended.out)  # spark-submit makes one stream of both
     assert len(logged) == 4
     assert re.match(
-        r"\[3/4\] line 5: INSERT OVERWRITE .*: done in .* s; w: 40 rows in, 40 rows found,", logged[2]
+        r"\[3/4\] line 5: INSERT OVERWRITE .*: done in .* s; w: 40 rows in, 40 rows out,", logged[2]
     )
     assert "\r" not in ended.out, "no bar where there is no terminal"
 

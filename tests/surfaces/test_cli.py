@@ -47,11 +47,11 @@ def test_run_prints_plan_rows_and_summary(
         "(1) LEFT lookup join with people AS p, line 6",
         "9 requests in flight",
         "| Ann|  2|",
-        "lookup  rows in  rows found  keys  requests  hits  misses",
+        "lookup  rows in  rows out  keys  requests  hits  misses",
     ):
         assert part in out
     (summary,) = [line for line in out.splitlines() if line.startswith("p  ")]
-    assert summary.split()[1:3] == ["5", "3"]
+    assert summary.split()[1:3] == ["5", "5"]
 
 
 def test_run_sums_up_and_logs_a_line_for_each_statement(
@@ -66,14 +66,14 @@ def test_run_sums_up_and_logs_a_line_for_each_statement(
     end = printed.out[printed.out.index(f"{job}: 3 statements in ") :].splitlines()
     assert end[1].split()[:4] == ["line", "lookup", "rows/s", "rows"]
     assert end[2].split()[:2] == ["5", "p"]
-    assert end[2].split()[3:5] == ["5", "3"]
+    assert end[2].split()[3:5] == ["5", "5"]
     assert len(end) == 3
     told = [record for record in caplog.records if record.name == "lookup_hints.job"]
     assert [record.getMessage().split(":")[0] for record in told] == [
         *("[1/3] line 2", "[2/3] line 4", "[3/3] line 5")
     ]
     assert ": done in " in told[2].getMessage()
-    assert "p: 5 rows in, 3 rows found, " in told[2].getMessage()
+    assert "p: 5 rows in, 5 rows out, " in told[2].getMessage()
     assert "\r[" not in printed.err, "no bar where there is no terminal"
 
 

@@ -68,7 +68,7 @@ def test_rows_counts_and_plan_are_shown(shell: Shell, cell: Cell) -> None:
     shown = cell(TABLE + QUERY)
     rows = re.findall(r"^ *(\d) +(\S+)$", shown["text/plain"], re.MULTILINE)
     assert rows == [("0", "NULL"), ("1", "Ann"), ("2", "<b>Bob</b>")]
-    assert re.search(r"^p +3 +2 +3 +1 +2 +1 ", shown["text/plain"], re.MULTILINE)
+    assert re.search(r"^p +3 +3 +3 +1 +2 +1 ", shown["text/plain"], re.MULTILINE)
     html = shown["text/html"]
     assert "&lt;b&gt;Bob&lt;/b&gt;" in html
     assert "<b>Bob" not in html
@@ -190,13 +190,13 @@ def test_tables_are_listed(shell: Shell, cell: Cell) -> None:
             "--limti 5",
             "SELECT 1",
             "lookup_sql: unrecognized arguments: --limti 5. Did you mean '--limit'?"
-            " The options: --param NAME=VALUE, --into NAME, --limit N, --explain.",
+            " The options: --param NAME=VALUE, --into NAME, --limit N, --analyze, --explain.",
         ),
         (
             "--limit many",
             "SELECT 1",
             "lookup_sql: argument --limit: invalid int value: 'many'."
-            " The options: --param NAME=VALUE, --into NAME, --limit N, --explain.",
+            " The options: --param NAME=VALUE, --into NAME, --limit N, --analyze, --explain.",
         ),
         ("--into 1x", "SELECT 1", "--into 1x: a name of a variable is expected."),
         ("--param x", "SELECT 1", "The parameter 'x' is not name=value. Write it as in n=5."),

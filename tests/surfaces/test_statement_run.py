@@ -69,7 +69,9 @@ def test_a_query_gives_rows_and_what_was_counted_for_it() -> None:
     assert run.take(take, watching(seen)) == "rows"
     assert seen == ["begins", "taken", "ends"]
     session.run(None)  # what others count later is not of this statement
-    assert [(each.lookup, each.metrics) for each in run.lookups] == [("c", LookupMetrics(rows_in=2))]
+    assert [(name.alias, each.counts) for name, each in run.lookups.items()] == [
+        ("c", LookupMetrics(rows_in=2))
+    ]
     assert run.stream is None
     assert run.seconds > 0
     assert not run.gives_text
@@ -82,7 +84,7 @@ def test_a_stream_gives_no_rows_and_counts_on() -> None:
     assert run.take(lambda frame: pytest.fail("no rows are taken"), watching([])) is None
     assert str(run.stream) == "a new one"
     session.run(None)
-    assert [each.metrics for each in run.lookups] == [LookupMetrics(rows_in=4)]
+    assert [each.counts for each in run.lookups.values()] == [LookupMetrics(rows_in=4)]
 
 
 def test_a_failure_is_told_with_its_place_in_the_file() -> None:
