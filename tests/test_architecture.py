@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan.read": {*BASE, "plan.read"},
     "plan.write": {*BASE, "plan"},
     "plan.forms": {*BASE, "plan"},
-    "streaming": BASE,
+    "streaming": {*BASE, "runtime"},
     "statements": {*BASE, "tables", "streaming"},
     "frames": {*BASE, "hints"},
     "spark": {*BASE, "plan.draft", "runtime"},

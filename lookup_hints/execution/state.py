@@ -32,5 +32,7 @@ def state_of(spark: SparkSession) -> SessionState:
         run_the_drivers_python(spark)
         # Read once, before any statement: what a session sets later does not count.
         policy = policy_of(spark)
-        _states[spark] = SessionState(Functions(spark), Streams(spark), LookupCatalog(policy))
+        functions = Functions(spark)
+        streams = Streams(spark, functions.metrics_of_batch)
+        _states[spark] = SessionState(functions, streams, LookupCatalog(policy))
     return _states[spark]

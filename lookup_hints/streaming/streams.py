@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import Problem, QueryError
+from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.spec import LookupName
 from lookup_hints.spi.option_types import Trigger
+from lookup_hints.streaming.batches import Batch, CountsOf, batch_of, lookups_of
 from lookup_hints.streaming.insert import StreamInsert, written_options
 from lookup_hints.streaming.settings import StreamSettings, stream_settings
 from lookup_hints.streaming.sinks import (
@@ -36,6 +39,7 @@ class StartedStream:
         sink: where its rows go.
         supervised: the query.
         started: when it started, in seconds since the epoch.
+        counts_of: what its lookups counted in a micro-batch.
     """
 
     insert: StreamInsert = field(repr=False)
@@ -43,6 +47,7 @@ class StartedStream:
     sink: Sink = field(repr=False)
     supervised: Supervised
     started: float
+    counts_of: CountsOf = field(repr=False)
 
     def __str__(self) -> str:
         settings = self.settings
@@ -58,6 +63,17 @@ class StartedStream:
         """How many batches its checkpoint counts, or None before the first is done."""
         progress = self.supervised.query.lastProgress
         return None if progress is None else int(progress["batchId"]) + 1
+
+    @property
+    def history(self) -> tuple[Batch, ...]:
+        """Its last micro-batches with what their lookups counted, those without rows left out.
+
+        Spark keeps 100 of each run (``spark.sql.streaming.numRecentProgressUpdates``). On Spark Connect
+        counts come with the session's next statement.
+        """
+        recent = self.supervised.query.recentProgress
+        batches = (batch_of(progress, self.counts_of) for progress in recent)
+        return tuple(batch for batch in batches if batch.rows or batch.lookups)
 
 
 @dataclass(frozen=True)
@@ -87,8 +103,8 @@ class Streams:
         >>> session.streams.await_all()
     """
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    def __init__(self, spark: SparkSession, counts_of: CountsOf) -> None:
+        self._spark, self._counts_of = spark, counts_of
         self._supervisor = Supervisor()
         self._started: list[StartedStream] = []
 
@@ -101,6 +117,25 @@ class Streams:
     def running(self) -> tuple[StartedStream, ...]:
         """Those that have not ended for good."""
         return tuple(stream for stream in self._started if not stream.supervised.status.is_end)
+
+    def lookups_of(self, progress: Any) -> Mapping[LookupName, LookupMetrics]:
+        """What lookups counted in one micro-batch, for a ``StreamingQueryListener`` of your own.
+
+        Args:
+            progress: ``event.progress`` of ``onQueryProgress``, or one of a query's ``recentProgress``.
+
+        Example:
+            >>> class Watch(StreamingQueryListener):
+            ...     def onQueryProgress(self, event):
+            ...         for name, counts in session.streams.lookups_of(event.progress).items():
+            ...             print(name, counts.keys, counts.latency.quantile(0.99))
+        """
+        return lookups_of(progress, self._counts_of)
+
+    def bring_counts(self) -> None:
+        """Let the counts of micro-batches that have ended arrive; on classic Spark they are there."""
+        if type(self._spark).__module__.startswith("pyspark.sql.connect"):
+            self._spark.sql("SELECT 1").collect()  # they come with any statement
 
     def await_all(self, timeout: float | None = None) -> bool:
         """Wait until all have ended; False when ``timeout`` (seconds) ran out before.
@@ -145,7 +180,7 @@ class Streams:
             if refused is None:
                 raise
             raise refused from error
-        stream = StartedStream(insert, settings, sink, supervised, time.time())
+        stream = StartedStream(insert, settings, sink, supervised, time.time(), self._counts_of)
         self._started.append(stream)
         if settings.sync:
             supervised.await_termination()

@@ -281,7 +281,11 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
         return WELL
 
     exit_code = run_with_streams(
-        session.streams, run_all, partial(print, flush=True), partial(print, file=sys.stderr)
+        session.streams,
+        run_all,
+        partial(print, flush=True),
+        partial(print, file=sys.stderr),
+        quiet=showing.quiet,
     )
     for each in ran:
         if each.stream is not None:

@@ -7,9 +7,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import Any
 
 from lookup_hints.errors import cause_of
+from lookup_hints.runtime.figures import seconds_text, share_text
+from lookup_hints.streaming.batches import Batch
 from lookup_hints.streaming.streams import StartedStream, Streams
 from lookup_hints.streaming.supervisor import FOR_GOOD, Supervised
 
@@ -48,7 +51,13 @@ def signals_raise() -> Iterator[None]:
         restore()
 
 
-def run_with_streams(streams: Streams, run: Callable[[], int], tell: Tell, tell_error: Tell) -> int:
+LOOK_SECONDS = 1.0
+"""How often the streaming queries are asked for new micro-batches."""
+
+
+def run_with_streams(
+    streams: Streams, run: Callable[[], int], tell: Tell, tell_error: Tell, *, quiet: bool = False
+) -> int:
     """Run statements, then wait for the streaming queries that they started; none is left running.
 
     Args:
@@ -56,6 +65,7 @@ def run_with_streams(streams: Streams, run: Callable[[], int], tell: Tell, tell_
         run: runs the statements; its exit code is 0 when all went well.
         tell: takes lines for the reader.
         tell_error: takes lines about what went wrong.
+        quiet: whether nothing is told of micro-batches.
 
     Returns:
         The exit code: that of ``run``, 1 when a query failed for good, 128 + n after signal n.
@@ -70,7 +80,7 @@ def run_with_streams(streams: Streams, run: Callable[[], int], tell: Tell, tell_
                     number = len(streams.running)
                     count = "1 streaming query runs" if number == 1 else f"{number} streaming queries run"
                     tell(f"\n{count}; Ctrl-C stops {'it' if number == 1 else 'them'}")
-                    streams.await_all()
+                    _await_all(streams, None if quiet else _Batches(streams, tell))
         except Interrupted as interrupted:
             tell_error(f"\nstopped by {signal.Signals(interrupted.number).name}")
             code = 128 + interrupted.number
@@ -86,6 +96,59 @@ def run_with_streams(streams: Streams, run: Callable[[], int], tell: Tell, tell_
     if streams.started[known:]:
         tell(f"\n{stream_summary(streams.started[known:])}")
     return code
+
+
+def _await_all(streams: Streams, batches: _Batches | None) -> None:
+    """Wait until all queries have ended, and tell of each micro-batch that has."""
+    if batches is None:
+        streams.await_all()
+        return
+    try:
+        while not streams.await_all(LOOK_SECONDS):
+            batches.tell_new()
+    finally:
+        batches.tell_new()
+
+
+class _Batches:
+    """Tells of each micro-batch once."""
+
+    def __init__(self, streams: Streams, tell: Tell) -> None:
+        self._streams, self._tell = streams, tell
+        self._told: dict[Supervised, datetime] = {}
+
+    def tell_new(self) -> None:
+        """Tell of the micro-batches since the last call."""
+        for stream in self._streams.started:
+            told = self._told.get(stream.supervised, _LONG_AGO)
+            if not any(batch.began > told for batch in stream.history):
+                continue
+            self._streams.bring_counts()
+            for batch in stream.history:
+                if batch.began > told:
+                    self._told[stream.supervised] = batch.began
+                    self._tell(batch_line(stream.supervised.name, batch))
+
+
+_LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def batch_line(query: str, batch: Batch) -> str:
+    """One line about a micro-batch: rows, what its lookups did together, how long it took, how late it is."""
+    counts = batch.total
+    said = [f"{batch.rows:,} rows"]
+    if counts.tasks:
+        said += [f"{counts.keys:,} keys", f"{counts.requests:,} requests"]
+    if counts.keys:
+        said.append(f"{share_text(counts.hits, counts.keys)} found")
+    if counts.requests:
+        said.append(f"p99 {seconds_text(counts.latency.quantile(0.99))}")
+    if counts.retried_keys:
+        said.append(f"{counts.retried_keys:,} retried")
+    if counts.errors:
+        said.append(f"{counts.errors:,} failed")
+    said.append(seconds_text(batch.seconds))
+    return f"{query} batch {batch.number}: {', '.join([*said, *filter(None, [batch.lag])])}"
 
 
 @contextmanager

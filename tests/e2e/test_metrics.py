@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from lookup_hints import LookupMetrics, LookupName, LookupSession
 from lookup_hints.errors import QueryError
+from lookup_hints.surfaces.cli import main
 
 ROWS = '[{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}]'
+
+
+PEOPLE = (
+    "CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)"
+    f" WITH ('connector' = 'memory', 'rows' = '{ROWS}')"
+)
+INTO_NOOP = (
+    "INSERT INTO noop SELECT late.name FROM STREAM arriving WITH (maxFilesPerTrigger = 1) o"
+    " JOIN people late ON o.id = late.id"
+)
+
+
+def arriving(session: LookupSession, folder: Path, *, batches: int) -> None:
+    """A stream with a file for each batch: of one row, of two, of three and so on."""
+    files = folder / "in"
+    files.mkdir()
+    session.sql("DROP TABLE IF EXISTS arriving")
+    session.sql(f"CREATE TABLE arriving (id BIGINT) USING json LOCATION '{files}'")
+    for number in range(batches):
+        (files / f"{number}.json").write_text("".join(f'{{"id": {each}}}\n' for each in range(number + 1)))
+    session.sql("SET lookup.stream.trigger = available-now")
+    session.sql(f"SET lookup.stream.checkpoint = {folder / 'checkpoint'}")
 
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[LookupSession]:
     session = LookupSession(spark.newSession())
-    session.sql(
-        "CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)"
-        f" WITH ('connector' = 'memory', 'rows' = '{ROWS}')"
-    )
+    session.sql(PEOPLE)
     session.spark.range(0, 4, 1, 2).createOrReplaceTempView("orders")
     yield session
     session.streams.stop()
@@ -85,23 +109,73 @@ def test_only_what_has_a_lookup_and_an_end_is_measured(session: LookupSession, t
 
 
 def test_micro_batches_are_told_apart(session: LookupSession, tmp_path: Path) -> None:
-    orders = tmp_path / "in"
-    orders.mkdir()
-    session.sql(f"CREATE TABLE arriving (id BIGINT) USING json LOCATION '{orders}'")
-    for number in range(3):
-        (orders / f"{number}.json").write_text("".join(f'{{"id": {each}}}\n' for each in range(number + 1)))
-    session.sql("SET lookup.stream.trigger = available-now")
-    session.sql(f"SET lookup.stream.checkpoint = {tmp_path / 'checkpoint'}")
-    session.sql(
-        "INSERT INTO noop SELECT late.name FROM STREAM arriving WITH (maxFilesPerTrigger = 1) o"
-        " JOIN people late ON o.id = late.id"
-    )
+    arriving(session, tmp_path, batches=3)
+    session.sql(INTO_NOOP)
     session.streams.await_all(60)
     (stream,) = session.streams.started
-    functions = session._state.functions
-    batches = [functions.metrics_of_batch(stream.supervised.query.id, number) for number in range(3)]
-    rows = [sum(counts.rows_in for counts in batch.values()) for batch in batches]
-    assert sorted(rows) == [1, 2, 3]
+    assert [batch.number for batch in stream.history] == [0, 1, 2]
+    assert [batch.total.rows_in for batch in stream.history] == [batch.rows for batch in stream.history]
+    assert sorted(batch.rows for batch in stream.history) == [1, 2, 3]
     ((name, total),) = session.metrics().items()
     assert isinstance(name, LookupName)
-    assert sum((sum(batch.values(), LookupMetrics()) for batch in batches), LookupMetrics()) == total
+    assert sum((batch.total for batch in stream.history), LookupMetrics()) == total
+
+
+def test_a_listener_of_the_users_own_gets_the_counts_of_each_batch(
+    session: LookupSession, tmp_path: Path
+) -> None:
+    heard: list[tuple[int, LookupMetrics]] = []
+
+    class Watch(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            lookups = session.streams.lookups_of(event.progress)
+            if event.progress.numInputRows:
+                heard.append((event.progress.numInputRows, sum(lookups.values(), LookupMetrics())))
+
+        def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802
+
+        def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
+
+    watch = Watch()
+    session.spark.streams.addListener(watch)
+    try:
+        arriving(session, tmp_path, batches=10)
+        session.sql(INTO_NOOP.replace("late", "heard"))
+        session.streams.await_all(60)
+        ended = time.monotonic()
+        while len(heard) < 10 and time.monotonic() < ended + 20:
+            time.sleep(0.1)
+    finally:
+        session.spark.streams.removeListener(watch)
+    assert [counts.rows_in for _, counts in heard] == [rows for rows, _ in heard]
+    assert len(heard) == 10
+    (total,) = session.metrics().values()
+    assert sum((counts for _, counts in heard), LookupMetrics()) == total
+
+
+def test_the_lines_of_ten_batches_add_up_to_the_sum(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = LookupSession(spark)
+    arriving(session, tmp_path, batches=10)
+    file = tmp_path / "stream.sql"
+    file.write_text(
+        f"{PEOPLE};\nSET lookup.stream.trigger = available-now;\n"
+        f"SET lookup.stream.checkpoint = {tmp_path / 'lines'};\n{INTO_NOOP.replace('late', 'lines')};\n"
+    )
+    try:
+        assert main(["run", str(file)]) == 0
+    finally:
+        session.sql("DROP TABLE IF EXISTS people")
+    out = capsys.readouterr().out
+    line = re.compile(r"^\S+ batch (\d+): ([\d,]+) rows, (\d+) keys, (\d+) requests, \d+ % found, p99 ", re.M)
+    found = [tuple(map(int, match.groups())) for match in line.finditer(out)]
+    assert [number for number, *_ in found] == list(range(10))
+    (summary,) = [each.split() for each in out.splitlines() if each.split()[1:2] == ["lines"]]
+    titles = ["line", "lookup", "rows in", "rows out", "keys", "requests"]
+    sums = dict(zip(titles, summary, strict=False))
+    assert sum(rows for _, rows, _, _ in found) == 55 == int(sums["rows in"])
+    assert sum(keys for _, _, keys, _ in found) == int(sums["keys"])
+    assert sum(requests for *_, requests in found) == int(sums["requests"])

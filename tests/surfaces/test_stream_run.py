@@ -5,15 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from lookup_hints.runtime.metrics import Latencies, LookupMetrics
+from lookup_hints.runtime.spec import LookupName
 from lookup_hints.streaming import streams
+from lookup_hints.streaming.batches import Batch
 from lookup_hints.streaming.restart import NoRestart
 from lookup_hints.streaming.supervisor import Supervisor
-from lookup_hints.surfaces.stream_run import run_with_streams
+from lookup_hints.surfaces.stream_run import batch_line, run_with_streams
 from tests.streaming.test_supervisor import SOON, FakeQuery
 
 pytestmark = pytest.mark.timeout(30)
@@ -25,6 +29,7 @@ class Streams:
 
     supervisor: Supervisor
     started: list[Any] = field(default_factory=list)
+    brought: int = 0
 
     @property
     def running(self) -> list[Any]:
@@ -34,12 +39,16 @@ class Streams:
         query = FakeQuery(name)
         supervised = self.supervisor.start(lambda: query, NoRestart(), name=name)
         insert = SimpleNamespace(shown_sink="s")
-        self.started.append(SimpleNamespace(supervised=supervised, insert=insert, batches=0, started=0.0))
+        self.started.append(
+            SimpleNamespace(supervised=supervised, insert=insert, batches=0, started=0.0, history=[])
+        )
         return query
 
-    def await_all(self) -> None:
-        for each in self.started:
-            each.supervised.await_termination(SOON)
+    def await_all(self, timeout: float | None = None) -> bool:
+        return all(each.supervised.await_termination(timeout or SOON) for each in self.started)
+
+    def bring_counts(self) -> None:
+        self.brought += 1
 
     def stop(self) -> None:
         self.supervisor.stop_all()
@@ -102,3 +111,54 @@ def test_the_log_tells_of_it_again_where_nobody_waits(own: Streams, caplog: pyte
         with pytest.raises(RuntimeError):
             own.await_all()
     assert caplog.messages == ["query flights failed, and is not started again (none): the source is away"]
+
+
+# --- a line for each micro-batch -------------------------------------------------------------------
+
+
+def batch(number: int, *lookups: LookupMetrics, rows: int = 100, lag: str = "") -> Batch:
+    began = datetime(2026, 1, 1, 0, 0, number, tzinfo=timezone.utc)
+    named = {LookupName(f"t{position}"): each for position, each in enumerate(lookups)}
+    return Batch(number, began, 0.8, rows, lag, named)
+
+
+def test_each_batch_is_told_once_when_it_has_ended(own: Streams) -> None:
+    told: list[str] = []
+
+    def statements() -> int:
+        query = own.start("enriched")
+        own.started[0].history += [batch(1), batch(2)]
+        own.started[0].history.append(batch(3))
+        query.end(None)
+        return 0
+
+    tell_error: list[str] = []
+    assert run_with_streams(cast("Any", own), statements, told.append, tell_error.append) == 0
+    lines = [line for line in told if " batch " in line]
+    assert lines == [f"enriched batch {number}: 100 rows, 800 ms" for number in (1, 2, 3)]
+    assert own.brought == 1, "counts are brought once for all new batches"
+
+
+def test_quiet_tells_of_no_batch(own: Streams) -> None:
+    told: list[str] = []
+
+    def statements() -> int:
+        query = own.start("enriched")
+        own.started[0].history.append(batch(1))
+        query.end(None)
+        return 0
+
+    assert run_with_streams(cast("Any", own), statements, told.append, told.append, quiet=True) == 0
+    assert [line for line in told if " batch " in line] == []
+
+
+def test_the_line_of_a_batch_sums_up_its_lookups() -> None:
+    latency = Latencies({Latencies.bucket_of(0.031): 4})
+    one = LookupMetrics(
+        tasks=2, keys=60, hits=57, misses=3, requests=3, retried_keys=4, errors=1, latency=latency
+    )
+    other = LookupMetrics(tasks=2, keys=40, hits=39, misses=1, requests=1)
+    assert batch_line("enriched", batch(7, one, other, rows=1000, lag="2.0 s behind")) == (
+        "enriched batch 7: 1,000 rows, 100 keys, 4 requests, 96 % found, p99 30 ms, 4 retried, 1 failed,"
+        " 800 ms, 2.0 s behind"
+    )
