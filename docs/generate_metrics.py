@@ -50,12 +50,15 @@ work of its own. A task waits for one thing at a time, so that causes never over
 | cause in `waited` | what is waited for |
 |---|---|
 | `source` | answers under way; nothing more may or need be asked |
-| `slot` | answers, while more keys could be asked: as many requests are in flight as may be |
+| `slot` | a free place: as many requests are in flight as may be, and more keys could be asked |
 | `budget` | the rate limit |
-| `throttle` | the end of a pause that the source asked for |
+| `throttle` | the end of a pause that the source asked for; half of the requests under way wait for it, or more |
 | `retry` | the next attempt of keys; nothing is under way |
 | `reading` | Spark's next input rows |
 | `writing` | Spark, which takes rows |
+
+`bytes_out` and `bytes_in` are what the `http` connector sends and reads, with headers and before decompression. For
+the other connectors they are the size of keys and rows as Arrow holds them.
 
 `rows_out` counts the rows of the join as a query sees them before a residual condition. A `LEFT` join has one for each
 input row that finds nothing; a `LEFT SEMI` join has one for each input row that finds something.

@@ -9,7 +9,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import urlencode
@@ -38,6 +38,7 @@ from lookup_hints.spi import (
     Scan,
     choice,
     integer,
+    reporting,
 )
 from lookup_hints.spi.secrets import has_reference, masker
 
@@ -457,7 +458,7 @@ class _Pool:
     async def borrowed(self, *, in_transaction: bool = False) -> AsyncIterator[asyncpg.Connection]:
         """A connection for a block, in which only reading is possible; failures come out explained."""
         try:
-            connection = await self._pool.acquire()
+            connection = await self._acquired()
         except Exception as error:
             # Without its cause: what the driver says of a URL may be a piece of it.
             raise self._failures.explained(error, connecting=True) from None
@@ -481,6 +482,11 @@ class _Pool:
             await self._hand_back(connection, transaction)
             raise
         await self._pool.release(connection)
+
+    async def _acquired(self) -> asyncpg.Connection:
+        is_used_up = self._pool.get_size() >= self._pool.get_max_size() and not self._pool.get_idle_size()
+        with reporting().waiting("slot") if is_used_up else nullcontext():
+            return await self._pool.acquire()
 
     async def close(self) -> None:
         """Disconnect, after what is borrowed has come back or was thrown away."""

@@ -39,13 +39,16 @@ class Asking:
         self._full_since = now if is_full else None
         return self._for_the_head(now) if is_full else self._for_any(now)
 
-    def blocked_by(self, now: float, *, has_queue: bool) -> Cause:
+    def blocked_by(self, now: float, under_way: int, *, has_queue: bool) -> Cause:
         """What a task that can only wait waits for; ``has_queue``: keys wait for slots of its runner."""
+        standing = self._state.tally.standing.most_of(under_way)
+        if standing is not None:
+            return standing
         pace, due = self._state.pace, self._state.waiting.next_due
         is_due = due is not None and due <= now
         if pace is not None and (self._state.fresh or is_due) and not pace.allowed(now):
             return "budget"
-        if not self._state.slots.in_flight:
+        if not under_way:
             return "retry"
         return "slot" if has_queue or self._lacks_slots(is_due=is_due) else "source"
 

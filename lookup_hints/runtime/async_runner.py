@@ -19,6 +19,7 @@ from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
 from lookup_hints.spi import HoldsBack
 from lookup_hints.spi.model import Answer, LookupRequest
+from lookup_hints.spi.reporting import reporting_to
 
 CLOSE_SECONDS = 5.0
 """How long the end of a run waits for cancelled requests to hand back what they borrowed."""
@@ -94,6 +95,8 @@ class AsyncDriver:
         self._failure: Exception | None = None
         self._changed = asyncio.Event()
         self._is_closing = False
+        self._looks_again = False
+        flow.tally.standing.on_change = self._look_again_soon
 
     async def feed(self, keys: Keys | None) -> None:
         """Give the next window, or None at the end of the input; its requests start at once."""
@@ -127,9 +130,21 @@ class AsyncDriver:
     def _blocked_by(self) -> Cause:
         return self._flow.blocked_by(self._now())
 
+    def _look_again_soon(self) -> None:
+        """Many requests that begin or end to wait together are looked at once."""
+        if not self._looks_again and self._flow.tally.waits.cause is not None:
+            self._looks_again = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._looks_again = False
+        if self._flow.tally.waits.cause is not None:
+            self._flow.waits(self._blocked_by(), self._now())
+
     async def close(self) -> None:
         """Cancel every request in flight and wait, for some seconds at most, until they are gone."""
         self._is_closing = True
+        self._flow.tally.standing.on_change = None  # what outlives the run may still know the tally
         self._flow.waits(None, self._now())
         self._set_timer(None)
         self._hold_back(None)
@@ -195,7 +210,8 @@ class AsyncDriver:
 
     async def _serve(self, ask: Ask) -> None:
         try:
-            await self._ask(ask)
+            with reporting_to(self._flow.tally):
+                await self._ask(ask)
         except Exception as failure:
             self._fail(failure)
         else:

@@ -27,6 +27,7 @@ from lookup_hints.runtime.settling import Settling
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.state import LookupState
 from lookup_hints.runtime.steps import Ask, Hold, Part, Step
+from lookup_hints.runtime.tally import Tally
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import Answer, Outcomes
@@ -71,14 +72,21 @@ class LookupFlow:
         """
         self._state.tally.waits.turn(cause, now)
 
-    def blocked_by(self, now: float, *, has_queue: bool = False) -> Cause:
+    def blocked_by(self, now: float, *, under_way: int | None = None, has_queue: bool = False) -> Cause:
         """Why the runner can only wait at ``now``, when it can.
 
         Args:
             now: the time.
+            under_way: how many requests are, where the runner knows better.
             has_queue: whether it has keys to ask itself, and no free slot for them.
         """
-        return self._asking.blocked_by(now, has_queue=has_queue)
+        under_way = self._state.slots.in_flight if under_way is None else under_way
+        return self._asking.blocked_by(now, under_way, has_queue=has_queue)
+
+    @property
+    def tally(self) -> Tally:
+        """Listens to what the connector tells."""
+        return self._state.tally
 
     # Input and output.
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from lookup_hints.runtime.arrow import Keys, Placed
-from lookup_hints.runtime.metrics import Tally
+from lookup_hints.runtime.tally import Tally
 from lookup_hints.runtime.window import Settled, Window
 
 BUFFER_BYTES = 64 * 1024 * 1024

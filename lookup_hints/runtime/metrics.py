@@ -7,7 +7,6 @@ count is a new field and nothing else.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import add, sub
@@ -122,7 +121,7 @@ class LookupMetrics:
     retried_keys: Annotated[int, About("keys", "keys asked again, counted each time")] = 0
     retried_misses: Annotated[int, About("keys", "keys that wait for their next attempt after a miss")] = 0
     retried_failures: Annotated[int, About("keys", "keys that wait for it after a failure")] = 0
-    throttled: Annotated[int, About("requests", "answered with a pause (HTTP 429, 503) and sent again")] = 0
+    throttled: Annotated[int, About("requests", "refused by the source for a while, as HTTP does by 429")] = 0
     hits: Annotated[int, About("keys", "keys whose final outcome is at least one row")] = 0
     misses: Annotated[int, About("keys", "keys that found no row in the end")] = 0
     skipped: Annotated[int, About("keys", "keys whose rows are dropped because of `on-error=skip`")] = 0
@@ -154,86 +153,6 @@ def about_counts() -> dict[str, About]:
     hints = get_type_hints(LookupMetrics, include_extras=True)
     return {each.name: hints[each.name].__metadata__[0] for each in fields(LookupMetrics)}
 
-
-class Waits:
-    """Adds up by cause how long a task could only wait: for one thing at a time. Times are given."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[Cause, float] = {}
-        self._cause: Cause | None = None
-        self._since = -math.inf
-
-    @property
-    def cause(self) -> Cause | None:
-        """What is waited for now; None while the task works."""
-        return self._cause
-
-    def turn(self, cause: Cause | None, now: float) -> None:
-        """From ``now`` on the task waits for ``cause``; with None it works."""
-        now = max(now, self._since)  # a runner may tell of a deadline a moment before it
-        if self._cause is not None:
-            self._seconds[self._cause] = self._seconds.get(self._cause, 0.0) + (now - self._since)
-        self._cause, self._since = cause, now
-
-    @property
-    def total(self) -> CountsByKey[float]:
-        """All waits that are over."""
-        return CountsByKey({cause: seconds for cause, seconds in self._seconds.items() if seconds})
-
-
-class Tally:
-    """Adds up what one lookup function counts in one task. What comes with each request is cheap to add."""
-
-    def __init__(self) -> None:
-        self.waits = Waits()
-        self._counts = dict.fromkeys(_PLAIN, 0)
-        self._errors: Counter[str] = Counter()
-        self._latencies: Counter[int] = Counter()
-        self._most_in_flight = 0
-        self._key_bytes = 0
-        self._row_bytes = 0
-
-    def count(self, **counts: int) -> None:
-        """Count so much more of each, by the names of ``LookupMetrics``."""
-        for name, count in counts.items():
-            self._counts[name] += count
-
-    def failed(self, error: Exception) -> None:
-        """A request failed with ``error``."""
-        self._counts["errors"] += 1
-        self._errors[type(error).__name__] += 1
-
-    def took(self, seconds: float) -> None:
-        """A request took so long."""
-        self._latencies[Latencies.bucket_of(seconds)] += 1
-
-    def in_flight(self, requests: int) -> None:
-        """So many requests are in flight now."""
-        self._most_in_flight = max(self._most_in_flight, requests)
-
-    def asked(self, nbytes: int) -> None:
-        """Keys of so many bytes were asked."""
-        self._key_bytes += nbytes
-
-    def found(self, nbytes: int) -> None:
-        """Rows of so many bytes were answered."""
-        self._row_bytes += nbytes
-
-    @property
-    def total(self) -> LookupMetrics:
-        """All that was counted so far."""
-        counts = {**self._counts, "bytes_out": self._key_bytes, "bytes_in": self._row_bytes}
-        return LookupMetrics(
-            **counts,
-            errors_by_class=CountsByKey(dict(self._errors)),
-            most_in_flight=Most(self._most_in_flight),
-            waited=self.waits.total,
-            latency=Latencies(dict(self._latencies)),
-        )
-
-
-_PLAIN = [name for name, kind in get_type_hints(LookupMetrics).items() if kind is int]
-"""The fields that are plain numbers."""
 
 Report = Callable[[str, LookupMetrics], None]
 """Takes the name of a lookup function and what it counted; called once at the end of each task."""

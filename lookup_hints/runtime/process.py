@@ -22,6 +22,7 @@ from lookup_hints.errors import ConnectorError
 from lookup_hints.runtime.masking import known_secrets
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, RowRequest, Rows
+from lookup_hints.spi.reporting import NOBODY, reporting_to
 
 IDLE_CONNECTORS = 8
 """How many opened connectors are kept that no task uses."""
@@ -122,7 +123,8 @@ class OpenedAsync:
     def _open_task(self) -> asyncio.Task[None]:
         if self._opening is None or _has_failed(self._opening):
             self.secrets |= known_secrets(self.connector)
-            self._opening = asyncio.get_running_loop().create_task(self.connector.aopen())
+            with reporting_to(NOBODY):  # what it starts in the background serves all tasks
+                self._opening = asyncio.get_running_loop().create_task(self.connector.aopen())
         return self._opening
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask
 from lookup_hints.spi.model import RowRequest, Rows
+from lookup_hints.spi.reporting import reporting_to
 from lookup_hints.spi.row_door import RowDoor, outcomes_of, rows_of
 
 LATE_SECONDS = 0.005
@@ -70,7 +71,7 @@ class RowDriver(AsyncDriver):
 
     def _blocked_by(self) -> Cause:
         has_queue = bool(self._waiting) and len(self._running) >= self._capacity
-        return self._flow.blocked_by(self._now(), has_queue=has_queue)
+        return self._flow.blocked_by(self._now(), under_way=len(self._running), has_queue=has_queue)
 
     def _start(self, ask: Ask) -> None:
         asked = _Asked(ask)
@@ -96,27 +97,28 @@ class RowDriver(AsyncDriver):
         """Look up one key after the other, until none waits or one had to be cancelled."""
         task = asyncio.current_task()
         assert task is not None
-        while True:
-            self._in_flight += 1
-            in_flight, started = self._in_flight, self._now()
-            try:
-                outcome: Rows | Exception = await self._lookup_row(asked.rows[position])
-            except asyncio.CancelledError as error:
-                if self._is_closing:
-                    raise
-                self._finish(asked, position, _cancelled(asked, error))
-                return  # a task that was cancelled once is not fit for more
-            except Exception as error:
-                outcome = error
-            finally:
-                self._in_flight -= 1
-                self._flow.took(self._now() - started, in_flight)
-            self._finish(asked, position, outcome)
-            del outcome  # it may be large, and the next key takes its time
-            if not self._waiting:
-                return
-            asked, position = self._waiting.popleft()
-            self._running[task] = asked
+        with reporting_to(self._flow.tally):
+            while True:
+                self._in_flight += 1
+                in_flight, started = self._in_flight, self._now()
+                try:
+                    outcome: Rows | Exception = await self._lookup_row(asked.rows[position])
+                except asyncio.CancelledError as error:
+                    if self._is_closing:
+                        raise
+                    self._finish(asked, position, _cancelled(asked, error))
+                    return  # a task that was cancelled once is not fit for more
+                except Exception as error:
+                    outcome = error
+                finally:
+                    self._in_flight -= 1
+                    self._flow.took(self._now() - started, in_flight)
+                self._finish(asked, position, outcome)
+                del outcome  # it may be large, and the next key takes its time
+                if not self._waiting:
+                    return
+                asked, position = self._waiting.popleft()
+                self._running[task] = asked
 
     def _run_out(self, asked: _Asked) -> None:
         """The time of ``asked`` is up: its keys in flight are cancelled, the others not even started."""

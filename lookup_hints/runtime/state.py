@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from lookup_hints.runtime.backlog import FreshKeys, WaitingKeys
 from lookup_hints.runtime.held import HeldWindows
-from lookup_hints.runtime.metrics import Tally
 from lookup_hints.runtime.rate import Pace
 from lookup_hints.runtime.request_size import RequestSize
 from lookup_hints.runtime.slots import Slots
 from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.runtime.tally import Tally
 
 ROUNDS_AHEAD = 3
 """A row door's runner gets so many times `capacity` keys, so that none of its slots waits for the flow."""

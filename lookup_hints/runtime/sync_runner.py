@@ -9,6 +9,7 @@ from lookup_hints.runtime.flow import LookupFlow, feed
 from lookup_hints.runtime.steps import Ask, WaitUntil
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi.model import Answer, LookupRequest
+from lookup_hints.spi.reporting import reporting_to
 
 
 def run_sync(
@@ -24,15 +25,20 @@ def run_sync(
     While keys wait for a retry, others are asked, as long as there is input and room for it; it sleeps
     when there is nothing else to do.
     """
-    while not flow.is_done:
-        step = flow.next(clock())
-        if isinstance(step, Ask):
-            _ask(flow, step, lookup, clock)
-        elif flow.wants_input:
-            feed(flow, next(inputs, None))
-        elif isinstance(step, WaitUntil):
-            _wait(flow, step.time, clock, sleep)
-        yield from flow.finished()
+    standing = flow.tally.standing
+    standing.on_change = lambda: flow.waits(standing.most_of(1) or "source", clock())
+    try:
+        while not flow.is_done:
+            step = flow.next(clock())
+            if isinstance(step, Ask):
+                _ask(flow, step, lookup, clock)
+            elif flow.wants_input:
+                feed(flow, next(inputs, None))
+            elif isinstance(step, WaitUntil):
+                _wait(flow, step.time, clock, sleep)
+            yield from flow.finished()
+    finally:
+        standing.on_change = None  # what outlives the run may still know the tally
 
 
 def _ask(
@@ -43,7 +49,8 @@ def _ask(
 ) -> None:
     flow.waits("source", clock())
     try:
-        answer = lookup(ask.request)
+        with reporting_to(flow.tally):
+            answer = lookup(ask.request)
     except Exception as error:
         flow.failed(ask, error, clock())
     else:

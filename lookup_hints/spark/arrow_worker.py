@@ -27,11 +27,12 @@ from lookup_hints.runtime.batching import (
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.masking import known_secrets, without_secrets
-from lookup_hints.runtime.metrics import Cause, LookupMetrics, Report, Waits
+from lookup_hints.runtime.metrics import Cause, LookupMetrics, Report
 from lookup_hints.runtime.process import OpenedAsync, OpenedSync, needing_its_driver
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.sync_runner import run_sync
+from lookup_hints.runtime.tally import Waits
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spark.frozen_objects import FrozenObjects
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling

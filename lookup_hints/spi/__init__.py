@@ -38,6 +38,7 @@ from lookup_hints.spi.option_types import (
     number,
 )
 from lookup_hints.spi.options import Option
+from lookup_hints.spi.reporting import Reporting, Wait, reporting
 
 __all__ = [
     "BOOLEAN",
@@ -62,6 +63,7 @@ __all__ = [
     "Outcome",
     "Outcomes",
     "PlacedRows",
+    "Reporting",
     "ReportsOutcomes",
     "ReportsSchema",
     "RowRequest",
@@ -69,7 +71,9 @@ __all__ = [
     "Scan",
     "SyncLookup",
     "SyncRowLookup",
+    "Wait",
     "choice",
     "integer",
     "number",
+    "reporting",
 ]

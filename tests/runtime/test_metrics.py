@@ -14,9 +14,9 @@ from lookup_hints.runtime.metrics import (
     Latencies,
     LookupMetrics,
     Most,
-    Tally,
     about_counts,
 )
+from lookup_hints.runtime.tally import Tally
 from tests.runtime.support import ON_ERROR, ON_MISS, asks, flow, keys, rows
 
 SECONDS = st.floats(1e-6, 3600.0)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.runtime.metrics import Cause, CountsByKey, Waits
+from lookup_hints.runtime.metrics import Cause, CountsByKey
+from lookup_hints.runtime.tally import Waits
 from lookup_hints.testing import FakeConnector, looked_up
 from tests.runtime.support import ON_ERROR, ON_MISS, SCHEMA, asks, flow, keys, names_of, rows
 

@@ -69,6 +69,11 @@ class Api:
         """How many connections were made since the last ``reset``."""
         return int(self._control("connections", {}))
 
+    def nbytes(self) -> tuple[int, int]:
+        """Bytes of requests and of answers since the last ``reset``, but for raw ones."""
+        read, written = self._control("nbytes", {})
+        return read, written
+
     def reset(self) -> None:
         """Forget what was asked, scripts and tokens."""
         self._control("reset", {})
@@ -118,6 +123,7 @@ class Asked:
     headers: dict[str, str]
     body: bytes
     time: float
+    nbytes: int = 0
 
     @property
     def path(self) -> str:
@@ -151,6 +157,7 @@ class Server:
     def clear(self) -> None:
         self.asked: list[Asked] = []
         self.connections = 0
+        self.written = 0
         self.scripts: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
         self.tokens = 0
 
@@ -192,7 +199,7 @@ class Server:
                 await writer.wait_closed()
             return keeps
         answer = self._acted(act) if "status" in act else self._handled(asked)
-        _write(writer, answer, cut=act.get("cut"), drip=bool(act.get("drip")))
+        self.written += _write(writer, answer, cut=act.get("cut"), drip=bool(act.get("drip")))
         if act.get("drip"):
             for _ in range(600):
                 writer.write(b"1\r\n \r\n")
@@ -212,6 +219,8 @@ class Server:
             self.clear()
         if name == "asked":
             return [each.described() for each in self.asked]
+        if name == "nbytes":
+            return [sum(each.nbytes for each in self.asked), self.written]
         return self.connections if name == "connections" else None
 
     def _acted(self, act: dict[str, Any]) -> Answer:
@@ -331,22 +340,27 @@ async def _read(reader: asyncio.StreamReader) -> Asked | None:
         return None
     method, target, _ = line.decode("latin-1").split()
     headers: dict[str, str] = {}
-    while header := (await reader.readline()).decode("latin-1").strip():
-        name, _, value = header.partition(":")
+    size = len(line)
+    while True:
+        header = await reader.readline()
+        size += len(header)
+        if not header.strip():
+            break
+        name, _, value = header.decode("latin-1").strip().partition(":")
         headers[name.lower()] = value.strip()
     body = await reader.readexactly(int(headers.get("content-length", 0)))
-    return Asked(method, target, headers, body, time.monotonic())
+    return Asked(method, target, headers, body, time.monotonic(), size + len(body))
 
 
 def _write(
     writer: asyncio.StreamWriter, answer: Answer, *, cut: int | None = None, drip: bool = False
-) -> None:
+) -> int:
     status, headers, body = answer
     lengths = {"Transfer-Encoding": "chunked"} if drip else {"Content-Length": str(len(body))}
     lines = [f"HTTP/1.1 {status} X", *(f"{name}: {value}" for name, value in {**lengths, **headers}.items())]
-    writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
-    if not drip:
-        writer.write(body[:cut])
+    data = "\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if drip else body[:cut])
+    writer.write(data)
+    return len(data)
 
 
 async def main(files: list[str]) -> None:

@@ -14,6 +14,7 @@ from lookup_connectors.http.codes import Codes
 from lookup_connectors.http.message import HttpFailure, Request, Response, joined_url, origin_of
 from lookup_connectors.http.steps import Pause, Send, Steps
 from lookup_connectors.http.throttle import Gate, reported_pause
+from lookup_hints.spi import reporting
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
@@ -110,7 +111,7 @@ class Exchange:
         while wait > 0:
             if deadline is not None and self._clock() + wait >= deadline:
                 raise self._no_time(wait)
-            yield Pause(wait)
+            yield Pause(wait, self._gate.why(self._clock()))
             now = self._clock()
             wait = self._gate.reserve(now) if self._gate.paused(now) else 0.0  # it was made longer
 
@@ -146,6 +147,7 @@ class Exchange:
             self._gate.served(now, told)
             return False
         pause = self._gate.refused(now, told)
+        reporting().throttled()
         if self._policy.waits and (deadline is None or now + pause < deadline):
             return True
         tip = " That is longer than this lookup has left: raise 'timeout'." if self._policy.waits else ""

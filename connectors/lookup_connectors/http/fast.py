@@ -21,8 +21,9 @@ import httptools
 
 from lookup_connectors.bytes_in_flight import Lease
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
-from lookup_connectors.http.transport import Connecting, acquire, announced, check_size, decoded
+from lookup_connectors.http.transport import Connecting, announced, check_size, decoded, free_slot
 from lookup_connectors.http.unasked import Unasked, waiting_bytes
+from lookup_hints.spi import reporting
 
 _PLAIN = re.compile(r"[!-~]*")
 _HEAD = re.compile(rb"HTTP/\d\.\d \d{3}")
@@ -58,7 +59,7 @@ class FastClient:
         """The response."""
         self._unasked.check()
         end = asyncio.get_running_loop().time() + timeout
-        await acquire(self._slots, lease)
+        await free_slot(self._slots, lease)
         try:
             response = await self._send(request, end, lease)
             self._unasked.check()
@@ -101,12 +102,15 @@ class FastClient:
     ) -> Response:
         self._busy.add(connection)
         self._watch_until(end)
+        reports = reporting()
+        reports.sent(len(data))
         try:
             response = await connection.ask(data, end, lease)
         except BaseException:
             connection.abort()  # whatever is under way on it, nobody waits for
             raise
         finally:
+            reports.received(connection.came)
             connection.forget()
             self._busy.discard(connection)
         connection.used_at = time.monotonic()
@@ -202,6 +206,8 @@ class _Connection(asyncio.Protocol):
         self._origin = origin
         self._unasked = unasked
         self._questions = 0
+        self.came = 0
+        """Bytes that came since the question."""
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
@@ -259,6 +265,7 @@ class _Connection(asyncio.Protocol):
         self._end = end - lease.waited(loop.time())
         self.answer = answer = loop.create_future()
         self._questions += 1
+        self.came = 0
         self._is_answered = False
         self._transport.write(data)
         return answer
@@ -283,6 +290,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
+        self.came += len(data)
         if self.answer is None or self.answer.done():
             self._came_unasked(data)
             return

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from lookup_connectors.http.message import Request
+from lookup_hints.spi import Wait
 
 _T = TypeVar("_T")
 
@@ -22,9 +23,10 @@ class Send(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Wait for so many seconds."""
+    """Wait for so many seconds, and say why."""
 
     seconds: float
+    why: Wait
 
 
 class Room(NamedTuple):

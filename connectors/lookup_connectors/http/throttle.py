@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
+from lookup_hints.spi import Wait
+
 _LONGEST_GUESS = 60.0
 _EPOCH, _EPOCH_IN_MILLISECONDS = 1e9, 1e11
 """A reset above the first is a moment, above the second one in milliseconds; below, it is a time from now."""
@@ -53,6 +55,10 @@ class Gate:
         self._next = due + (max(self._interval, self._step) if waits_in_row else self._interval)
         self._sent.append(due)
         return due - now
+
+    def why(self, now: float) -> Wait:
+        """What who has a place in the row waits for: the end of a pause, or the rate."""
+        return "budget" if self._interval and now >= self._opens else "throttle"
 
     def _pause_until(self, now: float, opens: float) -> None:
         if now >= self._opens:

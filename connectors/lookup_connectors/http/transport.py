@@ -19,6 +19,7 @@ from lookup_connectors.bytes_in_flight import BytesInFlight, Lease, Usual
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response
 from lookup_connectors.http.steps import Alone, Pause, Room, Send, Steps
 from lookup_connectors.http.unasked import CheckedNetwork, CheckedStream, Unasked
+from lookup_hints.spi import reporting
 
 _T = TypeVar("_T")
 
@@ -119,7 +120,7 @@ class HttpxClient:
                 return response
 
     async def _with_slot(self, request: Request, timeout: float, lease: Lease, call: _Call) -> Response:
-        await acquire(self._slots, lease)
+        await free_slot(self._slots, lease)
         try:
             with call.inside():
                 return await self._send(request, timeout, lease, call)
@@ -375,6 +376,15 @@ async def acquire(one: asyncio.Semaphore | asyncio.Lock, lease: Lease) -> None:
         await one.acquire()
 
 
+async def free_slot(slots: asyncio.Semaphore, lease: Lease) -> None:
+    """Acquire one of ``slots``, each of which is a connection."""
+    if slots.locked():
+        with reporting().waiting("slot"):
+            await acquire(slots, lease)
+    else:
+        await slots.acquire()
+
+
 class Driver:
     """Drives exchanges with an async client.
 
@@ -409,7 +419,7 @@ class Driver:
         if isinstance(step, Send):
             return await self._send(step, lease)
         if isinstance(step, Pause):
-            with lease.idle():
+            with lease.idle(), reporting().waiting(step.why):
                 await asyncio.sleep(step.seconds)
         elif isinstance(step, Room):
             await lease.room(step.size)

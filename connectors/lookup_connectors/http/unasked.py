@@ -13,6 +13,7 @@ from typing import Any
 import httpcore
 
 from lookup_hints.errors import AnswerError
+from lookup_hints.spi import reporting
 
 _ANSWER = re.compile(rb"\s*HTTP/\d(?:\.\d)? (\d{3})")
 _EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
@@ -211,6 +212,7 @@ class CheckedStream(httpcore.AsyncNetworkStream):
         data, self._beyond = self._beyond, b""
         if not data:
             data = await self._stream.read(max_bytes, timeout)
+            reporting().received(len(data))
         taken = len(data) if self._answer is None or self._answer.is_over else self._answer.take(data)
         self._beyond = data[taken:]
         return data[:taken]
@@ -226,6 +228,7 @@ class CheckedStream(httpcore.AsyncNetworkStream):
             self._questions += 1
             self._answer = AnswerEnd()
         await self._stream.write(buffer, timeout)
+        reporting().sent(len(buffer))
 
     def refuse_unasked(self) -> None:
         """See whether anything came after the last answer, or before the first question.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
 from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, Reading, Steps, answer, reading_of
 from lookup_connectors.redis.server import Server
 from lookup_hints.errors import LookupTimeout
-from lookup_hints.spi import Answer, AsyncLookup, LookupRequest, LookupTable, Option, SyncLookup
+from lookup_hints.spi import Answer, AsyncLookup, LookupRequest, LookupTable, Option, SyncLookup, reporting
 
 _T = TypeVar("_T")
 
@@ -154,7 +156,7 @@ class _AsyncLive:
     async def drive(self, steps: Steps[_T]) -> _T:
         """What ``steps`` return."""
         replies: Any = None
-        async with self._slots:
+        async with self._slot():
             while True:
                 try:
                     commands = steps.send(replies)
@@ -164,6 +166,19 @@ class _AsyncLive:
                 with self.server.failures_explained():
                     pipeline = _pipeline_of(self._client, commands)
                     replies = self.server.checked(await pipeline.execute(raise_on_error=False))
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """A block with a connection."""
+        if self._slots.locked():
+            with reporting().waiting("slot"):
+                await self._slots.acquire()
+        else:
+            await self._slots.acquire()
+        try:
+            yield
+        finally:
+            self._slots.release()
 
     async def close(self) -> None:
         """Disconnect."""

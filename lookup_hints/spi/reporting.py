@@ -1,0 +1,84 @@
+"""What a connector may tell of its requests while it works on them: bytes, refusals, and what it waits for.
+
+The engine sets who listens before each call; tasks that the call starts inherit it. Where nobody counts, as
+in a scan or when a connector is used alone, telling does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Literal, Protocol, TypeAlias
+
+Wait: TypeAlias = Literal["throttle", "budget", "slot"]
+"""Why a request is not sent yet: the source asked for a pause, a rate limit, or no connection is free."""
+
+
+class Reporting(Protocol):
+    """Listens to what a connector tells of its requests; called on the thread that asked the connector."""
+
+    def sent(self, nbytes: int) -> None:
+        """So many bytes of a request went out."""
+
+    def received(self, nbytes: int) -> None:
+        """So many bytes of an answer came in."""
+
+    def throttled(self) -> None:
+        """The source refused a request for a while, as it is asked too much."""
+
+    def waiting(self, wait: Wait) -> AbstractContextManager[None]:
+        """A block in which one request waits before it is sent."""
+
+
+class _Nobody:
+    """Where nothing counts."""
+
+    _block = nullcontext()
+
+    def sent(self, nbytes: int) -> None:
+        pass
+
+    def received(self, nbytes: int) -> None:
+        pass
+
+    def throttled(self) -> None:
+        pass
+
+    def waiting(self, wait: Wait) -> AbstractContextManager[None]:
+        return self._block
+
+
+NOBODY: Reporting = _Nobody()
+"""Listens to nothing."""
+
+_listening: ContextVar[Reporting] = ContextVar("lookup_hints_reporting", default=NOBODY)
+
+
+def reporting() -> Reporting:
+    """Who listens to what the lookup tells that runs here.
+
+    Ask anew in each lookup: a task in the background, or a callback of a connection, outlives the lookup that
+    it was started in.
+
+    Example:
+        In a lookup::
+
+            reports = reporting()
+            with reports.waiting("slot"):
+                connection = await pool.acquire()
+            reports.sent(len(question))
+            answer = await connection.ask(question)
+            reports.received(len(answer))
+    """
+    return _listening.get()
+
+
+@contextmanager
+def reporting_to(listener: Reporting) -> Iterator[None]:
+    """A block in which ``listener`` listens; for the engine."""
+    token = _listening.set(listener)
+    try:
+        yield
+    finally:
+        _listening.reset(token)
