@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import QueryError
@@ -14,6 +15,7 @@ from lookup_hints.execution.state import state_of
 from lookup_hints.execution.statements import Statements
 from lookup_hints.frames import join as frame_join
 from lookup_hints.retry import RetryPolicy
+from lookup_hints.runtime.figures import Moment
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.spi import Connector
@@ -245,6 +247,19 @@ class LookupSession:
         """
         job_name = self.spark.conf.get("spark.app.name") or "" if flink_names else ""
         return serve(port, host, self.metrics, flink_names=flink_names, job_name=job_name)
+
+    def watching(self) -> AbstractContextManager[Callable[[], Mapping[LookupName, Moment]]]:
+        """Look at counts while statements of this thread run; the tasks that run are in them.
+
+        What the block is given may be called from any thread. On Spark Connect, and where workers cannot
+        reach the driver by UDP, it knows only of tasks that have ended.
+
+        Example:
+            >>> with session.watching() as look:
+            ...     Timer(5.0, lambda: print(look())).start()
+            ...     session.sql("SELECT ...").collect()
+        """
+        return self._state.functions.watching(self.spark)
 
     def tables(self) -> tuple[LookupTable, ...]:
         """The lookup tables of the session, by name."""

@@ -35,6 +35,7 @@ class Counts:
         self._totals: dict[str, LookupMetrics] = {}
         self._batches: OrderedDict[Batch, dict[str, LookupMetrics]] = OrderedDict()
         self._tasks: OrderedDict[tuple[str, int, int], _Known] = OrderedDict()
+        self._running: dict[tuple[str, int], tuple[LookupMetrics, int]] = {}
 
     @property
     def totals(self) -> Mapping[str, LookupMetrics]:
@@ -47,11 +48,35 @@ class Counts:
         with self._lock:
             return dict(self._batches.get((query, batch), {}))
 
+    @property
+    def so_far(self) -> Mapping[str, tuple[LookupMetrics, int]]:
+        """The sum of all tasks, those that run too, and the keys that wait for a retry, by function."""
+        with self._lock:
+            found = {function: (counts, 0) for function, counts in self._totals.items()}
+            for (function, _), (counts, waiting) in self._running.items():
+                before, waited = found.get(function, (LookupMetrics(), 0))
+                found[function] = before + counts, waited + waiting
+            return found
+
+    def see(self, record: TaskRecord, waiting: int) -> None:
+        """A task that runs has counted ``record`` so far, and so many of its keys wait for a retry."""
+        run = record.run
+        with self._lock:
+            ended = self._tasks.get((record.function, run.stage, run.partition))
+            if ended is None:
+                self._running[record.function, run.number] = record.counts, waiting
+
+    def forget_running(self) -> None:
+        """Nobody tells of running tasks any more."""
+        with self._lock:
+            self._running.clear()
+
     def take(self, update: Sequence[Plain]) -> None:
         """Add what a task counted: a plain `TaskRecord` for each lookup in it."""
         for plain in update:
             record = TaskRecord.of(plain)
             with self._lock:
+                self._running.pop((record.function, record.run.number), None)
                 self._add(record.function, record.run.batch, self._new_in(record))
 
     def _new_in(self, record: TaskRecord) -> LookupMetrics:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -21,10 +23,12 @@ import pyarrow as pa
 
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.plan.draft import TableScan
+from lookup_hints.runtime.figures import Moment
 from lookup_hints.runtime.metrics import LookupMetrics, Report
 from lookup_hints.runtime.process import install_tip
 from lookup_hints.runtime.spec import LookupName, LookupSpec
 from lookup_hints.spark.counts import Counts, Reporter, accumulating
+from lookup_hints.spark.live import listening
 from lookup_hints.spark.shipping import Batches, bare, shipped
 from lookup_hints.spi.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.spi.types import sql_type
@@ -114,6 +118,22 @@ class Functions:
     def metrics(self) -> Mapping[LookupName, LookupMetrics]:
         """What each of these lookups counted so far."""
         return self._named(self._application.counts.totals)
+
+    @contextmanager
+    def watching(self, spark: SparkSession) -> Iterator[Callable[[], Mapping[LookupName, Moment]]]:
+        """Gives a look at the counts that knows of running tasks, too, while the block runs."""
+        counts = self._application.counts
+
+        def look() -> Mapping[LookupName, Moment]:
+            now, so_far = time.monotonic(), counts.so_far
+            return {
+                self._names[function]: Moment(each, waiting, now)
+                for function, (each, waiting) in so_far.items()
+                if function in self._names
+            }
+
+        with nullcontext() if is_connect(spark) else listening(spark, counts):
+            yield look
 
     def metrics_of_batch(self, query: str, batch: int) -> Mapping[LookupName, LookupMetrics]:
         """What each of these lookups counted in one micro-batch of the query with that id."""

@@ -88,7 +88,7 @@ def bar(progress: Progress) -> str:
     return (
         f'<div style="{_BAR}">'
         f'<div style="width:{progress.share:.0%};height:100%;background:#3b82c4"></div></div>'
-        f"{note(str(progress))}"
+        f"{note(str(progress))}{''.join(map(note, progress.lookups))}"
     )
 
 

@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -301,7 +301,7 @@ def _run_statement(
     is_analyzed = showing.analyze and ran.plan is not None and bool(ran.plan.joins)
     if ran.plan is not None and not is_analyzed:
         print(f"\n{joins_text(ran.plan, statement.line)}\n", flush=True)
-    watched = TerminalBar(sys.stderr).over(session.spark) if showing.bar else nullcontext()
+    watch = partial(TerminalBar(sys.stderr).over, session.spark) if showing.bar else None
 
     def rows_of(frame: DataFrame) -> str:
         if is_analyzed:
@@ -309,7 +309,7 @@ def _run_statement(
             return ""
         return _shown(frame, showing.rows, is_text=ran.gives_text)
 
-    shown = ran.take(rows_of, watched)
+    shown = ran.take(rows_of, watch)
     if ran.stream is not None:
         print(f"started: {ran.stream}", flush=True)
         return ran

@@ -10,8 +10,8 @@ import decimal
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -31,7 +31,7 @@ from lookup_hints.statements.statement import parameters
 from lookup_hints.surfaces import html
 from lookup_hints.surfaces.counts import aligned, table_of
 from lookup_hints.surfaces.error_text import brief, reported_once
-from lookup_hints.surfaces.progress import Progress, TerminalBar, following
+from lookup_hints.surfaces.progress import Progress, TerminalBar, Watch, following
 from lookup_hints.surfaces.statement_run import StatementRun, failure
 
 if TYPE_CHECKING:
@@ -249,14 +249,14 @@ class _Screen:
         self._is_kernel = is_kernel
         self._handle: DisplayHandle | None = None
 
-    def following(self, spark: SparkSession) -> AbstractContextManager[None]:
-        """Show how far the statements of the block are."""
+    def following(self, spark: SparkSession) -> Watch | None:
+        """Shows how far the statements of a block are; None where nothing can."""
         if self._is_kernel:
-            return following(spark, self._draw)
-        return TerminalBar(sys.stderr).over(spark) if sys.stderr.isatty() else nullcontext()
+            return partial(following, spark, self._draw)
+        return partial(TerminalBar(sys.stderr).over, spark) if sys.stderr.isatty() else None
 
     def _draw(self, progress: Progress) -> None:
-        self._put(Shown(html.bar(progress), str(progress)))
+        self._put(Shown(html.bar(progress), "\n".join([str(progress), *progress.lookups])))
 
     def _put(self, shown: Shown) -> None:
         if self._handle is None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
+from lookup_hints.runtime.figures import Moment, live_text
+from lookup_hints.runtime.spec import LookupName
 from lookup_hints.spark.functions import is_connect
 
 if TYPE_CHECKING:
@@ -28,12 +32,14 @@ class Progress:
         tasks: tasks that are known; more may follow, as Spark plans stages when it needs them.
         running: tasks that run now.
         seconds: since the statement began.
+        lookups: a line about each of its lookups.
     """
 
     done: int
     tasks: int
     running: int
     seconds: float
+    lookups: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
@@ -49,17 +55,62 @@ Show = Callable[[Progress], None]
 """Takes each news of a statement; called from any thread."""
 
 
+Lines = Callable[[], tuple[str, ...]]
+"""Gives the lines about the lookups of a statement."""
+
+Watch = Callable[[Lines], AbstractContextManager[None]]
+"""Makes what is entered while a statement runs, to show how far it is; takes its lookups' lines."""
+
+
+class LiveLines:
+    """A line about each lookup of a statement that runs, with its pace over the last seconds.
+
+    Args:
+        names: the lookups.
+        look: gives what was counted until now, since the session began.
+    """
+
+    def __init__(self, names: Sequence[LookupName], look: Callable[[], Mapping[LookupName, Moment]]) -> None:
+        self._names, self._look = names, look
+        self._began = look()
+        self._seen: deque[Mapping[LookupName, Moment]] = deque(maxlen=_PACE_LOOKS)
+
+    def __call__(self) -> tuple[str, ...]:
+        """The lines now."""
+        now = self._look()
+        since = {name: self._since(name, now[name]) for name in self._names if name in now}
+        self._seen.append(since)
+        before = self._seen[0]
+        return tuple(
+            live_text(name.alias, moment, before.get(name, moment))
+            for name, moment in since.items()
+            if moment.counts.rows_in
+        )
+
+    def _since(self, name: LookupName, now: Moment) -> Moment:
+        before = self._began.get(name)
+        return now if before is None else replace(now, counts=now.counts - before.counts)
+
+
+_PACE_LOOKS = 9
+"""The pace is that since so many looks ago."""
+
+
 @contextmanager
-def following(spark: SparkSession, show: Show) -> Iterator[None]:
+def following(spark: SparkSession, show: Show, lookups: Lines = tuple) -> Iterator[None]:
     """Tell ``show`` how far the statements are that this thread runs inside the block.
 
     A bar is no reason to fail: where Spark does not say how far it is, nothing is shown.
     """
+
+    def with_lookups(progress: Progress) -> None:
+        show(replace(progress, lookups=lookups()))
+
     if is_connect(spark):
-        with _by_messages(spark, show):
+        with _by_messages(spark, with_lookups):
             yield
     else:
-        with _by_looking(spark, show):
+        with _by_looking(spark, with_lookups):
             yield
 
 
@@ -168,7 +219,7 @@ NO_BAR_OF_SPARK = {"spark.ui.showConsoleProgress": "false"}
 
 
 class TerminalBar:
-    """One line of a terminal that says how far a statement is, and goes away when it has ended.
+    """Says on a terminal how far a statement is, with a line for each lookup; goes away when it has ended.
 
     Example:
         >>> with TerminalBar(sys.stderr).over(spark):
@@ -177,13 +228,13 @@ class TerminalBar:
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
-        self._drawn = 0
+        self._lines = 0
 
     @contextmanager
-    def over(self, spark: SparkSession) -> Iterator[None]:
-        """Show the bar while the block runs."""
+    def over(self, spark: SparkSession, lookups: Lines = tuple) -> Iterator[None]:
+        """Show the bar, and below it ``lookups``, while the block runs."""
         try:
-            with following(spark, self.draw):
+            with following(spark, self.draw, lookups):
                 yield
         finally:
             self.clear()
@@ -191,15 +242,21 @@ class TerminalBar:
     def draw(self, progress: Progress) -> None:
         """Draw over what was drawn before."""
         full = round(progress.share * _WIDTH)
-        line = f"[{'=' * full}{' ' * (_WIDTH - full)}] {progress}"
-        self._write(f"\r{line.ljust(self._drawn)}")
-        self._drawn = len(line)
+        width = shutil.get_terminal_size().columns - 1
+        lines = (f"[{'=' * full}{' ' * (_WIDTH - full)}] {progress}", *progress.lookups)
+        self._write(self._erased() + "\n".join(line[:width] for line in lines))
+        self._lines = len(lines)
 
     def clear(self) -> None:
-        """Leave the line as if nothing had been there."""
-        if self._drawn:
-            self._write(f"\r{' ' * self._drawn}\r")
-            self._drawn = 0
+        """Leave the lines as if nothing had been there."""
+        if self._lines:
+            self._write(self._erased())
+            self._lines = 0
+
+    def _erased(self) -> str:
+        """Goes to the first line that was drawn, and takes away all from there."""
+        up = f"\x1b[{self._lines - 1}A" if self._lines > 1 else ""
+        return f"\r{up}\x1b[J"
 
     def _write(self, text: str) -> None:
         self._terminal.write(text)

@@ -6,8 +6,8 @@ The command line, ``spark-submit`` and notebooks show the same things in two way
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookup_hints.execution.measure import MetricsByName, analyzed, measured
@@ -15,6 +15,7 @@ from lookup_hints.spark.functions import is_connect
 from lookup_hints.statements.statement import gives_text
 from lookup_hints.surfaces.counts import Lookups, uncounted
 from lookup_hints.surfaces.error_text import brief
+from lookup_hints.surfaces.progress import LiveLines, Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +39,7 @@ class StatementRun:
 
     Example:
         >>> run = StatementRun(session, statement, {"day": "2013-01-01"})
-        >>> rows = run.take(lambda frame: frame.take(20), following(spark, draw))
+        >>> rows = run.take(lambda frame: frame.take(20), partial(following, spark, draw))
         >>> run.seconds, run.lookups
     """
 
@@ -78,20 +79,30 @@ class StatementRun:
         self.stream = started[-1] if started else None
         return frame
 
-    def take(self, rows: Callable[[DataFrame], Taken], watched: AbstractContextManager[None]) -> Taken | None:
+    def take(self, rows: Callable[[DataFrame], Taken], watch: Watch | None) -> Taken | None:
         """Run it, and take ``rows`` of what it gives; None of a streaming query, whose rows go elsewhere.
 
         Args:
             rows: takes what will be shown.
-            watched: is entered while it runs, to show how far it is.
+            watch: shows how far it is; None shows nothing.
         """
-        with watched:
+        with nullcontext() if watch is None else self._watched(watch):
             frame = self.start()
             taken = None if self.stream is not None else rows(frame)
         self.seconds = time.perf_counter() - self._began
         if self.stream is None:
             self._after = self.session.metrics()
         return taken
+
+    @contextmanager
+    def _watched(self, watch: Watch) -> Iterator[None]:
+        names = [] if self.plan is None else [join.function.name for join in self.plan.joins]
+        if not names:
+            with watch(tuple):
+                yield
+            return
+        with self.session.watching() as look, watch(LiveLines(names, look)):
+            yield
 
     @property
     def lookups(self) -> Lookups:

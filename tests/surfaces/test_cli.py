@@ -87,8 +87,8 @@ def test_run_shows_a_bar_on_a_terminal(
     monkeypatch.setattr(progress, "_EVERY", 0.005)
     assert main(["run", str(path)]) == 0
     printed = capsys.readouterr()
-    assert re.search(r"\r\[=* *\] \d+/\d+ tasks", printed.err)
-    assert printed.err.endswith(" \r"), "the line is left as if nothing had been there"
+    assert re.search(r"\r\x1b\[J\[=* *\] \d+/\d+ tasks", printed.err)
+    assert printed.err.endswith("\r\x1b[J"), "the line is left as if nothing had been there"
     assert "tasks" not in printed.out
 
 

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lookup_hints.runtime.figures import Moment
+from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.spec import LookupName
 from lookup_hints.surfaces import cli
-from lookup_hints.surfaces.progress import Progress, TerminalBar, following
+from lookup_hints.surfaces.progress import LiveLines, Progress, TerminalBar, following
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,12 +87,40 @@ def test_a_bar_is_drawn_over_itself_and_goes_away() -> None:
     bar.draw(Progress(done=40, tasks=40, running=0, seconds=101.0))
     bar.clear()
     bar.clear()
-    first, second, gone, empty = terminal.getvalue().split("\r")[1:]
+    first, second, gone = terminal.getvalue().split("\r\x1b[J")[1:]
     assert first == f"[{'=' * 8}{' ' * 22}] 10/40 tasks, 2 running, 100 s"
-    assert second.rstrip() == f"[{'=' * 30}] 40/40 tasks, 101 s"
-    assert len(second) == len(first), "what was drawn before is covered"
-    assert gone.strip() == ""
-    assert empty == ""
+    assert second == f"[{'=' * 30}] 40/40 tasks, 101 s"
+    assert gone == ""
+
+
+def test_lookups_have_a_line_each_below_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal = io.StringIO()
+    bar = TerminalBar(terminal)
+    bar.draw(Progress(1, 2, 1, 1.0, ("c: 10 keys/s", "p: " + "long " * 20)))
+    bar.draw(Progress(2, 2, 0, 2.0))
+    lines = terminal.getvalue().split("\n")
+    assert lines[1] == "c: 10 keys/s"
+    assert lines[2].startswith("p: long ")
+    drawn, _, after = lines[2].partition("\r\x1b[2A\x1b[J")
+    assert len(drawn) == 39, "a line that wraps would be two"
+    assert after.startswith("[===")
+
+
+def test_the_pace_is_that_of_the_last_looks() -> None:
+    name, other = LookupName("customers", "c"), LookupName("prices", "p")
+    counted = [100, 100, 300, 300, 500]
+    looks = iter(
+        {name: Moment(LookupMetrics(rows_in=keys, keys=keys), 7, float(second))}
+        for second, keys in enumerate(counted)
+    )
+    lines = LiveLines([name, other], lambda: next(looks))
+    assert [lines() for _ in counted[1:]] == [
+        (),
+        ("c: 200 keys/s, 7 keys wait for a retry",),
+        ("c: 100 keys/s, 7 keys wait for a retry",),
+        ("c: 133 keys/s, 7 keys wait for a retry",),
+    ]
 
 
 def test_a_bar_before_the_first_task_is_empty() -> None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lookup_hints.errors import Problem, QueryError, Span
+from lookup_hints.runtime.figures import Moment
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.statements.script import split_statements
 from lookup_hints.statements.statement import read_statement
+from lookup_hints.surfaces.progress import Lines, Watch
 from lookup_hints.surfaces.statement_run import StatementRun, failure
 from tests.plan.planning import planned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 QUERY = "SELECT c.name FROM orders o JOIN customers c ON o.id = c.id"
 
@@ -30,6 +33,14 @@ class FakeSession:
         self.streams = SimpleNamespace(started=("an older one",))
         self._starts_streams = streams
         self._rows = 0
+        self.seen: list[str] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[Callable[[], Mapping[LookupName, Moment]]]:
+        self.seen.append("watched")
+        looks = count()
+        yield lambda: {name: Moment(LookupMetrics(rows_in=next(looks)), 0, 0.0) for name in self.metrics()}
+        self.seen.append("watched no more")
 
     def prepare(self, text: str, args: Any, *, few_rows: bool, line: int) -> Any:
         return SimpleNamespace(statement=read_statement(text), plan=planned(text))
@@ -50,16 +61,19 @@ def made(session: FakeSession) -> StatementRun:
     return StatementRun(fake, statement, {})
 
 
-@contextmanager
-def watching(seen: list[str]) -> Iterator[None]:
-    seen.append("begins")
-    yield
-    seen.append("ends")
+def watching(seen: list[str]) -> Watch:
+    @contextmanager
+    def watch(lines: Lines) -> Iterator[None]:
+        seen.extend(["begins", *lines()])
+        yield
+        seen.append("ends")
+
+    return watch
 
 
 def test_a_query_gives_rows_and_what_was_counted_for_it() -> None:
-    session, seen = FakeSession(), list[str]()
-    run = made(session)
+    session = FakeSession()
+    run, seen = made(session), session.seen
     assert run.plan is not None
 
     def take(frame: Any) -> str:
@@ -67,7 +81,7 @@ def test_a_query_gives_rows_and_what_was_counted_for_it() -> None:
         return str(frame)
 
     assert run.take(take, watching(seen)) == "rows"
-    assert seen == ["begins", "taken", "ends"]
+    assert seen == ["watched", "begins", "c: 0 keys/s", "taken", "ends", "watched no more"]
     session.run(None)  # what others count later is not of this statement
     assert [(name.alias, each.counts) for name, each in run.lookups.items()] == [
         ("c", LookupMetrics(rows_in=2))
