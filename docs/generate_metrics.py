@@ -63,6 +63,10 @@ the other connectors they are the size of keys and rows as Arrow holds them.
 `rows_out` counts the rows of the join as a query sees them before a residual condition. A `LEFT` join has one for each
 input row that finds nothing; a `LEFT SEMI` join has one for each input row that finds something.
 
+`events` holds what was worth a line in a log: the first failure of a task, the first time that the source refused a
+request, a task that was stopped early. The workers log the same lines as `lookup_hints.events`. They name table,
+connector, host and how many keys, and hold values of keys only where the session sets `lookup.log-keys = true`.
+
 What to do when a figure is bad:
 
 | figure | what it means | what to do |

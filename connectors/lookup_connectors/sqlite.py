@@ -74,6 +74,10 @@ class SqliteConnector(SyncLookup, Scan, ReportsSchema):
         """
         return frozenset(column.name for column in self.table.schema if _has_one_spelling(column.type))
 
+    def place(self) -> str:
+        """The file, as the option says it."""
+        return self.table.options["path"]
+
     def open(self) -> None:
         """Open the file and check that the table has the declared columns."""
         self.close()

@@ -96,6 +96,7 @@ def choose(
         on_error=given["on-error"],
         retry=retry,
         rate=share.rate,
+        log_keys=session_option("log-keys", conf),
     )
     notes = (*_notes(settings), *_limit_notes(given, limit), *share.notes)
     return Choice(settings, given["shuffle"], reason, _sources(given, settings), notes)

@@ -7,6 +7,7 @@ back; it meets the loop only through the ``call`` that it is given, so tests run
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -112,6 +113,7 @@ class AsyncDriver:
         while True:
             if self._failure is not None:
                 raise self._failure
+            shown_again = self._flow.show(self._now())
             finished = tuple(_up_to(HAND_OUT_BYTES, self._flow.finished()))
             if finished:
                 self._go_on()  # what they held may be what others waited for
@@ -119,12 +121,15 @@ class AsyncDriver:
                 is_done = self._flow.is_done and not finished
                 return Progress(finished, self._flow.wants_input, is_done)
             self._changed.clear()
-            await self._wait()
+            await self._wait(shown_again)
 
-    async def _wait(self) -> None:
+    async def _wait(self, until: float) -> None:
         """Until something has changed. An answer ends what is counted as waiting before it is worked on."""
         self._flow.waits(self._blocked_by(), self._now())
+        timer = None if math.isinf(until) else asyncio.get_running_loop().call_at(until, self._changed.set)
         await self._changed.wait()
+        if timer is not None:
+            timer.cancel()
         self._flow.waits(None, self._now())
 
     def _blocked_by(self) -> Cause:
@@ -144,7 +149,7 @@ class AsyncDriver:
     async def close(self) -> None:
         """Cancel every request in flight and wait, for some seconds at most, until they are gone."""
         self._is_closing = True
-        self._flow.tally.standing.on_change = None  # what outlives the run may still know the tally
+        self._flow.tally.close()
         self._flow.waits(None, self._now())
         self._set_timer(None)
         self._hold_back(None)

@@ -95,6 +95,11 @@ class WaitingKeys:
         return bool(self._heap)
 
     @property
+    def keys(self) -> int:
+        """How many there are."""
+        return sum(len(part) for _, _, part in self._heap)
+
+    @property
     def next_due(self) -> float | None:
         """When the first of them are due."""
         return self._heap[0][0] if self._heap else None

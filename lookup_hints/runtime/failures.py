@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from lookup_hints.errors import AnswerError, ConnectorError, LookupHintsError, LookupTimeout
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.steps import Part
@@ -42,16 +44,16 @@ def _what(spec: LookupSpec, part: Part) -> str:
     table = spec.table
     connector = table.options.get("connector", type(spec.connector).__name__)
     function = f", function {spec.name.function}" if spec.name.function else ""
-    return f"The lookup of {_shown_keys(part)} in table {table.name} (connector {connector}{function})"
+    return f"The lookup of {shown_keys(part.keys)} in table {table.name} (connector {connector}{function})"
 
 
-def _shown_keys(part: Part) -> str:
-    """The keys of ``part``, the first few in full: ``2 keys (id = 1; id = 2)``."""
-    some = part.cut(_KEYS_SHOWN)[0].keys.to_pylist()
+def shown_keys(keys: pa.Table) -> str:
+    """How many ``keys`` there are, the first few in full: ``2 keys (id = 1; id = 2)``."""
+    some = keys.slice(0, _KEYS_SHOWN).to_pylist()
     shown = "; ".join(", ".join(f"{name} = {_short(value)}" for name, value in row.items()) for row in some)
-    more = "; ..." if len(part) > _KEYS_SHOWN else ""
-    noun = "key" if len(part) == 1 else "keys"
-    return f"{len(part)} {noun} ({shown}{more})"
+    more = "; ..." if keys.num_rows > _KEYS_SHOWN else ""
+    noun = "key" if keys.num_rows == 1 else "keys"
+    return f"{keys.num_rows} {noun} ({shown}{more})"
 
 
 def _short(value: object) -> str:

@@ -12,7 +12,8 @@ when its outcome is final.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -28,6 +29,7 @@ from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.state import LookupState
 from lookup_hints.runtime.steps import Ask, Hold, Part, Step
 from lookup_hints.runtime.tally import Tally
+from lookup_hints.runtime.watching import Watch, Watched
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import Answer, Outcomes
@@ -40,10 +42,25 @@ HOLD_SECONDS = 30.0
 
 
 class LookupFlow:
-    """The state of one lookup join in one task. Not thread-safe: one thread drives it."""
+    """The state of one lookup join in one task. Not thread-safe: one thread drives it.
 
-    def __init__(self, spec: LookupSpec, random: Random) -> None:
-        self._state = LookupState(spec)
+    Args:
+        spec: the lookup.
+        random: for jitter.
+        secrets: what may not be shown beside what the connector knows, as it is when something is.
+        watch: is shown what was counted, while the flow is driven.
+    """
+
+    def __init__(
+        self,
+        spec: LookupSpec,
+        random: Random,
+        *,
+        secrets: Set[str] = frozenset(),
+        watch: Watch | None = None,
+    ) -> None:
+        self._watched = Watched(watch)
+        self._state = LookupState(spec, secrets)
         self._settling = Settling(self._state, random)
         self._asking = Asking(self._state, self._settling)
         self._held_since: float | None = None
@@ -58,7 +75,17 @@ class LookupFlow:
     @property
     def metrics(self) -> LookupMetrics:
         """What was counted so far."""
-        return self._state.tally.total
+        return replace(self._state.tally.total, events=self._state.events.told)
+
+    def show(self, now: float) -> float:
+        """Show the counts, if it is time; when it will be time again is returned."""
+        if now >= self._watched.due:
+            self._watched.show(self.metrics, self._state.waiting.keys, now)
+        return self._watched.due
+
+    def stopped(self) -> None:
+        """Spark wants no more rows."""
+        self._state.events.stopped(self.metrics.keys)
 
     def took(self, seconds: float, in_flight: int) -> None:
         """A key's own request took so long, and so many were in flight with it; told by its runner."""

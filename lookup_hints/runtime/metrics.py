@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import add, sub
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_origin, get_type_hints
 
 _N = TypeVar("_N", int, float)
 _Self = TypeVar("_Self", bound="CountsByKey[Any]")
@@ -87,6 +87,21 @@ class Most(int):
 
 
 @dataclass(frozen=True)
+class Events:
+    """What was worth a line in a log, by kind and text. Equal ones are one, the last ``MOST`` are kept."""
+
+    MOST: ClassVar[int] = 20
+
+    told: tuple[tuple[str, str], ...] = ()
+
+    def __add__(self, other: Events) -> Events:
+        return Events(tuple(dict.fromkeys((*self.told, *other.told)))[-self.MOST :])
+
+    def __sub__(self, other: Events) -> Events:
+        return Events(tuple(event for event in self.told if event not in other.told))
+
+
+@dataclass(frozen=True)
 class About:
     """What a count is: the unit in which it counts, and its meaning."""
 
@@ -98,13 +113,14 @@ _NO_COUNTS: CountsByKey[int] = CountsByKey()
 _NO_SECONDS: CountsByKey[float] = CountsByKey()
 _NO_LATENCIES = Latencies()
 _NONE_IN_FLIGHT = Most(0)
+_NO_EVENTS = Events()
 
 
 @dataclass(frozen=True)
 class LookupMetrics:
     """Counts of one lookup function in one task; ``+`` adds those of several, ``-`` says what came since.
 
-    `about_counts` gives the unit and the meaning of each field.
+    `about_counts` gives the unit and the meaning of each field that is a count.
     """
 
     tasks: Annotated[int, About("tasks", "tasks whose counts these are")] = 0
@@ -137,6 +153,8 @@ class LookupMetrics:
         _NO_SECONDS
     )
     latency: Annotated[Latencies, About("seconds", "how long each request took, a histogram")] = _NO_LATENCIES
+    events: Events = _NO_EVENTS
+    """What else happened; not a count."""
 
     def __add__(self, other: LookupMetrics) -> LookupMetrics:
         return self._with(other, add)
@@ -149,9 +167,10 @@ class LookupMetrics:
 
 
 def about_counts() -> dict[str, About]:
-    """What each field of `LookupMetrics` is, in their order; tables and pages are made from it."""
+    """What each count of `LookupMetrics` is, in their order; tables and pages are made from it."""
     hints = get_type_hints(LookupMetrics, include_extras=True)
-    return {each.name: hints[each.name].__metadata__[0] for each in fields(LookupMetrics)}
+    kinds = {each.name: hints[each.name] for each in fields(LookupMetrics)}
+    return {name: kind.__metadata__[0] for name, kind in kinds.items() if get_origin(kind) is Annotated}
 
 
 Report = Callable[[str, LookupMetrics], None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from lookup_hints.runtime.metrics import CountsByKey, LookupMetrics
+from lookup_hints.runtime.metrics import CountsByKey, Events, LookupMetrics
 
 Plain = dict[str, Any]
 """Dictionaries, lists, texts and numbers alone."""
@@ -60,14 +60,22 @@ class TaskRecord:
         """The record that ``plain`` is of."""
         batch = plain["run"]["batch"]
         run = TaskRun(**{**plain["run"], "batch": batch and (str(batch[0]), int(batch[1]))})
-        counts = {name: type(_ZERO[name])(value) for name, value in plain["counts"].items()}
+        counts = {name: _of_plain(name, value) for name, value in plain["counts"].items()}
         return cls(str(plain["function"]), run, LookupMetrics(**counts))
 
 
 _ZERO: dict[str, Any] = {each.name: each.default for each in fields(LookupMetrics)}
 
 
+def _of_plain(name: str, value: Any) -> Any:
+    if isinstance(_ZERO[name], Events):
+        return Events(tuple((str(kind), str(text)) for kind, text in value))
+    return type(_ZERO[name])(value)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, CountsByKey):
         return dict(value.counts)
+    if isinstance(value, Events):
+        return [list(event) for event in value.told]
     return int(value) if isinstance(value, int) else value

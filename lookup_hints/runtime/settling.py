@@ -31,6 +31,7 @@ class Settling:
     def fail(self, ask: Ask, error: Exception, now: float) -> None:
         """All keys of ``ask`` failed."""
         self._state.tally.failed(error)
+        self._state.events.failed(ask.request.keys, error)
         if is_defect(error):
             raise error
         # A request has the time of its most urgent part. The others did not have theirs: ask them again.

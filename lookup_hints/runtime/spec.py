@@ -16,7 +16,7 @@ class LookupSettings:
     """How one lookup join runs; made by the planner from hint, table, session and defaults.
 
     ``rate`` is this task's share of the requests per second, None where there is no limit. ``stops_early``
-    says that the query may be content with the first rows.
+    says that the query may be content with the first rows, ``log_keys`` that logs may hold values of keys.
     """
 
     asynchronous: bool
@@ -28,6 +28,7 @@ class LookupSettings:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     rate: float | None = None
     stops_early: bool = False
+    log_keys: bool = False
 
 
 @dataclass(frozen=True, order=True)

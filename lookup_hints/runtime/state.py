@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from lookup_hints.runtime.backlog import FreshKeys, WaitingKeys
+from lookup_hints.runtime.events import EventLog
 from lookup_hints.runtime.held import HeldWindows
 from lookup_hints.runtime.rate import Pace
 from lookup_hints.runtime.request_size import RequestSize
@@ -17,10 +20,11 @@ ROUNDS_AHEAD = 3
 class LookupState:
     """Shared by the flow and its parts: where each key is, and what is known of sizes and speed."""
 
-    def __init__(self, spec: LookupSpec) -> None:
+    def __init__(self, spec: LookupSpec, secrets: Set[str]) -> None:
         self.spec = spec
         self.answer_schema = spec.answer_schema
-        self.tally = Tally()
+        self.events = EventLog(spec, secrets)
+        self.tally = Tally(lambda: self.events.throttled(self.keys_in_flight))
         self.size = RequestSize(spec.settings.batch_size)
         self.pace = None if spec.settings.rate is None else Pace(spec.settings.rate)
         self.slots = _slots(spec)

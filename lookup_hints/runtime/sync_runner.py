@@ -29,7 +29,9 @@ def run_sync(
     standing.on_change = lambda: flow.waits(standing.most_of(1) or "source", clock())
     try:
         while not flow.is_done:
-            step = flow.next(clock())
+            now = clock()
+            flow.show(now)
+            step = flow.next(now)
             if isinstance(step, Ask):
                 _ask(flow, step, lookup, clock)
             elif flow.wants_input:
@@ -38,7 +40,7 @@ def run_sync(
                 _wait(flow, step.time, clock, sleep)
             yield from flow.finished()
     finally:
-        standing.on_change = None  # what outlives the run may still know the tally
+        flow.tally.close()
 
 
 def _ask(
@@ -58,8 +60,7 @@ def _ask(
 
 
 def _wait(flow: LookupFlow, until: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-    now = clock()
-    if until > now:
+    while until > (now := clock()):
         flow.waits(flow.blocked_by(now), now)
-        sleep(until - now)
-        flow.waits(None, clock())
+        sleep(min(until, flow.show(now)) - now)
+    flow.waits(None, now)

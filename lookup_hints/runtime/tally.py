@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from lookup_hints.runtime.metrics import Cause, CountsByKey, Latencies, LookupMetrics, Most
 from lookup_hints.spi import Wait
@@ -73,10 +73,12 @@ class Standing:
 class Tally:
     """Adds up what one lookup function counts in one task. What comes with each request is cheap to add.
 
-    It listens to the connector, too: see ``spi.reporting``.
+    It listens to the connector, too: see ``spi.reporting``. ``refused`` is called when that says that the
+    source refused a request for a while.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, refused: Callable[[], None] | None = None) -> None:
+        self._refused = refused
         self.waits = Waits()
         self.standing = Standing()
         self._sent = 0
@@ -114,6 +116,10 @@ class Tally:
         """Rows of so many bytes were answered."""
         self._row_bytes += nbytes
 
+    def close(self) -> None:
+        """The run is over. What outlives it, as a kept connection, may know the tally, and nothing more."""
+        self._refused = self.standing.on_change = None
+
     # What the connector tells.
 
     def sent(self, nbytes: int) -> None:
@@ -127,6 +133,8 @@ class Tally:
     def throttled(self) -> None:
         """The source refused a request for a while."""
         self._counts["throttled"] += 1
+        if self._refused is not None:
+            self._refused()
 
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
         """A block in which one request waits before it is sent."""
@@ -135,7 +143,7 @@ class Tally:
     @property
     def total(self) -> LookupMetrics:
         """All that was counted so far."""
-        counts = {
+        counts: dict[str, Any] = {
             **self._counts,
             "bytes_out": self._sent or self._key_bytes,
             "bytes_in": self._received or self._row_bytes,

@@ -33,6 +33,7 @@ from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.tally import Waits
+from lookup_hints.runtime.watching import Watch
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spark.frozen_objects import FrozenObjects
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
@@ -156,12 +157,21 @@ class _Task:
     """One lookup join over the rows of one task; the connector of ``spec`` is the one that is ``opened``."""
 
     def __init__(
-        self, spec: LookupSpec, opened: OpenedSync | OpenedAsync, batches: Iterator[Sequence[pa.Array]]
+        self,
+        spec: LookupSpec,
+        opened: OpenedSync | OpenedAsync,
+        batches: Iterator[Sequence[pa.Array]],
+        watch: Watch | None = None,
     ) -> None:
         self._spec = spec
         self._opened = opened
         self._batches = batches
-        self._flow = LookupFlow(spec, Random())  # noqa: S311 - jitter, not cryptography
+        self._flow = LookupFlow(
+            spec,
+            Random(),  # noqa: S311 - jitter, not cryptography
+            secrets=opened.secrets,
+            watch=watch and (lambda counts, waiting: watch(counts + self._counts, waiting)),
+        )
         self._limit_pause = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _pause_seconds)
         self._rows_found = self._rows_out = 0
         self._waits = Waits()
@@ -170,10 +180,13 @@ class _Task:
     @property
     def metrics(self) -> LookupMetrics:
         """What was counted so far; read when the task is over, as the flow may live on another thread."""
-        seconds = time.monotonic() - self._started
-        return self._flow.metrics + LookupMetrics(
+        return self._flow.metrics + self._counts
+
+    @property
+    def _counts(self) -> LookupMetrics:
+        return LookupMetrics(
             tasks=1,
-            seconds=seconds,
+            seconds=time.monotonic() - self._started,
             rows_out=self._rows_out,
             rows_found=self._rows_found,
             waited=self._waits.total,
@@ -181,6 +194,13 @@ class _Task:
 
     def results(self) -> Iterator[pa.ListArray]:
         """The lists of all input rows, in order."""
+        try:
+            yield from self._results()
+        except GeneratorExit:
+            self._flow.stopped()
+            raise
+
+    def _results(self) -> Iterator[pa.ListArray]:
         for settled in self._settled_rows():
             for lists in settled.results(self._spec.row_type):
                 self._count_rows(lists)

@@ -34,6 +34,7 @@ from lookup_hints.spi.model import (
     Rows,
 )
 from lookup_hints.spi.options import Option
+from lookup_hints.spi.place import place_of
 from lookup_hints.spi.row_door import outcomes_of, rows_of
 from lookup_hints.spi.types import sql_type
 
@@ -98,6 +99,13 @@ class Connector:
         raise, nor take long.
         """
         return self.table.files_now(self.OPTIONS)
+
+    def place(self) -> str:
+        """Where the source is, for logs, without secrets; empty where that cannot be said.
+
+        On the worker. The default is the host that the options ``url``, or ``host`` and ``port``, name.
+        """
+        return place_of(self.table)
 
     def secrets(self) -> set[str]:
         """Texts that must not appear in any message; called on the worker after opening.

@@ -145,6 +145,14 @@ SESSION_OPTIONS: tuple[Option, ...] = (
         session_key="lookup.transport",
     ),
     Option(
+        "log-keys",
+        BOOLEAN,
+        "Whether lines in logs may hold values of keys; else they only say how many there are.",
+        default=False,
+        places=_SESSION,
+        session_key="lookup.log-keys",
+    ),
+    Option(
         "rebalance-order-by",
         BOOLEAN,
         "Add a REBALANCE hint below a global ORDER BY, whose sampling would ask for each key twice.",

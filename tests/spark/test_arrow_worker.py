@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -256,6 +257,43 @@ def test_a_task_that_is_closed_early_reports_too(asynchronous: bool) -> None:
     next(results)
     results.close()
     assert [found.keys for found in reports] == [1024]
+    [(kind, text)] = reports[0].events.told
+    assert kind == "stopped"
+    assert text.endswith("(people): stopped after 1,024 keys: Spark wants no more rows")
+
+
+def test_a_password_that_was_replaced_meanwhile_is_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Renewed(People):
+        def open(self) -> None:
+            os.environ["PEOPLE_PASSWORD"] = "new-secret"
+
+        def lookup(self, request: LookupRequest) -> pa.Table:
+            raise ConnectorError("refused old-secret and new-secret")
+
+        def secrets(self) -> set[str]:
+            return {os.environ["PEOPLE_PASSWORD"]}
+
+    monkeypatch.setenv("PEOPLE_PASSWORD", "old-secret")
+    reports: list[LookupMetrics] = []
+    spec = LookupSpec(Renewed("renewed"), ("id",), ("id",), LookupSettings(False, on_error="null"))
+    list(arrow_lookup(spec, lambda _, found: reports.append(found))(iter([ids(1)])))
+    [(_, text)] = reports[0].events.told
+    assert text.endswith("refused *** and ***")
+
+
+@BOTH
+def test_a_watcher_sees_what_the_task_counts_too(asynchronous: bool) -> None:
+    seen: list[LookupMetrics] = []
+    with arrow_worker._opened(people(asynchronous=asynchronous), "watched") as opened:
+        spec = people(asynchronous=asynchronous).over(opened.connector)
+        batches = ((pa.array(range(start, start + 1024), pa.int64()),) for start in range(0, 4096, 1024))
+        task = arrow_worker._Task(spec, opened, batches, lambda counts, waiting: seen.append(counts))
+        for _ in task.results():
+            time.sleep(0.6)
+    assert len(seen) >= 2
+    assert seen[-1].rows_found > 0
+    assert seen[-1].waited.counts["writing"] >= 0.6
+    assert all(counts.waited.total <= counts.seconds for counts in seen)
 
 
 def test_requests_in_flight_are_cancelled_when_sparks_input_fails() -> None:
