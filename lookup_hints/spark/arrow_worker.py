@@ -37,6 +37,7 @@ from lookup_hints.runtime.watching import Watch
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spark.frozen_objects import FrozenObjects
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
+from lookup_hints.spark.live import teller
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncLookup
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
@@ -102,7 +103,7 @@ def look_up(
     spec.table.check_allowed()
     process.this_process.the(FrozenObjects).begin_task()
     with _opened(spec, identity) as opened:
-        task = _Task(spec.over(opened.connector), opened, batches)
+        task = _Task(spec.over(opened.connector), opened, batches, teller(spec.name.function))
         try:
             yield from task.results()
         finally:
