@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "streaming": {*BASE, "runtime"},
     "statements": {*BASE, "tables", "streaming"},
     "frames": {*BASE, "hints"},
-    "spark": {*BASE, "plan.draft", "runtime"},
+    "spark": {*BASE, "plan.draft", "runtime", "telemetry"},
     "testing": {*BASE, "runtime"},
     "execution": {*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"},
     "session": {*BASE, "tables", "runtime", "telemetry", "streaming", "statements", "frames", "execution"},

@@ -24,6 +24,7 @@ from lookup_hints.runtime.arrow import Keys, place
 from lookup_hints.runtime.asking import Asking
 from lookup_hints.runtime.failures import connector_name
 from lookup_hints.runtime.metrics import Cause, LookupMetrics
+from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver
 from lookup_hints.runtime.settling import Settling
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.state import LookupState
@@ -49,6 +50,7 @@ class LookupFlow:
         random: for jitter.
         secrets: what may not be shown beside what the connector knows, as it is when something is.
         watch: is shown what was counted, while the flow is driven.
+        observer: is told of each HTTP request.
     """
 
     def __init__(
@@ -58,9 +60,10 @@ class LookupFlow:
         *,
         secrets: Set[str] = frozenset(),
         watch: Watch | None = None,
+        observer: RequestObserver = UNOBSERVED,
     ) -> None:
         self._watched = Watched(watch)
-        self._state = LookupState(spec, secrets)
+        self._state = LookupState(spec, secrets, observer)
         self._settling = Settling(self._state, random)
         self._asking = Asking(self._state, self._settling)
         self._held_since: float | None = None

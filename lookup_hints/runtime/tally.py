@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, get_type_hints
 
 from lookup_hints.runtime.metrics import Cause, CountsByKey, Latencies, LookupMetrics, Most
-from lookup_hints.spi import Wait
+from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver
+from lookup_hints.spi import HttpExchange, Wait
 
 _PLAIN = [name for name, kind in get_type_hints(LookupMetrics).items() if kind is int]
 """The fields that are plain numbers."""
@@ -77,10 +78,13 @@ class Tally:
     source refused a request for a while.
     """
 
-    def __init__(self, refused: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, refused: Callable[[], None] | None = None, observer: RequestObserver = UNOBSERVED
+    ) -> None:
         self._refused = refused
         self.waits = Waits()
         self.standing = Standing()
+        self._observer = observer
         self._sent = 0
         self._received = 0
         self._counts = dict.fromkeys(_PLAIN, 0)
@@ -139,6 +143,10 @@ class Tally:
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
         """A block in which one request waits before it is sent."""
         return self.standing.waiting(wait)
+
+    def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
+        """A block in which one HTTP request is sent, and its response read."""
+        return self._observer.http(method, url)
 
     @property
     def total(self) -> LookupMetrics:

@@ -28,6 +28,7 @@ from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.masking import known_secrets, without_secrets
 from lookup_hints.runtime.metrics import Cause, LookupMetrics, Report
+from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver, observed, observed_async
 from lookup_hints.runtime.process import OpenedAsync, OpenedSync, needing_its_driver
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupSpec
@@ -39,6 +40,7 @@ from lookup_hints.spark.frozen_objects import FrozenObjects
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
 from lookup_hints.spark.live import teller
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncLookup
+from lookup_hints.telemetry.workers import Telemetry
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
 
@@ -103,12 +105,16 @@ def look_up(
     spec.table.check_allowed()
     process.this_process.the(FrozenObjects).begin_task()
     with _opened(spec, identity) as opened:
-        task = _Task(spec.over(opened.connector), opened, batches, teller(spec.name.function))
+        observer = process.this_process.the(Telemetry).observer(spec.name)
+        watch = teller(spec.name.function)
+        task = _Task(spec.over(opened.connector), opened, batches, watch, observer)
         try:
             yield from task.results()
         finally:
+            counts = task.metrics
             if report is not None:
-                report(spec.name.function, task.metrics)
+                report(spec.name.function, counts)
+            observer.task_ended(counts)
 
 
 def _opened(spec: LookupSpec, identity: str) -> AbstractContextManager[OpenedSync | OpenedAsync]:
@@ -163,15 +169,18 @@ class _Task:
         opened: OpenedSync | OpenedAsync,
         batches: Iterator[Sequence[pa.Array]],
         watch: Watch | None = None,
+        observer: RequestObserver = UNOBSERVED,
     ) -> None:
         self._spec = spec
         self._opened = opened
         self._batches = batches
+        self._observer = observer
         self._flow = LookupFlow(
             spec,
             Random(),  # noqa: S311 - jitter, not cryptography
             secrets=opened.secrets,
             watch=watch and (lambda counts, waiting: watch(counts + self._counts, waiting)),
+            observer=observer,
         )
         self._limit_pause = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _pause_seconds)
         self._rows_found = self._rows_out = 0
@@ -230,16 +239,18 @@ class _Task:
         return without_secrets(run, opened.connector, opened.secrets)
 
     def _run_sync(self, opened: OpenedSync) -> Iterator[Settled]:
-        return run_sync(self._flow, self._inputs(), opened.lookup, clock=time.monotonic, sleep=time.sleep)
+        lookup = observed(opened.lookup, self._observer)
+        return run_sync(self._flow, self._inputs(), lookup, clock=time.monotonic, sleep=time.sleep)
 
     def _run_async(self, opened: OpenedAsync) -> Iterator[Settled]:
         return run_async(self._driver(opened), self._inputs(), process.this_process.loop.call)
 
     def _driver(self, opened: OpenedAsync) -> AsyncDriver:
         if not self._spec.by_row:
-            return AsyncDriver(self._flow, opened.lookup)
+            return AsyncDriver(self._flow, observed_async(opened.lookup, self._observer))
         assert isinstance(opened.connector, AsyncRowLookup)
-        return RowDriver(self._flow, opened.connector, opened.lookup_row, self._spec.settings.capacity)
+        lookup_row = observed_async(opened.lookup_row, self._observer)
+        return RowDriver(self._flow, opened.connector, lookup_row, self._spec.settings.capacity)
 
     def _inputs(self) -> Iterator[Keys]:
         batches = key_batches(self._read(), self._spec.key_schema)

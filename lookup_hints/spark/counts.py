@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.records import Plain, TaskRecord, TaskRun
@@ -28,39 +27,10 @@ Batch = tuple[str, int]
 _log = logging.getLogger("lookup_hints")
 
 
-class EventLog:
-    """Logs what tasks say happened, and the same of one lookup only now and then.
-
-    Args:
-        level: of the log records.
-        clock: gives seconds.
-    """
-
-    EVERY_SECONDS: ClassVar[float] = 60.0
-
-    def __init__(self, level: int = logging.WARNING, clock: Callable[[], float] = time.monotonic) -> None:
-        self._level, self._clock = level, clock
-        self._last: dict[tuple[str, str], float] = {}
-
-    def tell(self, record: TaskRecord) -> None:
-        """Log the events of a task."""
-        now = self._clock()
-        for kind, text in record.counts.events.told:
-            last = self._last.get((record.function, kind))
-            if last is None or now - last >= self.EVERY_SECONDS:
-                self._last[record.function, kind] = now
-                _log.log(logging.INFO if kind == "stopped" else self._level, "%s", text)
-
-
 class Counts:
-    """What the lookups of one application counted. A task that Spark repeats counts once.
+    """What the lookups of one application counted. A task that Spark repeats counts once."""
 
-    Args:
-        log: takes what happened in tasks.
-    """
-
-    def __init__(self, log: EventLog | None = None) -> None:
-        self._log = log or EventLog()
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._totals: dict[str, LookupMetrics] = {}
         self._batches: OrderedDict[Batch, dict[str, LookupMetrics]] = OrderedDict()
@@ -108,7 +78,6 @@ class Counts:
             with self._lock:
                 self._running.pop((record.function, record.run.number), None)
                 self._add(record.function, record.run.batch, self._new_in(record))
-            self._log.tell(record)
 
     def _new_in(self, record: TaskRecord) -> LookupMetrics:
         """The record's counts, or only that a task was repeated."""

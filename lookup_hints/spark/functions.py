@@ -9,7 +9,6 @@ counts belongs to the application: the same lookup has one function, however man
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import time
@@ -28,7 +27,7 @@ from lookup_hints.runtime.figures import Moment
 from lookup_hints.runtime.metrics import LookupMetrics, Report
 from lookup_hints.runtime.process import install_tip
 from lookup_hints.runtime.spec import LookupName, LookupSpec
-from lookup_hints.spark.counts import Counts, EventLog, Reporter, accumulating
+from lookup_hints.spark.counts import Counts, Reporter, accumulating
 from lookup_hints.spark.live import listening
 from lookup_hints.spark.shipping import Batches, bare, shipped
 from lookup_hints.spi.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
@@ -45,8 +44,7 @@ class _Application:
     def __init__(self, spark: SparkSession) -> None:
         # Names appear in plans; without the salt a short secret inside a spec could be guessed from its hash.
         self.salt = token_bytes(16)
-        # Workers of a local Spark write to the same standard error, and have said it.
-        self.counts = Counts(EventLog(logging.INFO if is_local(spark) else logging.WARNING))
+        self.counts = Counts()
         self.report: Report | None = None
         if not is_connect(spark):
             self.report = Reporter(accumulating(spark, self.counts))
@@ -161,8 +159,9 @@ def run_the_drivers_python(spark: SparkSession) -> None:
     """
     if is_connect(spark) or os.environ.get("PYSPARK_PYTHON"):
         return
-    if is_local(spark) and sys.executable:
-        spark.sparkContext.pythonExec = sys.executable
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and sys.executable:
+        context.pythonExec = sys.executable
 
 
 _COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
@@ -195,11 +194,6 @@ def policy_of(spark: SparkSession) -> Policy:
         keys = [prefix + switch for switch in SWITCHES for prefix in ("", "spark.")]
         settings = {key: value for key in keys if (value := spark.conf.get(key, None)) is not None}
     return policy_of_configuration(settings) & policy_of_environment()
-
-
-def is_local(spark: SparkSession) -> bool:
-    """Whether the workers of ``spark`` are processes of the driver's own."""
-    return not is_connect(spark) and (spark.sparkContext.master or "").startswith("local")
 
 
 def is_connect(spark: SparkSession) -> bool:

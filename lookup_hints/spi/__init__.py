@@ -38,7 +38,7 @@ from lookup_hints.spi.option_types import (
     number,
 )
 from lookup_hints.spi.options import Option
-from lookup_hints.spi.reporting import Reporting, Wait, reporting
+from lookup_hints.spi.reporting import HttpExchange, Reporting, Wait, reporting
 
 __all__ = [
     "BOOLEAN",
@@ -53,6 +53,7 @@ __all__ = [
     "Connector",
     "ConnectorError",
     "HoldsBack",
+    "HttpExchange",
     "LookupRequest",
     "LookupTable",
     "LookupTimeout",

@@ -1,4 +1,4 @@
-"""What a connector may tell of its requests while it works on them: bytes, refusals, and what it waits for.
+"""What a connector may tell of its requests while it works on them: bytes, refusals, what it waits for, HTTP.
 
 The engine sets who listens before each call; tasks that the call starts inherit it. Where nobody counts, as
 in a scan or when a connector is used alone, telling does nothing.
@@ -6,13 +6,25 @@ in a scan or when a connector is used alone, telling does nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 Wait: TypeAlias = Literal["throttle", "budget", "slot"]
 """Why a request is not sent yet: the source asked for a pause, a rate limit, or no connection is free."""
+
+
+class HttpExchange(Protocol):
+    """One HTTP request, as long as it is under way."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What is sent with it, so that the server's own traces join ours; empty where nothing is traced."""
+
+    def answered(self, status: int) -> None:
+        """The response has this status code."""
 
 
 class Reporting(Protocol):
@@ -29,6 +41,22 @@ class Reporting(Protocol):
 
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
         """A block in which one request waits before it is sent."""
+
+    def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
+        """A block in which one HTTP request is sent and answered; of ``url`` the host alone is told."""
+
+
+class _Untold:
+    """An HTTP request of which nobody is told."""
+
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    def answered(self, status: int) -> None:
+        pass
+
+
+UNTOLD: AbstractContextManager[HttpExchange] = nullcontext(_Untold())
+"""An HTTP request of which nobody is told."""
 
 
 class _Nobody:
@@ -47,6 +75,9 @@ class _Nobody:
 
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
         return self._block
+
+    def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
+        return UNTOLD
 
 
 NOBODY: Reporting = _Nobody()

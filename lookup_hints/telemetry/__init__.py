@@ -1,1 +1,1 @@
-"""Counts and requests of lookups for other people's monitoring: Prometheus."""
+"""Counts and requests of lookups for other people's monitoring: Prometheus and OpenTelemetry."""

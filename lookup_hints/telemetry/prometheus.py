@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from lookup_hints.runtime.metrics import About, CountsByKey, Latencies, LookupMetrics, Most, about_counts
 from lookup_hints.runtime.spec import LookupName
+from lookup_hints.telemetry.names import division
 
 Read = Callable[[], Mapping[LookupName, LookupMetrics]]
 """Gives the counts of each lookup so far."""
@@ -69,8 +70,7 @@ def _family(field: str, about: About, values: Iterable[tuple[tuple[str, ...], An
             histogram.add_metric(labels, _buckets(latencies), _estimated_sum(latencies))
         return histogram
     if issubclass(kind, CountsByKey):
-        label = field.rpartition("_by_")[2] if "_by_" in field else "cause"
-        by_key = CounterMetricFamily(name, help_text, labels=(*LABELS, label))
+        by_key = CounterMetricFamily(name, help_text, labels=(*LABELS, division(field)))
         for labels, counts in values:
             for key, count in counts.counts.items():
                 by_key.add_metric((*labels, str(key)), count)

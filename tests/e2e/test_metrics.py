@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from lookup_hints import LookupMetrics, LookupName, LookupSession
 from lookup_hints.errors import QueryError
-from lookup_hints.runtime.figures import Moment
 from lookup_hints.surfaces.cli import main
 
 ROWS = '[{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}]'
@@ -108,34 +106,6 @@ def test_only_what_has_a_lookup_and_an_end_is_measured(session: LookupSession, t
         session.explain_analyze(
             "INSERT INTO noop SELECT p.name FROM STREAM arriving_late s JOIN people p ON s.id = p.id"
         )
-
-
-def test_counts_of_running_tasks_are_seen(session: LookupSession) -> None:
-    """The key 3 is never there, and is asked again and again for three seconds."""
-    seen: list[Moment] = []
-    hint = (
-        "/*+ LOOKUP('table'='live', 'retry-predicate'='lookup_miss', 'retry-strategy'='fixed_delay',"
-        " 'fixed-delay'='1 s', 'max-attempts'='4') */"
-    )
-    text = f"SELECT {hint} live.name FROM range(1, 4, 1, 1) o LEFT JOIN people live ON o.id = live.id"
-    over = Event()
-    with session.watching() as look:
-
-        def watch() -> None:
-            while not over.wait(0.05):
-                seen.extend(look().values())
-
-        watching = Thread(target=watch)
-        watching.start()
-        session.sql(text).collect()
-        over.set()
-        watching.join()
-    waiting = [moment for moment in seen if moment.waiting]
-    assert waiting, "the running task told of itself"
-    assert all((each.counts.keys, each.counts.hits, each.waiting) == (3, 2, 1) for each in waiting)
-    assert session.spark.sparkContext.getLocalProperty("lookup_hints.live") is None
-    (total,) = session.metrics().values()
-    assert (total.tasks, total.retried_keys) == (1, 4)
 
 
 def test_micro_batches_are_told_apart(session: LookupSession, tmp_path: Path) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 
-import pytest
-
-from lookup_hints.runtime.metrics import CountsByKey, Events, Latencies, LookupMetrics, Most
+from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, Most
 from lookup_hints.runtime.records import TaskRecord, TaskRun
-from lookup_hints.spark.counts import REMEMBERED_TASKS, Counts, EventLog
-from lookup_hints.testing import FakeClock
+from lookup_hints.spark.counts import REMEMBERED_TASKS, Counts
 
 ALL_KINDS = LookupMetrics(
     keys=3,
@@ -77,52 +73,3 @@ def test_micro_batches_add_up_to_the_total_each_by_itself() -> None:
     assert counts.of_batch("q", 1) == {"f": LookupMetrics(keys=2)}
     assert counts.of_batch("another", 0) == {}
     assert counts.totals == {"f": LookupMetrics(keys=6)}
-
-
-# --- what happened in tasks ------------------------------------------------------------------------
-
-
-def failing(number: int, function: str = "f") -> TaskRecord:
-    told = Events((("failure", f"it failed {number} times"), ("stopped", "no more rows")))
-    return TaskRecord(function, TaskRun(1, number, 0, number), LookupMetrics(tasks=1, events=told))
-
-
-def test_what_happened_is_logged_once_a_minute_for_each_lookup(caplog: pytest.LogCaptureFixture) -> None:
-    clock = FakeClock()
-    counts = Counts(EventLog(clock=clock))
-    with caplog.at_level(logging.INFO, "lookup_hints"):
-        counts.take([failing(1).plain(), failing(2).plain(), failing(3, "another").plain()])
-        clock.now += EventLog.EVERY_SECONDS
-        counts.take([failing(4).plain()])
-    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warned == ["it failed 1 times", "it failed 3 times", "it failed 4 times"]
-    assert [record.getMessage() for record in caplog.records if record.levelno == logging.INFO] == [
-        *["no more rows"] * 3
-    ]
-
-
-def test_workers_of_a_local_spark_have_said_it(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "lookup_hints"):
-        Counts(EventLog(logging.INFO)).take([failing(1).plain()])
-    assert caplog.records == []
-
-
-# --- tasks that run --------------------------------------------------------------------------------
-
-
-def test_running_tasks_are_known_until_they_end() -> None:
-    counts = taken(record(1))
-    counts.see(record(2, partition=1, keys=5), 4)
-    counts.see(record(2, partition=1, keys=6), 2)
-    assert counts.so_far == {"f": (LookupMetrics(keys=9), 2)}
-    assert counts.totals == {"f": LookupMetrics(keys=3)}
-    counts.take([record(2, partition=1, keys=10).plain()])
-    counts.see(record(2, partition=1, keys=6), 2)  # a datagram that was late
-    assert counts.so_far == {"f": (LookupMetrics(keys=13), 0)}
-
-
-def test_running_tasks_that_spark_stopped_are_forgotten() -> None:
-    counts = Counts()
-    counts.see(record(1), 4)
-    counts.forget_running()
-    assert counts.so_far == {}

@@ -53,6 +53,14 @@ class Request:
         """Scheme, host and port."""
         return origin_of(self.url)
 
+    def with_headers(self, more: Mapping[str, str]) -> Request:
+        """The same request with ``more`` headers, those apart that it has itself."""
+        if not more:
+            return self
+        own = {name.lower() for name in self.headers}
+        added = {name: value for name, value in more.items() if name.lower() not in own}
+        return replace(self, headers={**self.headers, **added})
+
 
 @dataclass(frozen=True)
 class Response:

@@ -433,8 +433,11 @@ class Driver:
 
     async def _send(self, step: Send, lease: Lease) -> Response:
         await lease.expect(self._usual.size)
+        request = step.request
         try:
-            response = await self._client.send(step.request, step.timeout, lease)
+            with reporting().http(request.method, request.url) as told:
+                response = await self._client.send(request.with_headers(told.headers), step.timeout, lease)
+                told.answered(response.status)
         finally:
             lease.settle()
         self._usual.saw(len(response.body))
