@@ -114,6 +114,9 @@ class LookupSession:
         timeout: float | str | None = None,
         batch_size: int | None = None,
         on_error: str | None = None,
+        dead_letter_path: str | None = None,
+        max_errors: int | None = None,
+        max_error_ratio: float | None = None,
         shuffle: bool | None = None,
     ) -> DataFrame:
         """Join ``df`` with a lookup table, asking it for the keys of ``df`` alone; lazy, as ``df.join`` is.
@@ -140,7 +143,10 @@ class LookupSession:
             capacity: requests in flight per task.
             timeout: seconds for one key, retries and waits included; or as in a hint (``"3 min"``).
             batch_size: the most keys in one request.
-            on_error: ``fail``, ``null`` or ``skip``.
+            on_error: ``fail``, ``null``, ``skip`` or ``dead-letter``.
+            dead_letter_path: the folder of keys that failed for good, where ``on_error`` is ``dead-letter``.
+            max_errors: keys of one task that may fail for good.
+            max_error_ratio: part of the keys of one task that may, from 0 to 1.
             shuffle: whether the rows of ``df`` are partitioned by key first.
 
         Raises:
@@ -159,6 +165,9 @@ class LookupSession:
             "timeout": timeout,
             "batch-size": batch_size,
             "on-error": on_error,
+            "dead-letter.path": dead_letter_path,
+            "max-errors": max_errors,
+            "max-error-ratio": max_error_ratio,
             "shuffle": shuffle,
         }
         request = frame_join.JoinRequest(

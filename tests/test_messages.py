@@ -33,10 +33,13 @@ def said(*, hint: str) -> str:
 @pytest.mark.parametrize(
     ("hint", "told"),
     [
-        ("'on-error' = 'sometimes'", "'on-error' cannot be 'sometimes': it must be one of fail, null, skip."),
+        (
+            "'on-error' = 'sometimes'",
+            "'on-error' cannot be 'sometimes': it must be one of fail, null, skip, dead-letter.",
+        ),
         (
             "'on-error' = 'fial'",
-            "'on-error' cannot be 'fial': it must be one of fail, null, skip. Did you mean 'fail'?",
+            "'on-error' cannot be 'fial': it must be one of fail, null, skip, dead-letter. Did you mean 'fail'?",
         ),
         ("'timeout' = '-1'", "'timeout' cannot be '-1': it must be at least 1 ms."),
         ("'timeout' = '-1 s'", "'timeout' cannot be '-1 s': it must be at least 1 ms."),
@@ -55,7 +58,7 @@ def test_a_negative_timeout_of_python_is_too_short() -> None:
         read_options("lookup_join", {"timeout": -1, "on-error": "ignore"})
     assert str(raised.value) == (
         "lookup_join: 'timeout' cannot be '-1000 ms': it must be at least 1 ms.\n"
-        "lookup_join: 'on_error' cannot be 'ignore': it must be one of fail, null, skip."
+        "lookup_join: 'on_error' cannot be 'ignore': it must be one of fail, null, skip, dead-letter."
     )
 
 

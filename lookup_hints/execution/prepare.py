@@ -12,12 +12,19 @@ from lookup_hints.errors import HintError, Problem
 from lookup_hints.execution.scope import Args, Scope
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.plan.analysis import Columns
-from lookup_hints.plan.choose import session_option
+from lookup_hints.plan.choose import Unwritable, session_option
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.read.statement import UnreadableStatement
 from lookup_hints.runtime.spec import LookupSpec
-from lookup_hints.spark.functions import Functions, spark_version, transport_for, wrapping_for
+from lookup_hints.spark.functions import (
+    Functions,
+    is_connect,
+    spark_version,
+    transport_for,
+    wrapping_for,
+)
+from lookup_hints.spark.letters import probe
 from lookup_hints.spi import Connector
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
@@ -154,7 +161,14 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
         name_scan=name_scan,
         predicates=retry_predicates(),
         wrapping=wrapping_for(transport),
+        unwritable=_unwritable_here(scope, conf),
     )
+
+
+def _unwritable_here(scope: Scope, conf: Conf) -> Unwritable:
+    """Tells why a folder cannot be written to, where this process is on the machine of all workers."""
+    is_here = (conf("spark.master") or "").startswith("local[") or conf("spark.master") == "local"
+    return probe if is_here and not is_connect(scope.spark) else lambda _: None
 
 
 def _in_a_name(alias: str) -> str:

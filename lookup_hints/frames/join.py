@@ -294,6 +294,9 @@ def output_mode(ordered: bool | None) -> str | None:
     return None if ordered is None else "ordered" if ordered else "allow_unordered"
 
 
+_AS_ARGUMENT = str.maketrans("-.", "__")
+
+
 def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Typed values of the options that are given, checked as those of a hint are.
 
@@ -310,7 +313,7 @@ def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
         try:
             values[option.key] = option.type.parse(text)
         except ValueError as error:
-            name = option.key.replace("-", "_").replace("async", "asynchronous")
+            name = option.key.translate(_AS_ARGUMENT).replace("async", "asynchronous")
             problems.append(bad_value(option, name, text, error, owner=f"{caller}: "))
     if problems:
         raise OptionError(problems)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +10,29 @@ from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Spa
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.cluster_share import Share, share_of, tasks_at_once
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
-from lookup_hints.runtime.spec import LookupSettings
+from lookup_hints.runtime.spec import DeadLetters, LookupSettings
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.in_force import Conf, InForce, in_force
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, RETRY_KEYS, SESSION_OPTIONS
+from lookup_hints.spi.lookup_options import (
+    DEAD_LETTER_KEYS,
+    ERROR_LIMIT_KEYS,
+    LOOKUP_OPTIONS,
+    RETRY_KEYS,
+    SESSION_OPTIONS,
+)
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Place, options_at, parsed
 
 _MISS, _EXCEPTION = "lookup_miss", "exception"
+_DEAD_LETTER = "dead-letter"
 _STRATEGY_KEYS = {
     "fixed_delay": ("fixed-delay",),
     "exponential_delay": ("initial-backoff", "max-backoff", "backoff-multiplier", "jitter-factor"),
 }
+
+
+Unwritable = Callable[[str], str | None]
+"""Why a folder cannot be written to from here; None where it can, or where nobody here can tell."""
 
 
 @dataclass(frozen=True)
@@ -76,29 +87,36 @@ def choose(
     connector: Connector,
     conf: Conf,
     predicates: Mapping[str, RowPredicate],
+    unwritable: Unwritable = lambda _: None,
 ) -> Choice:
     """The settings of a lookup join.
 
     Raises:
-        QueryError: retry options that do not make a whole, or a bad value in the table or session.
+        QueryError: options of a retry or of dead letters that do not make a whole, a folder that cannot be
+            written, or a bad value in the table or session.
     """
     given = _given(hint, connector.table, conf)
     asynchronous, reason = _runner(given, connector)
     retry = _retry(given, connector.table, predicates)
     limit = connector.keys_per_request()
     share = _share(given, connector.table, conf)
+    _check_effect(given)
+    letters = _dead_letters(given, connector.table, conf, unwritable)
     settings = LookupSettings(
         asynchronous=asynchronous,
         capacity=share.capacity,
         timeout=given["timeout"],
         ordered=given["output-mode"] == "ordered",
         batch_size=min(given["batch-size"], limit or given["batch-size"]),
-        on_error=given["on-error"],
+        on_error=given["on-error"] if letters is None else given["dead-letter.then"],
         retry=retry,
         rate=share.rate,
         log_keys=session_option("log-keys", conf),
+        dead_letters=letters,
+        max_errors=_limit(given, "max-errors"),
+        max_error_ratio=_limit(given, "max-error-ratio"),
     )
-    notes = (*_notes(settings), *_limit_notes(given, limit), *share.notes)
+    notes = (*_notes(settings), *_limit_notes(given, limit), *_effect_notes(given), *share.notes)
     return Choice(settings, given["shuffle"], reason, _sources(given, settings), notes)
 
 
@@ -247,6 +265,65 @@ def _strategy(given: _Given) -> RetryStrategy:
         multiplier=given["backoff-multiplier"],
         jitter=given["jitter-factor"],
     )
+
+
+def _dead_letters(
+    given: _Given, table: LookupTable, conf: Conf, unwritable: Unwritable
+) -> DeadLetters | None:
+    """Where keys are kept that failed for good."""
+    if given["on-error"] != _DEAD_LETTER:
+        return None
+    folder, key = given["dead-letter.path"], "dead-letter.path"
+    if folder is None:
+        raise _problem_of(
+            given,
+            table,
+            "'on-error' = 'dead-letter' needs a folder to write to.",
+            "on-error",
+            tip="Give 'dead-letter.path' = '/...' in the hint, 'lookup.dead-letter.path' in WITH, or SET"
+            " lookup.dead-letter.path = ....",
+        )
+    table.check_folder(folder, option=key)
+    why = unwritable(folder)
+    if why is not None:
+        message = f"Dead letters cannot be written to {folder}: {why.rstrip('.')}."
+        raise _problem_of(given, table, message, key, "on-error")
+    return DeadLetters(folder, given["dead-letter.format"], conf("spark.app.id") or "")
+
+
+def _limit(given: _Given, key: str) -> Any:
+    """How much may fail; None where nothing may anyway."""
+    return None if given["on-error"] == "fail" else given[key]
+
+
+def _check_effect(given: _Given) -> None:
+    """Refuse options about failures that the hint gives in vain."""
+    vain = [key for key in _vain(given) if given.values[key].source is Place.HINT]
+    if vain:
+        wanted = _DEAD_LETTER if vain[0] in DEAD_LETTER_KEYS else "null', 'skip' or 'dead-letter"
+        message = f"{vain[0]!r} has no effect where 'on-error' is '{given['on-error']}'{_at_place(given)}."
+        raise HintError(Problem(message, given.at(vain[0]), f"Give 'on-error' = '{wanted}'."))
+
+
+def _effect_notes(given: _Given) -> list[str]:
+    """What a table says of failures in vain: it may be meant for the hints of other statements."""
+    vain = [key for key in _vain(given) if given.values[key].source is Place.TABLE]
+    return [f"'lookup.{key}' has no effect: 'on-error' is '{given['on-error']}'" for key in vain]
+
+
+def _vain(given: _Given) -> Iterator[str]:
+    wish = given["on-error"]
+    yield from () if wish == _DEAD_LETTER else DEAD_LETTER_KEYS
+    yield from ERROR_LIMIT_KEYS if wish == "fail" else ()
+
+
+def _at_place(given: _Given) -> str:
+    source = given.values["on-error"].source
+    return f" ({source.value})" if source else ", its default"
+
+
+def _problem_of(given: _Given, table: LookupTable, message: str, *keys: str, tip: str = "") -> QueryError:
+    return _error(given)(Problem(f"{_owner(given, table)}{message}", given.at(*keys), tip))
 
 
 def _limit_notes(given: _Given, limit: int | None) -> list[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.analysis import Analyse, Analysis, Columns, LeftSide
-from lookup_hints.plan.choose import Choice
+from lookup_hints.plan.choose import Choice, Unwritable
 from lookup_hints.plan.conditions import Conditions, Conjunct, Names
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
@@ -40,6 +40,7 @@ class Context:
         name_scan: a name for the relation that reads the given columns of a whole lookup table.
         predicates: registered retry predicates.
         wrapping: what to write before and after a key of a type, so that it reaches Python as it is.
+        unwritable: why a folder for dead letters cannot be written to, or None.
         few_rows: whether the first rows of the statement alone will be taken.
         line: where the statement begins in its file, from 1.
     """
@@ -52,6 +53,7 @@ class Context:
     name_scan: Callable[[LookupTable, tuple[str, ...]], str]
     predicates: Mapping[str, RowPredicate]
     wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
+    unwritable: Unwritable = lambda _: None
     few_rows: bool = False
     line: int = 1
 

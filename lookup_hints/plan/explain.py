@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from lookup_hints.errors import Span
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
-from lookup_hints.runtime.spec import LookupName
-from lookup_hints.spi.lookup_options import RETRY_KEYS
+from lookup_hints.runtime.spec import LookupName, LookupSettings
+from lookup_hints.spi.lookup_options import DEAD_LETTER_KEYS, ERROR_LIMIT_KEYS, RETRY_KEYS
 
 Figures = Mapping[LookupName, Sequence[tuple[str, str]]]
 """What was measured of lookups: name and text of each figure."""
@@ -53,6 +53,12 @@ def _lines(facts: Iterable[tuple[str, str]]) -> list[str]:
     return [f"    {name:<{width}}  {value}" for name, value in facts]
 
 
+def _given_to_failures(settings: LookupSettings) -> Iterator[str]:
+    """The options beside `on-error` by which failures are treated."""
+    yield from () if settings.dead_letters is None else DEAD_LETTER_KEYS
+    yield from () if settings.on_error == "fail" else ERROR_LIMIT_KEYS
+
+
 def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     conditions, settings, source = join.conditions, join.chosen.settings, join.chosen.source
     yield "connector", join.use.table.connector
@@ -74,7 +80,7 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
         yield "output mode", f"{mode}{source('output-mode')}"
     yield "timeout", f"{settings.timeout:g} s{source('timeout')}"
     yield "retry", f"{settings.retry}{source(*RETRY_KEYS)}"
-    yield "on error", f"{settings.on_error}{source('on-error')}"
+    yield "on error", f"{settings.failures}{source('on-error', *_given_to_failures(settings))}"
     noun = "key" if settings.batch_size == 1 else "keys"
     yield "batch size", f"at most {settings.batch_size} {noun} in one request{source('batch-size')}"
     if settings.stops_early:

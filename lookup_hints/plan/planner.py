@@ -197,7 +197,8 @@ def choose_settings(draft: Draft) -> Draft:
     """Each join gets its runner and its options."""
 
     def with_choice(join: LookupJoin) -> LookupJoin:
-        choice = choose(join.hint, join.connector, draft.context.conf, draft.context.predicates)
+        context = draft.context
+        choice = choose(join.hint, join.connector, context.conf, context.predicates, context.unwritable)
         return join.with_(choice=choice, notes=(*join.notes, *choice.notes))
 
     return draft.each_join(with_choice)

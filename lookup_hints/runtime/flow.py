@@ -22,6 +22,7 @@ import pyarrow as pa
 from lookup_hints.errors import AnswerError, AnswerTooLarge
 from lookup_hints.runtime.arrow import Keys, place
 from lookup_hints.runtime.asking import Asking
+from lookup_hints.runtime.dead_letters import Keep
 from lookup_hints.runtime.failures import connector_name
 from lookup_hints.runtime.metrics import Cause, LookupMetrics
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver
@@ -51,6 +52,7 @@ class LookupFlow:
         secrets: what may not be shown beside what the connector knows, as it is when something is.
         watch: is shown what was counted, while the flow is driven.
         observer: is told of each HTTP request.
+        keep: takes the keys that failed for good, where they are to be kept as dead letters.
     """
 
     def __init__(
@@ -61,9 +63,10 @@ class LookupFlow:
         secrets: Set[str] = frozenset(),
         watch: Watch | None = None,
         observer: RequestObserver = UNOBSERVED,
+        keep: Keep = lambda _: None,
     ) -> None:
         self._watched = Watched(watch)
-        self._state = LookupState(spec, secrets, observer)
+        self._state = LookupState(spec, secrets, observer, keep)
         self._settling = Settling(self._state, random)
         self._asking = Asking(self._state, self._settling)
         self._held_since: float | None = None
@@ -85,6 +88,14 @@ class LookupFlow:
         if now >= self._watched.due:
             self._watched.show(self.metrics, self._state.waiting.keys, now)
         return self._watched.due
+
+    def check_errors(self) -> None:
+        """All is settled: fail if more keys failed for good than `max-error-ratio` allows.
+
+        Raises:
+            ConnectorError: they are more.
+        """
+        self._state.given_up.check_ratio()
 
     def stopped(self) -> None:
         """Spark wants no more rows."""

@@ -110,6 +110,7 @@ class Settling:
         """The keys of ``part`` failed for good: do what `on-error` says."""
         if self._settings.on_error == "fail":
             raise error
+        self._state.given_up.take(part, error)
         if self._settings.on_error == "skip":
             part.batch.window.skip(part.positions)
             self._state.tally.count(skipped=len(part))

@@ -12,8 +12,29 @@ from lookup_hints.spi.model import LookupTable
 
 
 @dataclass(frozen=True)
+class DeadLetters:
+    """Where the keys of a lookup are written that fail for good.
+
+    Args:
+        folder: an absolute path or the address of a folder.
+        format: ``parquet`` or ``json``.
+        application: the id of Spark's application, by which statements of several are told apart.
+    """
+
+    folder: str
+    format: str = "parquet"
+    application: str = ""
+
+    def __str__(self) -> str:
+        return f"dead-letter in {self.folder} as {self.format}"
+
+
+@dataclass(frozen=True)
 class LookupSettings:
     """How one lookup join runs; made by the planner from hint, table, session and defaults.
+
+    ``on_error`` is what becomes of a row whose lookup failed: ``fail``, ``null`` or ``skip``. Its key is
+    written to ``dead_letters``, if there are any. ``max_errors`` keys may fail, ``max_error_ratio`` of all.
 
     ``rate`` is this task's share of the requests per second, None where there is no limit. ``stops_early``
     says that the query may be content with the first rows, ``log_keys`` that logs may hold values of keys.
@@ -29,6 +50,17 @@ class LookupSettings:
     rate: float | None = None
     stops_early: bool = False
     log_keys: bool = False
+    dead_letters: DeadLetters | None = None
+    max_errors: int | None = None
+    max_error_ratio: float | None = None
+
+    @property
+    def failures(self) -> str:
+        """What becomes of lookups that fail for good, for a reader."""
+        limits = [] if self.max_errors is None else [f"{self.max_errors:,} keys"]
+        limits += [] if self.max_error_ratio is None else [f"{self.max_error_ratio:.6g} of the keys"]
+        then = self.on_error if self.dead_letters is None else f"{self.dead_letters}, then {self.on_error}"
+        return f"{then}; at most {' and '.join(limits)} of a task" if limits else then
 
 
 @dataclass(frozen=True, order=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from lookup_hints.runtime.backlog import FreshKeys, WaitingKeys
+from lookup_hints.runtime.dead_letters import GivenUp, Keep
 from lookup_hints.runtime.events import EventLog
 from lookup_hints.runtime.held import HeldWindows
 from lookup_hints.runtime.observing import RequestObserver
@@ -21,11 +22,12 @@ ROUNDS_AHEAD = 3
 class LookupState:
     """Shared by the flow and its parts: where each key is, and what is known of sizes and speed."""
 
-    def __init__(self, spec: LookupSpec, secrets: Set[str], observer: RequestObserver) -> None:
+    def __init__(self, spec: LookupSpec, secrets: Set[str], observer: RequestObserver, keep: Keep) -> None:
         self.spec = spec
         self.answer_schema = spec.answer_schema
         self.events = EventLog(spec, secrets)
         self.tally = Tally(lambda: self.events.throttled(self.keys_in_flight), observer)
+        self.given_up = GivenUp(spec, self.tally, keep)
         self.size = RequestSize(spec.settings.batch_size)
         self.pace = None if spec.settings.rate is None else Pace(spec.settings.rate)
         self.slots = _slots(spec)

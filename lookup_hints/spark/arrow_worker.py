@@ -37,6 +37,7 @@ from lookup_hints.runtime.tally import Waits
 from lookup_hints.runtime.watching import Watch
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spark.frozen_objects import FrozenObjects
+from lookup_hints.spark.letters import Letters
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
 from lookup_hints.spark.live import teller
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncLookup
@@ -175,12 +176,14 @@ class _Task:
         self._opened = opened
         self._batches = batches
         self._observer = observer
+        self._letters = Letters(spec, opened.secrets)
         self._flow = LookupFlow(
             spec,
             Random(),  # noqa: S311 - jitter, not cryptography
             secrets=opened.secrets,
             watch=watch and (lambda counts, waiting: watch(counts + self._counts, waiting)),
             observer=observer,
+            keep=self._letters.keep,
         )
         self._limit_pause = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _pause_seconds)
         self._rows_found = self._rows_out = 0
@@ -236,7 +239,17 @@ class _Task:
     def _settled_rows(self) -> Iterator[Settled]:
         opened = self._opened
         run = self._run_sync(opened) if isinstance(opened, OpenedSync) else self._run_async(opened)
-        return without_secrets(run, opened.connector, opened.secrets)
+        return without_secrets(self._checked(run), opened.connector, opened.secrets)
+
+    def _checked(self, run: Iterator[Settled]) -> Iterator[Settled]:
+        """``run``; it ends when its dead letters are written, and not too much has failed."""
+        with self._letters:
+            for settled in run:
+                yield settled
+                del settled  # it may be large, and the next one takes its time
+                self._letters.write_full_parts()
+            self._flow.check_errors()
+            self._letters.finish()
 
     def _run_sync(self, opened: OpenedSync) -> Iterator[Settled]:
         lookup = observed(opened.lookup, self._observer)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from lookup_hints.spi.option_types import BOOLEAN, DURATION, NAMES, TEXT, choice, integer, number
+from lookup_hints.spi.option_types import (
+    BOOLEAN,
+    DURATION,
+    FOLDER,
+    NAMES,
+    TEXT,
+    choice,
+    integer,
+    number,
+    spelled,
+)
 from lookup_hints.spi.options import Option, Place
 
 _QUERY = frozenset({Place.HINT, Place.TABLE})
@@ -99,10 +109,54 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "on-error",
-        choice("fail", "null", "skip"),
-        "When a lookup fails for good: fail the task, take it for a miss (null), or drop the row (skip).",
+        spelled(fail=(), null=(), skip=(), dead_letter=()),
+        "When a lookup fails for good: fail the task, take it for a miss (null), drop the row (skip), or keep"
+        " its key in a folder and go on (dead-letter).",
         default="fail",
         places=_QUERY,
+    ),
+    Option(
+        "dead-letter.path",
+        FOLDER,
+        "Folder of the keys that failed for good: an absolute path that all workers see, or an address that"
+        " begins with `s3://`, `s3a://`, `gs://` or `hdfs://`.",
+        places=_EVERYWHERE,
+        table_key="lookup.dead-letter.path",
+        session_key="lookup.dead-letter.path",
+    ),
+    Option(
+        "dead-letter.format",
+        choice("parquet", "json"),
+        "Format of the files there.",
+        default="parquet",
+        places=_EVERYWHERE,
+        table_key="lookup.dead-letter.format",
+        session_key="lookup.dead-letter.format",
+    ),
+    Option(
+        "dead-letter.then",
+        choice("null", "skip"),
+        "What becomes of the row whose key is written there: as `on-error` says of null and skip.",
+        default="null",
+        places=_EVERYWHERE,
+        table_key="lookup.dead-letter.then",
+        session_key="lookup.dead-letter.then",
+    ),
+    Option(
+        "max-errors",
+        integer(0),
+        "Keys of one task that may fail for good; the next one fails the task, whatever `on-error` says.",
+        places=_EVERYWHERE,
+        table_key="lookup.max-errors",
+        session_key="lookup.max-errors",
+    ),
+    Option(
+        "max-error-ratio",
+        number(0, 1),
+        "Part of one task's keys that may fail for good, from 0 to 1; with more the task fails at its end.",
+        places=_EVERYWHERE,
+        table_key="lookup.max-error-ratio",
+        session_key="lookup.max-error-ratio",
     ),
     Option(
         "batch-size",
@@ -169,6 +223,10 @@ SESSION_OPTIONS: tuple[Option, ...] = (
         session_key="lookup.cluster-tasks",
     ),
 )
+
+DEAD_LETTER_KEYS: tuple[str, ...] = ("dead-letter.path", "dead-letter.format", "dead-letter.then")
+
+ERROR_LIMIT_KEYS: tuple[str, ...] = ("max-errors", "max-error-ratio")
 
 RETRY_KEYS: tuple[str, ...] = (
     "retry-predicate",

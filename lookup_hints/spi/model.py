@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -136,6 +137,20 @@ class LookupTable:
             NotAllowed: the file, or where it links to, is not allowed on this machine.
         """
         self._policy_here.checked_file(self.name, option, path)
+
+    def check_folder(self, address: str, *, option: str) -> None:
+        """Refuse a folder that may not be written to: one of this machine as a file, another by its host.
+
+        Called on the driver and on the side that writes.
+
+        Raises:
+            NotAllowed: files below it, or its host, are not allowed on this machine.
+        """
+        if address.startswith("/"):
+            self._policy_here.checked_file(self.name, option, f"{address}/run")
+        else:
+            place = urlsplit(address)
+            self._policy_here.check_host(self.name, option, place.hostname or "", place.port)
 
     @property
     def restricts_hosts(self) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from lookup_hints.errors import did_you_mean
 
@@ -174,6 +175,27 @@ def _text(text: str) -> str:
     return text
 
 
+_SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "hdfs": "hdfs"}
+_HOW_FOLDER = (
+    "write an absolute path, or an address that begins with file:///, s3://, s3a://, gs:// or hdfs://"
+)
+
+
+def _folder(text: str) -> str:
+    """An absolute path, or an address as pyarrow spells it."""
+    address = urlsplit(text.strip())
+    if address.scheme in ("", "file"):
+        path = unquote(address.path) if address.scheme else text.strip()
+        if not path.startswith("/") or address.netloc:
+            raise ValueError(_HOW_FOLDER)
+        return path.rstrip("/") or "/"
+    if address.scheme not in _SCHEMES or not address.netloc:
+        raise ValueError(_HOW_FOLDER)
+    if address.password is not None:
+        raise ValueError("it must hold no password, as plans show it; give the machines their own rights")
+    return address._replace(scheme=_SCHEMES[address.scheme], path=address.path.rstrip("/")).geturl()
+
+
 def normal_value(text: str) -> str:
     """The normal form of an enumerated value: case is ignored, ``-`` and ``_`` are the same."""
     return text.strip().lower().replace("-", "_")
@@ -190,4 +212,6 @@ TRIGGER = OptionType(
 TEXT = OptionType("text", _text)
 FILE = OptionType("file", _text)
 """The path of a file on the machine that connects; `lookup.security.allowed-references` counts for it."""
+FOLDER = OptionType("folder", _folder)
+"""A folder that is written to: an absolute path, or an address that begins with ``s3://`` or the like."""
 NAMES = OptionType("names, comma-separated", _names)

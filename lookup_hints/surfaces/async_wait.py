@@ -43,6 +43,9 @@ def async_wait(
     timeout: float | str | None = None,
     retry: RetryPolicy | None = None,
     on_error: str | None = None,
+    dead_letter_path: str | None = None,
+    max_errors: int | None = None,
+    max_error_ratio: float | None = None,
     shuffle: bool | None = None,
 ) -> DataFrame:
     """``df`` with what ``func`` returns for each row, called for many rows at once; lazy.
@@ -66,7 +69,10 @@ def async_wait(
         timeout: seconds for one row, retries and waits included; or as in a hint (``"3 min"``).
         retry: when to call again, such as ``FixedDelay(3, 1.0).if_exception(OSError)``; predicates of
             ``if_result`` see the rows as dictionaries.
-        on_error: ``fail``, ``null`` or ``skip``.
+        on_error: ``fail``, ``null``, ``skip`` or ``dead-letter``.
+        dead_letter_path: the folder of keys that failed for good, where ``on_error`` is ``dead-letter``.
+        max_errors: keys of one task that may fail for good.
+        max_error_ratio: part of the keys of one task that may, from 0 to 1.
         shuffle: whether the rows of ``df`` are partitioned by the inputs first.
 
     Raises:
@@ -88,6 +94,9 @@ def async_wait(
         "capacity": capacity,
         "timeout": timeout,
         "on-error": on_error,
+        "dead-letter.path": dead_letter_path,
+        "max-errors": max_errors,
+        "max-error-ratio": max_error_ratio,
         "shuffle": shuffle,
     }
     outputs = _outputs(returns, df)

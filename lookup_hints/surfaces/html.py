@@ -176,7 +176,7 @@ def _facts(plan: LookupPlan, join: LookupJoin, first: str) -> Iterator[str]:
     line = Span(plan.text, join.at.start, join.at.end).line
     in_flight = f", {settings.capacity} in flight" if settings.asynchronous else ""
     yield f"{first}{in_flight}, {settings.batch_size} keys a request"
-    yield f"timeout {settings.timeout:g} s, on error {settings.on_error}; line {line}"
+    yield f"timeout {settings.timeout:g} s, on error {settings.failures}; line {line}"
     yield f"retry {settings.retry}"
     checked = [plan.text_of(each.at) for each in (*conditions.residual, *conditions.after)]
     if conditions.left_only:
