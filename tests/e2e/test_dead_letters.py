@@ -12,12 +12,14 @@ import pytest
 
 from lookup_hints import LookupSession
 from lookup_hints.errors import OptionError, QueryError
+from lookup_hints.statements.script import split_statements
 from tests.e2e.ailing import ill_table, letters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ILL = [7, 107, 207, 307, 407, 507, 607, 707, 807, 907]
+EXAMPLE = Path(__file__).resolve().parents[2] / "sql_examples" / "dead_letters.sql"
 Letter = dict[str, object]
 
 
@@ -104,6 +106,14 @@ def test_the_letters_are_asked_again(session: LookupSession, folder: Path, tmp_p
         f" FROM parquet.`{folder}` WHERE table = 'people') l JOIN people p ON l.id = p.id"
     )
     assert sorted(map(tuple, again.collect())) == [(number, f"n{number}") for number in ILL]
+
+
+def test_the_example_asks_the_letters_again(session: LookupSession, folder: Path) -> None:
+    text = EXAMPLE.read_text(encoding="utf-8").replace("/tmp/lookup_dead_letters", str(folder))
+    *_, late, kept, _, _, again = [session.sql(each.text).collect() for each in split_statements(text)]
+    assert [row.name for row in late] == [None] * 4
+    assert [row.key for row in kept] == ['{"id": 1}', '{"id": 2}', '{"id": 3}']
+    assert [tuple(row) for row in again] == [(1, "Ada"), (2, "Emmy"), (3, "Grace")]
 
 
 KEYS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections import Counter
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from lookup_hints import register_connector
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.model import LookupRequest
+from tests.e2e.ailing import ill_table, letters
 from tests.e2e.counting import Calls
 from tests.e2e.elsewhere import FailingConnector, OpeningConnector, Steps, cluster
 from tests.e2e.oracle import Twins
@@ -110,6 +112,34 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
         rows = joined.mapInArrow(fail_once, joined.schema).count()
         (new,) = (counts for name, counts in session.metrics().items() if name not in before)
         return rows, new.rows_in, new.repeated_tasks
+
+    @step
+    def a_repeated_task_with_letters() -> Any:
+        kept = folder / "letters"
+        session.sql(ill_table(folder, f", 'on-error' = 'dead-letter', 'lookup.dead-letter.path' = '{kept}'"))
+        seen = folder / "seen"
+
+        def fail_once(names: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            assert context is not None
+            yield from names
+            if context.attemptNumber() == 0 and context.partitionId() < 2:
+                # The lookup has ended, so its letters are there.
+                seen.write_text(
+                    " ".join(path.name for path in kept.glob("run=*/*.parquet")), encoding="utf-8"
+                )
+                raise RuntimeError("the first try fails")
+
+        joined = session.sql("SELECT p.name FROM range(0, 1000, 1, 4) r LEFT JOIN people p ON r.id = p.id")
+        rows = joined.mapInArrow(fail_once, joined.schema).count()
+        found = sorted(json.loads(str(letter["key"]))["id"] for letter in letters(spark, kept))
+        return rows, found, len(list(kept.glob("run=*/*.parquet"))), "-s" in seen.read_text(encoding="utf-8")
+
+    @step
+    def a_folder_that_cannot_be_written() -> Any:
+        (folder / "a file").touch()
+        hint = f"LOOKUP('table'='p', 'dead-letter.path'='{folder}/a file/letters')"
+        session.sql(f"SELECT /*+ {hint} */ p.name FROM range(10) r JOIN people p ON r.id = p.id").collect()
 
     options = f"'connector' = 'failing', 'password' = 'hunter2', 'log' = '{folder}/failing', 'rows' = '[]'"
     session.sql(f"CREATE TEMPORARY TABLE failing (id BIGINT, name STRING) WITH ({options})")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tests.e2e.elsewhere import Outcomes, outcomes_of
@@ -48,6 +50,22 @@ def test_counts_arrive_from_the_executors(outcomes: Outcomes) -> None:
 def test_a_task_that_spark_repeats_counts_once_and_the_repeat_apart(outcomes: Outcomes) -> None:
     rows, rows_in, repeated = outcomes.gave("a_repeated_task")
     assert (rows, rows_in, repeated) == (40, 40, 1)
+
+
+def test_a_task_that_spark_repeats_leaves_its_letters_once(outcomes: Outcomes) -> None:
+    rows, found, files, was_there_before = outcomes.gave("a_repeated_task_with_letters")
+    assert rows == 1000
+    assert found == [7, 107, 207, 307, 407, 507, 607, 707, 807, 907]
+    assert files == 4
+    assert was_there_before, "letters are in the folder before their task ends"
+
+
+def test_a_folder_that_a_worker_cannot_write_to_fails_the_task_and_names_the_machine(
+    outcomes: Outcomes,
+) -> None:
+    error = outcomes.failed("a_folder_that_cannot_be_written")
+    assert "The dead letters of table people cannot be written to " in error
+    assert f"/a file/letters on {socket.gethostname()}: " in error
 
 
 def test_a_failing_lookup_fails_the_query_and_says_why(outcomes: Outcomes) -> None:
