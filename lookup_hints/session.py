@@ -254,7 +254,7 @@ class LookupSession:
             >>> server.url
             'http://127.0.0.1:40123/metrics'
         """
-        job_name = self.spark.conf.get("spark.app.name") or "" if flink_names else ""
+        job_name = self.spark.conf.get("spark.app.name", "") or "" if flink_names else ""
         return serve(port, host, self.metrics, flink_names=flink_names, job_name=job_name)
 
     def watching(self) -> AbstractContextManager[Callable[[], Mapping[LookupName, Moment]]]:

@@ -6,8 +6,9 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from threading import local
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -16,6 +17,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 _log = logging.getLogger("lookup_hints.telemetry")
+
+_Result = TypeVar("_Result")
 
 _PLACES = re.compile(r"//[^/@\s]*@|(?<=url: )\S+|\?\S+")
 """What of a message may hold a secret: a user's name before a host, a path, a query."""
@@ -44,19 +47,22 @@ class Outcome:
         self._is_well = not self._failures
         return self._is_well
 
-    def failed(self) -> None:
-        """An export was not taken."""
-        self._failures += 1
-
     def hush(self) -> None:
-        """Let the loggers of OpenTelemetry heed the blocks of ``exporting`` and ``queueing``."""
+        """Let the loggers of OpenTelemetry heed ``of_export`` and ``queueing``."""
         for name, logger in [*logging.root.manager.loggerDict.items()]:
             if name.startswith("opentelemetry.") and isinstance(logger, logging.Logger):
                 logger.addFilter(self._may_say)
 
-    def exporting(self) -> AbstractContextManager[None]:
-        """A block in which nothing is logged, but kept for the one warning."""
-        return self._doing("exporting")
+    def of_export(self, export: Callable[[], _Result], taken: _Result, refused: _Result) -> _Result:
+        """``taken`` or ``refused``: what ``export`` gives. What it logs is kept for the one warning."""
+        with self._doing("exporting"):
+            try:
+                result = export()
+            except Exception as error:
+                result, self._said = refused, type(error).__name__
+        if result is not taken:
+            self._failures += 1
+        return result
 
     def queueing(self) -> AbstractContextManager[None]:
         """A block in which a full queue is logged once, and not at all while exports fail."""
@@ -99,11 +105,8 @@ class WatchedSpanExporter(OTLPSpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send ``spans``."""
-        with self._outcome.exporting():
-            result = super().export(spans)
-        if result is not SpanExportResult.SUCCESS:
-            self._outcome.failed()
-        return result
+        send = partial(super().export, spans)
+        return self._outcome.of_export(send, SpanExportResult.SUCCESS, SpanExportResult.FAILURE)
 
 
 class WatchedMetricExporter(OTLPMetricExporter):
@@ -117,8 +120,5 @@ class WatchedMetricExporter(OTLPMetricExporter):
         self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
     ) -> MetricExportResult:
         """Send ``metrics_data``."""
-        with self._outcome.exporting():
-            result = super().export(metrics_data, timeout_millis, **kwargs)
-        if result is not MetricExportResult.SUCCESS:
-            self._outcome.failed()
-        return result
+        send = partial(super().export, metrics_data, timeout_millis, **kwargs)
+        return self._outcome.of_export(send, MetricExportResult.SUCCESS, MetricExportResult.FAILURE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -118,6 +119,11 @@ def test_metrics_of_all_tasks_equal_the_counts_of_the_session(
     assert sum(point.count for _, point in points) == counts.requests == 30
     assert {attributes["http.response.status_code"] for attributes, _ in points} == {200}
     assert {each["service.name"] for each in collector.resources} == {"nightly"}
+    processes = {(each["process.pid"], each["service.instance.id"]) for each in collector.resources}
+    assert (
+        len(processes) == len({instance for _, instance in processes}) == len({pid for pid, _ in processes})
+    )
+    assert os.getpid() not in {pid for pid, _ in processes}
     assert collector.units()["http.client.request.duration"] == "s"
 
 
