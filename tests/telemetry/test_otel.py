@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -26,6 +27,7 @@ from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable
 from lookup_hints.telemetry import workers
+from lookup_hints.telemetry.exporting import Outcome
 from lookup_hints.telemetry.flushing import TASK_SECONDS
 from lookup_hints.telemetry.workers import Telemetry, sending_of
 from tests.servers.otlp_collector import Collector, collecting, values
@@ -297,6 +299,22 @@ def test_a_collector_that_refuses_is_said_once_and_why(
     assert others < 1.0
     (record,) = caplog.records
     assert "401" in record.getMessage()
+
+
+def test_the_reason_holds_no_secret_of_an_endpoint(caplog: pytest.LogCaptureFixture) -> None:
+    outcome = Outcome()
+    logger = logging.getLogger("opentelemetry.test")
+
+    def export() -> str:
+        logger.error("POST http://user:%s@c/v1?key=%s failed with url: /v1/%s", SECRET, SECRET, SECRET)
+        return "refused"
+
+    outcome.hush()
+    assert outcome.of(lambda: outcome.of_export(export, "taken", "refused")) is False
+    outcome.warn()
+    (record,) = caplog.records
+    assert "POST http:...c/v1... failed with url: ..." in record.getMessage()
+    assert SECRET not in caplog.text
 
 
 def test_what_was_not_taken_is_sent_when_the_collector_is_back(collector: Collector) -> None:

@@ -113,6 +113,15 @@ def test_latencies_are_a_histogram(server: MetricsServer) -> None:
     assert value(families, "lookup_latency_seconds_sum") == pytest.approx(exact, rel=0.1)
 
 
+def test_a_bound_of_the_histogram_counts_what_took_no_longer(server: MetricsServer) -> None:
+    COUNTS[CUSTOMERS] = LookupMetrics(latency=latencies(7.9e-5, 9e-5))
+    families = scraped(server.url)
+    below = [
+        value(families, "lookup_latency_seconds_bucket", le=bound) for bound in ("7.95e-05", "0.0001648")
+    ]
+    assert below == [1, 2]
+
+
 def test_names_with_any_character_arrive_as_they_are(server: MetricsServer) -> None:
     COUNTS[CUSTOMERS] = LookupMetrics(keys=1)
     COUNTS[ODD] = LookupMetrics(keys=2)
