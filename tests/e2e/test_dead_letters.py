@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lookup_hints import LookupSession
+from lookup_hints import LookupSession, async_wait
 from lookup_hints.errors import OptionError, QueryError
 from lookup_hints.statements.script import split_statements
 from tests.e2e.ailing import ill_table, letters
@@ -114,6 +114,28 @@ def test_the_example_asks_the_letters_again(session: LookupSession, folder: Path
     assert [row.name for row in late] == [None] * 4
     assert [row.key for row in kept] == ['{"id": 1}', '{"id": 2}', '{"id": 3}']
     assert [tuple(row) for row in again] == [(1, "Ada"), (2, "Emmy"), (3, "Grace")]
+
+
+def test_a_function_of_ones_own_leaves_letters_too(session: LookupSession, folder: Path) -> None:
+    def half(number: int) -> float:
+        if number == 3:
+            raise ValueError("three is odd")
+        return number / 2
+
+    kept = async_wait(
+        session.spark.range(6), half, ["id"], "h DOUBLE", on_error="dead-letter", dead_letter_path=str(folder)
+    )
+    assert kept.filter("h IS NULL").count() == 1
+    (letter,) = letters(session.spark, folder)
+    told = [letter[name] for name in ("table", "key", "error_class", "error")]
+    assert told[:2] == ["half", '{"id": 3}']
+    assert "three is odd" in str(told[3])
+
+
+def test_letters_are_kept_where_rows_travel_through_pandas(session: LookupSession, folder: Path) -> None:
+    session.sql("SET lookup.transport = pandas")
+    assert len(session.sql(query(folder)).collect()) == 1000
+    assert ids_of(letters(session.spark, folder)) == ILL
 
 
 KEYS = {

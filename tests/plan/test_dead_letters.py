@@ -12,6 +12,7 @@ from lookup_hints.errors import HintError, NotAllowed, OptionError, QueryError
 from lookup_hints.plan.explain import explain
 from lookup_hints.runtime.spec import DeadLetters, LookupSettings
 from lookup_hints.spi.policy import Policy
+from lookup_hints.surfaces.check import check_script
 from tests.plan.planning import TABLES, context, planned
 
 KEEP = "'on-error'='dead-letter'"
@@ -204,3 +205,14 @@ def test_an_administrator_bounds_the_folders(folder: str, policy: Policy, allowe
         return
     with pytest.raises(NotAllowed, match="dead-letter"):
         explained(hint, policy=policy)
+
+
+def test_check_finds_a_missing_folder_without_spark() -> None:
+    table = "CREATE TEMPORARY TABLE c (id BIGINT, name STRING) WITH ('connector' = 'memory', 'rows' = '[]'{})"
+    query = f"SELECT /*+ LOOKUP('table'='c', {KEEP}) */ c.name FROM range(3) r JOIN c ON r.id = c.id"
+    found = check_script(f"{table.format('')};\n{query};")
+    assert ["needs a folder to write to" in finding.message for finding in found] == [True]
+    given = table.format(", 'lookup.dead-letter.path' = '/letters'")
+    assert check_script(f"{given};\n{query};") == []
+    found = check_script(table.format(", 'lookup.dead-letter.path' = 'letters'"))
+    assert ["write an absolute path" in finding.message for finding in found] == [True]
