@@ -20,7 +20,7 @@ This page is made from the counts in the code by `python docs/generate_metrics.p
 alias, connector, the line at which the statement begins, and the Spark function that EXPLAIN shows.
 
 Counts arrive when a task ends. Those of a task that Spark stopped early, as under a `LIMIT`, may be
-missing. On Spark Connect there are none. Counts of tasks and micro-batches add up. A task that Spark
+missing. Not every Spark [brings them back](#which-spark-brings-counts-back). Counts of tasks and micro-batches add up. A task that Spark
 repeats counts once; `repeated_tasks` tells how many runs were left out:
 
 ```python
@@ -67,7 +67,23 @@ input row that finds nothing; a `LEFT SEMI` join has one for each input row that
 request, a task that was stopped early. The workers log the same lines as `lookup_hints.events`. They name table,
 connector, host and how many keys, and hold values of keys only where the session sets `lookup.log-keys = true`.
 
-What to do when a figure is bad:
+## Which Spark brings counts back
+
+| Spark | batch queries, writes, views | streams | while tasks run |
+|---|---|---|---|
+| classic, 3.5 to 4.3 | yes | yes | yes |
+| Spark Connect, client 4.0 or newer, server 4.3 | yes | yes | when a task has ended |
+| Spark Connect, client 4.0 or newer, server 4.0 or 4.1 | yes | yes, but not into a Python `foreachBatch` | when a task has ended |
+| Spark Connect, client or server 3.5 | no | no | no |
+
+Where the table says yes, totals are the same as on classic Spark: a test runs one job on both. On Spark Connect the
+server keeps counts until the session asks for something. `session.metrics()` asks, and so does any statement. While
+tasks or streams run, the library asks once a minute, so that counts do not pile up on the server.
+
+On Spark 4.0 and 4.1 a Python function of `foreachBatch` runs its statements in the stream's own session, from another
+process. The counts go there, and are lost.
+
+## What to do when a figure is bad
 
 | figure | what it means | what to do |
 |---|---|---|

@@ -226,8 +226,9 @@ class LookupSession:
     def metrics(self) -> Mapping[LookupName, LookupMetrics]:
         """What each lookup of this session counted so far, by table, alias, connector and line.
 
-        Counts arrive when a task ends; those of a task that Spark stopped early may be missing. Two sessions
-        of one application that make the very same lookup share its counts.
+        Counts arrive when a task ends; those of a task that Spark stopped early may be missing. On Spark
+        Connect this asks the server for them. Two sessions of one application that make the very same lookup
+        share its counts.
 
         Example:
             >>> for name, counts in session.metrics().items():

@@ -33,6 +33,6 @@ def state_of(spark: SparkSession) -> SessionState:
         # Read once, before any statement: what a session sets later does not count.
         policy = policy_of(spark)
         functions = Functions(spark)
-        streams = Streams(spark, functions.metrics_of_batch)
+        streams = Streams(spark, functions.metrics_of_batch, functions.fetch_counts)
         _states[spark] = SessionState(functions, streams, LookupCatalog(policy))
     return _states[spark]

@@ -9,6 +9,7 @@ counts belongs to the application: the same lookup has one function, however man
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -27,6 +28,7 @@ from lookup_hints.runtime.figures import Moment
 from lookup_hints.runtime.metrics import LookupMetrics, Report
 from lookup_hints.runtime.process import install_tip
 from lookup_hints.runtime.spec import LookupName, LookupSpec
+from lookup_hints.spark import connect_counts
 from lookup_hints.spark.counts import Counts, Reporter, accumulating
 from lookup_hints.spark.live import listening
 from lookup_hints.spark.shipping import Batches, bare, shipped
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_LIVE_SECONDS = 1.0
+"""A Connect server is asked for the counts of tasks that have ended no more often than that."""
+
+
 class _Application:
     """What the sessions of one Spark application share; on Spark Connect each session is on its own."""
 
@@ -45,9 +51,18 @@ class _Application:
         # Names appear in plans; without the salt a short secret inside a spec could be guessed from its hash.
         self.salt = token_bytes(16)
         self.counts = Counts()
+        self._fetch: Callable[[], None] | None = None
         self.report: Report | None = None
         if not is_connect(spark):
             self.report = Reporter(accumulating(spark, self.counts))
+        elif connect_counts.can_receive(spark):
+            self._fetch = connect_counts.receive(spark, self.counts.take)
+            self.report = Reporter(connect_counts.send)
+
+    def fetch_counts(self) -> None:
+        """Let the counts arrive that wait on a Connect server; on classic Spark they have."""
+        if self._fetch is not None:
+            self._fetch()
 
 
 _applications: WeakKeyDictionary[Any, _Application] = WeakKeyDictionary()
@@ -117,15 +132,22 @@ class Functions:
 
     def metrics(self) -> Mapping[LookupName, LookupMetrics]:
         """What each of these lookups counted so far."""
+        self.fetch_counts()
         return self._named(self._application.counts.totals)
 
     @contextmanager
     def watching(self, spark: SparkSession) -> Iterator[Callable[[], Mapping[LookupName, Moment]]]:
-        """Gives a look at the counts that knows of running tasks, too, while the block runs."""
+        """Gives a look at the counts while the block runs: on classic Spark of running tasks, too."""
         counts = self._application.counts
+        fetched = -math.inf
 
         def look() -> Mapping[LookupName, Moment]:
-            now, so_far = time.monotonic(), counts.so_far
+            nonlocal fetched
+            now = time.monotonic()
+            if now - fetched >= _LIVE_SECONDS:
+                fetched = now
+                self.fetch_counts()
+            so_far = counts.so_far
             return {
                 self._names[function]: Moment(each, waiting, now)
                 for function, (each, waiting) in so_far.items()
@@ -136,8 +158,12 @@ class Functions:
             yield look
 
     def metrics_of_batch(self, query: str, batch: int) -> Mapping[LookupName, LookupMetrics]:
-        """What each of these lookups counted in one micro-batch of the query with that id."""
+        """What has arrived of the counts of these lookups in one micro-batch of the query with that id."""
         return self._named(self._application.counts.of_batch(query, batch))
+
+    def fetch_counts(self) -> None:
+        """Let counts arrive that are still on their way: a Connect server keeps them until it is asked."""
+        self._application.fetch_counts()
 
     def _named(self, counts: Mapping[str, LookupMetrics]) -> Mapping[LookupName, LookupMetrics]:
         return {self._names[function]: each for function, each in counts.items() if function in self._names}
@@ -194,6 +220,11 @@ def policy_of(spark: SparkSession) -> Policy:
         keys = [prefix + switch for switch in SWITCHES for prefix in ("", "spark.")]
         settings = {key: value for key in keys if (value := spark.conf.get(key, None)) is not None}
     return policy_of_configuration(settings) & policy_of_environment()
+
+
+def brings_counts(spark: SparkSession) -> bool:
+    """Whether counts of the workers come back from ``spark``."""
+    return not is_connect(spark) or connect_counts.can_receive(spark)
 
 
 def is_connect(spark: SparkSession) -> bool:

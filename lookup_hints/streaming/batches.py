@@ -59,7 +59,9 @@ def batch_of(progress: Any, counts_of: CountsOf) -> Batch:
 
 
 def _of(progress: Any, name: str) -> Any:
-    return progress[name] if isinstance(progress, Mapping) else getattr(progress, name)
+    # Before PySpark 4.0 it is a plain dictionary, and what does not apply to the query is not in it. On Spark
+    # Connect an entry may be None where the attribute sums up the sources.
+    return getattr(progress, name) if hasattr(progress, name) else progress.get(name)
 
 
 def _time(text: str) -> datetime:

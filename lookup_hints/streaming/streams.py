@@ -68,10 +68,9 @@ class StartedStream:
     def history(self) -> tuple[Batch, ...]:
         """Its last micro-batches with what their lookups counted, those without rows left out.
 
-        Spark keeps 100 of each run (``spark.sql.streaming.numRecentProgressUpdates``). On Spark Connect
-        counts come with the session's next statement.
+        Spark keeps 100 of each run (``spark.sql.streaming.numRecentProgressUpdates``).
         """
-        recent = self.supervised.query.recentProgress
+        recent = self.supervised.query.recentProgress  # on Spark Connect it brings their counts, too
         batches = (batch_of(progress, self.counts_of) for progress in recent)
         return tuple(batch for batch in batches if batch.rows or batch.lookups)
 
@@ -103,8 +102,8 @@ class Streams:
         >>> session.streams.await_all()
     """
 
-    def __init__(self, spark: SparkSession, counts_of: CountsOf) -> None:
-        self._spark, self._counts_of = spark, counts_of
+    def __init__(self, spark: SparkSession, counts_of: CountsOf, fetch_counts: Callable[[], None]) -> None:
+        self._spark, self._counts_of, self._fetch_counts = spark, counts_of, fetch_counts
         self._supervisor = Supervisor()
         self._started: list[StartedStream] = []
 
@@ -130,12 +129,8 @@ class Streams:
             ...         for name, counts in session.streams.lookups_of(event.progress).items():
             ...             print(name, counts.keys, counts.latency.quantile(0.99))
         """
+        self._fetch_counts()
         return lookups_of(progress, self._counts_of)
-
-    def bring_counts(self) -> None:
-        """Let the counts of micro-batches that have ended arrive; on classic Spark they are there."""
-        if type(self._spark).__module__.startswith("pyspark.sql.connect"):
-            self._spark.sql("SELECT 1").collect()  # they come with any statement
 
     def await_all(self, timeout: float | None = None) -> bool:
         """Wait until all have ended; False when ``timeout`` (seconds) ran out before.

@@ -38,15 +38,15 @@ def table_of(lookups: Lookups) -> list[list[str]]:
     return [list(TITLES), *lines] if lines else []
 
 
-def uncounted(lookups: Lookups, *, on_connect: bool) -> str:
+def uncounted(lookups: Lookups, *, can_arrive: bool) -> str:
     """Why lookups have no counts; empty where all have."""
     names = ", ".join(name.alias for name, each in lookups.items() if not each.counts.rows_in)
     if not names:
         return ""
     why = (
-        "Spark Connect brings none back"
-        if on_connect
-        else "none of its tasks ran to its end (LIMIT), or had a row"
+        "none of its tasks ran to its end (LIMIT), or had a row"
+        if can_arrive
+        else "Spark Connect brings them back from PySpark 4.0 on"
     )
     return f"no counts of {names}: {why}"
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookup_hints.execution.measure import MetricsByName, analyzed, measured
-from lookup_hints.spark.functions import is_connect
+from lookup_hints.spark.functions import brings_counts
 from lookup_hints.statements.statement import gives_text
 from lookup_hints.surfaces.counts import Lookups, uncounted
 from lookup_hints.surfaces.error_text import brief
@@ -118,7 +118,7 @@ class StatementRun:
     @property
     def uncounted(self) -> str:
         """Why lookups of it have no counts; empty where all have."""
-        return uncounted(self.lookups, on_connect=is_connect(self.session.spark))
+        return uncounted(self.lookups, can_arrive=brings_counts(self.session.spark))
 
 
 def failure(statement: Statement, error: Exception) -> str:

@@ -121,9 +121,6 @@ class _Batches:
         """Tell of the micro-batches since the last call."""
         for stream in self._streams.started:
             told = self._told.get(stream.supervised, _LONG_AGO)
-            if not any(batch.began > told for batch in stream.history):
-                continue
-            self._streams.bring_counts()
             for batch in stream.history:
                 if batch.began > told:
                     self._told[stream.supervised] = batch.began

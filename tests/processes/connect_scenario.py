@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from lookup_hints import (
     FixedDelay,
+    LookupMetrics,
     async_wait,
     disable,
     enable,
@@ -271,7 +272,11 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
 
     @step
     def metrics() -> Any:
-        return dict(session.metrics())
+        session.sql("SET lookup.transport = auto")
+        before = sum(session.metrics().values(), LookupMetrics())
+        session.sql(JOIN).collect()
+        new = sum(session.metrics().values(), LookupMetrics()) - before
+        return new.rows_in, new.rows_out
 
     return step
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import pyarrow as pa
 from lookup_connectors.memory import MemoryConnector
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from lookup_hints import FixedDelayRestart, LookupSession, supervise
+from lookup_hints import FixedDelayRestart, LookupMetrics, LookupSession, supervise
+from lookup_hints.spark import connect_counts
 from lookup_hints.spi import TEXT, ConnectorError, Option
 from lookup_hints.spi.model import LookupRequest
 from tests.e2e.elsewhere import Steps
@@ -72,6 +76,53 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
     @step
     def insert() -> Any:
         return into("enriched", "people")
+
+    @step
+    def counts() -> Any:
+        into("counted", "people")
+        return [[batch.rows, batch.total.rows_in] for batch in session.streams.started[-1].history]
+
+    @step
+    def counts_for_a_listener() -> Any:
+        heard: list[list[int]] = []
+
+        class Watch(StreamingQueryListener):
+            def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802
+
+            def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+                lookups = session.streams.lookups_of(event.progress)
+                if lookups:
+                    heard.append(
+                        [event.progress.numInputRows, sum(each.rows_in for each in lookups.values())]
+                    )
+
+            def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802
+
+            def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
+
+        watch = Watch()
+        spark.streams.addListener(watch)
+        into("heard", "people")
+        ended = time.monotonic()
+        while not heard and time.monotonic() < ended + 20:
+            time.sleep(0.1)
+        spark.streams.removeListener(watch)
+        return heard
+
+    @step
+    def counts_that_nobody_asks_for() -> Any:
+        arrived = session._state.functions._application.counts
+        before = sum(arrived.totals.values(), LookupMetrics()).rows_in
+        frame = session.sql(JOIN.format(visits="STREAM visits", people="people"))
+        with patch.object(connect_counts, "_EVERY", 0.5):
+            query = frame.writeStream.format("noop").start()
+            begun = time.monotonic()
+            new = 0
+            while new < 40 and time.monotonic() < begun + 60:
+                time.sleep(0.1)
+                new = sum(arrived.totals.values(), LookupMetrics()).rows_in - before
+            query.stop()
+        return new
 
     @step
     def view_of_a_stream() -> Any:

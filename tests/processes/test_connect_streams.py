@@ -22,6 +22,18 @@ def test_an_insert_gives_the_rows_of_the_batch(outcomes: Outcomes, step: str) ->
     assert outcomes.gave(step) == {"rows": 50, "wrong": 0, "causes": [], "status": "finished"}
 
 
+def test_its_micro_batches_are_counted(outcomes: Outcomes) -> None:
+    assert outcomes.gave("counts") == [[40, 40]]
+
+
+def test_a_listener_of_the_users_own_gets_the_counts_of_each_batch(outcomes: Outcomes) -> None:
+    assert outcomes.gave("counts_for_a_listener") == [[40, 40]]
+
+
+def test_counts_leave_the_server_though_nobody_asks_for_them(outcomes: Outcomes) -> None:
+    assert outcomes.gave("counts_that_nobody_asks_for") == 40
+
+
 def test_a_failed_query_is_started_again(outcomes: Outcomes) -> None:
     gave = outcomes.gave("restarts")
     assert (gave["rows"], gave["wrong"], gave["status"]) == (50, 0, "finished")

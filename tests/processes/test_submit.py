@@ -175,7 +175,7 @@ def test_a_connect_server_gets_the_library_and_modules_of_ones_own(
     assert rows["name"] == [None, "Ann", "Bob", *[None] * 37]
     assert all("lookup_hints-" in place and ".zip" in place for place in rows["place"]), "from the archive"
     assert "| Ann|2013-01-01|" in ended.out
-    assert "no counts of p: Spark Connect brings none back" in ended.out
+    assert "no counts of" not in ended.out
 
 
 def test_spark_submit_runs_the_script(run: Run, tmp_path: Path) -> None:

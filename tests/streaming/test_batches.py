@@ -48,3 +48,15 @@ def test_a_progress_may_be_an_object_as_listeners_get_it() -> None:
     progress = SimpleNamespace(**{**PROGRESS, "sources": sources, "eventTime": None})
     assert lookups_of(progress, counts_of) == COUNTED
     assert batch_of(progress, counts_of).rows == 12
+
+
+def test_before_pyspark_4_a_progress_leaves_out_what_does_not_apply() -> None:
+    progress = {name: value for name, value in PROGRESS.items() if name != "eventTime"}
+    assert batch_of({**progress, "sources": [{}]}, counts_of).lag == ""
+
+
+def test_on_spark_connect_a_progress_counts_the_rows_of_its_sources() -> None:
+    class Progress(dict[str, Any]):
+        numInputRows = 12  # noqa: N815 (Spark's name)
+
+    assert batch_of(Progress({**PROGRESS, "numInputRows": None}), counts_of).rows == 12

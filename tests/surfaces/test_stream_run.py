@@ -29,7 +29,6 @@ class Streams:
 
     supervisor: Supervisor
     started: list[Any] = field(default_factory=list)
-    brought: int = 0
 
     @property
     def running(self) -> list[Any]:
@@ -46,9 +45,6 @@ class Streams:
 
     def await_all(self, timeout: float | None = None) -> bool:
         return all(each.supervised.await_termination(timeout or SOON) for each in self.started)
-
-    def bring_counts(self) -> None:
-        self.brought += 1
 
     def stop(self) -> None:
         self.supervisor.stop_all()
@@ -136,7 +132,6 @@ def test_each_batch_is_told_once_when_it_has_ended(own: Streams) -> None:
     assert run_with_streams(cast("Any", own), statements, told.append, tell_error.append) == 0
     lines = [line for line in told if " batch " in line]
     assert lines == [f"enriched batch {number}: 100 rows, 800 ms" for number in (1, 2, 3)]
-    assert own.brought == 1, "counts are brought once for all new batches"
 
 
 def test_quiet_tells_of_no_batch(own: Streams) -> None:
