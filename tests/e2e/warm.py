@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from lookup_hints import LookupSession, register_retry_predicate
-from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, Most
+from lookup_hints.runtime.metrics import CountsByKey, Events, Latencies, LookupMetrics, Most
 from tests.e2e.own import FAILING, FOUND, nothing_found
 
 if TYPE_CHECKING:
@@ -59,10 +59,11 @@ _BY_TIME: dict[str, Any] = {
     "bytes_out": 0,
     "bytes_in": 0,
     "waited": CountsByKey(),
+    "events": Events(),
     "latency": Latencies(),
     "most_in_flight": Most(0),
 }
-"""What a slow machine may change."""
+"""What a slow machine may change, and events: equal ones of two runs are one."""
 
 
 def _counted(session: LookupSession) -> LookupMetrics:
