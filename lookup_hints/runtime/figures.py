@@ -205,16 +205,21 @@ def live_text(alias: str, now: Moment, before: Moment) -> str:
     """One line about a lookup that runs: its pace since ``before``, and its figures so far."""
     counts = now.counts
     passed = now.time - before.time
-    pace = (counts.keys - before.counts.keys) / passed if passed > 0 else 0.0
+    pace = (_settled(counts) - _settled(before.counts)) / passed if passed > 0 else 0.0
     said = [f"{alias}: {pace:,.0f} keys/s"]
-    if counts.hits + counts.misses:
-        said.append(f"{share_text(counts.hits, counts.hits + counts.misses)} found")
+    if _settled(counts):
+        said.append(f"{share_text(counts.hits, _settled(counts))} found")
     if counts.latency.counts:
         said.append(f"p99 {seconds_text(counts.latency.quantile(0.99))}")
     if now.waiting:
-        said.append(f"{now.waiting:,} keys wait for a retry")
+        said.append(f"{now.waiting:,} {'key waits' if now.waiting == 1 else 'keys wait'} for a retry")
     if counts.throttled:
         said.append(f"{counts.throttled:,} throttled")
     if counts.errors:
         said.append(f"{counts.errors:,} failed")
     return ", ".join(said)
+
+
+def _settled(counts: LookupMetrics) -> int:
+    """Keys whose outcome is final."""
+    return counts.hits + counts.misses + counts.skipped

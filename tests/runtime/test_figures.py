@@ -117,12 +117,16 @@ def test_facts_of_a_lookup_without_a_key_or_trouble() -> None:
 
 
 def test_a_line_while_it_runs_tells_the_pace_since_the_last_look() -> None:
-    before = Moment(LookupMetrics(keys=1000), 0, 10.0)
-    counts = LookupMetrics(keys=3000, hits=960, misses=40, throttled=2, errors=1, latency=latencies(0.031))
+    before = Moment(LookupMetrics(keys=900, hits=500), 0, 10.0)
+    counts = LookupMetrics(
+        keys=3000, hits=2400, misses=60, skipped=40, throttled=2, errors=1, latency=latencies(0.031)
+    )
     assert live_text("c", Moment(counts, 55, 12.0), before) == (
         "c: 1,000 keys/s, 96 % found, p99 30 ms, 55 keys wait for a retry, 2 throttled, 1 failed"
     )
-    assert live_text("c", before, before) == "c: 0 keys/s"
+    assert live_text("c", before, before) == "c: 0 keys/s, 100 % found"
+    one = Moment(LookupMetrics(keys=1), 1, 12.0)
+    assert live_text("c", one, one) == "c: 0 keys/s, 1 key waits for a retry"
 
 
 def test_durations_and_sizes_have_the_unit_that_suits_them() -> None:

@@ -121,6 +121,20 @@ def test_into_keeps_a_lazy_frame(shell: Shell, cell: Cell) -> None:
     assert [tuple(row) for row in shell.user_ns["named"].collect()] == [(0, None), (1, "Ann")]
 
 
+def test_analyze_runs_the_statement_and_draws_what_was_measured(cell: Cell) -> None:
+    shown = cell(TABLE + QUERY, "--analyze --param most=3")
+    assert "  measured\n    rows      3 in, 2 found, 3 out\n" in shown["text/plain"]
+    html = shown["text/html"]
+    assert "<svg" in html
+    assert "3 asked, 2 found (67 %), 1 missed" in html.partition("<details")[0], "in the picture itself"
+    assert "== Lookup joins ==" in html
+    assert_well_formed(html)
+
+
+def test_analyze_of_a_statement_without_a_lookup_says_so(cell: Cell) -> None:
+    assert "no lookup join; " in cell("SELECT 1", "--analyze")["text/plain"]
+
+
 def test_explain_draws_the_lookups(cell: Cell) -> None:
     shown = cell(TABLE + QUERY, "--explain --param most=2")
     html = shown["text/html"]

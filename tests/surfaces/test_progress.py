@@ -111,15 +111,15 @@ def test_the_pace_is_that_of_the_last_looks() -> None:
     name, other = LookupName("customers", "c"), LookupName("prices", "p")
     counted = [100, 100, 300, 300, 500]
     looks = iter(
-        {name: Moment(LookupMetrics(rows_in=keys, keys=keys), 7, float(second))}
+        {name: Moment(LookupMetrics(rows_in=keys, misses=keys), 7, float(second))}
         for second, keys in enumerate(counted)
     )
     lines = LiveLines([name, other], lambda: next(looks))
     assert [lines() for _ in counted[1:]] == [
         (),
-        ("c: 200 keys/s, 7 keys wait for a retry",),
-        ("c: 100 keys/s, 7 keys wait for a retry",),
-        ("c: 133 keys/s, 7 keys wait for a retry",),
+        ("c: 200 keys/s, 0 % found, 7 keys wait for a retry",),
+        ("c: 100 keys/s, 0 % found, 7 keys wait for a retry",),
+        ("c: 133 keys/s, 0 % found, 7 keys wait for a retry",),
     ]
 
 
