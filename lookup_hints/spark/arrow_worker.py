@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +39,7 @@ from lookup_hints.spark.frozen_objects import FrozenObjects
 from lookup_hints.spark.letters import Letters
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
 from lookup_hints.spark.live import teller
+from lookup_hints.spark.task import running_statement
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncLookup
 from lookup_hints.telemetry.workers import Telemetry
 
@@ -132,13 +132,6 @@ def _opened(spec: LookupSpec, identity: str) -> AbstractContextManager[OpenedSyn
     if spec.settings.asynchronous:
         return process.this_process.asynchronous(identity, lambda: read(AsyncLookup))  # type: ignore[type-abstract]
     return process.this_process.sync(identity, lambda: read(SyncLookup))  # type: ignore[type-abstract]
-
-
-def running_statement() -> str | None:
-    """What Spark calls the run of a statement that this task belongs to, however many jobs it has."""
-    # Imported late, as the rest does without Spark; a worker has it.
-    context = import_module("pyspark").TaskContext.get()
-    return None if context is None else cast("str | None", context.getLocalProperty("spark.sql.execution.id"))
 
 
 def _pause_seconds() -> float:

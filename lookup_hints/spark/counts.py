@@ -6,11 +6,11 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.records import Plain, TaskRecord, TaskRun
+from lookup_hints.spark.task import task_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,26 +132,6 @@ class Reporter:
         run = task_run()
         if run is not None:
             self._send([TaskRecord(function, run, counts).plain()])
-
-
-_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Of Spark's StreamExecution and MicroBatchExecution: properties of the jobs of a micro-batch."""
-
-
-def task_run() -> TaskRun | None:
-    """The run of a task that this worker is in; None outside of Spark."""
-    # Imported late, as the rest does without Spark; a worker has it.
-    context = import_module("pyspark").TaskContext.get()
-    if context is None:
-        return None
-    query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
-    return TaskRun(
-        stage=context.stageId(),
-        partition=context.partitionId(),
-        attempt=context.attemptNumber(),
-        number=context.taskAttemptId(),
-        batch=(query, int(batch)) if query and batch else None,
-    )
 
 
 def accumulating(spark: SparkSession, counts: Counts) -> Send:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from hashlib import blake2b
-from importlib import import_module
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -25,7 +24,7 @@ from lookup_hints.runtime.dead_letters import SCHEMA, FailedKeys, Origin, letter
 from lookup_hints.runtime.masking import known_secrets
 from lookup_hints.runtime.records import TaskRun
 from lookup_hints.runtime.spec import DeadLetters, LookupSpec
-from lookup_hints.spark.counts import task_run
+from lookup_hints.spark.task import job_property, running_statement, task_run
 from lookup_hints.spi.secrets import masker
 
 if TYPE_CHECKING:
@@ -224,20 +223,13 @@ def _statement(application: str, run: TaskRun) -> str:
     """What the run of a statement, or a micro-batch however often it runs, is called."""
     if run.batch is not None:
         return "{}-{}".format(*run.batch)
-    return "-".join(filter(None, (application or "here", _property("spark.sql.execution.id"))))
+    return "-".join(filter(None, (application or "here", running_statement())))
 
 
 def _token(application: str) -> str:
     """Tells runs of a streaming query apart, by which Spark groups its jobs."""
-    group = _property("spark.jobGroup.id") or application
+    group = job_property("spark.jobGroup.id") or application
     return blake2b(group.encode(), digest_size=4).hexdigest()
-
-
-def _property(name: str) -> str | None:
-    """A property of the job that this worker is in."""
-    # Imported late, as the rest does without Spark; a worker has it.
-    context = import_module("pyspark").TaskContext.get()
-    return None if context is None else context.getLocalProperty(name)
 
 
 def _json_line(letter: dict[str, Any]) -> str:

@@ -12,13 +12,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from secrets import compare_digest, token_hex
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.records import TaskRecord
-from lookup_hints.spark.counts import Counts, task_run
+from lookup_hints.spark.counts import Counts
+from lookup_hints.spark.task import job_property, task_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,9 +119,7 @@ Tell = Callable[[LookupMetrics, int], None]
 
 def teller(function: str) -> Tell | None:
     """Tells the driver how far ``function`` is in the task that runs; None where nobody listens."""
-    context = import_module("pyspark").TaskContext.get()
-    address = None if context is None else context.getLocalProperty(PROPERTY)
-    run = task_run()
+    address, run = job_property(PROPERTY), task_run()
     if not address or run is None:
         return None
     host, port, word = address.split()

@@ -13,7 +13,7 @@ import pytest
 
 from lookup_hints import LookupSession, disable, enable, register_retry_predicate
 from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
-from lookup_hints.spark.arrow_worker import running_statement
+from lookup_hints.spark.task import running_statement
 from tests.e2e.versions import SPARK
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ class Task:
         self.run = TaskRun(stage=3, partition=1, attempt=0, number=17)
         self.properties = {"spark.sql.execution.id": "5"}
         monkeypatch.setattr(module, "task_run", lambda: self.run)
-        monkeypatch.setattr(module, "_property", self.properties.get)
+        monkeypatch.setattr(module, "job_property", self.properties.get)
+        monkeypatch.setattr(module, "running_statement", lambda: self.properties["spark.sql.execution.id"])
 
     def letters(self, kind: str = "parquet", secrets: frozenset[str] = frozenset()) -> Letters:
         settings = LookupSettings(
