@@ -94,9 +94,9 @@ class Refusing:
 
 
 REFUSING = (
-    Refusing("4 tasks, 30 at once", Job("local[4]", 4, 24_000), Manners(0.02, at_once=30), best=7),
+    Refusing("4 tasks", Job("local[4]", 4, 24_000), Manners(0.02, at_once=30), best=7),
     Refusing(
-        "8 tasks on 2 executors, 50 at once",
+        "8 tasks",
         Job("local-cluster[2,4,1024]", 8, 16_000),
         Manners(0.1, at_once=50),
         best=6,
@@ -105,9 +105,10 @@ REFUSING = (
 
 
 def _refusing(runs: int, limit: float) -> None:
-    with theme("citizen_refusing", "A server that answers 429 above so many requests at once", runs) as found:
+    title = "A server that answers 429: 4 tasks, over 30 requests at once; 8 tasks on 2 executors, over 50"
+    with theme("citizen_refusing", title, runs) as found:
         for each in REFUSING:
-            plain, told = "no Retry-After", "Retry-After: 1"
+            plain, told = "no Retry-After", "with Retry-After"
             fixed = f"capacity {each.best} by hand"
             by_hand = Job(each.job.master, each.job.tasks, each.job.keys, {"capacity": str(each.best)})
             asked_to_wait = Manners(each.manners.delay, each.manners.at_once, retry_after=1)
@@ -126,17 +127,15 @@ def _refusing(runs: int, limit: float) -> None:
 def _add_refusing(found: Theme, what: str, seen: Sequence[Seen], fixed: Sequence[Seen]) -> None:
     found.add(_ended(what, seen))
     late = [each.log.refused_percent(SETTLED) for each in seen]
-    found.add(_figure(f"{what}: answers that are 429 after {SETTLED:g} s", late, " %", at_most=2.0))
+    found.add(_figure(f"{what}: answers 429 after {SETTLED:g} s", late, " %", at_most=2.0))
     best = [each.log.speed() for each in fixed]
     speeds = [each.log.speed() for each in seen]
     shares = [speed / other for speed, other in zip(speeds, best, strict=True)]
     found.add(_figure(f"{what}: rows per second", speeds))
-    found.add(_figure(f"{what}: the same / by the best fixed capacity", shares, at_least=0.9))
-    found.add(
-        _figure(f"{what}: no request at all, longest", [each.log.longest_silence() for each in seen], " s")
-    )
+    found.add(_figure(f"{what}: the same / of the best fixed capacity", shares, at_least=0.9))
+    found.add(_figure(f"{what}: longest silence", [each.log.longest_silence() for each in seen], " s"))
     silences = [each.log.longest_silence_of_a_task(each.job.keys_per_task) for each in seen]
-    found.add(_figure(f"{what}: none of one task while others get rows", silences, " s", at_most=2.0))
+    found.add(_figure(f"{what}: silence of a task while others get rows", silences, " s", at_most=2.0))
 
 
 # --- a rate that is bounded -----------------------------------------------------------------------
@@ -176,7 +175,7 @@ def _dead(runs: int, limit: float) -> None:
     manners = Manners(0.02, per_second=DEAD_SPEED)
     job = Job("local[4]", 4, int(DEAD_SPEED * (DEAD_AFTER + 10)), RETRIED)
     with theme("citizen_dead", f"A server that is dead for {DEAD_FOR:g} s, local[4]", runs) as found:
-        refused, reset = "connections refused", "connections accepted, then reset"
+        refused, reset = "refused", "accepted, then reset"
         seen = _rounds(
             {
                 refused: partial(_watched, job, manners, limit, partial(_die_for_a_while, CitizenServer.die)),
@@ -186,7 +185,7 @@ def _dead(runs: int, limit: float) -> None:
         )
         for name, each in seen.items():
             found.add(_ended(name, each))
-            found.add(_figure(f"{name}: from the server's return to the end", list(map(_after, each)), " s"))
+            found.add(_figure(f"{name}: from its return to the end", list(map(_after, each)), " s"))
             found.add(
                 _figure(f"{name}: work that was left, by the speed before", list(map(_left, each)), " s")
             )
@@ -210,7 +209,7 @@ def _die_for_a_while(
 
 
 def _after(seen: Seen) -> float:
-    """Seconds from the server's return to the end of the job."""
+    """Seconds from its return to the end of the job."""
     return seen.outcome.ended - seen.moments["returned"] if seen.is_right else math.nan
 
 
