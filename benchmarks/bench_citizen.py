@@ -120,6 +120,8 @@ def _refusing(runs: int, limit: float) -> None:
                 },
                 runs,
             )
+            speeds = [one.log.speed() for one in seen[fixed]]
+            found.add(_figure(f"{each.what}, {fixed}: rows per second", speeds))
             for case in (plain, told):
                 _add_refusing(found, f"{each.what}, {case}", seen[case], seen[fixed])
 
