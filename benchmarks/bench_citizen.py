@@ -320,7 +320,7 @@ def _figure(
     """The median over the runs, with their range."""
     known = [value for value in values if not math.isnan(value)]
     median = statistics.median(known) if known else math.nan
-    note = f"{min(known):,.4g} to {max(known):,.4g}" if len(known) > 1 else ""
+    note = " to ".join(Figure("", edge(known)).shown for edge in (min, max)) if len(known) > 1 else ""
     return Figure(what, median, unit, at_least, at_most, note)
 
 
