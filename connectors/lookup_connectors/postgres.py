@@ -21,7 +21,7 @@ from asyncpg.transaction import Transaction
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, Lease
 from lookup_connectors.conversion import convert, is_nested, row_with
 from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
-from lookup_connectors.postgres_place import checked_place
+from lookup_connectors.postgres_place import checked_place, origin_of
 from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
 from lookup_connectors.postgres_types import ColumnPlan, quoted, reported_type
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
@@ -129,6 +129,10 @@ class PostgresConnector(AsyncLookup, Scan, ReportsSchema):
         if given and has_reference(given):
             return None
         return 2 * (int(given) if given else _POOL_SIZE.default)
+
+    def origin(self) -> str:
+        """The servers, and the user who connects to them."""
+        return origin_of(self.table)
 
     def secrets(self) -> set[str]:
         """The URL, the password, and what references in the options stand for."""

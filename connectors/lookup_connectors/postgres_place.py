@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.spi import LookupTable
+from lookup_hints.spi.place import origin_text, resolved, split_url
 
 _PORT = 5432
 _FILES = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl")
@@ -48,6 +51,36 @@ def checked_place(table: LookupTable, options: Mapping[str, Any]) -> dict[str, A
     for host, port in places:
         table.check_host(host, port, option="url")
     return {"host": [host for host, _ in places], "port": [port for _, port in places]}
+
+
+def origin_of(table: LookupTable) -> str:
+    """The servers that the options of ``table`` name and the user, as the driver finds them here.
+
+    Empty where a reference cannot be resolved here, or a URL cannot be read.
+    """
+    with suppress(OptionError, ValueError):
+        url = resolved(table, "url")
+        places, user = _in_url(url) if url else _in_options(table)
+        hosts = sorted(f"{_bracketed(host)}:{port}" for host, port in places)
+        return origin_text(",".join(hosts), user or os.environ.get("PGUSER"))
+    return ""
+
+
+def _in_url(url: str) -> tuple[list[tuple[str, int]], str]:
+    parts = split_url(url)
+    query = parse_qs(parts.query, keep_blank_values=True)
+    places = _places(parts.netloc.rpartition("@")[2], query)
+    by_default = _places(os.environ.get("PGHOST", "localhost"), query)
+    return places or by_default, unquote(parts.username or query.get("user", [""])[-1])
+
+
+def _in_options(table: LookupTable) -> tuple[list[tuple[str, int]], str]:
+    port = int(resolved(table, "port") or _PORT)
+    return [(resolved(table, "host"), port)], resolved(table, "user")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _places(hosts: str, query: Mapping[str, list[str]]) -> list[tuple[str, int]]:

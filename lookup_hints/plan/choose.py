@@ -8,7 +8,7 @@ from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.validate import LookupHint
-from lookup_hints.plan.cluster_share import Share, share_of, tasks_at_once
+from lookup_hints.plan.cluster_share import Limits, budget_of, cluster_of, of_task
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.runtime.spec import DeadLetters, LookupSettings
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
@@ -99,7 +99,10 @@ def choose(
     asynchronous, reason = _runner(given, connector)
     retry = _retry(given, connector.table, predicates)
     limit = connector.keys_per_request()
-    share = _share(given, connector.table, conf)
+    name, cluster = connector.table.name, cluster_of(conf, session_option("cluster-tasks", conf))
+    limits = Limits(given["max-concurrency"], given["rate-limit"], given["max-requests"])
+    share = of_task(given["capacity"], limits, cluster, table=name)
+    budget = budget_of(limits, cluster, table=name, name=given["budget"] or "", on_open=given["on-open"])
     _check_effect(given)
     letters = _dead_letters(given, connector.table, conf, unwritable)
     settings = LookupSettings(
@@ -111,6 +114,7 @@ def choose(
         on_error=given["on-error"] if letters is None else given["dead-letter.then"],
         retry=retry,
         rate=share.rate,
+        budget=budget,
         log_keys=session_option("log-keys", conf),
         dead_letters=letters,
         max_errors=_limit(given, "max-errors"),
@@ -137,11 +141,6 @@ def _of_table(table: LookupTable) -> dict[str, Any]:
         for key, option in options_at(Place.TABLE, LOOKUP_OPTIONS).items()
         if (text := table.options.get(key))
     }
-
-
-def _share(given: _Given, table: LookupTable, conf: Conf) -> Share:
-    tasks = session_option("cluster-tasks", conf) or tasks_at_once(conf)
-    return share_of(given["capacity"], given["max-concurrency"], given["rate-limit"], tasks, table=table.name)
 
 
 def _sources(given: _Given, settings: LookupSettings) -> dict[str, Place]:

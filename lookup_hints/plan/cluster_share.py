@@ -1,7 +1,8 @@
-"""Budgets of a lookup join for the whole cluster, and the share of each task.
+"""Budgets of the whole cluster, and the share of each executor and each task.
 
-No task knows of the others. What can be known is how many tasks Spark runs at once at the most, and so each
-gets that part of the budget: together they never spend more, and less while fewer run.
+The processes of one executor can share a file, and so keep a limit together. Executors know nothing of each
+other. What can be known is how many there are at the most, and so each gets that part of the budget: together
+they never spend more, and less while fewer run. The same holds for tasks where there is no file.
 """
 
 from __future__ import annotations
@@ -10,12 +11,51 @@ import re
 from dataclasses import dataclass
 
 from lookup_hints.errors import OptionError, Problem
+from lookup_hints.runtime.spec import Budget
 from lookup_hints.spi.in_force import Conf
 
 _TIP = (
     "SET lookup.cluster-tasks = <number>, or give Spark spark.executor.cores with spark.executor.instances or"
     " spark.dynamicAllocation.maxExecutors."
 )
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What works at once at the most, as far as Spark's configuration says.
+
+    Args:
+        executors: how many there are, or None.
+        tasks: how many all of them run at once, or None.
+    """
+
+    executors: int | None
+    tasks: int | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an origin bears, or a budget of one name.
+
+    Args:
+        concurrency: requests in flight in the whole cluster, or None.
+        rate: requests per second in the whole cluster, or None.
+        requests: requests of one statement in the whole cluster, or None.
+    """
+
+    concurrency: int | None = None
+    rate: float | None = None
+    requests: int | None = None
+
+    @property
+    def given(self) -> dict[str, float]:
+        """Those that there are, by the names of their options."""
+        named = {
+            "lookup.max-concurrency": self.concurrency,
+            "lookup.rate-limit": self.rate,
+            "lookup.max-requests": self.requests,
+        }
+        return {key: value for key, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -33,38 +73,101 @@ class Share:
     notes: tuple[str, ...] = ()
 
 
-def share_of(
-    capacity: int, concurrency: int | None, rate: float | None, tasks: int | None, *, table: str
-) -> Share:
-    """The share of one of ``tasks`` tasks, where a task has ``capacity`` slots without a budget.
+def budget_of(limits: Limits, cluster: Cluster, *, table: str, name: str, on_open: str) -> Budget:
+    """The part of ``limits`` that each executor of ``cluster`` has, and each task without a file.
+
+    Raises:
+        OptionError: nobody knows by what they are divided, or there is not one request for each executor.
+    """
+    executors, tasks = cluster.executors, cluster.tasks
+    if limits.given and executors is None and tasks is None:
+        raise _unknown(limits, "executors", table)
+    if executors is not None and limits.concurrency is not None and limits.concurrency < executors:
+        raise _too_few(
+            limits.concurrency, f"{executors} executors", table, "Raise it, or use fewer executors."
+        )
+    # Where the executors are not known, there are no more of them than tasks.
+    parts = executors or tasks or 1
+    return Budget(
+        name=name,
+        concurrency=_slots_of(limits.concurrency, executors),
+        rate=_part(limits.rate, executors),
+        task_concurrency=_slots_of(limits.concurrency, tasks),
+        task_rate=_part(limits.rate, tasks),
+        max_requests=None if limits.requests is None else -(-limits.requests // parts),
+        on_open=on_open,
+        executors=executors,
+    )
+
+
+def _slots_of(concurrency: int | None, parts: int | None) -> int | None:
+    """Requests in flight of one of ``parts``; less than one cannot be asked."""
+    return None if concurrency is None or parts is None else max(1, concurrency // parts)
+
+
+def _part(rate: float | None, parts: int | None) -> float | None:
+    return None if rate is None or parts is None else rate / parts
+
+
+def of_task(capacity: int, limits: Limits, cluster: Cluster, *, table: str) -> Share:
+    """What a task may use that keeps to its own part, as if no executor could share a file.
 
     Raises:
         OptionError: nobody knows how many tasks there are, or there is not one request for each.
     """
-    if concurrency is None and rate is None:
+    tasks = cluster.tasks
+    if limits.concurrency is None and limits.rate is None:
         return Share(capacity)
     if tasks is None:
-        given = "lookup.max-concurrency" if concurrency is not None else "lookup.rate-limit"
-        what = "is split over the tasks that run at once, and Spark's configuration does not say how many"
-        raise OptionError(Problem(f"table {table}: {given!r} {what}.", tip=_TIP))
+        raise _unknown(limits, "tasks", table)
     notes = []
-    if concurrency is not None:
-        if concurrency < tasks:
-            raise OptionError(
-                Problem(
-                    f"table {table}: 'lookup.max-concurrency' = {concurrency} is less than one request for"
-                    f" each of the {tasks} tasks that may run at once.",
-                    tip="Raise it, or let Spark run fewer tasks.",
-                )
-            )
-        own = concurrency // tasks
-        notes.append(f"'lookup.max-concurrency' = {concurrency} is {own} for each of {tasks} tasks at once")
-        capacity = min(capacity, own)
-    if rate is not None:
+    if limits.concurrency is not None:
+        if limits.concurrency < tasks:
+            tip = "Raise it, or let Spark run fewer tasks."
+            raise _too_few(limits.concurrency, f"{tasks} tasks", table, tip)
+        own = limits.concurrency // tasks
         notes.append(
-            f"'lookup.rate-limit' = {rate:g} is {rate / tasks:g}/s for each of {tasks} tasks at once"
+            f"'lookup.max-concurrency' = {limits.concurrency} is {own} for each of {tasks} tasks at once"
         )
-    return Share(capacity, None if rate is None else rate / tasks, tuple(notes))
+        capacity = min(capacity, own)
+    if limits.rate is not None:
+        own_rate = f"{limits.rate / tasks:g}/s"
+        notes.append(f"'lookup.rate-limit' = {limits.rate:g} is {own_rate} for each of {tasks} tasks at once")
+    return Share(capacity, _part(limits.rate, tasks), tuple(notes))
+
+
+def _unknown(limits: Limits, of_what: str, table: str) -> OptionError:
+    what = f"is split over the {of_what} that run at once, and Spark's configuration does not say how many"
+    return OptionError(Problem(f"table {table}: {next(iter(limits.given))!r} {what}.", tip=_TIP))
+
+
+def _too_few(concurrency: int, parts: str, table: str, tip: str) -> OptionError:
+    what = f"'lookup.max-concurrency' = {concurrency} is less than one request for each of the {parts}"
+    return OptionError(Problem(f"table {table}: {what} that may run at once.", tip=tip))
+
+
+def cluster_of(conf: Conf, tasks: int | None = None) -> Cluster:
+    """What ``conf`` says; ``tasks`` is how many run at once where the user says it."""
+    executors, at_once = executors_of(conf), tasks or tasks_at_once(conf)
+    return Cluster(executors and min(executors, at_once or executors), at_once)
+
+
+def executors_of(conf: Conf) -> int | None:
+    """How many executors Spark has at the most, by its configuration; None where that does not say."""
+    master = conf("spark.master") or ""
+    if master == "local" or master.startswith("local["):
+        return 1
+    small_cluster = _SMALL_CLUSTER.fullmatch(master)
+    if small_cluster:
+        return int(small_cluster[1])
+    executors = _executors(conf)
+    if executors is not None:
+        return executors
+    in_all, cores = _whole(conf("spark.cores.max")), _whole(conf("spark.executor.cores"))
+    return None if in_all is None or cores is None else max(1, in_all // cores)
+
+
+_SMALL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
 
 def tasks_at_once(conf: Conf) -> int | None:
@@ -73,7 +176,7 @@ def tasks_at_once(conf: Conf) -> int | None:
     local = re.fullmatch(r"local(?:\[(\d+)(?:,\s*\d+)?\])?", master)
     if local:
         return int(local[1] or 1)
-    small_cluster = re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master)
+    small_cluster = _SMALL_CLUSTER.fullmatch(master)
     if small_cluster:
         return int(small_cluster[1]) * _slots(conf, int(small_cluster[2]))
     executors = _executors(conf)

@@ -30,14 +30,73 @@ class DeadLetters:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What requests to one origin may use together, over all lookups and statements of a session.
+
+    An origin is what ``Connector.origin`` says, or what has one ``name``. None is no limit.
+
+    Args:
+        name: its own name; empty for the origin of the connector.
+        concurrency: requests in flight of all processes of one executor.
+        rate: requests per second of all processes of one executor.
+        task_concurrency: what one task may have of it where its executor can share no file.
+        task_rate: the same of the rate.
+        max_requests: requests of one statement, in one executor.
+        on_open: what requests do while the source is down: ``wait`` within their timeout, or ``fail``.
+        executors: how many share the numbers of the cluster. None where nobody knows: then ``concurrency``
+            and ``rate`` are None, and each task keeps to its own part.
+    """
+
+    name: str = ""
+    concurrency: int | None = None
+    rate: float | None = None
+    task_concurrency: int | None = None
+    task_rate: float | None = None
+    max_requests: int | None = None
+    on_open: str = "wait"
+    executors: int | None = 1
+
+    def __post_init__(self) -> None:
+        whole = (self.concurrency, self.task_concurrency, self.max_requests, self.executors)
+        if any(number is not None and number < 1 for number in whole):
+            raise ValueError("what may be asked at once, in all, and by how many executors is 1 or more")
+        if any(rate is not None and not rate > 0 for rate in (self.rate, self.task_rate)):
+            raise ValueError("a rate is more than 0")
+        if self.on_open not in ("wait", "fail"):
+            raise ValueError("on_open is 'wait' or 'fail'")
+        if self.executors is None and (self.concurrency is not None or self.rate is not None):
+            raise ValueError("what each executor has can be told only where their number is known")
+
+    def without_file(self, processors: int) -> tuple[int | None, float | None]:
+        """Requests in flight, and per second, of one task whose executor can share no file.
+
+        Args:
+            processors: those of the machine. Where Spark's configuration does not say how many tasks an
+                executor runs, there are no more of them than processors.
+
+        >>> Budget(concurrency=50, rate=100.0, task_concurrency=12, task_rate=25.0).without_file(2)
+        (12, 25.0)
+        >>> Budget(concurrency=50, rate=100.0).without_file(2)
+        (25, 50.0)
+        """
+        concurrency, rate = self.task_concurrency, self.task_rate
+        if concurrency is None and self.concurrency is not None:
+            concurrency = max(1, self.concurrency // processors)
+        if rate is None and self.rate is not None:
+            rate = self.rate / processors
+        return concurrency, rate
+
+
+@dataclass(frozen=True)
 class LookupSettings:
     """How one lookup join runs; made by the planner from hint, table, session and defaults.
 
     ``on_error`` is what becomes of a row whose lookup failed: ``fail``, ``null`` or ``skip``. Its key is
     written to ``dead_letters``, if there are any. ``max_errors`` keys may fail, ``max_error_ratio`` of all.
 
-    ``rate`` is this task's share of the requests per second, None where there is no limit. ``stops_early``
-    says that the query may be content with the first rows, ``log_keys`` that logs may hold values of keys.
+    ``budget`` is what its requests share with others; ``rate`` is this task's share of the requests per
+    second, None where there is no limit. ``stops_early`` says that the query may be content with the first
+    rows, ``log_keys`` that logs may hold values of keys.
     """
 
     asynchronous: bool
@@ -48,6 +107,7 @@ class LookupSettings:
     on_error: str = "fail"
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     rate: float | None = None
+    budget: Budget = Budget()
     stops_early: bool = False
     log_keys: bool = False
     dead_letters: DeadLetters | None = None

@@ -34,7 +34,7 @@ from lookup_hints.spi.model import (
     Rows,
 )
 from lookup_hints.spi.options import Option
-from lookup_hints.spi.place import place_of
+from lookup_hints.spi.place import origin_of, place_of
 from lookup_hints.spi.row_door import outcomes_of, rows_of
 from lookup_hints.spi.types import sql_type
 
@@ -106,6 +106,16 @@ class Connector:
         On the worker. The default is the host that the options ``url``, or ``host`` and ``port``, name.
         """
         return place_of(self.table)
+
+    def origin(self) -> str:
+        """Whose budgets and limits its requests count for: server and user, never a password.
+
+        Connectors of equal origins share them. Empty where there is no server (rows in memory, a file, a
+        function), and where it cannot be told here. On the worker, and on the driver while planning; may not
+        raise, touches nothing outside the process. The default is the host that the options ``url``, or
+        ``host`` and ``port``, name, and the option ``user`` or ``username``.
+        """
+        return origin_of(self.table)
 
     def secrets(self) -> set[str]:
         """Texts that must not appear in any message; called on the worker after opening.

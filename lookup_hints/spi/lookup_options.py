@@ -6,6 +6,7 @@ from lookup_hints.spi.option_types import (
     BOOLEAN,
     DURATION,
     FOLDER,
+    LABEL,
     NAMES,
     TEXT,
     choice,
@@ -166,18 +167,41 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         places=_QUERY,
     ),
     Option(
+        "budget",
+        LABEL,
+        "Name of the budget that the table's requests count for, in place of the origin's (host, port, user)."
+        " Tables with one name share one budget.",
+        table_key="lookup.budget",
+    ),
+    Option(
         "max-concurrency",
         integer(1),
-        "Requests in flight in the whole cluster for one lookup join: each task that may run at once has its"
-        " part of them, and `capacity` at most.",
+        "Requests in flight to the origin in the whole cluster, of all lookup joins, statements and queries"
+        " of a session together. A task has `capacity` at most.",
         table_key="lookup.max-concurrency",
     ),
     Option(
         "rate-limit",
         number(0.001),
-        "Requests per second in the whole cluster for one lookup join: each task that may run at once has its"
-        " part of them.",
+        "Requests per second to the origin in the whole cluster, of all lookup joins, statements and queries"
+        " of a session together.",
         table_key="lookup.rate-limit",
+    ),
+    Option(
+        "max-requests",
+        integer(1),
+        "Requests of one statement, in the whole cluster; the first one above it fails the statement.",
+        places=_EVERYWHERE,
+        table_key="lookup.max-requests",
+        session_key="lookup.max-requests",
+    ),
+    Option(
+        "on-open",
+        choice("wait", "fail"),
+        "What becomes of requests while the source is down: wait within their `timeout`, or fail at once.",
+        default="wait",
+        places=_QUERY,
+        table_key="lookup.on-open",
     ),
 )
 
@@ -218,7 +242,8 @@ SESSION_OPTIONS: tuple[Option, ...] = (
         "cluster-tasks",
         integer(1),
         "How many tasks run at once at the most, by which lookup.max-concurrency and lookup.rate-limit are"
-        " split; by default what Spark's configuration says.",
+        " split where the number of executors is unknown or an executor can share no file; by default what"
+        " Spark's configuration says.",
         places=_SESSION,
         session_key="lookup.cluster-tasks",
     ),

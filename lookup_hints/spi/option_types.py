@@ -175,6 +175,12 @@ def _text(text: str) -> str:
     return text
 
 
+def _label(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", text):
+        raise ValueError("write letters, digits, '-', '_' and '.'")
+    return text
+
+
 _SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "hdfs": "hdfs"}
 _HOW_FOLDER = (
     "write an absolute path, or an address that begins with file:///, s3://, s3a://, gs:// or hdfs://"
@@ -210,6 +216,7 @@ TRIGGER = OptionType(
     _trigger,
 )
 TEXT = OptionType("text", _text)
+LABEL = OptionType("name", _label)
 FILE = OptionType("file", _text)
 """The path of a file on the machine that connects; `lookup.security.allowed-references` counts for it."""
 FOLDER = OptionType("folder", _folder)

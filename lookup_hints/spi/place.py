@@ -1,10 +1,10 @@
-"""Where a source is, as it may be shown: without users, passwords, paths and queries."""
+"""Where a source is, as it may be shown: without passwords, paths and queries."""
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.model import LookupTable
@@ -24,18 +24,47 @@ def place_of(table: LookupTable) -> str:
     ''
     """
     with suppress(OptionError, ValueError):
-        url, host, port = (_given(table, key) for key in ("url", "host", "port"))
-        hosts = _hosts_of(url) if url else host + (port and f":{port}")
+        url, host, port = (resolved(table, key) for key in ("url", "host", "port"))
+        hosts = split_url(url).netloc.rpartition("@")[2] if url else host + (port and f":{port}")
         return hosts if _HOSTS.fullmatch(hosts) else ""
     return ""
 
 
-def _given(table: LookupTable, key: str) -> str:
+def origin_of(table: LookupTable) -> str:
+    """The hosts of ``place_of`` and the option ``user`` or ``username``; empty where they cannot be told.
+
+    >>> import pyarrow as pa
+    >>> origin_of(LookupTable("t", pa.schema([]), options={"url": "crm://DB:5432/x", "user": "crm"}))
+    'db:5432 user crm'
+    """
+    with suppress(OptionError, ValueError):
+        return origin_text(place_of(table), resolved(table, "user") or resolved(table, "username"))
+    return ""
+
+
+def origin_text(place: str, user: str | None) -> str:
+    """How an origin is written: hosts, whose names ignore case, and the user; empty without hosts."""
+    return f"{place.lower()} user {user}" if place and user else place.lower()
+
+
+def resolved(table: LookupTable, key: str) -> str:
+    """The option ``key`` with its references resolved here; empty where it is not given.
+
+    Raises:
+        OptionError: a reference names nothing, or is not allowed on this machine.
+        ValueError: a reference names a file that is not text.
+    """
     text = table.options.get(key, "")
     return table.resolve(text, option=key, known=set()) if text else ""
 
 
-def _hosts_of(url: str) -> str:
+def split_url(url: str) -> SplitResult:
+    """The parts of ``url``.
+
+    Raises:
+        ValueError: its host cannot be told, as what looks like one may be a part of a password.
+    """
     parts = urlsplit(url)
-    # Behind an @ that comes later the host may be elsewhere, and this a part of a password.
-    return "" if "@" in url.partition(parts.netloc)[2] else parts.netloc.rpartition("@")[2]
+    if "@" in url[url.find(parts.netloc) + len(parts.netloc) :]:
+        raise ValueError("behind an @ that comes later the host may be elsewhere")
+    return parts

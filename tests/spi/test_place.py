@@ -1,4 +1,4 @@
-"""Where a source is, as logs may show it: hosts and ports, and nothing of a user or a password."""
+"""Where a source is, as logs may show it: hosts and ports, and nothing of a password."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.spi import LookupTable
-from lookup_hints.spi.place import place_of
+from lookup_hints.spi.place import origin_of, place_of
 
 
 def table(**options: str) -> LookupTable:
@@ -39,3 +39,25 @@ def test_the_place_of_a_source_has_no_secrets(
 ) -> None:
     monkeypatch.setenv("LOOKUP_TEST_URL", "crm://me:secret@hidden:1/x")
     assert place_of(table(**options)) == place
+
+
+@pytest.mark.parametrize(
+    ("options", "origin"),
+    [
+        ({"url": "crm://me:secret@DB:5432/x"}, "db:5432"),
+        ({"url": "crm://db:5432/x", "user": "Crm"}, "db:5432 user Crm"),
+        ({"host": "db", "port": "1", "username": "crm", "password": "secret"}, "db:1 user crm"),
+        ({"host": "${env:LOOKUP_TEST_HOST}", "user": "${env:LOOKUP_TEST_USER}"}, "hidden user crm"),
+        ({"host": "db", "user": "${env:LOOKUP_NO_SUCH_NAME}"}, ""),
+        ({"host": "${file:/no/such/file}"}, ""),
+        ({"url": "crm://me:12/34@db:6379"}, ""),
+        ({"path": "/data/x", "user": "me"}, ""),
+        ({}, ""),
+    ],
+)
+def test_an_origin_is_a_place_and_a_user(
+    options: dict[str, str], origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOKUP_TEST_HOST", "hidden")
+    monkeypatch.setenv("LOOKUP_TEST_USER", "crm")
+    assert origin_of(table(**options)) == origin

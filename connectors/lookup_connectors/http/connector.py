@@ -20,6 +20,7 @@ from lookup_connectors.http.plan import (
     Plan,
     Templates,
     check_address,
+    origin_and_user,
     origins,
     plain_origin,
     plan_of,
@@ -102,6 +103,10 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes):
     def opened_with(self) -> Hashable:
         """The files that options and references name, and that of .netrc."""
         return super().opened_with(), identity_of_file(netrc_path())
+
+    def origin(self) -> str:
+        """Scheme, host and port of the URL, and the user or the OAuth2 client."""
+        return origin_and_user(self.table)
 
     def secrets(self) -> set[str]:
         """Passwords, tokens, and what references in the options stand for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -28,6 +29,7 @@ from lookup_connectors.http.template import (
 from lookup_connectors.templates import Resolve, Template, parse_template
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.spi import LookupTable
+from lookup_hints.spi.place import origin_text, resolved
 from lookup_hints.spi.secrets import has_reference
 
 _SECRET_HEADER = re.compile(
@@ -388,6 +390,14 @@ def plain_origin(url: str) -> str | None:
     """Scheme, host and port of ``url`` as they are written; None where a reference says them."""
     match = re.match(r"\w+://[^/?#]*", _REFERENCE.sub(lambda reference: "$" * len(reference[0]), url))
     return None if match is None or "$" in match[0] else match[0]
+
+
+def origin_and_user(table: LookupTable) -> str:
+    """What the budgets of ``table`` belong to; empty where a reference cannot be resolved here."""
+    with suppress(OptionError, ValueError):
+        user = resolved(table, "username") or resolved(table, "oauth2-client-id")
+        return origin_text(origin_of(resolved(table, "url")), user)
+    return ""
 
 
 def origins(text: str) -> frozenset[str]:

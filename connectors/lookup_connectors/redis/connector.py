@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, Reading, Steps, answer, reading_of
-from lookup_connectors.redis.server import Server
+from lookup_connectors.redis.server import Server, origin_of
 from lookup_hints.errors import LookupTimeout
 from lookup_hints.spi import Answer, AsyncLookup, LookupRequest, LookupTable, Option, SyncLookup, reporting
 
@@ -45,6 +45,10 @@ class RedisConnector(AsyncLookup, SyncLookup):
     def request_columns(self) -> frozenset[str]:
         """All of them."""
         return self.key_columns()
+
+    def origin(self) -> str:
+        """The server, and the user where one is named."""
+        return origin_of(self.table)
 
     def secrets(self) -> set[str]:
         """The URL, the password, and what references in the options stand for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from redis.retry import Retry
 from lookup_connectors.redis.options import OPTIONS
 from lookup_hints.errors import ConnectorError, OptionError, Problem
 from lookup_hints.spi import LookupTable
+from lookup_hints.spi.place import origin_text, resolved, split_url
 from lookup_hints.spi.secrets import has_reference
 
 _IN_URL = ("host", "port", "database", "username", "password", "tls")
@@ -175,6 +176,20 @@ class Server:
     def _failure(self, text: str, *, permanent: bool = False) -> ConnectorError:
         message = f"table {self.table}: Redis at {self.place}: {text}".replace("..", ".")
         return ConnectorError(message, permanent=permanent)
+
+
+def origin_of(table: LookupTable) -> str:
+    """Host, port and user that the options of ``table`` name; empty where they cannot be told here."""
+    with suppress(OptionError, ConnectorError, ValueError):
+        url = resolved(table, "url")
+        if url:
+            split_url(url)
+            where = _from_url(table.name, url)
+        else:
+            where = {key: resolved(table, key) for key in ("host", "port", "username")}
+        host = f"[{where['host']}]" if ":" in where["host"] else where["host"]
+        return origin_text(f"{host}:{where['port'] or 6379}", where.get("username"))
+    return ""
 
 
 def _check_plain_host(table: LookupTable) -> None:
