@@ -162,6 +162,7 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
         predicates=retry_predicates(),
         wrapping=wrapping_for(transport),
         unwritable=_unwritable_here(scope, conf),
+        tables=scope.catalog.tables,
     )
 
 

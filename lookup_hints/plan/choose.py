@@ -8,7 +8,8 @@ from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.validate import LookupHint
-from lookup_hints.plan.cluster_share import Limits, budget_of, cluster_of, of_task
+from lookup_hints.plan.budgets import CONCURRENCY, RATE, Limit, limits_of
+from lookup_hints.plan.cluster_share import Limits, budget_of, cluster_of, notes_of, of_task
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.runtime.spec import DeadLetters, LookupSettings
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
@@ -88,19 +89,21 @@ def choose(
     conf: Conf,
     predicates: Mapping[str, RowPredicate],
     unwritable: Unwritable = lambda _: None,
+    others: Iterable[Connector] = (),
 ) -> Choice:
-    """The settings of a lookup join.
+    """The settings of a lookup join; ``others`` are those of tables that may share its budget.
 
     Raises:
         QueryError: options of a retry or of dead letters that do not make a whole, a folder that cannot be
-            written, or a bad value in the table or session.
+            written, a bad value in the table or session, or budgets that contradict each other.
     """
     given = _given(hint, connector.table, conf)
     asynchronous, reason = _runner(given, connector)
     retry = _retry(given, connector.table, predicates)
     limit = connector.keys_per_request()
     name, cluster = connector.table.name, cluster_of(conf, session_option("cluster-tasks", conf))
-    limits = Limits(given["max-concurrency"], given["rate-limit"], given["max-requests"])
+    shared = limits_of(connector, others)
+    limits = _limits(shared, given["max-requests"])
     share = of_task(given["capacity"], limits, cluster, table=name)
     budget = budget_of(limits, cluster, table=name, name=given["budget"] or "", on_open=given["on-open"])
     _check_effect(given)
@@ -120,7 +123,8 @@ def choose(
         max_errors=_limit(given, "max-errors"),
         max_error_ratio=_limit(given, "max-error-ratio"),
     )
-    notes = (*_notes(settings), *_limit_notes(given, limit), *_effect_notes(given), *share.notes)
+    parts = notes_of(budget, cluster, shared, table=name)
+    notes = (*_notes(settings), *_limit_notes(given, limit), *_effect_notes(given), *parts)
     return Choice(settings, given["shuffle"], reason, _sources(given, settings), notes)
 
 
@@ -141,6 +145,15 @@ def _of_table(table: LookupTable) -> dict[str, Any]:
         for key, option in options_at(Place.TABLE, LOOKUP_OPTIONS).items()
         if (text := table.options.get(key))
     }
+
+
+def _limits(shared: Mapping[str, Limit], requests: int | None) -> Limits:
+    concurrency, rate = shared.get(CONCURRENCY), shared.get(RATE)
+    return Limits(
+        concurrency=None if concurrency is None else int(concurrency.value),
+        rate=None if rate is None else rate.value,
+        requests=requests,
+    )
 
 
 def _sources(given: _Given, settings: LookupSettings) -> dict[str, Place]:

@@ -8,9 +8,11 @@ they never spend more, and less while fewer run. The same holds for tasks where 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lookup_hints.errors import OptionError, Problem
+from lookup_hints.plan.budgets import CONCURRENCY, RATE, Limit
 from lookup_hints.runtime.spec import Budget
 from lookup_hints.spi.in_force import Conf
 
@@ -50,11 +52,7 @@ class Limits:
     @property
     def given(self) -> dict[str, float]:
         """Those that there are, by the names of their options."""
-        named = {
-            "lookup.max-concurrency": self.concurrency,
-            "lookup.rate-limit": self.rate,
-            "lookup.max-requests": self.requests,
-        }
+        named = {CONCURRENCY: self.concurrency, RATE: self.rate, "lookup.max-requests": self.requests}
         return {key: value for key, value in named.items() if value is not None}
 
 
@@ -65,12 +63,10 @@ class Share:
     Args:
         capacity: requests in flight.
         rate: requests per second, or None.
-        notes: for EXPLAIN, how they were found.
     """
 
     capacity: int
     rate: float | None = None
-    notes: tuple[str, ...] = ()
 
 
 def budget_of(limits: Limits, cluster: Cluster, *, table: str, name: str, on_open: str) -> Budget:
@@ -120,20 +116,36 @@ def of_task(capacity: int, limits: Limits, cluster: Cluster, *, table: str) -> S
         return Share(capacity)
     if tasks is None:
         raise _unknown(limits, "tasks", table)
-    notes = []
-    if limits.concurrency is not None:
-        if limits.concurrency < tasks:
-            tip = "Raise it, or let Spark run fewer tasks."
-            raise _too_few(limits.concurrency, f"{tasks} tasks", table, tip)
-        own = limits.concurrency // tasks
-        notes.append(
-            f"'lookup.max-concurrency' = {limits.concurrency} is {own} for each of {tasks} tasks at once"
-        )
-        capacity = min(capacity, own)
-    if limits.rate is not None:
-        own_rate = f"{limits.rate / tasks:g}/s"
-        notes.append(f"'lookup.rate-limit' = {limits.rate:g} is {own_rate} for each of {tasks} tasks at once")
-    return Share(capacity, _part(limits.rate, tasks), tuple(notes))
+    if limits.concurrency is not None and limits.concurrency < tasks:
+        raise _too_few(limits.concurrency, f"{tasks} tasks", table, "Raise it, or let Spark run fewer tasks.")
+    own = _slots_of(limits.concurrency, tasks)
+    return Share(capacity if own is None else min(capacity, own), _part(limits.rate, tasks))
+
+
+def notes_of(budget: Budget, cluster: Cluster, given: Mapping[str, Limit], *, table: str) -> list[str]:
+    """For EXPLAIN, the parts of each limit that is ``given``, by ``table`` or by another one."""
+    parts = {
+        CONCURRENCY: (budget.concurrency, budget.task_concurrency, ""),
+        RATE: (budget.rate, budget.task_rate, "/s"),
+    }
+    return [
+        f"{key!r} = {limit.value:g}{'' if limit.table == table else f' of table {limit.table}'}"
+        f" is {_parts(*parts[key], cluster)}"
+        for key, limit in given.items()
+    ]
+
+
+def _parts(of_executor: float | None, of_task: float | None, unit: str, cluster: Cluster) -> str:
+    if of_executor is None:
+        each = f"{of_task:g}{unit} for each of {cluster.tasks} tasks at once"
+        return f"{each}, as nothing says how many executors there are"
+    alone = "its part by the processors there" if of_task is None else f"{of_task:g}{unit}"
+    if cluster.executors == 1:
+        return f"shared by all tasks of the executor; {alone} for each task where it can write no file"
+    return (
+        f"{of_executor:g}{unit} for each of {cluster.executors} executors, shared by their tasks;"
+        f" {alone} for each task where an executor can write no file"
+    )
 
 
 def _unknown(limits: Limits, of_what: str, table: str) -> OptionError:

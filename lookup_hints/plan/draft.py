@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -41,6 +41,7 @@ class Context:
         predicates: registered retry predicates.
         wrapping: what to write before and after a key of a type, so that it reaches Python as it is.
         unwritable: why a folder for dead letters cannot be written to, or None.
+        tables: all lookup tables of the session.
         few_rows: whether the first rows of the statement alone will be taken.
         line: where the statement begins in its file, from 1.
     """
@@ -54,6 +55,7 @@ class Context:
     predicates: Mapping[str, RowPredicate]
     wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
     unwritable: Unwritable = lambda _: None
+    tables: Callable[[], Sequence[LookupTable]] = lambda: ()
     few_rows: bool = False
     line: int = 1
 

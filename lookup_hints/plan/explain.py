@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from lookup_hints.errors import Span
+from lookup_hints.plan.budgets import shown_owner
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
 from lookup_hints.runtime.spec import LookupName, LookupSettings
 from lookup_hints.spi.lookup_options import DEAD_LETTER_KEYS, ERROR_LIMIT_KEYS, RETRY_KEYS
@@ -59,6 +60,20 @@ def _given_to_failures(settings: LookupSettings) -> Iterator[str]:
     yield from () if settings.on_error == "fail" else ERROR_LIMIT_KEYS
 
 
+def _budget(join: LookupJoin) -> Iterator[tuple[str, str]]:
+    """What its requests share with others, where the user says anything of it."""
+    budget, source = join.chosen.settings.budget, join.chosen.source
+    is_bounded = bool(budget.name) or budget.is_limited
+    if is_bounded:
+        yield "budget", f"{shown_owner(join.connector)}{source('budget')}"
+    if is_bounded or source("on-open"):
+        yield "on open", f"{budget.on_open}{source('on-open')}"
+    if budget.max_requests is not None:
+        where = "" if budget.executors == 1 else " in each executor"
+        most = f"{budget.max_requests:,} of one statement{where}"
+        yield "max requests", f"{most}{source('max-requests')}"
+
+
 def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     conditions, settings, source = join.conditions, join.chosen.settings, join.chosen.source
     yield "connector", join.use.table.connector
@@ -83,6 +98,7 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     yield "on error", f"{settings.failures}{source('on-error', *_given_to_failures(settings))}"
     noun = "key" if settings.batch_size == 1 else "keys"
     yield "batch size", f"at most {settings.batch_size} {noun} in one request{source('batch-size')}"
+    yield from _budget(join)
     if settings.stops_early:
         yield "limit", "may stop it early, so nothing is read ahead of its rows"
     yield "function", join.function.name.function

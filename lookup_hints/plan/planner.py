@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from sqlglot import exp
 
-from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
+from lookup_hints.errors import HintError, InternalError, OptionError, Problem, UnsupportedLookup, nearest
 from lookup_hints.hints.validate import LookupHint, merged
 from lookup_hints.plan.analysis import Analysis, KeyQuestion, KeyTypeError
+from lookup_hints.plan.budgets import gives_limits
 from lookup_hints.plan.choose import choose, session_option
 from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.ctes import must_run_once, notes_of_ctes
@@ -31,6 +33,7 @@ from lookup_hints.plan.write.columns import residual_columns, used_columns
 from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
 from lookup_hints.runtime.spec import LookupName, LookupSpec
+from lookup_hints.spi import Connector
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.sql.splice import Cut, spliced
@@ -195,13 +198,26 @@ def _unmatched(hint: LookupHint, draft: Draft) -> Problem:
 
 def choose_settings(draft: Draft) -> Draft:
     """Each join gets its runner and its options."""
+    context, others = draft.context, _that_may_share_budgets(draft)
 
     def with_choice(join: LookupJoin) -> LookupJoin:
-        context = draft.context
-        choice = choose(join.hint, join.connector, context.conf, context.predicates, context.unwritable)
+        choice = choose(
+            join.hint, join.connector, context.conf, context.predicates, context.unwritable, others
+        )
         return join.with_(choice=choice, notes=(*join.notes, *choice.notes))
 
     return draft.each_join(with_choice)
+
+
+def _that_may_share_budgets(draft: Draft) -> list[Connector]:
+    """The connectors of the statement's lookups and of the session's tables, as far as they give limits."""
+    found = [join.connector for join in draft.joins]
+    known = {id(connector.table) for connector in found}
+    for table in draft.context.tables() if found else ():
+        if gives_limits(table) and id(table) not in known:
+            with suppress(OptionError):  # which is told where that table is used
+                found.append(draft.context.connector(table))
+    return found
 
 
 def expect_early_stops(draft: Draft) -> Draft:

@@ -67,6 +67,12 @@ class Budget:
         if self.executors is None and (self.concurrency is not None or self.rate is not None):
             raise ValueError("what each executor has can be told only where their number is known")
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether requests in flight, or per second, have a limit."""
+        limits = (self.concurrency, self.rate, self.task_concurrency, self.task_rate)
+        return any(limit is not None for limit in limits)
+
     def without_file(self, processors: int) -> tuple[int | None, float | None]:
         """Requests in flight, and per second, of one task whose executor can share no file.
 

@@ -166,6 +166,7 @@ class _Checker:
             name_function=_function_name,
             name_scan=_scan_name,
             predicates=retry_predicates(),
+            tables=self._catalog.tables,
         )
 
 

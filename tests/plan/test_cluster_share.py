@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lookup_hints.errors import OptionError
-from lookup_hints.plan.cluster_share import Cluster, Limits, budget_of, cluster_of
+from lookup_hints.plan.budgets import RATE, Limit
+from lookup_hints.plan.cluster_share import Cluster, Limits, budget_of, cluster_of, notes_of
 from lookup_hints.plan.explain import explain
 from lookup_hints.runtime.spec import Budget
 from tests.plan.planning import TABLES, context, planned
@@ -158,11 +159,33 @@ def test_the_name_of_a_budget_is_one_word() -> None:
         planned_with({}, budget="a b")
 
 
-def test_each_task_has_an_equal_part_and_explain_says_so() -> None:
-    shown = planned_with({"spark.master": "local[8]"}, max_concurrency="100", rate_limit="20")
+def test_explain_says_who_has_which_part() -> None:
+    limits = {"max_concurrency": "100", "rate_limit": "200"}
+    shown = planned_with({"spark.master": "local-cluster[2,4,1024]"}, **limits)
+    assert (
+        "'lookup.rate-limit' = 200 is 100/s for each of 2 executors, shared by their tasks; 25/s for each task"
+        " where an executor can write no file"
+    ) in shown
+    assert (
+        "'lookup.max-concurrency' = 100 is 50 for each of 2 executors, shared by their tasks; 12 for" in shown
+    )
     assert "12 requests in flight per task" in shown
-    assert "'lookup.max-concurrency' = 100 is 12 for each of 8 tasks at once" in shown
-    assert "'lookup.rate-limit' = 20 is 2.5/s for each of 8 tasks at once" in shown
+    shown = planned_with({"spark.master": "local[8]"}, **limits)
+    assert (
+        "'lookup.rate-limit' = 200 is shared by all tasks of the executor; 25/s for each task where it can write"
+        " no file"
+    ) in shown
+    shown = planned_with({"lookup.cluster-tasks": "8"}, **limits)
+    assert (
+        "'lookup.rate-limit' = 200 is 25/s for each of 8 tasks at once, as nothing says how many executors there"
+        " are"
+    ) in shown
+
+
+def test_explain_says_what_a_task_has_that_nobody_can_count() -> None:
+    limits, cluster = Limits(rate=200.0), Cluster(2, None)
+    (note,) = notes_of(budget_with(limits, cluster), cluster, {RATE: Limit(200.0, "t")}, table="t")
+    assert note.endswith("its part by the processors there for each task where an executor can write no file")
 
 
 def test_capacity_stays_the_limit_of_a_task() -> None:
