@@ -49,17 +49,32 @@ of a key, are registered with `lookup_hints.register_retry_predicate(name, funct
 
 ### Budgets for the whole cluster
 
-`lookup.max-concurrency` and `lookup.rate-limit` bound what one lookup join asks of its source, however many
-tasks run. Tasks do not know of each other, so each gets an equal part: the budget divided by the tasks that
-Spark runs at once at the most. Together they stay within it; while fewer run, part of it is unused. The
-number comes from Spark's configuration: that of `local[n]`, or executors (`spark.executor.instances`,
-`spark.dynamicAllocation.maxExecutors`) times cores (`spark.executor.cores`) by `spark.task.cpus`, or
-`spark.cores.max`. Where that does not say, `SET lookup.cluster-tasks = <number>`; a table with a budget is
-refused otherwise. EXPLAIN shows the part of each task.
+A budget belongs to an *origin*: host, port and user of a source. `lookup.max-concurrency` and
+`lookup.rate-limit` bound all requests to it, over all lookup joins, statements and queries of a session.
+`'lookup.budget' = 'crm'` gives a table a budget of that name instead: for tables that share an allowance
+over several origins, or to be apart. A source without a server, such as SQLite or a function, has no
+origin: its table has a budget of its own.
 
-The rate counts requests, retries included: keys where one is asked at a time, batches elsewhere; a lookup
-over HTTP that takes several pages counts once. A task's first request waits for its turn, too, and requests
-of 50 ms may go out together. Two joins, or two queries at once, have a budget each.
+One table of a budget gives the limits, and they hold for all. Tables that give different ones are an error,
+which shows both. Where a reference hides the host from the driver, equal origins cannot be seen while
+planning: give such tables a `lookup.budget`.
+
+The processes of one executor share a small file, so that together they keep exactly to their part.
+Executors know nothing of each other: each has an equal part, the limit divided by their number. That is 1
+for `local[n]`, else `spark.executor.instances`, `spark.dynamicAllocation.maxExecutors`, or
+`spark.cores.max` by `spark.executor.cores`. While fewer executors work, part of the budget is unused. A
+limit must allow one request for each executor.
+
+Where an executor can write no file, or nothing says how many executors there are, each task has an equal
+part. It is the limit divided by the tasks that Spark runs at once at the most, or by `SET
+lookup.cluster-tasks = <number>`. A table with limits is refused where neither number is known. EXPLAIN
+shows all parts.
+
+The rate counts requests, retries included: keys where one is asked at a time, batches elsewhere.
+
+`lookup.max-requests` is a safety catch, for sources that cost money. It is exact with one executor; with
+several each has its part, rounded up, and the statement fails when the first of them is over it. `on-open`
+says what requests do while the source is down.
 
 ## Session options
 

@@ -117,6 +117,8 @@ class LookupSession:
         dead_letter_path: str | None = None,
         max_errors: int | None = None,
         max_error_ratio: float | None = None,
+        max_requests: int | None = None,
+        on_open: str | None = None,
         shuffle: bool | None = None,
     ) -> DataFrame:
         """Join ``df`` with a lookup table, asking it for the keys of ``df`` alone; lazy, as ``df.join`` is.
@@ -147,6 +149,8 @@ class LookupSession:
             dead_letter_path: the folder of keys that failed for good, where ``on_error`` is ``dead-letter``.
             max_errors: keys of one task that may fail for good.
             max_error_ratio: part of the keys of one task that may, from 0 to 1.
+            max_requests: requests of one query; the first one above it fails the query.
+            on_open: what requests do while the source is down: ``wait`` within their timeout, or ``fail``.
             shuffle: whether the rows of ``df`` are partitioned by key first.
 
         Raises:
@@ -168,6 +172,8 @@ class LookupSession:
             "dead-letter.path": dead_letter_path,
             "max-errors": max_errors,
             "max-error-ratio": max_error_ratio,
+            "max-requests": max_requests,
+            "on-open": on_open,
             "shuffle": shuffle,
         }
         request = frame_join.JoinRequest(

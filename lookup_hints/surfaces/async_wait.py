@@ -46,6 +46,7 @@ def async_wait(
     dead_letter_path: str | None = None,
     max_errors: int | None = None,
     max_error_ratio: float | None = None,
+    max_requests: int | None = None,
     shuffle: bool | None = None,
 ) -> DataFrame:
     """``df`` with what ``func`` returns for each row, called for many rows at once; lazy.
@@ -73,6 +74,7 @@ def async_wait(
         dead_letter_path: the folder of keys that failed for good, where ``on_error`` is ``dead-letter``.
         max_errors: keys of one task that may fail for good.
         max_error_ratio: part of the keys of one task that may, from 0 to 1.
+        max_requests: calls of one query; the first one above it fails the query.
         shuffle: whether the rows of ``df`` are partitioned by the inputs first.
 
     Raises:
@@ -97,6 +99,7 @@ def async_wait(
         "dead-letter.path": dead_letter_path,
         "max-errors": max_errors,
         "max-error-ratio": max_error_ratio,
+        "max-requests": max_requests,
         "shuffle": shuffle,
     }
     outputs = _outputs(returns, df)
