@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lookup_hints import LookupSession
+from lookup_hints.errors import OptionError
 from tests.e2e.warm import RUNS, thrice
 from tests.servers.certificates import Certificates
 from tests.servers.http_server import Api, running_api
@@ -157,6 +158,23 @@ def test_a_rate_for_the_whole_cluster_is_kept_by_its_tasks_together(
     assert session.sql(query).collect()[0].n == 60
     assert sum(api.targets().values()) == 60
     assert time.monotonic() - started > 60 / 40, "twenty short tasks, two at a time"
+
+
+def test_tables_of_a_session_that_contradict_each_other_are_refused_at_planning(
+    session: LookupSession, api: Api
+) -> None:
+    people(session, api, **{"lookup.rate-limit": "40"})
+    rival = (
+        "CREATE OR REPLACE TEMPORARY TABLE rivals (id BIGINT) WITH ('connector' = 'http',"
+        f" 'url' = '{api.url}/other/{{id}}', 'lookup.rate-limit' = '50'"
+    )
+    query = "SELECT p.name FROM range(3) r JOIN people p ON r.id = p.id"
+    session.sql(f"{rival})")
+    with pytest.raises(OptionError, match=r"people and rivals ask one origin, .* 40 in WITH of people"):
+        session.sql(query)
+    session.sql(f"{rival}, 'lookup.budget' = 'rivals')")
+    assert "'lookup.rate-limit' = 40 is shared" in session.explain(query)
+    assert sum(api.targets().values()) == 0
 
 
 @BOTH
