@@ -52,7 +52,8 @@ work of its own. A task waits for one thing at a time, so that causes never over
 | `source` | answers under way; nothing more may or need be asked |
 | `slot` | a free place: as many requests are in flight as may be, and more keys could be asked |
 | `budget` | the rate limit |
-| `throttle` | the end of a pause that the source asked for; half of the requests under way wait for it, or more |
+| `throttle` | a turn, as the source bears no more, or asked for a pause; half of the requests wait for it, or more |
+| `outage` | a source that does not answer: its circuit breaker is open |
 | `retry` | the next attempt of keys; nothing is under way |
 | `reading` | Spark's next input rows |
 | `writing` | Spark, which takes rows |
@@ -89,7 +90,7 @@ process. The counts go there, and are lost.
 |---|---|---|
 | `slot` is most of `waited` | the source is slower than the tasks | raise `capacity` or connections, if the source can bear it |
 | `budget` is most of `waited` | the rate limit sets the pace | raise the rate, if the source can bear it |
-| `throttled` grows, `throttle` is most of `waited` | the source is asked for more than it allows | lower `capacity`, or set a rate |
+| `throttled` grows, `throttle` is most of `waited` | the source is asked for more than it allows | nothing, as the limit adapts; or set `lookup.rate-limit` |
 | `misses` near `keys` | wrong keys, or rows that come late | look at the types of the keys; retry with `lookup_miss` |
 | `retried_failures` grows | the source fails and recovers | see `errors_by_class`, and the log of the workers |
 | `keys` near `rows_in` | keys seldom repeat within a window | `'shuffle' = 'true'` brings equal keys together |

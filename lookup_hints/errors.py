@@ -141,6 +141,18 @@ class LookupTimeout(ConnectorError):
     """A key had no final outcome within `timeout` seconds of its first request."""
 
 
+class NoTurn(ConnectorError):
+    """A request was not sent, as the limits of its source left it no turn; its keys are asked again."""
+
+
+class SourceDown(ConnectorError):
+    """A request was not sent, as its source has not answered for as long as `timeout` allows: final."""
+
+
+class TooManyRequests(LookupHintsError):
+    """A statement wants to send more requests than `lookup.max-requests` allows; nothing hides it."""
+
+
 class AnswerError(ConnectorError):
     """A connector's answer breaks its contract: a column is missing or has another type."""
 

@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tables": BASE,
     "hints": BASE,
     "runtime": BASE,
+    "origin": {*BASE, "runtime"},
     "telemetry": {*BASE, "runtime"},
     "plan": {*BASE, "hints", "runtime.spec"},
     "plan.read": {*BASE, "plan.read"},
@@ -34,8 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "streaming": {*BASE, "runtime"},
     "statements": {*BASE, "tables", "streaming"},
     "frames": {*BASE, "hints"},
-    "spark": {*BASE, "plan.draft", "runtime", "telemetry"},
-    "testing": {*BASE, "runtime"},
+    "spark": {*BASE, "plan.draft", "runtime", "origin", "telemetry"},
+    "testing": {*BASE, "runtime", "origin"},
     "execution": {*BASE, "tables", "hints", "plan", "runtime", "streaming", "statements", "frames", "spark"},
     "session": {*BASE, "tables", "runtime", "telemetry", "streaming", "statements", "frames", "execution"},
     "surfaces": {

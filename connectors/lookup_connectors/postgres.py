@@ -31,6 +31,7 @@ from lookup_hints.spi import (
     TEXT,
     AnswerTooLarge,
     AsyncLookup,
+    Ending,
     LookupRequest,
     LookupTable,
     Option,
@@ -133,6 +134,13 @@ class PostgresConnector(AsyncLookup, Scan, ReportsSchema):
     def origin(self) -> str:
         """The servers, and the user who connects to them."""
         return origin_of(self.table)
+
+    def ending(self, error: Exception) -> Ending:
+        """By the code of the server: too many connections and the like are a refusal, shutdowns no answer."""
+        cause = error.__cause__
+        if isinstance(cause, asyncpg.PostgresError):
+            return _ending_of(cause.sqlstate or "")
+        return super().ending(error)
 
     def secrets(self) -> set[str]:
         """The URL, the password, and what references in the options stand for."""
@@ -531,6 +539,17 @@ _TIPS = {
     "53300": "Lower 'pool-size' (it counts per worker process), or put a pooler in front.",
     "54": "Lower 'batch-size'.",
 }
+
+
+_TOO_MUCH = ("53", "57014")
+_GONE = ("08", "57P")
+"""How SQLSTATEs begin of a server with too much to do, and of one that is not there, or not for long."""
+
+
+def _ending_of(state: str) -> Ending:
+    if state.startswith(_TOO_MUCH):
+        return "refused"
+    return "lost" if state.startswith(_GONE) else "unknown"
 
 
 class _BeyondServer(ConnectorError):

@@ -9,7 +9,7 @@ from typing import Any
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.budgets import CONCURRENCY, RATE, Limit, limits_of
-from lookup_hints.plan.cluster_share import Limits, budget_of, cluster_of, notes_of, of_task
+from lookup_hints.plan.cluster_share import Limits, budget_of, cluster_of, notes_of
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.runtime.spec import DeadLetters, LookupSettings
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
@@ -104,19 +104,17 @@ def choose(
     name, cluster = connector.table.name, cluster_of(conf, session_option("cluster-tasks", conf))
     shared = limits_of(connector, others)
     limits = _limits(shared, given["max-requests"])
-    share = of_task(given["capacity"], limits, cluster, table=name)
     budget = budget_of(limits, cluster, table=name, name=given["budget"] or "", on_open=given["on-open"])
     _check_effect(given)
     letters = _dead_letters(given, connector.table, conf, unwritable)
     settings = LookupSettings(
         asynchronous=asynchronous,
-        capacity=share.capacity,
+        capacity=min(given["capacity"], budget.concurrency or budget.task_concurrency or given["capacity"]),
         timeout=given["timeout"],
         ordered=given["output-mode"] == "ordered",
         batch_size=min(given["batch-size"], limit or given["batch-size"]),
         on_error=given["on-error"] if letters is None else given["dead-letter.then"],
         retry=retry,
-        rate=share.rate,
         budget=budget,
         log_keys=session_option("log-keys", conf),
         dead_letters=letters,

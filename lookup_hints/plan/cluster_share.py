@@ -56,19 +56,6 @@ class Limits:
         return {key: value for key, value in named.items() if value is not None}
 
 
-@dataclass(frozen=True)
-class Share:
-    """What one task may use.
-
-    Args:
-        capacity: requests in flight.
-        rate: requests per second, or None.
-    """
-
-    capacity: int
-    rate: float | None = None
-
-
 def budget_of(limits: Limits, cluster: Cluster, *, table: str, name: str, on_open: str) -> Budget:
     """The part of ``limits`` that each executor of ``cluster`` has, and each task without a file.
 
@@ -78,10 +65,7 @@ def budget_of(limits: Limits, cluster: Cluster, *, table: str, name: str, on_ope
     executors, tasks = cluster.executors, cluster.tasks
     if limits.given and executors is None and tasks is None:
         raise _unknown(limits, "executors", table)
-    if executors is not None and limits.concurrency is not None and limits.concurrency < executors:
-        raise _too_few(
-            limits.concurrency, f"{executors} executors", table, "Raise it, or use fewer executors."
-        )
+    _check_there_is_one_for_each(limits.concurrency, cluster, table)
     # Where the executors are not known, there are no more of them than tasks.
     parts = executors or tasks or 1
     return Budget(
@@ -103,23 +87,6 @@ def _slots_of(concurrency: int | None, parts: int | None) -> int | None:
 
 def _part(rate: float | None, parts: int | None) -> float | None:
     return None if rate is None or parts is None else rate / parts
-
-
-def of_task(capacity: int, limits: Limits, cluster: Cluster, *, table: str) -> Share:
-    """What a task may use that keeps to its own part, as if no executor could share a file.
-
-    Raises:
-        OptionError: nobody knows how many tasks there are, or there is not one request for each.
-    """
-    tasks = cluster.tasks
-    if limits.concurrency is None and limits.rate is None:
-        return Share(capacity)
-    if tasks is None:
-        raise _unknown(limits, "tasks", table)
-    if limits.concurrency is not None and limits.concurrency < tasks:
-        raise _too_few(limits.concurrency, f"{tasks} tasks", table, "Raise it, or let Spark run fewer tasks.")
-    own = _slots_of(limits.concurrency, tasks)
-    return Share(capacity if own is None else min(capacity, own), _part(limits.rate, tasks))
 
 
 def notes_of(budget: Budget, cluster: Cluster, given: Mapping[str, Limit], *, table: str) -> list[str]:
@@ -153,9 +120,16 @@ def _unknown(limits: Limits, of_what: str, table: str) -> OptionError:
     return OptionError(Problem(f"table {table}: {next(iter(limits.given))!r} {what}.", tip=_TIP))
 
 
-def _too_few(concurrency: int, parts: str, table: str, tip: str) -> OptionError:
-    what = f"'lookup.max-concurrency' = {concurrency} is less than one request for each of the {parts}"
-    return OptionError(Problem(f"table {table}: {what} that may run at once.", tip=tip))
+def _check_there_is_one_for_each(concurrency: int | None, cluster: Cluster, table: str) -> None:
+    """Refuse less than one request for each of those that share nothing."""
+    name, parts = "executors", cluster.executors
+    if parts is None:
+        name, parts = "tasks", cluster.tasks
+    if concurrency is None or parts is None or concurrency >= parts:
+        return
+    what = f"'lookup.max-concurrency' = {concurrency} is less than one request for each of the {parts} {name}"
+    tip = f"Raise it, or use fewer {name}."
+    raise OptionError(Problem(f"table {table}: {what} that may run at once.", tip=tip))
 
 
 def cluster_of(conf: Conf, tasks: int | None = None) -> Cluster:

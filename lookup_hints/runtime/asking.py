@@ -28,11 +28,8 @@ class Asking:
         Raises:
             LookupTimeout: the time of waiting keys ran out, and `on-error` is ``fail``.
         """
-        if self._state.slots.free <= 0:
+        if self._state.slots.free <= 0 or self._state.gate.is_crowded(self._state.slots.in_flight):
             return Idle()
-        pace, has_backlog = self._state.pace, self._state.fresh or self._state.waiting
-        if pace is not None and has_backlog and not pace.allowed(now):
-            return WaitUntil(pace.opens(now))
         is_full = bool(self._state.held) and not self._state.has_room_for(self._state.keys_in_flight)
         if self._full_since is not None:
             self._state.waiting.forgive(self._full_since, now)
@@ -44,10 +41,8 @@ class Asking:
         standing = self._state.tally.standing.most_of(under_way)
         if standing is not None:
             return standing
-        pace, due = self._state.pace, self._state.waiting.next_due
+        due = self._state.waiting.next_due
         is_due = due is not None and due <= now
-        if pace is not None and (self._state.fresh or is_due) and not pace.allowed(now):
-            return "budget"
         if not under_way:
             return "retry"
         return "slot" if has_queue or self._lacks_slots(is_due=is_due) else "source"
@@ -60,11 +55,11 @@ class Asking:
         return self._may_begin and slots.free_for_fresh < self._wanted_for_fresh
 
     def _for_any(self, now: float) -> Step:
-        parts = self._due_parts(now, self._room(self._state.slots.free, now))
+        parts = self._due_parts(now, self._room(self._state.slots.free))
         if parts:
             return self._ask_again(parts, now)
         if self._may_begin and self._state.slots.free_for_fresh >= self._wanted_for_fresh:
-            return self._ask([self._fresh_part(now, self._room(self._state.slots.free_for_fresh, now))], now)
+            return self._ask([self._fresh_part(now, self._room(self._state.slots.free_for_fresh))], now)
         due = self._state.waiting.next_due
         return Idle() if due is None else WaitUntil(due)
 
@@ -81,7 +76,7 @@ class Asking:
         if waiting is not None:
             return self._again_for_the_head(*waiting, now)
         if self._state.fresh.begins_with(window, head):
-            return self._ask([self._fresh_part(now, self._room_for_the_head(now))], now)
+            return self._ask([self._fresh_part(now, self._room_for_the_head())], now)
         return Idle()
 
     def _again_for_the_head(self, due: float, part: Part, now: float) -> Step:
@@ -92,13 +87,13 @@ class Asking:
             self._settling.give_up(part, out_of_time(self._state.spec, part, None))
             return self.next(now)
         positions = part.batch.window.in_order_of_rows(part.positions)
-        first, others = replace(part, positions=positions).cut(self._room_for_the_head(now))
+        first, others = replace(part, positions=positions).cut(self._room_for_the_head())
         if len(others):
             self._state.waiting.add(others, due)
         return self._ask_again([first], now)
 
-    def _room_for_the_head(self, now: float) -> int:
-        return min(self._room(self._state.slots.free, now), self._state.size.fitting(ANSWER_BYTES))
+    def _room_for_the_head(self) -> int:
+        return min(self._room(self._state.slots.free), self._state.size.fitting(ANSWER_BYTES))
 
     @property
     def _may_begin(self) -> bool:
@@ -107,18 +102,19 @@ class Asking:
             return False
         return not self._state.held.is_full or self._state.fresh.window is self._state.held.first
 
-    def _room(self, slots: int, now: float) -> int:
-        """How many keys may go out together at ``now`` where so many slots are free."""
+    def _room(self, slots: int) -> int:
+        """How many keys may go out together where so many slots are free."""
         if not self._state.spec.by_row:
             return self._state.size.keys
-        allowed = slots if self._state.pace is None else self._state.pace.allowed(now)
+        room = self._state.gate.room
+        allowed = slots if room is None else room
         left = self._state.held.bytes_left(self._state.size.bytes_of(self._state.keys_in_flight))
         return min(slots, self._settings.capacity, allowed, self._state.size.fitting(left))
 
     @property
     def _wanted_for_fresh(self) -> int:
         """How many slots must be free. Through a row door not a few: each question costs us something."""
-        in_bulk = self._state.spec.by_row and self._state.pace is None
+        in_bulk = self._state.spec.by_row and self._state.gate.room is None
         return min(self._state.fresh.in_window, self._settings.capacity) if in_bulk else 1
 
     def _fresh_part(self, now: float, room: int) -> Part:
@@ -154,8 +150,6 @@ class Asking:
         slots = keys.table.num_rows if self._state.spec.by_row else 1
         self._state.slots.in_flight += slots
         self._state.keys_in_flight += keys.table.num_rows
-        if self._state.pace is not None:
-            self._state.pace.take(slots)
         self._state.tally.count(requests=slots)
         self._state.tally.asked(keys.table.nbytes)
         if not self._state.spec.by_row:  # there the runner knows

@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
+from lookup_hints.runtime.gate import Asker, in_turn_async
 from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
 from lookup_hints.spi import HoldsBack
 from lookup_hints.spi.model import Answer, LookupRequest
 from lookup_hints.spi.reporting import reporting_to
+from lookup_hints.spi.turns import taking
 
 CLOSE_SECONDS = 5.0
 """How long the end of a run waits for cancelled requests to hand back what they borrowed."""
@@ -88,7 +90,7 @@ class AsyncDriver:
 
     def __init__(self, flow: LookupFlow, lookup: Callable[[LookupRequest], Awaitable[Answer]]) -> None:
         self._flow = flow
-        self._lookup = lookup
+        self._lookup = in_turn_async(lookup, flow.connector, flow.gate, self._now)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._holding: Hold | None = None
@@ -157,6 +159,7 @@ class AsyncDriver:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        self._flow.gate.close()
 
     def _go_on(self) -> None:
         """Send all that may be sent now, and wake up when more falls due."""
@@ -223,8 +226,10 @@ class AsyncDriver:
             self._go_on()
 
     async def _ask(self, ask: Ask) -> None:
+        asker = self._flow.gate.asker()
         try:
-            answer = await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
+            with taking(asker):
+                answer = await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
         except asyncio.CancelledError as error:
             if self._is_closing:
                 raise
@@ -232,15 +237,19 @@ class AsyncDriver:
             cancelled.__cause__ = error
             self._flow.failed(ask, cancelled, self._now())
         except asyncio.TimeoutError as error:
-            self._timed_out(ask, error)
+            self._timed_out(ask, error, is_own=had_turn(asker, asker.waited, ask))
         except Exception as error:
             self._flow.failed(ask, error, self._now())
         else:
+            if asker.waited:
+                ask = replace(ask, asked=ask.asked + asker.waited)
             self._flow.answered(ask, answer, self._now())
 
-    def _timed_out(self, ask: Ask, error: Exception) -> None:
+    def _timed_out(self, ask: Ask, error: Exception, *, is_own: bool) -> None:
         now = self._now()
-        if now + _TICK < ask.deadline:  # a time-out of the driver's own
+        if not is_own:
+            self._flow.failed(ask, no_turn(self._flow, ask), max(now, ask.deadline))
+        elif now + _TICK < ask.deadline:  # a time-out of the driver's own
             self._flow.failed(ask, error, now)
         else:
             timeout = LookupTimeout(f"no answer within {ask.request.timeout:g} s")
@@ -248,3 +257,14 @@ class AsyncDriver:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def had_turn(asker: Asker, waited: float, ask: Ask) -> bool:
+    """Whether ``ask``, whose time is up and which ``waited`` for its turn, had half of it for its request."""
+    return not asker.gave_up and 2 * waited < (ask.request.timeout or math.inf)
+
+
+def no_turn(flow: LookupFlow, ask: Ask) -> ConnectorError:
+    """The time of ``ask`` is up, and some of it had no turn: the source is down, or bears no more."""
+    waited = f"no turn within {ask.request.timeout:g} s"
+    return LookupTimeout(f"{waited}: {flow.gate.outage}") if flow.gate.outage else NoTurn(waited)

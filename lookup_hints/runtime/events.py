@@ -55,6 +55,13 @@ class EventLog:
             text = f"the source refuses requests for a while; {_counted(keys)} under way"
             self._tell("throttled", logging.WARNING, text)
 
+    def down(self, outage: str) -> None:
+        """The source is held to be down, as ``outage`` says: requests wait until it answers again."""
+        if "outage" not in self._told:
+            self._tell(
+                "outage", logging.WARNING, f"{outage}; requests wait, and a few try whether it does again"
+            )
+
     def stopped(self, keys: int) -> None:
         """Spark wants no more rows; so many keys were asked."""
         self._tell("stopped", logging.INFO, f"stopped after {_counted(keys)}: Spark wants no more rows")

@@ -14,8 +14,9 @@ _MATTERS, _MATTERS_OF_SPARK = 0.1, 0.5
 _WAITS_FOR = {
     "source": "waited for {table}",
     "slot": "waited for {table}, with all of `capacity` in flight",
-    "budget": "waited for the rate limit of {table}",
-    "throttle": "waited out pauses that {table} asked for",
+    "budget": "waited for the budget of {table}",
+    "throttle": "waited as {table} bears no more",
+    "outage": "waited out an outage of {table}",
     "retry": "waited to ask {table} again",
     "reading": "waited for Spark's rows",
     "writing": "waited for Spark to take the rows",

@@ -19,11 +19,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookup_hints.errors import AnswerError, AnswerTooLarge
+from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
 from lookup_hints.runtime.arrow import Keys, place
 from lookup_hints.runtime.asking import Asking
 from lookup_hints.runtime.dead_letters import Keep
 from lookup_hints.runtime.failures import connector_name
+from lookup_hints.runtime.gate import OPEN, Gate
 from lookup_hints.runtime.metrics import Cause, LookupMetrics
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver
 from lookup_hints.runtime.settling import Settling
@@ -53,6 +54,7 @@ class LookupFlow:
         watch: is shown what was counted, while the flow is driven.
         observer: is told of each HTTP request.
         keep: takes the keys that failed for good, where they are to be kept as dead letters.
+        gate: the limits of the origin.
     """
 
     def __init__(
@@ -64,9 +66,10 @@ class LookupFlow:
         watch: Watch | None = None,
         observer: RequestObserver = UNOBSERVED,
         keep: Keep = lambda _: None,
+        gate: Gate = OPEN,
     ) -> None:
         self._watched = Watched(watch)
-        self._state = LookupState(spec, secrets, observer, keep)
+        self._state = LookupState(spec, secrets, observer, keep, gate)
         self._settling = Settling(self._state, random)
         self._asking = Asking(self._state, self._settling)
         self._held_since: float | None = None
@@ -123,6 +126,11 @@ class LookupFlow:
         """
         under_way = self._state.slots.in_flight if under_way is None else under_way
         return self._asking.blocked_by(now, under_way, has_queue=has_queue)
+
+    @property
+    def gate(self) -> Gate:
+        """The limits of the origin."""
+        return self._state.gate
 
     @property
     def tally(self) -> Tally:
@@ -239,7 +247,7 @@ class LookupFlow:
             alike.setdefault(id(error), []).append(position)
         for positions in alike.values():
             failed = ask.among(pa.array(positions, pa.int32()))
-            self._settling.fail(failed, failures[positions[0]], now)
+            self._fail(failed, failures[positions[0]], now)
 
     def failed(self, ask: Ask, error: Exception, now: float) -> None:
         """Take the failure of ``ask``.
@@ -254,16 +262,33 @@ class LookupFlow:
             for part in ask.parts:
                 self._put_back(part, now)
         else:
+            self._fail(ask, error, now)
+
+    def _fail(self, ask: Ask, error: Exception, now: float) -> None:
+        if isinstance(error, NoTurn):
+            self._had_no_turn(ask, now)
+        else:
+            if self._state.gate.outage:
+                self._state.events.down(self._state.gate.outage)
             self._settling.fail(ask, error, now)
+
+    def _had_no_turn(self, ask: Ask, now: float) -> None:
+        """The limits of the origin left ``ask`` no time: none of that counts."""
+        self._uncount(ask)
+        for part in ask.parts:
+            part.batch.deadline = max(part.batch.deadline, now + self._state.spec.settings.timeout)
+            self._put_back(part, now)
 
     def unasked(self, ask: Ask, now: float) -> None:
         """Take back ``ask``, which was not sent."""
         self._release(ask)
-        self._state.tally.count(requests=-ask.slots)
+        self._uncount(ask)
         for part in ask.parts:
-            if part.attempt > 1:
-                self._state.tally.count(retried_keys=-len(part))
             self._put_back(part, now)
+
+    def _uncount(self, ask: Ask) -> None:
+        again = sum(len(part) for part in ask.parts if part.attempt > 1)
+        self._state.tally.count(requests=-ask.slots, retried_keys=-again)
 
     def _put_back(self, part: Part, now: float) -> None:
         """Let the keys of ``part`` be asked as if they had not been; each attempt counts when it is made."""

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_orig
 _N = TypeVar("_N", int, float)
 _Self = TypeVar("_Self", bound="CountsByKey[Any]")
 
-Cause = Literal["source", "slot", "budget", "throttle", "retry", "reading", "writing"]
+Cause = Literal["source", "slot", "budget", "throttle", "outage", "retry", "reading", "writing"]
 """Why a task could only wait; `LookupMetrics.waited` says what each one means."""
 
 BY_SPARK: tuple[Cause, ...] = ("reading", "writing")
@@ -138,6 +138,10 @@ class LookupMetrics:
     retried_misses: Annotated[int, About("keys", "keys that wait for their next attempt after a miss")] = 0
     retried_failures: Annotated[int, About("keys", "keys that wait for it after a failure")] = 0
     throttled: Annotated[int, About("requests", "refused by the source for a while, as HTTP does by 429")] = 0
+    limit: Annotated[Most, About("requests", "an executor may have in flight, as the source bears it")] = (
+        _NONE_IN_FLIGHT
+    )
+    outages: Annotated[int, About("times", "the circuit breaker of the source opened")] = 0
     hits: Annotated[int, About("keys", "keys whose final outcome is at least one row")] = 0
     misses: Annotated[int, About("keys", "keys that found no row in the end")] = 0
     skipped: Annotated[int, About("keys", "keys whose rows are dropped because of `on-error=skip`")] = 0

@@ -14,13 +14,15 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError, LookupTimeout
-from lookup_hints.runtime.async_runner import AsyncDriver
+from lookup_hints.runtime.async_runner import AsyncDriver, had_turn, no_turn
 from lookup_hints.runtime.flow import LookupFlow
+from lookup_hints.runtime.gate import in_turn_async
 from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask
 from lookup_hints.spi.model import RowRequest, Rows
 from lookup_hints.spi.reporting import reporting_to
 from lookup_hints.spi.row_door import RowDoor, outcomes_of, rows_of
+from lookup_hints.spi.turns import taking
 
 LATE_SECONDS = 0.005
 """How long a finished key may wait for others, to be told to the flow with them."""
@@ -50,7 +52,7 @@ class RowDriver(AsyncDriver):
     ) -> None:
         super().__init__(flow, _never)
         self._door = door
-        self._lookup_row = lookup_row
+        self._lookup_row = in_turn_async(lookup_row, flow.connector, flow.gate, self._now)
         self._capacity = capacity
         self._waiting: deque[tuple[_Asked, int]] = deque()
         self._running: dict[asyncio.Task[None], _Asked] = {}
@@ -97,28 +99,37 @@ class RowDriver(AsyncDriver):
         """Look up one key after the other, until none waits or one had to be cancelled."""
         task = asyncio.current_task()
         assert task is not None
-        with reporting_to(self._flow.tally):
+        asker = self._flow.gate.asker()
+        with reporting_to(self._flow.tally), taking(asker):
             while True:
                 self._in_flight += 1
-                in_flight, started = self._in_flight, self._now()
+                in_flight, started, waited = self._in_flight, self._now(), asker.waited
                 try:
                     outcome: Rows | Exception = await self._lookup_row(asked.rows[position])
                 except asyncio.CancelledError as error:
                     if self._is_closing:
                         raise
-                    self._finish(asked, position, _cancelled(asked, error))
+                    own = had_turn(asker, asker.waited - waited, asked.ask)
+                    self._finish(asked, position, self._cancelled(asked, error, is_own=own))
                     return  # a task that was cancelled once is not fit for more
                 except Exception as error:
                     outcome = error
                 finally:
                     self._in_flight -= 1
-                    self._flow.took(self._now() - started, in_flight)
+                    self._flow.took(self._now() - started - (asker.waited - waited), in_flight)
                 self._finish(asked, position, outcome)
                 del outcome  # it may be large, and the next key takes its time
                 if not self._waiting:
                     return
                 asked, position = self._waiting.popleft()
                 self._running[task] = asked
+
+    def _cancelled(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
+        if asked.is_out_of_time:
+            return _out_of_time(asked) if is_own else no_turn(self._flow, asked.ask)
+        cancelled = ConnectorError("the connector cancelled the lookup itself")
+        cancelled.__cause__ = error
+        return cancelled
 
     def _run_out(self, asked: _Asked) -> None:
         """The time of ``asked`` is up: its keys in flight are cancelled, the others not even started."""
@@ -130,8 +141,11 @@ class RowDriver(AsyncDriver):
                 task.cancel()
         unstarted = [position for own, position in self._waiting if own is asked]
         self._waiting = deque(each for each in self._waiting if each[0] is not asked)
+        gate = self._flow.gate
+        lacks_turns = gate.is_crowded(len(self._running) + len(self._waiting)) or gate.outage
+        late = no_turn(self._flow, asked.ask) if lacks_turns else _out_of_time(asked)
         for position in unstarted:
-            self._finish(asked, position, _out_of_time(asked))
+            self._finish(asked, position, late)
 
     def _finish(self, asked: _Asked, position: int, outcome: Rows | Exception) -> None:
         asked.finished.append((position, outcome))
@@ -185,14 +199,6 @@ class RowDriver(AsyncDriver):
         outcomes = [(asked.rows[position], outcome) for position, outcome in finished]
         now = max(self._now(), asked.ask.deadline) if asked.is_out_of_time else self._now()
         self._flow.answered(told, outcomes_of(self._door, outcomes, asked.ask.request.schema), now)
-
-
-def _cancelled(asked: _Asked, error: asyncio.CancelledError) -> Exception:
-    if asked.is_out_of_time:
-        return _out_of_time(asked)
-    cancelled = ConnectorError("the connector cancelled the lookup itself")
-    cancelled.__cause__ = error
-    return cancelled
 
 
 def _out_of_time(asked: _Asked) -> LookupTimeout:

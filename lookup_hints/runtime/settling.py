@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
 from lookup_hints.runtime.arrow import Placed, absent, count_up_to, lists_per_key, place
 from lookup_hints.runtime.failures import connector_name, failure, is_defect, out_of_time
 from lookup_hints.runtime.state import LookupState
@@ -37,7 +38,9 @@ class Settling:
         # A request has the time of its most urgent part. The others did not have theirs: ask them again.
         was_cut_short = isinstance(error, LookupTimeout) and ask.deadline <= now
         for part in ask.parts:
-            if part.batch.deadline <= now:
+            if isinstance(error, SourceDown):
+                self.give_up(part, failure(self._spec, part, error))
+            elif part.batch.deadline <= now:
                 self.give_up(part, out_of_time(self._spec, part, error))
             elif was_cut_short:
                 self._state.waiting.add(part, now)
@@ -81,11 +84,16 @@ class Settling:
             self._state.held.keep(part.batch.window, found)
 
     def _retry_error(self, part: Part, error: Exception, now: float) -> None:
+        is_down = bool(self._state.gate.outage)
+        if is_down and part.attempt > 1:
+            part = replace(part, attempt=part.attempt - 1)  # to probe a source that is down is no attempt
         delay = self._settings.retry.delay_after_error(part.attempt, error, self._spread())
         if delay is None:
             self.give_up(part, failure(self._spec, part, error))
         else:
-            self._retry(part, now, delay, error)
+            requests = len(part) if self._spec.by_row else 1
+            allowed = 0.0 if is_down else self._state.gate.retry_delay(requests)
+            self._retry(part, now, max(delay, allowed), error)
 
     def _retry(self, part: Part, now: float, delay: float, error: Exception | None = None) -> None:
         """Ask the keys of ``part`` again after ``delay``, unless their time is up before."""

@@ -100,9 +100,8 @@ class LookupSettings:
     ``on_error`` is what becomes of a row whose lookup failed: ``fail``, ``null`` or ``skip``. Its key is
     written to ``dead_letters``, if there are any. ``max_errors`` keys may fail, ``max_error_ratio`` of all.
 
-    ``budget`` is what its requests share with others; ``rate`` is this task's share of the requests per
-    second, None where there is no limit. ``stops_early`` says that the query may be content with the first
-    rows, ``log_keys`` that logs may hold values of keys.
+    ``budget`` is what its requests share with others. ``stops_early`` says that the query may be content with
+    the first rows, ``log_keys`` that logs may hold values of keys.
     """
 
     asynchronous: bool
@@ -112,7 +111,6 @@ class LookupSettings:
     batch_size: int = 8192
     on_error: str = "fail"
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    rate: float | None = None
     budget: Budget = Budget()
     stops_early: bool = False
     log_keys: bool = False

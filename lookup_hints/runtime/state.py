@@ -7,9 +7,9 @@ from collections.abc import Set
 from lookup_hints.runtime.backlog import FreshKeys, WaitingKeys
 from lookup_hints.runtime.dead_letters import GivenUp, Keep
 from lookup_hints.runtime.events import EventLog
+from lookup_hints.runtime.gate import Gate
 from lookup_hints.runtime.held import HeldWindows
 from lookup_hints.runtime.observing import RequestObserver
-from lookup_hints.runtime.rate import Pace
 from lookup_hints.runtime.request_size import RequestSize
 from lookup_hints.runtime.slots import Slots
 from lookup_hints.runtime.spec import LookupSpec
@@ -22,15 +22,17 @@ ROUNDS_AHEAD = 3
 class LookupState:
     """Shared by the flow and its parts: where each key is, and what is known of sizes and speed."""
 
-    def __init__(self, spec: LookupSpec, secrets: Set[str], observer: RequestObserver, keep: Keep) -> None:
+    def __init__(
+        self, spec: LookupSpec, secrets: Set[str], observer: RequestObserver, keep: Keep, gate: Gate
+    ) -> None:
         self.spec = spec
+        self.gate = gate
         self.answer_schema = spec.answer_schema
         self.events = EventLog(spec, secrets)
         self.tally = Tally(lambda: self.events.throttled(self.keys_in_flight), observer)
         self.given_up = GivenUp(spec, self.tally, keep)
         self.size = RequestSize(spec.settings.batch_size)
-        self.pace = None if spec.settings.rate is None else Pace(spec.settings.rate)
-        self.slots = _slots(spec)
+        self.slots = _slots(spec, gate)
         self.held = HeldWindows(self.tally)
         self.fresh = FreshKeys()
         self.waiting = WaitingKeys()
@@ -41,9 +43,9 @@ class LookupState:
         return self.held.bytes_left(self.size.bytes_of(keys)) > 0
 
 
-def _slots(spec: LookupSpec) -> Slots:
-    # At a pace a row door's keys are given out when they may go out, and no sooner.
-    ahead = ROUNDS_AHEAD if spec.by_row and spec.settings.rate is None else 1
+def _slots(spec: LookupSpec, gate: Gate) -> Slots:
+    # Where few may go out, a row door's keys are given out when they may, and no sooner.
+    ahead = ROUNDS_AHEAD if spec.by_row and gate.room is None else 1
     capacity = spec.settings.capacity * ahead
     at_once = min(capacity, spec.connector.requests_at_once() or capacity)
     return Slots(capacity, at_once, ordered=spec.settings.ordered, by_row=spec.by_row)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
+from lookup_hints.runtime.gate import in_turn
 from lookup_hints.runtime.steps import Ask, WaitUntil
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi.model import Answer, LookupRequest
 from lookup_hints.spi.reporting import reporting_to
+from lookup_hints.spi.turns import taking
 
 
 def run_sync(
@@ -25,6 +28,7 @@ def run_sync(
     While keys wait for a retry, others are asked, as long as there is input and room for it; it sleeps
     when there is nothing else to do.
     """
+    lookup = in_turn(lookup, flow.connector, flow.gate, clock)
     standing = flow.tally.standing
     standing.on_change = lambda: flow.waits(standing.most_of(1) or "source", clock())
     try:
@@ -41,6 +45,7 @@ def run_sync(
             yield from flow.finished()
     finally:
         flow.tally.close()
+        flow.gate.close()
 
 
 def _ask(
@@ -50,12 +55,15 @@ def _ask(
     clock: Callable[[], float],
 ) -> None:
     flow.waits("source", clock())
+    asker = flow.gate.asker()
     try:
-        with reporting_to(flow.tally):
+        with reporting_to(flow.tally), taking(asker):
             answer = lookup(ask.request)
     except Exception as error:
         flow.failed(ask, error, clock())
     else:
+        if asker.waited:
+            ask = replace(ask, asked=ask.asked + asker.waited)
         flow.answered(ask, answer, clock())
 
 

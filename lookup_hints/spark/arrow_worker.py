@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import InternalError
+from lookup_hints.origin.gates import folder_of_executor, gate_of
+from lookup_hints.origin.ledger import Ledgers
 from lookup_hints.runtime import process
 from lookup_hints.runtime.arrow import Keys, conform, distinct_keys, ordered_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
@@ -25,8 +27,9 @@ from lookup_hints.runtime.batching import (
 )
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.flow import LookupFlow
+from lookup_hints.runtime.gate import OPEN, Gate
 from lookup_hints.runtime.masking import known_secrets, without_secrets
-from lookup_hints.runtime.metrics import Cause, LookupMetrics, Report
+from lookup_hints.runtime.metrics import Cause, LookupMetrics, Most, Report
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver, observed, observed_async
 from lookup_hints.runtime.process import OpenedAsync, OpenedSync, needing_its_driver
 from lookup_hints.runtime.row_runner import RowDriver
@@ -108,7 +111,8 @@ def look_up(
     with _opened(spec, identity) as opened:
         observer = process.this_process.the(Telemetry).observer(spec.name)
         watch = teller(spec.name.function)
-        task = _Task(spec.over(opened.connector), opened, batches, watch, observer)
+        own = spec.over(opened.connector)
+        task = _Task(own, opened, batches, watch, observer, _gate(own))
         try:
             yield from task.results()
         finally:
@@ -132,6 +136,12 @@ def _opened(spec: LookupSpec, identity: str) -> AbstractContextManager[OpenedSyn
     if spec.settings.asynchronous:
         return process.this_process.asynchronous(identity, lambda: read(AsyncLookup))  # type: ignore[type-abstract]
     return process.this_process.sync(identity, lambda: read(SyncLookup))  # type: ignore[type-abstract]
+
+
+def _gate(spec: LookupSpec) -> Gate:
+    """What the requests of this task have to pass."""
+    ledgers, statement = process.this_process.the(Ledgers), running_statement()
+    return gate_of(spec, ledgers, folder_of_executor(), statement=int(statement or 0))
 
 
 def _pause_seconds() -> float:
@@ -164,6 +174,7 @@ class _Task:
         batches: Iterator[Sequence[pa.Array]],
         watch: Watch | None = None,
         observer: RequestObserver = UNOBSERVED,
+        gate: Gate = OPEN,
     ) -> None:
         self._spec = spec
         self._opened = opened
@@ -177,6 +188,7 @@ class _Task:
             watch=watch and (lambda counts, waiting: watch(counts + self._counts, waiting)),
             observer=observer,
             keep=self._letters.keep,
+            gate=gate,
         )
         self._limit_pause = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _pause_seconds)
         self._rows_found = self._rows_out = 0
@@ -196,6 +208,8 @@ class _Task:
             rows_out=self._rows_out,
             rows_found=self._rows_found,
             waited=self._waits.total,
+            limit=Most(self._flow.gate.limit),
+            outages=self._flow.gate.outages,
         )
 
     def results(self) -> Iterator[pa.ListArray]:

@@ -14,6 +14,7 @@ from lookup_hints.spi.door import (
     Scan,
     SyncLookup,
     SyncRowLookup,
+    TakesTurns,
 )
 from lookup_hints.spi.model import (
     Answer,
@@ -39,6 +40,7 @@ from lookup_hints.spi.option_types import (
 )
 from lookup_hints.spi.options import Option
 from lookup_hints.spi.reporting import HttpExchange, Reporting, Wait, reporting
+from lookup_hints.spi.turns import Ending, Turns, turns
 
 __all__ = [
     "BOOLEAN",
@@ -52,6 +54,7 @@ __all__ = [
     "AsyncRowLookup",
     "Connector",
     "ConnectorError",
+    "Ending",
     "HoldsBack",
     "HttpExchange",
     "LookupRequest",
@@ -72,9 +75,12 @@ __all__ = [
     "Scan",
     "SyncLookup",
     "SyncRowLookup",
+    "TakesTurns",
+    "Turns",
     "Wait",
     "choice",
     "integer",
     "number",
     "reporting",
+    "turns",
 ]

@@ -36,6 +36,7 @@ from lookup_hints.spi.model import (
 from lookup_hints.spi.options import Option
 from lookup_hints.spi.place import origin_of, place_of
 from lookup_hints.spi.row_door import outcomes_of, rows_of
+from lookup_hints.spi.turns import Ending, ending_of
 from lookup_hints.spi.types import sql_type
 
 
@@ -116,6 +117,14 @@ class Connector:
         ``host`` and ``port``, name, and the option ``user`` or ``username``.
         """
         return origin_of(self.table)
+
+    def ending(self, error: Exception) -> Ending:
+        """What a lookup that raised ``error`` says of the source: it is down, asked too much, or neither.
+
+        On the worker. By the default a lost connection and a timeout are ``lost``, and a source that says how
+        long to wait has ``refused``. Where the driver has errors of its own for these, name them here.
+        """
+        return ending_of(error)
 
     def secrets(self) -> set[str]:
         """Texts that must not appear in any message; called on the worker after opening.
@@ -294,6 +303,14 @@ class HoldsBack(ABC):
     @abstractmethod
     def go_on(self, task: Hashable) -> None:
         """There is room again, or time is short. May be called without ``hold_back`` before it."""
+
+
+class TakesTurns:
+    """The ability of a connector to take a turn for each request that it sends: see ``spi.turns``.
+
+    For one that sends several requests in a lookup, or sends one again. For all others the engine takes one
+    turn for each lookup, and asks ``Connector.ending`` what a failure says of the source.
+    """
 
 
 class ReportsOutcomes(ABC):

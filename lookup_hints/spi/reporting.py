@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
-Wait: TypeAlias = Literal["throttle", "budget", "slot"]
-"""Why a request is not sent yet: the source asked for a pause, a rate limit, or no connection is free."""
+Wait: TypeAlias = Literal["throttle", "outage", "budget", "slot"]
+"""Why a request is not sent yet: the source bears no more, it is down, a budget, or no connection is free."""
 
 
 class HttpExchange(Protocol):

@@ -9,7 +9,7 @@ import asyncio
 import selectors
 import time
 from collections import defaultdict, deque
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError
+from lookup_hints.origin.gates import gate_of
+from lookup_hints.origin.ledger import Ledgers
 from lookup_hints.runtime.arrow import distinct_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
 from lookup_hints.runtime.async_runner import Call as LoopCall
@@ -179,9 +181,8 @@ def looked_up(
         [list(column) for column in zip(*keys, strict=True)],
         schema=spec.key_schema,
     )
-    flow = LookupFlow(spec, Random(0))  # noqa: S311 - jitter, not cryptography
     run = _run_async if spec.settings.asynchronous else _run_sync
-    windows, seconds = run(spec, flow, table, waits=waits)
+    windows, seconds, flow = run(spec, table, waits=waits)
     lists = [
         each for window in windows for part in window.results(spec.row_type) for each in part.to_pylist()
     ]
@@ -189,13 +190,17 @@ def looked_up(
     return LookedUp(rows, seconds, flow.metrics)
 
 
-def _run_sync(
-    spec: LookupSpec, flow: LookupFlow, table: pa.Table, *, waits: bool
-) -> tuple[list[Settled], float]:
+def _flow(spec: LookupSpec, clock: Callable[[], float], sleep: Callable[[float], None]) -> LookupFlow:
+    gate = gate_of(spec, Ledgers(), None, clock=clock, sleep=sleep)
+    return LookupFlow(spec, Random(0), gate=gate)  # noqa: S311 - jitter, not cryptography
+
+
+def _run_sync(spec: LookupSpec, table: pa.Table, *, waits: bool) -> tuple[list[Settled], float, LookupFlow]:
     connector = spec.connector
     assert isinstance(connector, SyncLookup), f"{type(connector).__name__} cannot be asked sync"
     fake = connector.clock if isinstance(connector, FakeConnector) else FakeClock()
     clock, sleep = (time.monotonic, time.sleep) if waits else (fake, fake.sleep)
+    flow = _flow(spec, clock, sleep)
     started = clock()
     connector.open()
     try:
@@ -203,25 +208,25 @@ def _run_sync(
         windows = list(run_sync(flow, inputs, connector.lookup, clock=clock, sleep=sleep))
     finally:
         connector.close()
-    return windows, clock() - started
+    return windows, clock() - started, flow
 
 
-def _run_async(
-    spec: LookupSpec, flow: LookupFlow, table: pa.Table, *, waits: bool
-) -> tuple[list[Settled], float]:
+def _run_async(spec: LookupSpec, table: pa.Table, *, waits: bool) -> tuple[list[Settled], float, LookupFlow]:
     connector = spec.connector
     assert isinstance(connector, AsyncLookup), f"{type(connector).__name__} cannot be asked async"
+    loop = asyncio.SelectorEventLoop() if waits else FakeLoop()
+    flow = _flow(spec, loop.time, time.sleep)
     if isinstance(connector, AsyncRowLookup) and spec.by_row:
         driver: AsyncDriver = RowDriver(flow, connector, connector.alookup_row, spec.settings.capacity)
     else:
         driver = AsyncDriver(flow, connector.alookup)
-    loop = asyncio.SelectorEventLoop() if waits else FakeLoop()
     call: LoopCall = loop.run_until_complete
     started = loop.time()
     try:
         call(connector.aopen())
         try:
-            return list(run_async(driver, iter([distinct_keys(table)]), call)), loop.time() - started
+            windows = list(run_async(driver, iter([distinct_keys(table)]), call))
+            return windows, loop.time() - started, flow
         finally:
             call(connector.aclose())
     finally:

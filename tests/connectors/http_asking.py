@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 from lookup_connectors.http import HttpConnector
 
 from lookup_hints.errors import ConnectorError
+from lookup_hints.origin.ledger import in_memory
+from lookup_hints.origin.turnstile import Rules, Turnstile
 from lookup_hints.spi.model import Answer, LookupTable, Outcomes, PlacedRows
+from lookup_hints.spi.turns import taking
 from tests.connectors import asking
 from tests.connectors.asking import Result, request_for
 from tests.servers.http_server import Api
@@ -43,7 +47,16 @@ def connector_of(table: LookupTable) -> HttpConnector:
 
 def during(table: LookupTable, action: Callable[[HttpConnector], Awaitable[Result]]) -> Result:
     """What ``action`` gives on the opened connector of ``table``, which is closed afterwards."""
-    return asking.during(connector_of(table), action)
+    with taking_turns():
+        return asking.during(connector_of(table), action)
+
+
+@contextmanager
+def taking_turns() -> Iterator[None]:
+    """A block in which requests take their turns as those of a task do."""
+    turnstile = Turnstile(in_memory(), Rules())
+    with taking(turnstile.asker()):
+        yield
 
 
 def ask(
@@ -56,7 +69,8 @@ def ask(
     connector = connector_of(table)
     connector.open()
     try:
-        return rows_of(connector.lookup(request))
+        with taking_turns():
+            return rows_of(connector.lookup(request))
     finally:
         connector.close()
 

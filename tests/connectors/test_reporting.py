@@ -9,6 +9,7 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.redis import RedisConnector
 
 from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.spec import Budget
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.testing import looked_up
 from tests.connectors import http_asking
@@ -66,9 +67,10 @@ def test_a_429_that_is_an_error_is_counted(api: Api) -> None:
 
 
 @BOTH
-def test_the_rate_of_a_connector_is_a_budget(api: Api, asynchronous: bool) -> None:
-    table = table_of(api, "/people/{id}", requests_per_second="10")
-    waited = counted(table, KEYS[:6], asynchronous=asynchronous).waited.counts
+def test_a_rate_is_a_budget(api: Api, asynchronous: bool) -> None:
+    budget = Budget(rate=10.0, task_rate=10.0)
+    counts = counted(table_of(api, "/people/{id}"), KEYS[:6], asynchronous=asynchronous, budget=budget)
+    waited = counts.waited.counts
     assert waited["budget"] == pytest.approx(0.5, abs=0.2)
     assert "throttle" not in waited
 

@@ -62,6 +62,7 @@ _BY_TIME: dict[str, Any] = {
     "events": Events(),
     "latency": Latencies(),
     "most_in_flight": Most(0),
+    "limit": Most(0),
 }
 """What a slow machine may change, and events: equal ones of two runs are one."""
 

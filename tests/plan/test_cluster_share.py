@@ -169,7 +169,7 @@ def test_explain_says_who_has_which_part() -> None:
     assert (
         "'lookup.max-concurrency' = 100 is 50 for each of 2 executors, shared by their tasks; 12 for" in shown
     )
-    assert "12 requests in flight per task" in shown
+    assert "50 requests in flight per task" in shown
     shown = planned_with({"spark.master": "local[8]"}, **limits)
     assert (
         "'lookup.rate-limit' = 200 is shared by all tasks of the executor; 25/s for each task where it can write"
@@ -194,27 +194,38 @@ def test_capacity_stays_the_limit_of_a_task() -> None:
 
 def test_the_session_says_how_many_tasks_where_the_configuration_does_not() -> None:
     conf = {"spark.master": "local[*]", "lookup.cluster-tasks": "4"}
-    assert "25 requests in flight per task" in planned_with(conf, max_concurrency="100")
+    assert "25 for each task where it can write no file" in planned_with(conf, max_concurrency="100")
 
 
 @pytest.mark.parametrize("option", ["max-concurrency", "rate-limit"])
 def test_a_budget_that_nobody_can_split_is_refused(option: str) -> None:
     with pytest.raises(OptionError) as caught:
-        planned_with({"spark.master": "local[*]"}, **{option: "100"})
+        planned_with({"spark.master": "spark://there:7077"}, **{option: "100"})
     assert str(caught.value) == (
-        f"table customers: 'lookup.{option}' is split over the tasks that run at once, and Spark's configuration"
-        " does not say how many. SET lookup.cluster-tasks = <number>, or give Spark spark.executor.cores with"
+        f"table customers: 'lookup.{option}' is split over the executors that run at once, and Spark's"
+        " configuration does not say how many. SET lookup.cluster-tasks = <number>, or give Spark spark.executor.cores with"
         " spark.executor.instances or spark.dynamicAllocation.maxExecutors."
     )
 
 
-def test_fewer_requests_than_tasks_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("conf", "parts"),
+    [
+        ({"spark.master": "local-cluster[8,2,1024]"}, "executors"),
+        ({"spark.master": "spark://there:7077", "lookup.cluster-tasks": "8"}, "tasks"),
+    ],
+)
+def test_fewer_requests_than_there_are_to_share_them_are_refused(conf: dict[str, str], parts: str) -> None:
     with pytest.raises(OptionError) as caught:
-        planned_with({"spark.master": "local[8]"}, max_concurrency="7")
+        planned_with(conf, max_concurrency="7")
     assert str(caught.value) == (
-        "table customers: 'lookup.max-concurrency' = 7 is less than one request for each of the 8 tasks that may"
-        " run at once. Raise it, or let Spark run fewer tasks."
+        f"table customers: 'lookup.max-concurrency' = 7 is less than one request for each of the 8 {parts} that"
+        f" may run at once. Raise it, or use fewer {parts}."
     )
+
+
+def test_fewer_requests_than_tasks_go_round_in_an_executor() -> None:
+    assert "7 requests in flight per task" in planned_with({"spark.master": "local[8]"}, max_concurrency="7")
 
 
 def test_without_a_budget_nothing_needs_to_be_known() -> None:

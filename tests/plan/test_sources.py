@@ -34,7 +34,7 @@ def explained(hint: str = "", **options: str) -> list[str]:
         ("", {}, "capacity 7 requests in flight per task (session)"),
         ("", {"capacity": "5"}, "capacity 5 requests in flight per task (table)"),
         ("'capacity'='3'", {"capacity": "5"}, "capacity 3 requests in flight per task (hint)"),
-        ("", {"lookup__max_concurrency": "40"}, "capacity 5 requests in flight per task"),
+        ("", {"lookup__max_concurrency": "5"}, "capacity 5 requests in flight per task"),
         ("", {}, "timeout 120 s (session)"),
         ("", {}, "on error fail"),
         ("'on-error'='skip'", {}, "on error skip (hint)"),

@@ -21,7 +21,7 @@ RETRIED = (
     "LOOKUP('table'='p', 'async'='{}', 'retry-predicate'='lookup_miss', 'retry-strategy'='fixed_delay',"
     " 'fixed-delay'='10ms', 'max-attempts'='2')"
 )
-LUCK = {"most_in_flight", "buffer_full"}
+LUCK = {"most_in_flight", "buffer_full", "limit"}
 """Counts that tell of times, though their unit does not say so."""
 
 

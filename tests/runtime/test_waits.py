@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.runtime.metrics import Cause, CountsByKey
+from lookup_hints.runtime.spec import Budget
 from lookup_hints.runtime.tally import Waits
 from lookup_hints.testing import FakeConnector, looked_up
 from tests.runtime.support import ON_ERROR, ON_MISS, SCHEMA, asks, flow, keys, names_of, rows
@@ -84,20 +85,6 @@ def test_a_retry_is_waited_for_where_nothing_is_under_way() -> None:
     assert lookup.blocked_by(0.0) == "retry"
 
 
-def test_the_rate_limit_is_waited_for_where_keys_could_be_asked() -> None:
-    lookup = flow(batch_size=1, rate=1.0, retry=ON_MISS)
-    lookup.add(keys(1, 2))
-    assert asks(lookup, 0.0) == []
-    assert lookup.blocked_by(0.0) == "budget"
-    (first,) = asks(lookup, 1.0)
-    assert lookup.blocked_by(1.0) == "budget"
-    lookup.answered(first, rows(), 1.0)
-    (second,) = asks(lookup, 2.0)
-    assert lookup.blocked_by(2.0) == "source"
-    lookup.answered(second, rows(), 2.5)
-    assert lookup.blocked_by(2.5) == "retry"
-
-
 # --- what the runners count
 
 
@@ -113,18 +100,23 @@ def test_the_source_and_retries_are_told_apart(asynchronous: bool) -> None:
     assert found.metrics.waited.total == pytest.approx(found.seconds)
 
 
+ONE_A_SECOND = Budget(rate=1.0, task_rate=1.0)
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_rate_limit_is_counted(asynchronous: bool) -> None:
-    found = looked_up(people(), [(1,), (2,), (3,)], rate=1.0, batch_size=1, asynchronous=asynchronous)
-    assert found.metrics.waited.counts == {"budget": pytest.approx(3.0)}
-    assert found.seconds == pytest.approx(3.0)
+    found = looked_up(
+        people(), [(1,), (2,), (3,)], budget=ONE_A_SECOND, batch_size=1, asynchronous=asynchronous
+    )
+    assert found.metrics.waited.counts == {"budget": pytest.approx(2.0)}
+    assert found.seconds == pytest.approx(2.0)
 
 
 def test_a_sync_call_is_the_source_even_at_a_rate() -> None:
     source = people()
     source.delay(1, seconds=0.25)
-    found = looked_up(source, [(1,), (2,)], rate=1.0, batch_size=1, asynchronous=False)
-    assert found.metrics.waited.counts == {"budget": pytest.approx(1.75), "source": pytest.approx(0.25)}
+    found = looked_up(source, [(1,), (2,)], budget=ONE_A_SECOND, batch_size=1, asynchronous=False)
+    assert found.metrics.waited.counts == {"budget": pytest.approx(0.75), "source": pytest.approx(0.25)}
 
 
 def test_a_full_capacity_is_counted() -> None:

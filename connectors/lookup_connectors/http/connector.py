@@ -29,7 +29,6 @@ from lookup_connectors.http.plan import (
 from lookup_connectors.http.response import Found, FoundRows, PageRows, Told
 from lookup_connectors.http.steps import Room, Steps
 from lookup_connectors.http.template import Key, Keys, Unaskable, Unsendable
-from lookup_connectors.http.throttle import Gate
 from lookup_connectors.http.transport import (
     Client,
     Connecting,
@@ -51,6 +50,7 @@ from lookup_hints.spi import (
     RowRequest,
     Rows,
     SyncRowLookup,
+    TakesTurns,
 )
 from lookup_hints.spi.model import identity_of_file
 from lookup_hints.spi.secrets import has_reference, masker
@@ -62,7 +62,7 @@ _PARSED = 8
 _SMALL_BODY = 64 * 1024
 
 
-class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes):
+class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, TakesTurns):
     """An HTTP API that answers JSON."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -308,7 +308,6 @@ class _Live:
             table.name,
             home=home,
             auth=auth,
-            gate=Gate(options["requests-per-second"], options["throttle-delay"]),
             limits=Limits(options["request-timeout"], options["max-redirects"], allowed),
             policy=Policy(
                 success=options["success-codes"],

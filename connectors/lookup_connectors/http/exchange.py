@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.codes import Codes
 from lookup_connectors.http.message import HttpFailure, Request, Response, joined_url, origin_of
-from lookup_connectors.http.steps import Pause, Send, Steps
-from lookup_connectors.http.throttle import Gate, reported_pause
-from lookup_hints.spi import reporting
+from lookup_connectors.http.steps import Pause, Send, Steps, Take
+from lookup_connectors.http.throttle import reported_pause
+from lookup_hints.spi import Ending, Turns, reporting, turns
 
 _REDIRECTS = (301, 302, 303, 307, 308)
+_UNREACHABLE = (502, 503, 504)
+"""What gateways answer where they cannot reach the server."""
 _OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
 
 
@@ -48,7 +50,6 @@ class Exchange:
         *,
         home: str,
         auth: Auth,
-        gate: Gate,
         limits: Limits,
         policy: Policy,
         clock: Callable[[], float],
@@ -58,7 +59,6 @@ class Exchange:
         self._table = table
         self._home = home
         self._auth = auth
-        self._gate = gate
         self._limits = limits
         self._policy = policy
         self._clock = clock
@@ -71,16 +71,16 @@ class Exchange:
         Raises:
             HttpFailure: anything else.
         """
+        own = turns()
         redirects, renewed = 0, False
         while True:
-            now = self._clock()
-            wait = self._gate.reserve(now)
-            if wait > 0:
-                yield from self._pause(wait, deadline)
             credentials = yield from self._auth.credentials(self._left(deadline))
-            signed = self._signed(request, credentials)
-            response: Response = yield Send(signed, self._left(deadline))
-            if self._is_refused(response, deadline):
+            if not own.take_at_once():
+                yield Take(own, deadline)
+            response, wait = yield from self._sent(self._signed(request, credentials), own, deadline)
+            if wait is not None:
+                if wait:
+                    yield Pause(wait)
                 continue
             if response.status == 401 and self._auth.renews and not renewed:
                 renewed = True
@@ -94,6 +94,47 @@ class Exchange:
                 return response
             raise self._failure(request, response)
 
+    def _sent(
+        self, request: Request, own: Turns, deadline: float | None
+    ) -> Steps[tuple[Response, float | None]]:
+        """The response, by a turn of ``own``; and if it must be asked again, after how many seconds.
+
+        Raises:
+            HttpFailure: there is no response, or one that says when to come back, which is too late.
+        """
+        started = self._clock()
+        ending: Ending = "unknown"
+        pause: float | None = None
+        wait = 0.0
+        try:
+            response: Response = yield Send(request, self._left(deadline))
+            ending, pause = self._ending(response)
+        except HttpFailure as failure:
+            ending = "unknown" if failure.permanent else "lost"
+            raise
+        except GeneratorExit:
+            ending = "lost" if deadline is not None and self._clock() >= deadline else "unknown"
+            raise
+        finally:
+            wait = own.over(started, ending, pause)
+        if ending != "refused":
+            return response, None
+        reporting().throttled()
+        self._check_refusal(response, max(pause or 0.0, wait), deadline)
+        return response, wait
+
+    def _ending(self, response: Response) -> tuple[Ending, float | None]:
+        """What a response says of the server, and the pause in seconds that it asks for.
+
+        "Now" (``Retry-After: 0``, or a moment that is gone) is no word: nobody would ever pause.
+        """
+        told = reported_pause(response.status, response.headers, self._wall_clock()) or None
+        if response.status in self._policy.miss:
+            return "served", told
+        if response.status == 429 or (response.status == 503 and "retry-after" in response.headers):
+            return "refused", told
+        return "lost" if response.status in _UNREACHABLE else "served", told
+
     def is_miss(self, response: Response) -> bool:
         """Whether its status says that there is nothing."""
         return response.status in self._policy.miss
@@ -105,22 +146,6 @@ class Exchange:
             HttpFailure: it leads to an origin that is not allowed.
         """
         return self._towards(replace(request, method="GET", body=None), link, "the next page")
-
-    def _pause(self, wait: float, deadline: float | None) -> Steps[None]:
-        """Wait for ``wait`` seconds, and on until the origin may be asked."""
-        while wait > 0:
-            if deadline is not None and self._clock() + wait >= deadline:
-                raise self._no_time(wait)
-            yield Pause(wait, self._gate.why(self._clock()))
-            now = self._clock()
-            wait = self._gate.reserve(now) if self._gate.paused(now) else 0.0  # it was made longer
-
-    def _no_time(self, wait: float) -> HttpFailure:
-        return HttpFailure(
-            f"table {self._table}: {self._home} may be asked again in {wait:.3g} s, which is longer than this"
-            " lookup has left. Raise 'timeout', or ask less: 'requests-per-second', 'capacity'.",
-            retry_after=wait,
-        )
 
     def _left(self, deadline: float | None) -> float:
         """Seconds for the next request."""
@@ -136,25 +161,19 @@ class Exchange:
         headers = {name: text for name, text in request.headers.items() if name.lower() not in hidden}
         return replace(request, headers=headers)
 
-    def _is_refused(self, response: Response, deadline: float | None) -> bool:
-        """Whether the server wants a pause, after which the request goes out again."""
-        now = self._clock()
-        told = reported_pause(response.status, response.headers, self._wall_clock())
-        is_throttled = response.status == 429 or (
-            response.status == 503 and "retry-after" in response.headers
-        )
-        if not is_throttled or response.status in self._policy.miss:
-            self._gate.served(now, told)
-            return False
-        pause = self._gate.refused(now, told)
-        reporting().throttled()
-        if self._policy.waits and (deadline is None or now + pause < deadline):
-            return True
+    def _check_refusal(self, response: Response, pause: float, deadline: float | None) -> None:
+        """Refuse to ask again where that is not wanted, or too late.
+
+        Raises:
+            HttpFailure: it is.
+        """
+        if self._policy.waits and (deadline is None or self._clock() + pause < deadline):
+            return
         tip = " That is longer than this lookup has left: raise 'timeout'." if self._policy.waits else ""
+        wants = f" and wants a pause of {pause:.3g} s" if pause else ""
         failure = HttpFailure(
-            f"table {self._table}: {self._home} answered {response.status} and wants a pause of"
-            f" {pause:.3g} s.{tip}",
-            retry_after=pause,
+            f"table {self._table}: {self._home} answered {response.status}{wants}.{tip}",
+            retry_after=pause or None,
         )
         failure.response = response
         raise failure

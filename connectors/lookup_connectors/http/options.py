@@ -5,7 +5,7 @@ from __future__ import annotations
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.http.codes import CODES, codes
 from lookup_connectors.http.paging import KINDS
-from lookup_hints.spi import BOOLEAN, DURATION, FILE, SIZE, TEXT, Option, choice, integer, number
+from lookup_hints.spi import BOOLEAN, DURATION, FILE, SIZE, TEXT, Option, choice, integer
 
 REQUEST = (
     Option(
@@ -66,12 +66,6 @@ OUTCOMES = (
         "On 429, and 503 with `Retry-After`: wait and ask again within the `timeout`, or fail.",
         default="wait",
     ),
-    Option(
-        "throttle-delay",
-        DURATION,
-        "The pause when the server does not say how long; doubled while it goes on.",
-        default=1.0,
-    ),
     Option("outcome-rows", BOOLEAN, "A key without rows gets one of key and `$` columns.", default=False),
 )  # fmt: skip
 
@@ -82,7 +76,6 @@ LIMITS = (
         "What sends async requests: the fast client where httptools is there and no proxy is wanted.",
         default="auto",
     ),
-    Option("requests-per-second", number(0.001), "Requests per worker process, at most."),
     Option("connections", integer(1, 10_000), "Connections per worker process, at most.", default=100),
     Option("request-timeout", DURATION, "Time for one request.", default=30.0),
     Option("connect-timeout", DURATION, "Time to make one connection.", default=10.0),

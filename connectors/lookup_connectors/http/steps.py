@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from lookup_connectors.http.message import Request
-from lookup_hints.spi import Wait
+from lookup_hints.spi import Turns
 
 _T = TypeVar("_T")
 
@@ -22,11 +22,17 @@ class Send(NamedTuple):
     timeout: float
 
 
+class Take(NamedTuple):
+    """Wait for a turn of ``turns``, and take it; the lookup must be over at ``deadline``."""
+
+    turns: Turns
+    deadline: float | None
+
+
 class Pause(NamedTuple):
-    """Wait for so many seconds, and say why."""
+    """Wait for so many seconds, as the server wants it."""
 
     seconds: float
-    why: Wait
 
 
 class Room(NamedTuple):
@@ -41,5 +47,5 @@ class Alone(NamedTuple):
     steps: Generator[Any, Any, Any]
 
 
-Steps: TypeAlias = Generator["Send | Pause | Room | Alone", Any, _T]
+Steps: TypeAlias = Generator["Send | Take | Pause | Room | Alone", Any, _T]
 """Says what it wants, is sent what came of it, and returns a result."""

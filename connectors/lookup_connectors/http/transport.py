@@ -17,7 +17,7 @@ import httpx
 
 from lookup_connectors.bytes_in_flight import BytesInFlight, Lease, Usual
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response
-from lookup_connectors.http.steps import Alone, Pause, Room, Send, Steps
+from lookup_connectors.http.steps import Alone, Pause, Room, Send, Steps, Take
 from lookup_connectors.http.unasked import CheckedNetwork, CheckedStream, Unasked
 from lookup_hints.spi import reporting
 
@@ -414,12 +414,18 @@ class Driver:
                 failure = None
             except Exception as error:
                 failure = error
+            except BaseException:
+                steps.close()  # they have a turn to give back
+                raise
 
-    async def _do(self, step: Send | Pause | Room | Alone, lease: Lease) -> Any:
+    async def _do(self, step: Send | Take | Pause | Room | Alone, lease: Lease) -> Any:
         if isinstance(step, Send):
             return await self._send(step, lease)
-        if isinstance(step, Pause):
-            with lease.idle(), reporting().waiting(step.why):
+        if isinstance(step, Take):
+            with lease.idle():
+                await step.turns.take(step.deadline)
+        elif isinstance(step, Pause):
+            with lease.idle(), reporting().waiting("throttle"):
                 await asyncio.sleep(step.seconds)
         elif isinstance(step, Room):
             await lease.room(step.size)

@@ -7,11 +7,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
+from redis import exceptions as errors
+
 from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, Reading, Steps, answer, reading_of
 from lookup_connectors.redis.server import Server, origin_of
-from lookup_hints.errors import LookupTimeout
-from lookup_hints.spi import Answer, AsyncLookup, LookupRequest, LookupTable, Option, SyncLookup, reporting
+from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.spi import (
+    Answer,
+    AsyncLookup,
+    Ending,
+    LookupRequest,
+    LookupTable,
+    Option,
+    SyncLookup,
+    reporting,
+)
 
 _T = TypeVar("_T")
 
@@ -49,6 +60,16 @@ class RedisConnector(AsyncLookup, SyncLookup):
     def origin(self) -> str:
         """The server, and the user where one is named."""
         return origin_of(self.table)
+
+    def ending(self, error: Exception) -> Ending:
+        """A lost connection is no answer, and a server that takes no more of them refuses."""
+        cause = error.__cause__
+        if isinstance(error, ConnectorError) and error.permanent:
+            return "unknown"
+        if "max number of clients" in str(cause):
+            return "refused"
+        is_lost = isinstance(cause, errors.ConnectionError | errors.TimeoutError)
+        return "lost" if is_lost else super().ending(error)
 
     def secrets(self) -> set[str]:
         """The URL, the password, and what references in the options stand for."""

@@ -1,0 +1,139 @@
+"""Where the numbers of an origin are kept: a mapped file of the executor, or the memory of one process."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+from array import array
+from pathlib import Path
+from threading import Lock
+
+from lookup_hints.origin.breaker import Breaker
+from lookup_hints.origin.cells import Cell, Cells, Record
+from lookup_hints.origin.leases import Leases
+from lookup_hints.origin.limit import Limit
+from lookup_hints.origin.pause import Pause
+from lookup_hints.origin.rate import Rate
+from lookup_hints.origin.retries import Retries
+from lookup_hints.origin.spent import Spent
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    _can_lock = False
+else:
+    _can_lock = True
+
+
+class Gate(Record):
+    """What is looked at before each request, without a lock."""
+
+    is_shut = Cell()
+    """Whether a pause or an outage may be going on."""
+
+
+class Books:
+    """All that is known of one origin, in cells."""
+
+    def __init__(self, cells: Cells) -> None:
+        place = 0
+        self.gate = Gate(cells, place)
+        self.limit = Limit(cells, place := place + Gate.SIZE)
+        self.pause = Pause(cells, place := place + Limit.SIZE)
+        self.rate = Rate(cells, place := place + Pause.SIZE)
+        self.retries = Retries(cells, place := place + Rate.SIZE)
+        self.breaker = Breaker(cells, place := place + Retries.SIZE)
+        self.leases = Leases(cells, place := place + Breaker.cells_for())
+        self.spent = Spent(cells, place + Leases.cells_for())
+
+
+CELLS = 2048
+"""More than the books take; the rest is there for what comes."""
+
+
+class Ledger:
+    """The books of one origin, and the lock that goes with them: ``with ledger as books``."""
+
+    def __init__(self, cells: Cells, file: int | None = None) -> None:
+        self.books = Books(cells)
+        self.is_shared = file is not None
+        """Whether the other processes of the executor see the same."""
+        self._file = file
+        self._lock = Lock()
+
+    def __enter__(self) -> Books:
+        self._lock.acquire()
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        return self.books
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._lock.release()
+
+
+def in_memory() -> Ledger:
+    """Books that this process alone knows."""
+    return Ledger(array("d", bytes(8 * CELLS)))
+
+
+def in_folder(folder: Path, name: str) -> Ledger:
+    """The books of the origin called ``name``, which all processes share that are given this ``folder``.
+
+    Raises:
+        OSError: it cannot be written, or this system has no locks.
+    """
+    if not _can_lock:
+        raise OSError("this system has no locks for files")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A name may hold a user's name, and signs that a file may not have.
+    path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.origin"
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(file).st_size < 8 * CELLS:
+            os.ftruncate(file, 8 * CELLS)  # all of it zeros, which is how books begin
+        return Ledger(memoryview(mmap.mmap(file, 8 * CELLS)).cast("d"), file)
+    except BaseException:
+        os.close(file)
+        raise
+
+
+class Ledgers:
+    """The ledgers that one process has opened: those of a folder where there is one, else its own."""
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[Path | None, str], Ledger] = {}
+        self._lock = Lock()
+
+    def of(self, folder: Path | None, name: str) -> Ledger:
+        """The books of the origin called ``name``."""
+        with self._lock:
+            key = folder, name
+            if key not in self._opened:
+                self._opened[key] = self._open(folder, name)
+            return self._opened[key]
+
+    def _open(self, folder: Path | None, name: str) -> Ledger:
+        if folder is not None:
+            try:
+                return in_folder(folder, name)
+            except OSError:
+                return in_memory()
+        return in_memory()
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine runs; one that has ended and is not waited for does not."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return True
+    return state != "Z"

@@ -1,0 +1,90 @@
+"""How many requests may be in flight at an origin, found by trying. Pure: times are given.
+
+Additive increase, multiplicative decrease, as Netflix's ``AIMDLimit``. Like TCP it doubles until the origin
+refuses for the first time. It remembers at how many that was, stays one below, and seldom tries for more.
+"""
+
+from __future__ import annotations
+
+from lookup_hints.origin.cells import Cell, Record
+
+START = 10
+"""Requests in flight before anything is known."""
+
+_FIRST_CUT = 0.5
+"""The first refusal comes after doubling: the origin bears more than half."""
+_CUT = 0.9
+_REST = 0.95
+"""What one executor leaves, others find: so they come to have the same."""
+_APPROACH = 0.25
+"""Where it is far below what the origin bore, it comes so much nearer in each round."""
+_SMOOTHING = 0.2
+_FIRST_ROUND_SECONDS, _LONGEST_ROUND_SECONDS = 0.1, 1.0
+
+_TRIES_AFTER_SECONDS = 1.0
+_TRIES_AFTER_REQUESTS = 100
+_TRIES_AFTER_PAUSES = 20
+"""To try for more costs a refusal, and the pause that comes with it: a twentieth of the time at most."""
+
+
+class Limit(Record):
+    """The limit of one executor; it grows with requests that are served, and shrinks with refused ones."""
+
+    value = Cell()
+    refused_at = Cell()
+    """Requests in flight when one was last refused; 0 before."""
+    cut_at = Cell()
+    tries_at = Cell()
+    tries_after = Cell()
+    """Requests that must be served before it tries for more."""
+    round = Cell()
+    """Seconds that a request takes which is served, smoothed."""
+
+    def allowed(self, most: float) -> int:
+        """Requests that may be in flight, ``most`` at most, and never less than one."""
+        return int(max(1, min(self.value or START, most)))
+
+    @property
+    def settling(self) -> float:
+        """Seconds until a lower limit shows: what is under way has to end first."""
+        return min(self.round or _FIRST_ROUND_SECONDS, _LONGEST_ROUND_SECONDS)
+
+    def served(self, requests: int, in_flight: float, seconds: float, now: float) -> None:
+        """So many requests were served, the last one in ``seconds``; it grows where half of it is used."""
+        value = self.value or START
+        self.round += (seconds - self.round) * (_SMOOTHING if self.round else 1.0)
+        self.tries_after = max(0.0, self.tries_after - requests)
+        if 2 * in_flight < value:
+            return
+        if not self.refused_at:
+            self.value = min(value + requests, 2 * value)
+            return
+        rounds = requests / value
+        bearable = max(1.0, min(self.refused_at - 1, _REST * self.refused_at))
+        if now >= self.tries_at and not self.tries_after:
+            self.value = value + rounds
+        elif value < bearable:
+            step = max(1.0, _APPROACH * (bearable - value))
+            self.value = min(bearable, value + rounds * step)
+
+    def refused(self, started: float, in_flight: float, pause: float, now: float) -> bool:
+        """A request that was sent at ``started`` was refused; whether the limit was cut.
+
+        Requests that were sent before the last cut, or so soon after it that others were still under way,
+        say nothing new. ``pause`` is what the origin asks for.
+        """
+        pauses = now + max(_TRIES_AFTER_SECONDS, _TRIES_AFTER_PAUSES * pause)
+        self.tries_at = max(self.tries_at, pauses)
+        self.tries_after = _TRIES_AFTER_REQUESTS
+        if started <= self.cut_at + self.settling:
+            return False
+        reached = min(self.value or START, max(1.0, in_flight))
+        self.value = max(1.0, reached * (_CUT if self.refused_at else _FIRST_CUT))
+        self.refused_at, self.cut_at = max(2.0, reached), now
+        return True
+
+    def lost(self, started: float, now: float) -> None:
+        """A request that was sent at ``started`` had no answer: less is asked, and nothing was learned."""
+        if started > self.cut_at + self.settling:
+            self.value = max(1.0, (self.value or START) * _CUT)
+            self.cut_at = now

@@ -1,0 +1,547 @@
+"""Lets the requests of one lookup in one task through to their origin.
+
+It belongs to one thread: that of the event loop, or the task's own. Other tasks and processes are met in the
+ledger only. A permit in hand, and nothing amiss: then a request costs no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from lookup_hints.errors import ConnectorError, NoTurn, SourceDown, TooManyRequests
+from lookup_hints.origin.leases import Lease, surplus
+from lookup_hints.origin.ledger import Books, Ledger, is_alive
+from lookup_hints.origin.limit import START
+from lookup_hints.spi.reporting import Reporting, Wait, reporting
+from lookup_hints.spi.turns import Ending
+
+_UNLIMITED = 1_000_000
+
+POLL_SECONDS = 0.002
+"""How often a task looks for a permit that another one gives back."""
+
+_TELL_SECONDS = 0.02
+"""What is counted is told to the others as often."""
+
+_SWEEP_SECONDS = 0.5
+"""A task that lacks permits looks as often whether their holders are still alive."""
+
+_ASKED_AHEAD_SECONDS = 0.1
+"""Where there is a rate, a task asks for as many keys as have their turn in so many seconds."""
+
+_SPARE_SECONDS = 5.0
+"""Permits come back so long after the timeout of the last request that may have used them."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for the requests of one lookup.
+
+    Args:
+        source: what is asked, for messages.
+        capacity: requests of one task in flight.
+        concurrency: requests of one executor in flight, or None.
+        rate: requests of one executor per second, or None.
+        adapts: whether the source tells by its answers how much it bears.
+        timeout: seconds for which a request waits where the source is down.
+        waits_on_open: whether it waits at all.
+        pause: seconds of the first pause that the source did not ask for.
+        max_requests: of one statement, or None.
+        statement: the number of that statement.
+    """
+
+    source: str = "the source"
+    capacity: int = 100
+    concurrency: int | None = None
+    rate: float | None = None
+    adapts: bool = True
+    timeout: float = 300.0
+    waits_on_open: bool = True
+    pause: float = 1.0
+    max_requests: int | None = None
+    statement: int = 0
+
+
+@dataclass
+class Unsaid:
+    """What came of requests since the others were told."""
+
+    served: int = 0
+    last_started: float = 0.0
+    last_ended: float = 0.0
+    sent: int = 0
+    most_in_use: int = 0
+
+
+class _Waiter:
+    """A request that waits for its turn, and tells what for."""
+
+    def __init__(self, turn: asyncio.Future[None], reports: Reporting, why: Wait) -> None:
+        self.turn = turn
+        self._reports = reports
+        self._why: Wait | None = None
+        self._block: AbstractContextManager[None] | None = None
+        self.waits_for(why)
+
+    def waits_for(self, why: Wait | None) -> None:
+        """Now it waits for ``why``, or for nothing any more."""
+        if why == self._why:
+            return
+        if self._block is not None:
+            self._block.__exit__(None, None, None)
+        self._why = why
+        self._block = None if why is None else self._reports.waiting(why)
+        if self._block is not None:
+            self._block.__enter__()
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether it was given one."""
+        return self.turn.done() and not self.turn.cancelled() and self.turn.exception() is None
+
+    def give(self) -> bool:
+        """Give it its turn; False where nobody wants that any more."""
+        if self.turn.done():
+            return False
+        self.turn.set_result(None)
+        return True
+
+    def refuse(self, error: Exception) -> None:
+        """It gets no turn."""
+        if not self.turn.done():
+            self.turn.set_exception(error)
+
+
+class Turnstile:
+    """The turns of one lookup in one task.
+
+    Args:
+        ledger: the books of its origin.
+        rules: what holds for it.
+        spent: the ledger that counts the requests of statements, where they are bounded.
+        process: the number of this process.
+        clock: seconds, the same for all processes.
+        sleep: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        rules: Rules,
+        *,
+        spent: Ledger | None = None,
+        process: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._ledger, self._rules, self._spent, self._process = ledger, rules, spent, process
+        self.clock, self._sleep = clock, sleep
+        self._gate = ledger.books.gate
+        self._lease: Lease | None = None
+        self._ticket = 0.0
+        self._held = 0
+        self._in_use = 0
+        self._reserved: float | None = None
+        self._unsaid = Unsaid()
+        self._tells_at = 0.0
+        self._sweeps_at = 0.0
+        self._down_since: float | None = None
+        self._cooling: deque[float] = deque()
+        self._queue: deque[_Waiter] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        # With a rate or a count each request has to be told.
+        self._is_free = rules.rate is None and rules.max_requests is None
+        self._allowed = 0
+        self.outages = 0
+        """How often the breaker opened by a request of this lookup."""
+
+    # Asking for turns.
+
+    def asker(self) -> Asker:
+        """Turns for one lookup, which knows whether it waits."""
+        return Asker(self)
+
+    def is_crowded(self, asked: int) -> bool:
+        """Whether enough of the requests ``asked`` have no turn yet: no more need be asked."""
+        return asked - self._in_use >= max(self._in_use, self.room or START)
+
+    @property
+    def room(self) -> int | None:
+        """How many requests may be asked together: no more than have their turn within a moment."""
+        rate = self._rules.rate
+        return None if rate is None else max(1, int(rate * _ASKED_AHEAD_SECONDS))
+
+    @property
+    def limit(self) -> int:
+        """How many requests the executor may have in flight, as far as it is known here; 0: any number."""
+        return self._allowed if self._allowed < _UNLIMITED else 0
+
+    @property
+    def outage(self) -> str:
+        """What is said of an origin that does not answer; empty while it does."""
+        since = self._ledger.books.breaker.opened_at
+        if not since:
+            return ""
+        return f"{self._rules.source} has not answered for {self.clock() - since:.0f} s"
+
+    def take_at_once(self) -> bool:
+        """Take a turn where one is free now."""
+        if self._queue:
+            return False
+        if self._in_use < self._held and self._is_free and not self._gate.is_shut:
+            self._use()
+            return True
+        return self._wait()[0] <= 0.0
+
+    def _use(self) -> None:
+        self._in_use += 1
+        unsaid = self._unsaid
+        unsaid.sent += 1
+        unsaid.most_in_use = max(unsaid.most_in_use, self._in_use)
+
+    async def wait(self, deadline: float | None) -> None:
+        """Wait for a turn, and take it; see ``Turns.take``."""
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), reporting(), self._why(deadline))
+        self._queue.append(waiter)
+        try:
+            self._pump()
+            await waiter.turn
+        except asyncio.CancelledError:
+            if waiter in self._queue:
+                self._queue.remove(waiter)
+            elif waiter.has_turn:
+                self._in_use -= 1  # it was given at the moment when nobody wanted it any more
+            self._pump()
+            raise
+        finally:
+            waiter.waits_for(None)
+
+    def wait_blocking(self, deadline: float | None) -> None:
+        """The same, blocking the thread."""
+        while (wait := self._wait())[0] > 0.0:
+            self._check(wait[1], deadline)
+            if deadline is not None and self.clock() >= deadline:
+                raise NoTurn(f"{self._rules.source} had no turn for this lookup within its time.")
+            with reporting().waiting(wait[1]):
+                self._sleep(wait[0])
+
+    def _why(self, deadline: float | None) -> Wait:
+        """What is waited for, at first.
+
+        Raises:
+            ConnectorError: it would take too long.
+        """
+        books, now = self._ledger.books, self.clock()
+        why: Wait = "budget"
+        if books.breaker.waits(now):
+            why = "outage"
+        elif books.pause.opens > now or not self._is_limited_by_budget:
+            why = "throttle"
+        self._check(why, deadline)
+        return why
+
+    @property
+    def _is_limited_by_budget(self) -> bool:
+        return self._rules.rate is not None or self._allowed == self._rules.concurrency
+
+    def _check(self, why: Wait, deadline: float | None) -> None:
+        """Refuse to wait for what comes too late.
+
+        Raises:
+            ConnectorError: it does.
+        """
+        books, now, source = self._ledger.books, self.clock(), self._rules.source
+        if why == "outage":
+            self._check_outage(books.breaker.opened_at, books.breaker.until, now)
+        elif deadline is not None and books.pause.opens >= deadline:
+            wait = books.pause.opens - now
+            raise ConnectorError(
+                f"{source} may be asked again in {wait:.3g} s, which is longer than this lookup has left."
+                " Raise 'timeout', or ask less: 'lookup.rate-limit', 'lookup.max-concurrency'.",
+                retry_after=wait,
+            )
+
+    def _check_outage(self, opened_at: float, until: float, now: float) -> None:
+        again = f"It is asked again in {max(0.0, until - now):.3g} s"
+        if not self._rules.waits_on_open:
+            raise ConnectorError(
+                f"{self._rules.source} does not answer: most of its last requests were lost. {again}"
+                " ('lookup.on-open' = 'wait' waits for that).",
+                retry_after=max(0.0, until - now),
+            )
+        self._down_since = now if self._down_since is None else self._down_since
+        if now - self._down_since >= self._rules.timeout:
+            raise SourceDown(
+                f"{self._rules.source} has not answered for {now - opened_at:.0f} s, which is longer than"
+                f" 'timeout' = {self._rules.timeout:g} s. {again}, by other keys. Check the source."
+            )
+
+    # Giving turns.
+
+    def _pump(self) -> None:
+        """Give turns to those who wait, in their order, and come back when there may be more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._queue:
+            try:
+                wait, why = self._wait()
+                if wait > 0.0:
+                    self._check(why, None)
+            except Exception as error:
+                self._refuse_all(error)
+                return
+            if wait > 0.0:
+                self._timer = asyncio.get_running_loop().call_later(wait, self._pump)
+                for waiter in self._queue:
+                    waiter.waits_for(why)
+                return
+            if not self._queue.popleft().give():
+                self._in_use -= 1
+
+    def _refuse_all(self, error: Exception) -> None:
+        while self._queue:
+            self._queue.popleft().refuse(error)
+
+    def _wait(self) -> tuple[float, Wait]:
+        """Take a turn, which gives 0; or the seconds until it is worth asking again, and what for.
+
+        Raises:
+            TooManyRequests: the statement may send no more.
+        """
+        if self._in_use < self._held and self._is_free and not self._gate.is_shut:
+            self._use()
+            return 0.0, "slot"
+        now = self.clock()
+        self._warm(now)
+        with self._ledger as books:
+            self._tell(books, now)
+            wait = self._shut(books, now) or self._lacks_permit(books, now) or self._lacks_time(books, now)
+            if wait is None:
+                self._probe(books, now)
+        if wait is not None:
+            return wait
+        self._count()
+        self._reserved = None
+        self._use()
+        return 0.0, "slot"
+
+    def _shut(self, books: Books, now: float) -> tuple[float, Wait] | None:
+        """A pause, or an outage."""
+        if not self._gate.is_shut:
+            return None
+        pause, outage = books.pause.opens - now, books.breaker.waits(now)
+        if outage > 0:
+            return min(outage, self._rules.timeout / 10), "outage"
+        if pause > 0:
+            return pause, "throttle"
+        if not books.breaker.opened_at:
+            self._gate.is_shut = 0.0
+        return None
+
+    def _probe(self, books: Books, now: float) -> None:
+        if books.breaker.opened_at:
+            books.breaker.probes(now)
+
+    def _lacks_permit(self, books: Books, now: float) -> tuple[float, Wait] | None:
+        """Take another permit, if none is left."""
+        if self._in_use < self._held:
+            return None
+        lease = self._own_lease(books, now)
+        wanted = min(1 + len(self._queue), self._rules.capacity - self._held) or 1
+        granted = books.leases.grant(lease, wanted, self._allowed, now)
+        if not granted and now >= self._sweeps_at:
+            self._sweeps_at = now + _SWEEP_SECONDS
+            books.leases.drop_lost(is_alive, now)
+            lease = self._own_lease(books, now)
+            granted = books.leases.grant(lease, wanted, self._allowed, now)
+        self._held = int(lease.held)
+        return None if granted else (POLL_SECONDS, "budget" if self._is_limited_by_budget else "throttle")
+
+    def _lacks_time(self, books: Books, now: float) -> tuple[float, Wait] | None:
+        """Take a place in the row, where there is a rate."""
+        if self._rules.rate is not None and self._reserved is None:
+            self._reserved = books.rate.reserve(self._rules.rate, now)
+        if self._reserved is not None and self._reserved > now:
+            return self._reserved - now, "budget"
+        return None
+
+    def _count(self) -> None:
+        most = self._rules.max_requests
+        if most is None or self._spent is None:
+            return
+        with self._spent as books:
+            may_send = books.spent.send(self._rules.statement, most)
+        if not may_send:
+            raise TooManyRequests(
+                f"{self._rules.source}: this statement has sent {most:,} requests, and"
+                f" 'lookup.max-requests' = {most} allows no more. Raise it, or ask for fewer keys."
+            )
+
+    # What became of them.
+
+    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
+        """A request is over; see ``Turns.over``."""
+        if ending == "refused" and not pause:
+            self._cool(self.clock())
+        else:
+            self._in_use -= 1
+        if ending == "served":
+            self._unsaid.served += 1
+            self._unsaid.last_started, self._unsaid.last_ended = started, self.clock()
+            self._down_since = None
+        now = self.clock()
+        is_news = ending in ("refused", "lost") or pause or self._gate.is_shut
+        if is_news or now >= self._tells_at or self._spare():
+            with self._ledger as books:
+                self._tell(books, now)
+                self._note(books, started, ending, pause, now)
+                self._share(books)
+        if self._queue:
+            self._pump()
+        return 0.0
+
+    def _cool(self, now: float) -> None:
+        """Keep the turn of a refused request for as long as others take that are served.
+
+        Until then the source has as much to do as when it refused it.
+        """
+        self._cooling.append(now + self._ledger.books.limit.settling)
+
+    def _warm(self, now: float) -> None:
+        while self._cooling and self._cooling[0] <= now:
+            self._cooling.popleft()
+            self._in_use -= 1
+
+    def _spare(self) -> int:
+        """How many permits should go back now: what is idle while others lack it, or more than is fair."""
+        fair = self._ledger.books.leases.fair
+        idle = self._held - self._in_use
+        if not self._queue and (fair or not self._in_use or self._rules.concurrency is not None):
+            return idle
+        return min(idle, surplus(self._held, fair))
+
+    def _tell(self, books: Books, now: float) -> None:
+        """Let the others know what was served and sent, and keep no more permits than are used."""
+        unsaid, self._unsaid = self._unsaid, Unsaid(most_in_use=self._in_use)
+        lease = self._own_lease(books, now)
+        if unsaid.served:
+            books.pause.served(now)
+            books.breaker.answered(unsaid.served, unsaid.last_started, now)
+            if self._rules.adapts:
+                seconds = unsaid.last_ended - unsaid.last_started
+                books.limit.served(unsaid.served, books.leases.held, seconds, now)
+        if unsaid.sent:
+            books.retries.tried(unsaid.sent, now)
+        self._allowed = self._limit_of(books)
+        idle = self._held - max(unsaid.most_in_use, self._in_use) if now >= self._tells_at else 0
+        if idle > 0:
+            books.leases.give_back(lease, idle, self._allowed)
+            self._held -= idle
+        self._tells_at = now + _TELL_SECONDS
+
+    def _limit_of(self, books: Books) -> int:
+        most = math.inf if self._rules.concurrency is None else self._rules.concurrency
+        if self._rules.adapts:
+            return books.limit.allowed(most)
+        return _UNLIMITED if math.isinf(most) else int(most)
+
+    def _note(self, books: Books, started: float, ending: Ending, pause: float | None, now: float) -> None:
+        """What a request that was not simply served says of the origin."""
+        if pause:
+            books.pause.asked(pause, now)
+        if ending == "refused":
+            self._note_refusal(books, started, pause or 0.0, now)
+        elif ending == "lost" and self._rules.adapts:
+            books.limit.lost(started, now)
+            self.outages += books.breaker.lost(started, now)
+        if books.pause.opens > now or books.breaker.opened_at:
+            self._gate.is_shut = 1.0
+        self._allowed = self._limit_of(books)
+
+    def _note_refusal(self, books: Books, started: float, pause: float, now: float) -> None:
+        books.breaker.answered(1, started, now)
+        if not pause and (self._allowed <= 1 or not self._rules.adapts):
+            books.pause.refused(started, self._rules.pause, now)
+        if self._rules.adapts:
+            books.limit.refused(started, books.leases.held, pause, now)
+
+    def _share(self, books: Books) -> None:
+        """Give back what others lack."""
+        if self._lease is not None and not self._queue:
+            self._lease.wanted_since = 0.0
+        books.leases.share(self._allowed)
+        spare = self._spare()
+        if spare > 0 and self._lease is not None:
+            books.leases.give_back(self._lease, spare, self._allowed)
+            self._held -= spare
+
+    def _own_lease(self, books: Books, now: float) -> Lease:
+        """The lease of this task, as long as it lives; a new one where it was taken back."""
+        until = now + self._rules.timeout + _SPARE_SECONDS
+        lease = self._lease
+        if lease is None or lease.owner != self._process or lease.ticket != self._ticket:
+            lease = books.leases.begin(self._process, until)
+            if lease is None:
+                raise ConnectorError(f"{self._rules.source}: too many lookups run at once in this executor.")
+            lease.held = self._held
+            self._lease, self._ticket = lease, lease.ticket
+        lease.until = until
+        return lease
+
+    def retry_delay(self, requests: int) -> float:
+        """Take so many retries of failures out of their budget: the seconds after which they may be sent."""
+        with self._ledger as books:
+            return books.retries.reserve(requests, self.clock())
+
+    def close(self) -> None:
+        """Give back all that is held: the task is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._lease is None:
+            return
+        now = self.clock()
+        with self._ledger as books:
+            self._tell(books, now)
+            books.leases.drop(self._own_lease(books, now))
+        self._lease = None
+
+
+class Asker:
+    """The turns of one lookup, or of several one after the other: a ``spi.turns.Turns``."""
+
+    def __init__(self, turnstile: Turnstile) -> None:
+        self.take_at_once = turnstile.take_at_once
+        self.over = turnstile.over
+        self._turnstile = turnstile
+        self._clock = turnstile.clock
+        self.waited = 0.0
+        """Seconds that it has waited for turns so far."""
+        self.gave_up = False
+        """Whether the last wait for a turn was cancelled."""
+
+    async def take(self, deadline: float | None = None) -> None:
+        """Wait for a turn, and take it."""
+        started = self._clock()
+        self.gave_up = False
+        try:
+            await self._turnstile.wait(deadline)
+        except asyncio.CancelledError:
+            self.gave_up = True
+            raise
+        finally:
+            self.waited += self._clock() - started
+
+    def wait_for_turn(self, deadline: float | None = None) -> None:
+        """The same, blocking the thread."""
+        started = self._clock()
+        try:
+            self._turnstile.wait_blocking(deadline)
+        finally:
+            self.waited += self._clock() - started

@@ -1,0 +1,131 @@
+"""When a request may go to its source: a connector takes a turn before each one, and tells how it ended.
+
+The engine takes one turn for each lookup, so most connectors need nothing of this. One that sends several
+requests in a lookup, or knows best how each of them ended, is a ``TakesTurns``. Where nobody bounds the
+requests, as in a scan or when a connector is used alone, each turn is there at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal, Protocol, TypeAlias
+
+from lookup_hints.errors import ConnectorError, LookupTimeout
+
+Ending: TypeAlias = Literal["served", "refused", "lost", "unknown"]
+"""How a request ended: with an answer (a miss and a 404 are some, too), refused as the source is asked too
+much, without an answer for reasons of transport, or in a way that says nothing of the source."""
+
+
+class Turns(Protocol):
+    """Gives turns to one lookup; used on the thread or loop that asks the connector."""
+
+    def take_at_once(self) -> bool:
+        """Take a turn where one is free now; else ``take`` or ``wait_for_turn`` waits for one."""
+
+    async def take(self, deadline: float | None = None) -> None:
+        """Wait for a turn, and take it.
+
+        Args:
+            deadline: on the monotonic clock, or None: when the lookup must be over.
+
+        Raises:
+            ConnectorError: the source is paused for longer than that, or down.
+        """
+
+    def wait_for_turn(self, deadline: float | None = None) -> None:
+        """The same for a caller that blocks its thread."""
+
+    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
+        """A request is over, and its turn with it.
+
+        Returns:
+            Seconds that the caller must wait itself before it takes its next turn; 0 where turns do that.
+
+        Args:
+            started: when it was sent, on the monotonic clock.
+            ending: how it ended.
+            pause: seconds for which the source asks not to be asked, or None.
+        """
+
+
+_PAUSE = 1.0
+"""Seconds to wait after a refusal that says nothing of a pause."""
+
+
+class _Free:
+    """Where nothing bounds the requests."""
+
+    def take_at_once(self) -> bool:
+        return True
+
+    async def take(self, deadline: float | None = None) -> None:
+        pass
+
+    def wait_for_turn(self, deadline: float | None = None) -> None:
+        pass
+
+    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
+        return pause or (_PAUSE if ending == "refused" else 0.0)
+
+
+FREE: Turns = _Free()
+"""Each turn is there at once."""
+
+
+def ending_of(error: BaseException) -> Ending:
+    """How a request ended that raised ``error``, as far as that, or what it comes from, can tell.
+
+    >>> ending_of(ConnectionRefusedError()), ending_of(ConnectorError("wait", retry_after=2.0))
+    ('lost', 'refused')
+    >>> ending_of(ValueError())
+    'unknown'
+    """
+    if isinstance(error, ConnectorError) and error.permanent:
+        return "unknown"
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ConnectorError) and seen.retry_after is not None:
+            return "refused"
+        if isinstance(seen, OSError | asyncio.TimeoutError | LookupTimeout):
+            return "lost"
+        seen = seen.__cause__
+    return "unknown"
+
+
+_turns: ContextVar[Turns] = ContextVar("lookup_hints_turns", default=FREE)
+
+
+def turns() -> Turns:
+    """The turns of the lookup that runs here.
+
+    Ask anew in each lookup.
+
+    Example:
+        In a lookup of a connector that is a ``TakesTurns``::
+
+            own = turns()
+            if not own.take_at_once():
+                await own.take(deadline)
+            started = time.monotonic()
+            try:
+                answer = await ask(question)
+            except ConnectionError:
+                own.over(started, "lost")
+                raise
+            own.over(started, "refused" if answer.status == 429 else "served")
+    """
+    return _turns.get()
+
+
+@contextmanager
+def taking(own: Turns) -> Iterator[None]:
+    """A block whose lookups take their turns from ``own``; for the engine."""
+    token = _turns.set(own)
+    try:
+        yield
+    finally:
+        _turns.reset(token)

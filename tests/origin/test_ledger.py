@@ -1,0 +1,64 @@
+"""What the processes of an executor share, with real files and real processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lookup_hints.origin.ledger import Ledgers, in_folder, in_memory, is_alive
+
+
+def count(folder: Path, times: int) -> None:
+    ledger = in_folder(folder, "api")
+    for _ in range(times):
+        with ledger as books:
+            books.limit.value += 1
+
+
+def test_no_change_of_any_process_is_lost(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=count, args=(tmp_path, 2000)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert in_folder(tmp_path, "api").books.limit.value == 6000
+
+
+def test_origins_have_books_of_their_own_whatever_their_names(tmp_path: Path) -> None:
+    in_folder(tmp_path, "api:443 user ../../x").books.limit.value = 7
+    assert in_folder(tmp_path, "api:443").books.limit.value == 0
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    in_folder(tmp_path / "new", "api")
+    [file] = (tmp_path / "new").iterdir()
+    assert (file.stat().st_mode & 0o77, (tmp_path / "new").stat().st_mode & 0o77) == (0, 0)
+
+
+def test_where_no_file_can_be_written_a_process_keeps_its_own(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("no folder")
+    ledgers = Ledgers()
+    ledger = ledgers.of(taken, "api")
+    assert not ledger.is_shared
+    assert ledgers.of(taken, "api") is ledger
+    assert ledgers.of(tmp_path, "api").is_shared
+    assert not in_memory().is_shared
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="the state of a process is read there")
+def test_a_process_that_was_killed_is_not_alive_even_before_it_is_waited_for() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        assert is_alive(process.pid)
+        process.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not is_alive(process.pid)
+    assert not is_alive(process.pid)

@@ -1,0 +1,115 @@
+"""Many tasks and one origin: whole runs on a clock that waits in no time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from lookup_hints.errors import SourceDown
+from lookup_hints.origin.turnstile import Rules
+from tests.origin.simulated import Executor, Server
+from tests.runtime.support import VirtualLoop
+
+
+@pytest.mark.parametrize("pause", [None, 1.0])
+@pytest.mark.parametrize(
+    ("executors", "most", "seconds"), [(1, 30, 0.02), (2, 50, 0.1), (1, 3, 0.05), (1, 200, 0.1)]
+)
+def test_the_limit_finds_what_a_source_bears(
+    loop: VirtualLoop, executors: int, most: int, seconds: float, pause: float | None
+) -> None:
+    server = Server(loop, most, seconds, pause)
+    tasks = [Executor(loop, server, Rules()) for _ in range(executors)]
+    requests = int(20 * most / seconds) // 4 // executors
+
+    async def run() -> None:
+        await asyncio.gather(*(executor.task(requests) for executor in tasks for _ in range(4)))
+
+    begin = loop.time()
+    loop.run_until_complete(run())
+    between = begin + 5.0, begin + 15.0
+    refused, served = server.count("refused", *between), server.count("served", *between)
+    assert server.count("served") == requests * 4 * executors
+    assert refused <= 0.02 * (refused + served)
+    assert served >= 0.9 * 10.0 * most / seconds
+
+
+@pytest.mark.parametrize("tasks", [8, 1])
+def test_a_rate_is_used_up_and_kept_to_however_many_tasks_there_are(loop: VirtualLoop, tasks: int) -> None:
+    server = Server(loop, 1000, 0.05)
+    executor = Executor(loop, server, Rules(rate=200.0))
+
+    async def run() -> None:
+        await asyncio.gather(*(executor.task(2000 // tasks) for _ in range(tasks)))
+
+    begin = loop.time()
+    loop.run_until_complete(run())
+    by_second = Counter(int(time - begin) for time in server.sent)
+    assert all(190 <= by_second[second] <= 201 for second in range(9)), by_second
+
+
+def test_a_budget_is_exact_over_tasks_and_none_of_it_is_wasted(loop: VirtualLoop) -> None:
+    server = Server(loop, 1000, 0.1)
+    executor = Executor(loop, server, Rules(concurrency=6))
+
+    async def run() -> None:
+        await asyncio.gather(executor.task(600), executor.task(30), executor.task(30), executor.task(30))
+
+    begin = loop.time()
+    loop.run_until_complete(run())
+    assert server.most_at_once == 6
+    assert loop.time() - begin <= 1.1 * 690 / 6 * 0.1
+
+
+def test_a_budget_smaller_than_the_number_of_tasks_goes_round(loop: VirtualLoop) -> None:
+    server = Server(loop, 1000, 0.1)
+    executor = Executor(loop, server, Rules(concurrency=1))
+    ends: list[float] = []
+
+    async def task() -> None:
+        await executor.task(20)
+        ends.append(loop.time())
+
+    async def run() -> None:
+        await asyncio.gather(*(task() for _ in range(4)))
+
+    begin = loop.time()
+    loop.run_until_complete(run())
+    assert server.most_at_once == 1
+    assert loop.time() - begin <= 1.1 * 80 * 0.1
+    assert min(ends) - begin > 0.5 * (max(ends) - begin), "none was served before all others"
+
+
+def test_an_outage_is_waited_out_with_a_few_probes(loop: VirtualLoop) -> None:
+    begin = loop.time()
+    server = Server(loop, 100, 0.02, dead=(begin + 2.0, begin + 32.0))
+    executor = Executor(loop, server, Rules(timeout=120.0))
+
+    async def run() -> list[int]:
+        return await asyncio.gather(*(executor.task(10_000) for _ in range(2)))
+
+    loop.run_until_complete(run())
+    back = next(time for time, ending in server.answers if ending == "served" and time > begin + 32)
+    assert back - begin - 32 <= 10
+    assert server.count("lost") <= 150
+    assert server.count("lost", begin + 3.0) <= 12
+
+
+def test_an_outage_longer_than_the_timeout_fails_requests_at_once_until_it_is_over(loop: VirtualLoop) -> None:
+    begin = loop.time()
+    server = Server(loop, 100, 0.02, dead=(begin, begin + 1000.0))
+    executor = Executor(loop, server, Rules(timeout=20.0, capacity=50, source="table t"))
+
+    async def run() -> None:
+        with pytest.raises(
+            SourceDown, match=r"table t has not answered for \d+ s, which is longer than 'timeout'"
+        ):
+            await executor.task(100_000)
+        waited = loop.time() - begin
+        assert 20 <= waited <= 30
+        with pytest.raises(SourceDown):
+            await executor.task(100_000)
+
+    loop.run_until_complete(run())
