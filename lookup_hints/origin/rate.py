@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lookup_hints.origin.cells import Cell, Record
 
-BUNCH_SECONDS = 0.05
+BUNCH_SECONDS = 0.09
 """Requests of so many seconds may go out together, to make up for timers that are late."""
 
 

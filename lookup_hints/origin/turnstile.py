@@ -155,6 +155,7 @@ class Turnstile:
         self._cooling: deque[float] = deque()
         self._queue: deque[_Waiter] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         # With a rate or a count each request has to be told.
         self._is_free = rules.rate is None and rules.max_requests is None
         self._allowed = 0
@@ -321,7 +322,8 @@ class Turnstile:
         now = self.clock()
         self._warm(now)
         with self._ledger as books:
-            self._tell(books, now)
+            if now >= self._tells_at:
+                self._tell(books, now)
             wait = self._shut(books, now) or self._lacks_permit(books, now) or self._lacks_time(books, now)
             if wait is None:
                 self._probe(books, now)
@@ -354,6 +356,7 @@ class Turnstile:
         if self._in_use < self._held:
             return None
         lease = self._own_lease(books, now)
+        self._allowed = self._limit_of(books)
         wanted = min(1 + len(self._queue), self._rules.capacity - self._held) or 1
         granted = books.leases.grant(lease, wanted, self._allowed, now)
         if not granted and now >= self._sweeps_at:
@@ -405,7 +408,29 @@ class Turnstile:
                 self._share(books)
         if self._queue:
             self._pump()
+        elif self._held > self._in_use and self._idle_timer is None:
+            self._give_back_soon()
         return 0.0
+
+    def _give_back_soon(self) -> None:
+        """Give back what is idle when no request comes for a moment; at once where no loop could do it."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._unsaid.most_in_use = self._in_use
+            self._give_back_idle()
+        else:
+            self._idle_timer = loop.call_later(_TELL_SECONDS, self._give_back_idle)
+
+    def _give_back_idle(self) -> None:
+        self._idle_timer = None
+        now = self.clock()
+        with self._ledger as books:
+            self._tells_at = min(self._tells_at, now)
+            self._tell(books, now)
+            self._share(books)
+        if self._held > self._in_use and not self._queue:
+            self._give_back_soon()
 
     def _cool(self, now: float) -> None:
         """Keep the turn of a refused request for as long as others take that are served.
@@ -423,7 +448,7 @@ class Turnstile:
         """How many permits should go back now: what is idle while others lack it, or more than is fair."""
         fair = self._ledger.books.leases.fair
         idle = self._held - self._in_use
-        if not self._queue and (fair or not self._in_use or self._rules.concurrency is not None):
+        if fair and not self._queue:
             return idle
         return min(idle, surplus(self._held, fair))
 
@@ -502,8 +527,9 @@ class Turnstile:
 
     def close(self) -> None:
         """Give back all that is held: the task is over."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
         if self._lease is None:
             return
         now = self.clock()
