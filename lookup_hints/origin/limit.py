@@ -23,8 +23,8 @@ _FIRST_ROUND_SECONDS, _LONGEST_ROUND_SECONDS = 0.1, 1.0
 
 _TRIES_AFTER_SECONDS = 1.0
 _TRIES_AFTER_REQUESTS = 100
-_TRIES_AFTER_PAUSES = 20
-"""To try for more costs a refusal, and the pause that comes with it: a twentieth of the time at most."""
+_TRIES_AFTER_PAUSES = 10
+"""To try for more costs a refusal, and the pause that comes with it: a tenth of the time at most."""
 
 
 class Limit(Record):
@@ -37,6 +37,8 @@ class Limit(Record):
     tries_at = Cell()
     tries_after = Cell()
     """Requests that must be served before it tries for more."""
+    _refusals = Cell()
+    """How many of the requests that were under way at the last cut."""
     round = Cell()
     """Seconds that a request takes which is served, smoothed."""
 
@@ -70,18 +72,26 @@ class Limit(Record):
     def refused(self, started: float, in_flight: float, pause: float, now: float) -> bool:
         """A request that was sent at ``started`` was refused; whether the limit was cut.
 
-        Requests that were sent before the last cut, or so soon after it that others were still under way,
-        say nothing new. ``pause`` is what the origin asks for.
+        A round cuts once: a request that was sent before the last cut tells that there was one too many, and
+        one that was sent while those were under way tells nothing. ``pause`` is what the origin asks for.
         """
         pauses = now + max(_TRIES_AFTER_SECONDS, _TRIES_AFTER_PAUSES * pause)
         self.tries_at = max(self.tries_at, pauses)
         self.tries_after = _TRIES_AFTER_REQUESTS
         if started <= self.cut_at + self.settling:
+            self._refused_too(started)
             return False
         reached = min(self.value or START, max(1.0, in_flight))
         self.value = max(1.0, reached * (_CUT if self.refused_at else _FIRST_CUT))
         self.refused_at, self.cut_at = max(2.0, reached), now
+        self._refusals = 1.0
         return True
+
+    def _refused_too(self, started: float) -> None:
+        """Of the requests that were under way at the last cut, so many were too many."""
+        if started <= self.cut_at:
+            self._refusals += 1
+            self.value = max(1.0, min(self.value, self.refused_at - self._refusals))
 
     def lost(self, started: float, now: float) -> None:
         """A request that was sent at ``started`` had no answer: less is asked, and nothing was learned."""

@@ -73,6 +73,18 @@ def test_one_round_of_refusals_cuts_once() -> None:
     assert limit.allowed(1000) == 9
 
 
+def test_each_refusal_of_a_round_tells_of_one_too_many() -> None:
+    limit = Limit(cells())
+    limit.served(10, 10, 0.1, 10.0)
+    limit.refused(10.0, 20, 0.0, 10.2)
+    limit.value = 40.0
+    assert limit.refused(11.0, 40, 0.0, 11.5)
+    assert limit.allowed(1000) == 36
+    for _ in range(14):
+        limit.refused(11.0, 40, 0.0, 11.6)
+    assert limit.allowed(1000) == 25
+
+
 def test_it_rests_below_what_was_refused_and_tries_again_later() -> None:
     limit = Limit(cells())
     limit.served(90, 10, 0.1, 10.0)
@@ -92,7 +104,7 @@ def test_where_refusals_cost_a_pause_it_tries_less_often() -> None:
     limit.served(1000, 10, 0.1, 10.0)
     limit.refused(10.0, 20, 2.0, 10.5)
     for _ in range(20):
-        limit.served(50, limit.value, 0.1, 50.0)
+        limit.served(50, limit.value, 0.1, 30.0)
     assert limit.allowed(1000) == 19
     limit.served(50, limit.value, 0.1, 51.0)
     assert limit.allowed(1000) > 19
