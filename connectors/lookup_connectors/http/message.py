@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from urllib.parse import urljoin, urlsplit
 
 from lookup_hints.errors import ConnectorError
@@ -99,6 +101,7 @@ class HttpFailure(ConnectorError):
 
 
 _PORTS = {"http": 80, "https": 443}
+_AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
 
 
 def origin_of(url: str) -> str:
@@ -107,6 +110,12 @@ def origin_of(url: str) -> str:
     Raises:
         ValueError: it is not an absolute HTTP URL.
     """
+    authority = _AUTHORITY.match(url)
+    return _origin(url if authority is None else authority[0])
+
+
+@lru_cache(256)  # asked for every request, and they go to few
+def _origin(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname:
         raise ValueError("write an absolute URL: https://host/path")
