@@ -19,7 +19,6 @@ from heapq import heappop, heappush
 from itertools import count
 from types import TracebackType
 from typing import NamedTuple
-from weakref import WeakValueDictionary
 
 from lookup_hints.spi import SIZE, Option
 
@@ -54,15 +53,16 @@ class BytesInFlight:
         self._limit = limit
         self._ages = count()
         self._wishes: list[_Wish] = []  # a heap
-        self._leases: WeakValueDictionary[int, Lease] = WeakValueDictionary()  # by age
+        self._open: set[int] = set()  # ages of leases that are neither released nor forgotten
+        self._pausing: set[int] = set()  # of those, who waits for something that others may hold
         self._holding: dict[Hashable, bool] = {}  # tasks, and whether they need an answer
         self._moving = 0  # leases that hold bytes and wait for nothing: theirs will come back
 
     def lease(self, *, again: bool = False) -> Lease:
         """The bytes of one more lookup, none so far; one that asks ``again`` is older than all others."""
         age = next(self._ages) - (_AGES if again else 0)
-        lease = self._leases[age] = Lease(self, age)
-        return lease
+        self._open.add(age)
+        return Lease(self, age)
 
     def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
         """The rows of ``task`` fill its memory; see ``HoldsBack``."""
@@ -82,8 +82,8 @@ class BytesInFlight:
             return not self._moving or self._has_room(wish.size)
         if not all(self._holding.values()):
             return False  # rows will be taken, whatever is answered
-        oldest = min(self._leases.values(), key=lambda lease: lease._age, default=None)
-        return not self._moving if oldest is None or oldest._pauses else oldest is wish.lease
+        oldest = min([*self._open], default=None)
+        return not self._moving if oldest is None or oldest in self._pausing else oldest == wish.age
 
     def _grant(self) -> None:
         """Let go on who waits, the oldest first, as far as there is room; one at least where nobody moves."""
@@ -113,7 +113,6 @@ class Lease:
     """What one lookup holds of a budget; it comes back after its ``with`` block, or when it is forgotten."""
 
     __slots__ = (
-        "__weakref__",
         "_age",
         "_budget",
         "_is_moving",
@@ -142,7 +141,7 @@ class Lease:
     def take(self, size: int) -> None:
         """Count ``size`` bytes that are here already, room or no room; negative ones come back."""
         self._add(self._beyond_spare(size))
-        if size < 0:
+        if size < 0 and self._budget._wishes:
             self._budget._grant()
 
     def wish(self, size: int) -> asyncio.Future[None] | None:
@@ -167,7 +166,9 @@ class Lease:
 
     async def expect(self, size: int) -> None:
         """Wait until there is room for ``size`` bytes, of which what comes next is taken first."""
-        await self.room(size)
+        granted = self.wish(size)
+        if granted is not None:
+            await granted
         self._spare += size
 
     def settle(self) -> None:
@@ -179,10 +180,8 @@ class Lease:
     def release(self) -> None:
         """All comes back."""
         self._spare = 0
-        self._budget._leases.pop(self._age, None)
-        held, self.held = self.held, 0
-        self._budget.held -= held
-        self._see_whether_it_moves()
+        self._budget._open.discard(self._age)
+        self._add(-self.held)
         if self._budget._wishes:
             self._budget._grant()
 
@@ -192,11 +191,14 @@ class Lease:
     def idle(self) -> Iterator[None]:
         """A block in which the lookup waits for something that others may hold, who may wait for bytes."""
         self._pauses += 1
+        self._budget._pausing.add(self._age)
         self._changed()
         try:
             yield
         finally:
             self._pauses -= 1
+            if not self._pauses:
+                self._budget._pausing.discard(self._age)
             self._see_whether_it_moves()
 
     def waited(self, now: float) -> float:
@@ -212,6 +214,7 @@ class Lease:
         self.release()
 
     def __del__(self) -> None:
+        self._budget._open.discard(self._age)
         if self.held:
             wishes = self._budget._wishes
             self._budget.held -= self.held
@@ -224,7 +227,9 @@ class Lease:
 
     def _beyond_spare(self, size: int) -> int:
         """What of ``size`` was not expected."""
-        expected = min(size, self._spare) if size > 0 else 0
+        if size <= 0 or not self._spare:
+            return size
+        expected = min(size, self._spare)
         self._spare -= expected
         return size - expected
 
@@ -252,8 +257,9 @@ class Lease:
 
     def _see_whether_it_moves(self) -> None:
         moves = self.held > 0 and not self._waits and not self._pauses
-        self._budget._moving += moves - self._is_moving
-        self._is_moving = moves
+        if moves is not self._is_moving:
+            self._is_moving = moves
+            self._budget._moving += 1 if moves else -1
 
 
 class Usual:
