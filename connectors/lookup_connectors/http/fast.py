@@ -21,8 +21,9 @@ import httptools
 
 from lookup_connectors.bytes_in_flight import Lease
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
-from lookup_connectors.http.transport import Connecting, announced, check_size, decoded, free_slot
-from lookup_connectors.http.unasked import Unasked, waiting_bytes
+from lookup_connectors.http.slots import Slots
+from lookup_connectors.http.transport import Connecting, announced, check_size, decoded
+from lookup_connectors.http.unasked import Peek, Unasked
 from lookup_hints.spi import reporting
 
 _PLAIN = re.compile(r"[!-~]*")
@@ -48,7 +49,7 @@ class FastClient:
 
     def __init__(self, connecting: Connecting) -> None:
         self._connecting = connecting
-        self._slots = asyncio.Semaphore(connecting.connections)
+        self._slots = Slots(connecting.connections)
         self._idle: dict[_Origin, deque[_Connection]] = {}
         self._origins: dict[str, _Origin] = {}
         self._busy: set[_Connection] = set()
@@ -59,7 +60,8 @@ class FastClient:
         """The response."""
         self._unasked.check()
         end = asyncio.get_running_loop().time() + timeout
-        await free_slot(self._slots, lease)
+        if not self._slots.take():
+            await self._slots.wait(lease)
         try:
             response = await self._send(request, end, lease)
             self._unasked.check()
@@ -209,6 +211,8 @@ class _Connection(asyncio.Protocol):
         self.came = 0
         """Bytes that came since the question."""
         self._transport: asyncio.Transport | None = None
+        self._peek: Peek | None = None
+        self._is_secure = False
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
@@ -237,12 +241,11 @@ class _Connection(asyncio.Protocol):
         """Whether it may be asked, and nothing waits to be read that was not asked for."""
         if not self.is_reusable:
             return False
-        assert self._transport is not None
-        is_secure = self._transport.get_extra_info("sslcontext") is not None
-        if is_secure and not self._questions:
+        assert self._peek is not None
+        if self._is_secure and not self._questions:
             return True  # what waits is TLS's own
-        came = waiting_bytes(self._transport.get_extra_info("socket"))
-        if came and not is_secure:
+        came = self._peek.waiting()
+        if came and not self._is_secure:
             self._unasked.came(self._origin, came, self._questions)
         return came is None
 
@@ -288,6 +291,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not every loop's transports are subclasses: those of uvloop are not.
         self._transport = cast("asyncio.Transport", transport)
+        self._peek = Peek(transport.get_extra_info("socket"))
+        self._is_secure = transport.get_extra_info("sslcontext") is not None
 
     def data_received(self, data: bytes) -> None:
         self.came += len(data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 import zlib
 from collections.abc import Coroutine, Iterator, Mapping
@@ -17,6 +16,7 @@ import httpx
 
 from lookup_connectors.bytes_in_flight import BytesInFlight, Lease, Usual
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response
+from lookup_connectors.http.slots import Slots
 from lookup_connectors.http.steps import Alone, Pause, Room, Send, Steps, Take
 from lookup_connectors.http.unasked import CheckedNetwork, CheckedStream, Unasked
 from lookup_hints.spi import reporting
@@ -99,7 +99,7 @@ class HttpxClient:
         self._connecting = connecting
         self._client = httpx.AsyncClient(**_settings(connecting))
         # httpx looks through all that wait for a connection whenever one is free: they wait here.
-        self._slots = asyncio.Semaphore(connecting.connections)
+        self._slots = Slots(connecting.connections)
         self._unasked = Unasked(connecting.table)
         _check_connections(self._client, self._unasked)
         _forget_cookies(self._client)
@@ -120,7 +120,8 @@ class HttpxClient:
                 return response
 
     async def _with_slot(self, request: Request, timeout: float, lease: Lease, call: _Call) -> Response:
-        await free_slot(self._slots, lease)
+        if not self._slots.take():
+            await self._slots.wait(lease)
         try:
             with call.inside():
                 return await self._send(request, timeout, lease, call)
@@ -284,7 +285,7 @@ def _read(response: httpx.Response, body: bytes) -> Response:
 def announced(connecting: Connecting, headers: Mapping[str, str]) -> int:
     """How many bytes of body are announced; none where they are too many to be read."""
     length = headers.get("content-length", "")
-    size = int(length) if re.fullmatch(r"[0-9]{1,18}", length) else 0
+    size = int(length) if length.isdecimal() and length.isascii() and len(length) <= 18 else 0
     return size if size <= connecting.most_bytes else 0
 
 
@@ -367,22 +368,13 @@ def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
 # --- driving exchanges ----------------------------------------------------------------------------
 
 
-async def acquire(one: asyncio.Semaphore | asyncio.Lock, lease: Lease) -> None:
+async def acquire(one: asyncio.Lock, lease: Lease) -> None:
     """Acquire ``one``, which may be held by who waits for the bytes of ``lease``."""
     if not one.locked():
         await one.acquire()
         return
     with lease.idle():
         await one.acquire()
-
-
-async def free_slot(slots: asyncio.Semaphore, lease: Lease) -> None:
-    """Acquire one of ``slots``, each of which is a connection."""
-    if slots.locked():
-        with reporting().waiting("slot"):
-            await acquire(slots, lease)
-    else:
-        await slots.acquire()
 
 
 class Driver:

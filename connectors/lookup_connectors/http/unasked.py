@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import httpcore
@@ -67,28 +68,36 @@ def _tells_something(status: int) -> bool:
     return status < 400 or status in (404, 410)
 
 
-def waiting_bytes(connection: socket.socket) -> bytes | None:
-    """The first bytes that wait to be read; empty at the end of the connection, None where there are none."""
-    if not _is_readable(connection.fileno()):
-        return None
-    # Asyncio's sockets cannot be read; this one is for the same descriptor.
-    own = socket.socket(fileno=connection.fileno())
-    try:
-        return own.recv(64, socket.MSG_PEEK)
-    except OSError:
-        return b""
-    finally:
-        own.detach()
+class Peek:
+    """Looks at what waits to be read on an open ``connection``, and takes nothing."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._is_readable = _readable(connection.fileno())
+
+    def waiting(self) -> bytes | None:
+        """The first bytes that wait; empty at the end of the connection, None where there are none."""
+        if not self._is_readable():
+            return None
+        # Asyncio's sockets cannot be read; this one is for the same descriptor.
+        own = socket.socket(fileno=self._connection.fileno())
+        try:
+            return own.recv(64, socket.MSG_PEEK)
+        except OSError:
+            return b""
+        finally:
+            own.detach()
 
 
-def _is_readable(descriptor: int) -> bool:
+def _readable(descriptor: int) -> Callable[[], object]:
+    """Says whether something waits to be read."""
     if descriptor < 0:
-        return False
+        return lambda: False
     if not hasattr(select, "poll"):
-        return bool(select.select([descriptor], [], [], 0)[0])
+        return lambda: select.select([descriptor], [], [], 0)[0]
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
+    return partial(poll.poll, 0)
 
 
 # --- where an answer ends -------------------------------------------------------------------------
@@ -256,7 +265,7 @@ class CheckedStream(httpcore.AsyncNetworkStream):
             if not self._questions:
                 return None  # what waits is TLS's own
         connection = self._stream.get_extra_info("socket")
-        return None if connection is None else waiting_bytes(connection)
+        return None if connection is None else Peek(connection).waiting()
 
     async def aclose(self) -> None:
         """Close it; what came unasked until now still counts."""
