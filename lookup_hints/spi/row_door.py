@@ -22,12 +22,16 @@ class RowDoor(Protocol):
 
 def rows_of(request: LookupRequest) -> list[RowRequest]:
     """The keys of ``request``, each as a request of its own."""
+    schema, timeout, attempt = request.schema, request.timeout, request.attempt
+    return [RowRequest(key, schema, timeout, attempt) for key in _keys_of(request)]
+
+
+def _keys_of(request: LookupRequest) -> list[dict[str, Any]]:
     names = request.key_columns
-    columns = (column.to_pylist() for column in request.keys.columns)  # faster than to_pylist of the table
-    return [
-        RowRequest(dict(zip(names, values, strict=True)), request.schema, request.timeout, request.attempt)
-        for values in zip(*columns, strict=True)
-    ]
+    columns = [column.to_pylist() for column in request.keys.columns]  # faster than to_pylist of the table
+    if len(names) == 1:
+        return [{names[0]: value} for value in columns[0]]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def outcomes_of(
@@ -36,17 +40,18 @@ def outcomes_of(
     schema: pa.Schema,
 ) -> Outcomes:
     """One answer from the outcomes of single keys; their places are those in ``asked``."""
-    for request, outcome in asked:
-        if not isinstance(outcome, list | Exception | Miss):
-            _check_rows(door, request, outcome)
-    failures = {place: outcome for place, (_, outcome) in enumerate(asked) if isinstance(outcome, Exception)}
-    notes = {place: outcome.note for place, (_, outcome) in enumerate(asked) if isinstance(outcome, Miss)}
-    found = [
-        (place, (request, row))
-        for place, (request, outcome) in enumerate(asked)
-        if not isinstance(outcome, Exception | Miss)
-        for row in outcome
-    ]
+    found: list[tuple[int, tuple[RowRequest, Any]]] = []
+    failures: dict[int, Exception] = {}
+    notes: dict[int, Any] = {}
+    for place, (request, outcome) in enumerate(asked):
+        if isinstance(outcome, Exception):
+            failures[place] = outcome
+        elif isinstance(outcome, Miss):
+            notes[place] = outcome.note
+        else:
+            if not isinstance(outcome, list):
+                _check_rows(door, request, outcome)
+            found += [(place, (request, row)) for row in outcome]
     try:
         table = _table_of(door, found, schema)
     except Exception:

@@ -257,6 +257,8 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, T
 class _RowsOfKey(list[Any]):
     """The rows of a key, whose bytes are counted as long as the rows are there."""
 
+    __slots__ = ("_lease",)
+
     def __init__(self, rows: Sequence[Any], lease: Lease) -> None:
         super().__init__(rows)
         self._lease = lease

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from lookup_hints.errors import ConnectorError
@@ -64,8 +65,7 @@ class Request:
         return replace(self, headers={**self.headers, **added})
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(NamedTuple):
     """One HTTP response, read whole.
 
     Args:
@@ -97,7 +97,7 @@ class HttpFailure(ConnectorError):
 
     @response.setter
     def response(self, response: Response) -> None:
-        self._response = replace(response, body=b"")
+        self._response = response._replace(body=b"")
 
 
 _PORTS = {"http": 80, "https": 443}

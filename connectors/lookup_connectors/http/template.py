@@ -158,7 +158,7 @@ class Query:
 
     def text(self, keys: Keys) -> str:
         """The query string for ``keys``, without parameters whose columns are not asked by."""
-        return "&".join(part for pair in self.parameters for part in self._parts(*pair, keys))
+        return "&".join([part for pair in self.parameters for part in self._parts(*pair, keys)])
 
     def _parts(self, name: Template, value: Template, keys: Keys) -> Iterator[str]:
         asked = [keys.values(column) for column in (*name.columns, *value.columns)]
