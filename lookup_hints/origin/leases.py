@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from lookup_hints.origin.cells import Cell, Cells, Record
 
-MOST_LEASES = 256
-"""So many lookups may run at once in one executor."""
+MOST_LEASES = 1200
+"""So many lookups of one origin may run at once in one executor: tasks times joins."""
 
 
 class Lease(Record):

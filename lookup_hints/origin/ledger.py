@@ -48,7 +48,7 @@ class Books:
         self.spent = Spent(cells, place + Leases.cells_for())
 
 
-CELLS = 2048
+CELLS = 8192
 """More than the books take; the rest is there for what comes."""
 
 

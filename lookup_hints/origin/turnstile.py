@@ -514,6 +514,9 @@ class Turnstile:
         if lease is None or lease.owner != self._process or lease.ticket != self._ticket:
             lease = books.leases.begin(self._process, until)
             if lease is None:
+                books.leases.drop_lost(is_alive, now)
+                lease = books.leases.begin(self._process, until)
+            if lease is None:
                 raise ConnectorError(f"{self._rules.source}: too many lookups run at once in this executor.")
             lease.held = self._held
             self._lease, self._ticket = lease, lease.ticket

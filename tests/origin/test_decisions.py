@@ -6,7 +6,8 @@ import pytest
 
 from lookup_hints.origin.breaker import PROBES, Breaker
 from lookup_hints.origin.cells import Cell, Latest, Record
-from lookup_hints.origin.leases import Leases, surplus
+from lookup_hints.origin.leases import MOST_LEASES, Leases, surplus
+from lookup_hints.origin.ledger import CELLS, Books
 from lookup_hints.origin.limit import START, Limit
 from lookup_hints.origin.pause import Pause
 from lookup_hints.origin.rate import Rate
@@ -15,7 +16,7 @@ from lookup_hints.origin.spent import Spent
 
 
 def cells() -> list[float]:
-    return [0.0] * 2048
+    return [0.0] * CELLS
 
 
 class Two(Record):
@@ -286,6 +287,13 @@ def test_what_the_dead_and_the_silent_hold_comes_back() -> None:
     again = leases.begin(4, 1e9)
     assert again is not None
     assert again.ticket == 4
+
+
+def test_there_are_leases_for_a_large_executor_and_no_more() -> None:
+    books = Books(cells())
+    assert all(books.leases.begin(7, 1e9) for _ in range(MOST_LEASES))
+    assert books.leases.begin(7, 1e9) is None
+    assert books.spent.send(1, 1), "it lies behind them"
 
 
 # --- statements
