@@ -23,8 +23,8 @@ _FIRST_ROUND_SECONDS, _LONGEST_ROUND_SECONDS = 0.1, 1.0
 
 _TRIES_AFTER_SECONDS = 1.0
 _TRIES_AFTER_REQUESTS = 100
-_TRIES_AFTER_PAUSES = 10
-"""To try for more costs a refusal, and the pause that comes with it: a tenth of the time at most."""
+_TRIES_AFTER_PAUSES = 20
+"""To try for more costs a refusal, and the pause that comes with it: a twentieth of the time at most."""
 
 
 class Limit(Record):

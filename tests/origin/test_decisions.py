@@ -105,7 +105,7 @@ def test_where_refusals_cost_a_pause_it_tries_less_often() -> None:
     limit.served(1000, 10, 0.1, 10.0)
     limit.refused(10.0, 20, 2.0, 10.5)
     for _ in range(20):
-        limit.served(50, limit.value, 0.1, 30.0)
+        limit.served(50, limit.value, 0.1, 50.0)
     assert limit.allowed(1000) == 19
     limit.served(50, limit.value, 0.1, 51.0)
     assert limit.allowed(1000) > 19
