@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -91,12 +90,3 @@ class Executor:
             asker.over(started, ending, pause)
             if ending != "refused":
                 return ending == "served"
-
-
-def at(loop: VirtualLoop, time: float) -> Callable[[Callable[[], object]], None]:
-    """Call a function at ``time``."""
-
-    def schedule(function: Callable[[], object]) -> None:
-        loop.call_at(time, function)
-
-    return schedule
