@@ -119,6 +119,7 @@ class LookupSession:
         max_error_ratio: float | None = None,
         max_requests: int | None = None,
         on_open: str | None = None,
+        hedge: float | str | None = None,
         shuffle: bool | None = None,
     ) -> DataFrame:
         """Join ``df`` with a lookup table, asking it for the keys of ``df`` alone; lazy, as ``df.join`` is.
@@ -151,6 +152,7 @@ class LookupSession:
             max_error_ratio: part of the keys of one task that may, from 0 to 1.
             max_requests: requests of one query; the first one above it fails the query.
             on_open: what requests do while the source is down: ``wait`` within their timeout, or ``fail``.
+            hedge: seconds after which a slow request is sent a second time, or ``p95``.
             shuffle: whether the rows of ``df`` are partitioned by key first.
 
         Raises:
@@ -174,6 +176,7 @@ class LookupSession:
             "max-error-ratio": max_error_ratio,
             "max-requests": max_requests,
             "on-open": on_open,
+            "hedge": hedge,
             "shuffle": shuffle,
         }
         request = frame_join.JoinRequest(

@@ -11,7 +11,7 @@ from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.budgets import CONCURRENCY, RATE, Limit, limits_of
 from lookup_hints.plan.cluster_share import Limits, budget_of, cluster_of, notes_of
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
-from lookup_hints.runtime.spec import DeadLetters, LookupSettings
+from lookup_hints.runtime.spec import DeadLetters, Hedge, LookupSettings
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.in_force import Conf, InForce, in_force
 from lookup_hints.spi.lookup_options import (
@@ -106,6 +106,7 @@ def choose(
     limits = _limits(shared, given["max-requests"])
     budget = budget_of(limits, cluster, table=name, name=given["budget"] or "", on_open=given["on-open"])
     _check_effect(given)
+    hedge_notes = [] if asynchronous else _hedged_in_vain(given)
     letters = _dead_letters(given, connector.table, conf, unwritable)
     settings = LookupSettings(
         asynchronous=asynchronous,
@@ -116,13 +117,14 @@ def choose(
         on_error=given["on-error"] if letters is None else given["dead-letter.then"],
         retry=retry,
         budget=budget,
+        hedge=_hedge(given) if asynchronous else None,
         log_keys=session_option("log-keys", conf),
         dead_letters=letters,
         max_errors=_limit(given, "max-errors"),
         max_error_ratio=_limit(given, "max-error-ratio"),
     )
     parts = notes_of(budget, cluster, shared, table=name)
-    notes = (*_notes(settings), *_limit_notes(given, limit), *_effect_notes(given), *parts)
+    notes = (*_notes(settings), *_limit_notes(given, limit), *_effect_notes(given), *hedge_notes, *parts)
     return Choice(settings, given["shuffle"], reason, _sources(given, settings), notes)
 
 
@@ -319,6 +321,25 @@ def _effect_notes(given: _Given) -> list[str]:
     """What a table says of failures in vain: it may be meant for the hints of other statements."""
     vain = [key for key in _vain(given) if given.values[key].source is Place.TABLE]
     return [f"'lookup.{key}' has no effect: 'on-error' is '{given['on-error']}'" for key in vain]
+
+
+def _hedge(given: _Given) -> Hedge | None:
+    wish = given["hedge"]
+    return None if wish is None else Hedge(None if wish == "p95" else wish)
+
+
+def _hedged_in_vain(given: _Given) -> list[str]:
+    """What is said of second requests where the runner is sync, which waits for each one.
+
+    Raises:
+        HintError: the hint wants them.
+    """
+    source = given.values["hedge"].source
+    if source is Place.HINT:
+        message = "'hedge' has no effect with the sync runner, which waits for each request."
+        tip = "Leave it out, or use the async runner: 'async' = 'true', where the connector can."
+        raise HintError(Problem(message, given.at("hedge"), tip))
+    return [] if source is None else ["'lookup.hedge' has no effect with the sync runner"]
 
 
 def _vain(given: _Given) -> Iterator[str]:

@@ -99,6 +99,8 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     noun = "key" if settings.batch_size == 1 else "keys"
     yield "batch size", f"at most {settings.batch_size} {noun} in one request{source('batch-size')}"
     yield from _budget(join)
+    if settings.hedge is not None:
+        yield "hedge", f"{settings.hedge}{source('hedge')}"
     if settings.stops_early:
         yield "limit", "may stop it early, so nothing is read ahead of its rows"
     yield "function", join.function.name.function

@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar
 from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
-from lookup_hints.runtime.gate import Asker, in_turn_async
+from lookup_hints.runtime.gate import Asker, Request, in_turn_async
+from lookup_hints.runtime.hedging import hedged
 from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
@@ -90,8 +91,8 @@ class AsyncDriver:
 
     def __init__(self, flow: LookupFlow, lookup: Callable[[LookupRequest], Awaitable[Answer]]) -> None:
         self._flow = flow
-        self._lookup = in_turn_async(lookup, flow.connector, flow.gate, self._now)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._lookup = self._bounded(lookup)
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._holding: Hold | None = None
         self._end_of_hold: asyncio.TimerHandle | None = None
@@ -100,6 +101,12 @@ class AsyncDriver:
         self._is_closing = False
         self._looks_again = False
         flow.tally.standing.on_change = self._look_again_soon
+
+    def _bounded(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
+        """``lookup`` in turn, and a second time where it is slow, if that is wanted."""
+        flow = self._flow
+        in_turn = in_turn_async(lookup, flow.connector, flow.gate, self._now)
+        return hedged(in_turn, flow.hedge, flow.tally, self._spawn, self._now)
 
     async def feed(self, keys: Keys | None) -> None:
         """Give the next window, or None at the end of the input; its requests start at once."""
@@ -182,7 +189,7 @@ class AsyncDriver:
     def _start(self, ask: Ask) -> None:
         self._spawn(self._serve(ask))
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _spawn(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

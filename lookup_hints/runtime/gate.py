@@ -10,7 +10,7 @@ from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Answer, Connector, Ending, LookupRequest, RowRequest, TakesTurns, Turns, turns
 from lookup_hints.spi.turns import FREE
 
-_Request = TypeVar("_Request", LookupRequest, RowRequest)
+Request = TypeVar("Request", LookupRequest, RowRequest)
 _T = TypeVar("_T")
 
 _TICK = 1e-3
@@ -114,16 +114,16 @@ def in_turn(
 
 
 def in_turn_async(
-    lookup: Callable[[_Request], Awaitable[_T]],
+    lookup: Callable[[Request], Awaitable[_T]],
     connector: Connector,
     gate: Gate,
     clock: Callable[[], float],
-) -> Callable[[_Request], Awaitable[_T]]:
+) -> Callable[[Request], Awaitable[_T]]:
     """The same of a lookup on an event loop."""
     if gate is OPEN or isinstance(connector, TakesTurns):
         return lookup
 
-    async def taking_turns(request: _Request) -> _T:
+    async def taking_turns(request: Request) -> _T:
         own = turns()
         if not own.take_at_once():
             await own.take(None if request.timeout is None else clock() + request.timeout)

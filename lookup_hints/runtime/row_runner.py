@@ -16,7 +16,6 @@ import pyarrow as pa
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.runtime.async_runner import AsyncDriver, had_turn, no_turn
 from lookup_hints.runtime.flow import LookupFlow
-from lookup_hints.runtime.gate import in_turn_async
 from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask
 from lookup_hints.spi.model import RowRequest, Rows
@@ -52,7 +51,7 @@ class RowDriver(AsyncDriver):
     ) -> None:
         super().__init__(flow, _never)
         self._door = door
-        self._lookup_row = in_turn_async(lookup_row, flow.connector, flow.gate, self._now)
+        self._lookup_row = self._bounded(lookup_row)
         self._capacity = capacity
         self._waiting: deque[tuple[_Asked, int]] = deque()
         self._running: dict[asyncio.Task[None], _Asked] = {}

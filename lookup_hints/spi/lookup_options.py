@@ -6,6 +6,7 @@ from lookup_hints.spi.option_types import (
     BOOLEAN,
     DURATION,
     FOLDER,
+    HEDGE,
     LABEL,
     NAMES,
     TEXT,
@@ -202,6 +203,14 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         default="wait",
         places=_QUERY,
         table_key="lookup.on-open",
+    ),
+    Option(
+        "hedge",
+        HEDGE,
+        "Send a request a second time that has no answer after so long, or after the time that 95 % of them"
+        " take (p95); the first answer counts. For sources with replicas, and the async runner alone.",
+        places=_QUERY,
+        table_key="lookup.hedge",
     ),
 )
 
