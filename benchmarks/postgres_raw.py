@@ -77,10 +77,10 @@ async def _copy(server: PostgresServer, customers: int) -> None:
 
 
 @contextmanager
-def customers_server() -> Iterator[PostgresServer]:
-    """A server of its own that holds the customers."""
+def customers_server(customers: int = CUSTOMERS) -> Iterator[PostgresServer]:
+    """A server of its own that holds so many customers."""
     with contextmanager(running_server)() as server:
-        load(server)
+        load(server, customers)
         yield server
 
 

@@ -126,7 +126,11 @@ def test_the_package_shows_its_public_names_alone() -> None:
         ("postgres", "lookup.partial-cache.expire-after-write", "There is no cache yet"),
         ("postgres", "lookup.full-cache.reload-strategy", "can be read as a Spark table instead"),
         ("postgres", "lookup.max-retries", "Write 'retry-predicate' = 'exception', 'retry-strategy' ="),
-        ("postgres", "scan.partition.column", "There is no equivalent yet: a table that is read whole"),
+        (
+            "postgres",
+            "scan.partition.column",
+            "Write 'lookup.scan.partitions': in how many parts a table is read whole.",
+        ),
         ("postgres", "sink.buffer-flush.max-rows", "A lookup table is not written to"),
         ("postgres", "driver", "Leave it out: a connector brings its own driver."),
         ("postgres", "username", "The connector 'postgres' calls it 'user'."),

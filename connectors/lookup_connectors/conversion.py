@@ -17,7 +17,7 @@ from lookup_hints.spi.types import sql_type
 
 ToArrow = Callable[[Sequence[Any]], pa.Array]
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*(e[+-]?[0-9]+)?|inf(inity)?)|nan", re.IGNORECASE)
-_REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError)
+REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError)
 
 
 def convert(
@@ -30,7 +30,7 @@ def convert(
     """
     try:
         return to_arrow(values)
-    except _REFUSALS:
+    except REFUSALS:
         row, refusal = next(_refused(to_arrow, values))
         place = f"table {table}: column {field.name!r} of the row {where(row)}"
         if isinstance(refusal, RecursionError):
@@ -50,7 +50,7 @@ def _refused(to_arrow: ToArrow, values: Sequence[Any]) -> Iterator[tuple[int, Ex
     for row, value in enumerate(values):
         try:
             to_arrow([value])
-        except _REFUSALS as refusal:
+        except REFUSALS as refusal:
             yield row, refusal
 
 
@@ -71,12 +71,12 @@ def row_with(schema: pa.Schema, row: Sequence[object], key: Sequence[str]) -> st
 # --- texts ----------------------------------------------------------------------------------------
 
 
-def from_texts(texts: Sequence[str | None], target: pa.DataType) -> pa.Array:
+def from_texts(texts: Sequence[str | None] | pa.Array, target: pa.DataType) -> pa.Array:
     """The values that ``texts`` spell: ISO dates and timestamps, whole and decimal numbers.
 
     Arrow's own parsers are strict: no rounding, no spaces, no infinity, and only four-digit years.
     """
-    column = pa.array(texts, pa.string())
+    column = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
     return (column.cast(pa.int64()) if types.is_duration(target) else column).cast(target)
 
 

@@ -9,7 +9,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import urlencode
@@ -19,9 +19,17 @@ import pyarrow as pa
 from asyncpg.transaction import Transaction
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, Lease
-from lookup_connectors.conversion import convert, is_nested, row_with
+from lookup_connectors.conversion import REFUSALS, convert, is_nested, row_with
 from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
 from lookup_connectors.postgres_place import checked_place, origin_of
+from lookup_connectors.postgres_reading import (
+    BLOCKS,
+    condition_of,
+    copied,
+    parsed,
+    ranges,
+    values_of,
+)
 from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
 from lookup_connectors.postgres_types import ColumnPlan, quoted, reported_type
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
@@ -46,7 +54,6 @@ from lookup_hints.spi.secrets import has_reference, masker
 _PLACE = ("host", "port", "database", "user", "password")
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 _HAND_BACK_SECONDS = 2.0
-_SCAN_ROWS = 5000
 _LOOKS_AT_TYPES = 3
 # asyncio's TimeoutError is a class of its own before Python 3.11.
 _DRIVER_ERRORS = (
@@ -178,9 +185,17 @@ class PostgresConnector(AsyncLookup, Scan, ReportsSchema):
             await live.pool.close()
 
     def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """All rows, through a cursor on the server."""
+        """All rows, by COPY."""
+        return self.scan_partition(schema, "")
+
+    def partitions(self, wanted: int) -> Sequence[str]:
+        """Ranges of blocks; one where rows have no place: a view, a foreign table, servers before 14."""
+        return ranges(asyncio.run(self._blocks()), wanted)
+
+    def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a range of blocks."""
         loop = asyncio.new_event_loop()
-        batches = self._scanned(schema)
+        batches = self._scanned(schema, partition)
         try:
             while (batch := loop.run_until_complete(anext(batches, None))) is not None:
                 yield batch
@@ -286,21 +301,35 @@ class PostgresConnector(AsyncLookup, Scan, ReportsSchema):
         ]
         return pa.table(arrays, schema=schema)
 
-    async def _scanned(self, schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
-        async with self._one_connection(in_transaction=True) as connection:  # a cursor lives in one
+    async def _scanned(self, schema: pa.Schema, partition: str) -> AsyncGenerator[pa.RecordBatch, None]:
+        async with self._one_connection(in_transaction=True) as connection:
             relation = await find_relation(connection, self._source, self.table.name)
             plans = plans_of(relation, self.table)
-            selected = ", ".join(plans[name].selected for name in schema.names)
-            cursor = await connection.cursor(f"SELECT {selected} FROM {relation.sql}")  # noqa: S608  quoted
-            # From here on the transaction has a lock: types that are the same now are those of the cursor.
+            # From here on the transaction has a lock: types that are the same now are those of the copy.
+            await connection.execute(f"SELECT FROM {relation.sql} LIMIT 0")
             if not await connection.fetchval(f"SELECT {types_unchanged(relation.sql, plans.values())}"):
                 raise ConnectorError(
                     f"table {self.table.name}: the type of a column changed while it was opened."
                 )
-            while records := await cursor.fetch(_SCAN_ROWS):
-                columns = list(zip(*records, strict=True))
-                for batch in self._table(plans, columns, schema, self.table.primary_key).to_batches():
-                    yield batch
+            wanted = [plans[name] for name in schema.names]
+            selected = ", ".join(plan.selected for plan in wanted)
+            query = f"SELECT {selected} FROM {relation.sql}{condition_of(partition)}"  # noqa: S608  quoted
+            async with aclosing(copied(connection, query)) as chunks:
+                async for chunk in chunks:
+                    for batch in self._read(chunk, wanted, schema).to_batches():
+                        yield batch
+
+    def _read(self, chunk: bytes, plans: Sequence[ColumnPlan], schema: pa.Schema) -> pa.Table:
+        try:
+            return pa.table(parsed(chunk, plans), schema=schema)
+        except REFUSALS:  # value by value, to name the one
+            by_name = {plan.field.name: plan for plan in plans}
+            return self._table(by_name, values_of(chunk, plans), schema, self.table.primary_key)
+
+    async def _blocks(self) -> int:
+        async with self._one_connection() as connection:
+            relation = await find_relation(connection, self._source, self.table.name)
+            return await connection.fetchval(BLOCKS, relation.oid) or 0
 
     async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
         async with self._one_connection() as connection:
@@ -519,7 +548,8 @@ class _Pool:
             if transaction:
                 await asyncio.wait_for(transaction.rollback(), _HAND_BACK_SECONDS)
         except _DRIVER_ERRORS:
-            connection.terminate()
+            with suppress(*_DRIVER_ERRORS):  # it may have gone back by itself, where it is closed already
+                connection.terminate()
         # A connection that does not come to rest in time is ended by the pool itself, which then raises.
         with suppress(*_DRIVER_ERRORS):
             await self._pool.release(connection, timeout=_HAND_BACK_SECONDS)

@@ -50,6 +50,7 @@ class ColumnPlan:
         source: the column that is read.
         field: what it is declared as.
         selected: SQL that gives its value in a type of the wire.
+        wire: that type: ``bigint``, ``float8``, ``boolean``, ``bytea``, ``text``, or ``json`` in a text.
         to_arrow: makes a column of the values that arrive.
         compared: SQL that a key is compared with: the bare column where an index can be used.
         key: SQL that makes the comparable value of a bound key ``{k}``.
@@ -60,6 +61,7 @@ class ColumnPlan:
     source: SourceColumn
     field: pa.Field
     selected: str
+    wire: str
     to_arrow: ToArrow
     compared: str
     key: str
@@ -97,6 +99,7 @@ def plan_column(source: SourceColumn, field: pa.Field) -> ColumnPlan:
         source,
         field,
         selected=rule.selected.format(c=column),
+        wire=rule.wire,
         to_arrow=_reader(rule.wire, field.type),
         compared=rule.compared.format(c=column),
         key=rule.key.replace("{type}", source.sql),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -46,6 +46,12 @@ from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
 _MAX_VARIABLES = 999  # what every build of SQLite takes
 _BATCH_ROWS = 10_000
 _STEPS_BETWEEN_LOOKS = 1000  # virtual machine steps between two looks at the clock
+
+
+_ROW_NUMBERS = ("rowid", "_rowid_", "oid")  # a column of that name hides the row's number
+_IS_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
+_FEWEST_ROWS = 50_000
+"""A partition of fewer rows is not worth a task."""
 
 
 class SqliteConnector(SyncLookup, Scan, ReportsSchema):
@@ -114,7 +120,26 @@ class SqliteConnector(SyncLookup, Scan, ReportsSchema):
 
     def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """All rows."""
-        query = f"SELECT {_list(schema.names)} FROM {_quoted(self._source)}"  # noqa: S608  quoted names
+        return self.scan_partition(schema, "")
+
+    def partitions(self, wanted: int) -> Sequence[str]:
+        """Conditions on the row's number; one for a view, a table WITHOUT ROWID, and a small one."""
+        with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
+            names = {name.lower() for name, _, _ in self._stored_columns(connection)}
+            number = next((name for name in _ROW_NUMBERS if name not in names), None)
+            is_table = connection.execute(_IS_TABLE, (self._source,)).fetchone()
+            if number is None or is_table is None:
+                return ("",)
+            query = f"SELECT min({number}), max({number}) FROM {_quoted(self._source)}"  # noqa: S608  quoted
+            try:
+                first, last = connection.execute(query).fetchone()
+            except sqlite3.OperationalError:  # WITHOUT ROWID
+                return ("",)
+        return ("",) if first is None else _ranges(number, first, last, wanted)
+
+    def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
+        """The rows that meet one of the conditions."""
+        query = f"SELECT {_list(schema.names)} FROM {_quoted(self._source)}{partition}"  # noqa: S608  quoted
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
             self._check_columns(self._stored_columns(connection))
             with self._failures_explained():
@@ -260,6 +285,23 @@ def _has_one_spelling(kind: pa.DataType) -> bool:
 def _parts(keys: pa.Table) -> Iterator[pa.Table]:
     size = _MAX_VARIABLES // keys.num_columns
     return (keys.slice(start, size) for start in range(0, keys.num_rows, size))
+
+
+def _ranges(number: str, first: int, last: int, wanted: int) -> tuple[str, ...]:
+    """Conditions on ``number``, which goes from ``first`` to ``last``; rows that come later meet one, too.
+
+    >>> _ranges("rowid", 1, 150_000, 2)
+    (' WHERE rowid < 75001', ' WHERE rowid >= 75001')
+    >>> _ranges("rowid", 1, 99_999, 8)
+    ('',)
+    """
+    span = last - first + 1
+    count = min(wanted, span // _FEWEST_ROWS)
+    if count < 2:
+        return ("",)
+    ends = [first + span * part // count for part in range(1, count)]
+    between = (f" WHERE {number} >= {begin} AND {number} < {end}" for begin, end in pairwise(ends))
+    return (f" WHERE {number} < {ends[0]}", *between, f" WHERE {number} >= {ends[-1]}")
 
 
 def _lookup_query(source: str, columns: Sequence[str], keys: pa.Table) -> str:

@@ -169,12 +169,13 @@ class LookupJoin(ABC):
 
 @dataclass(frozen=True)
 class TableScan(ABC):
-    """One place where a lookup table is read whole."""
+    """One place where a lookup table is read whole, in so many parts at most."""
 
     use: LookupUse
     connector: Connector
     columns: tuple[str, ...]
     relation: str
+    readers: int
 
     @abstractmethod
     def edits(self, statement: Statement) -> Iterator[Edit]:

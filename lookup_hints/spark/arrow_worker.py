@@ -75,22 +75,24 @@ def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
     return one_key if len(spec.key_columns) == 1 else several_keys
 
 
-def scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """All rows of the table of ``connector``, with the columns of ``schema``; for ``mapInArrow``.
+def scanned(connector: Connector, schema: pa.Schema, partition: str = "") -> Iterator[pa.RecordBatch]:
+    """The rows of a partition of the table of ``connector``, with the columns of ``schema``.
 
     Raises:
         ConnectorError: the scan failed; secrets are masked.
     """
-    return without_secrets(_scanned(connector, schema), connector, known_secrets(connector), kind=Exception)
+    batches = _scanned(connector, schema, partition)
+    return without_secrets(batches, connector, known_secrets(connector), kind=Exception)
 
 
-def _scanned(connector: Connector, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _scanned(connector: Connector, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
     if not isinstance(connector, Scan):
         raise InternalError(f"{type(connector).__name__} was planned to be scanned, which it cannot")
     connector.table.check_allowed()
     who = f"connector {type(connector).__name__} of table {connector.table.name}"
     with needing_its_driver(connector):
-        for batch in connector.scan(schema):
+        batches = connector.scan_partition(schema, partition) if partition else connector.scan(schema)
+        for batch in batches:
             yield from conform(pa.Table.from_batches([batch]), schema, who).to_batches()
 
 

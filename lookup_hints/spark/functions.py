@@ -31,10 +31,10 @@ from lookup_hints.runtime.spec import LookupName, LookupSpec
 from lookup_hints.spark import connect_counts
 from lookup_hints.spark.counts import Counts, Reporter, accumulating
 from lookup_hints.spark.live import listening
+from lookup_hints.spark.reading import create_view
 from lookup_hints.spark.shipping import Batches, bare, shipped
 from lookup_hints.spi.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.spi.types import sql_type
-from lookup_hints.sql.lexer import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,25 +110,10 @@ class Functions:
         self._add(spark, name)
 
     def create_scan(self, spark: SparkSession, scan: TableScan) -> None:
-        """Make the view that reads the whole table of ``scan``, anew at each action and in one task."""
-        if self._is_there(spark, scan.relation):
-            return
-        fields = [scan.use.table.schema.field(name) for name in scan.columns]
-        schema = pa.schema(fields)
-        connector = scan.connector
-
-        def rows(one_row: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from lookup_hints.spark.arrow_worker import scanned
-
-            for _ in one_row:  # to the end: Spark ends a worker that leaves input unread
-                yield from scanned(connector, schema)
-
-        columns = ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in fields)
-        stub = shipped(rows, install_tip=install_tip(connector))
-        bare(stub)
-        frame = spark.range(0, 1, 1, 1).mapInArrow(stub, columns)
-        frame.createOrReplaceTempView(scan.relation)
-        self._add(spark, scan.relation)
+        """Make the view that reads the whole table of ``scan``."""
+        if not self._is_there(spark, scan.relation):
+            create_view(spark, scan)
+            self._add(spark, scan.relation)
 
     def metrics(self) -> Mapping[LookupName, LookupMetrics]:
         """What each of these lookups counted so far."""

@@ -332,6 +332,22 @@ class Scan(ABC):
     def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """All rows, with the columns of ``schema``. On a worker, in one task; opens what it needs itself."""
 
+    def partitions(self, wanted: int) -> Sequence[str]:
+        """Parts of the table that together hold each row once; one, the default, is the whole table.
+
+        On the driver, when a query is about to read the table. What takes longer than a second, or fails, is
+        given up, and one task reads the table. Later queries read the same parts, so they must hold the rows
+        that come after this call, too.
+
+        Args:
+            wanted: at most so many parts.
+        """
+        return ("",)
+
+    def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
+        """The rows of one of several ``partitions``; as ``scan``, in a task of its own."""
+        raise InternalError(f"{type(self).__name__} has partitions, and no scan_partition() to read them")
+
 
 class ReportsSchema(ABC):
     """The ability to say which columns the table has, for DDL without a column list."""

@@ -31,7 +31,8 @@ TABLE_OPTIONS: Mapping[str, str] = {
     "lookup.max-retries": _RETRY,
     "lookup.retry.": _RETRY,
     "max-retries": _RETRY,
-    "scan.": "There is no equivalent yet: a table that is read whole is read in one task.",
+    "scan.": "Write 'lookup.scan.partitions': in how many parts a table is read whole. A part is a range of"
+    " blocks.",
     "sink.": "A lookup table is not written to: INSERT into a table of Spark's.",
     "format": "Leave it out; the connector 'http' reads JSON, by 'rows' and 'path.<column>'.",
     # JDBC

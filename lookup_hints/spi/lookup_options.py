@@ -197,6 +197,14 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         session_key="lookup.max-requests",
     ),
     Option(
+        "scan.partitions",
+        integer(1, 10_000),
+        "Where the table is read whole: parts that are read at once, each by a task and a connection of its"
+        " own, at most. By default as many as tasks run at once, and at most `lookup.max-concurrency` or 16."
+        " 1 reads all rows as of one moment.",
+        table_key="lookup.scan.partitions",
+    ),
+    Option(
         "on-open",
         choice("wait", "fail"),
         "What becomes of requests while the source is down: wait within their `timeout`, or fail at once.",

@@ -180,6 +180,20 @@ class SourceContract:
         batches = list(connector.scan(schema))
         assert _counted(pa.Table.from_batches(batches, schema)) == Counter((row[2], row[4]) for row in _ROWS)
 
+    def test_the_partitions_of_a_scan_hold_each_row_once(self, source: ContractSource) -> None:
+        table = source.filled(_table(_ROWS))
+        connector = self.connector(table)
+        if not isinstance(connector, Scan):
+            _skip("the connector cannot read the whole table")
+            return
+        parts = connector.partitions(4)
+        assert 1 <= len(parts) <= 4
+        assert len(connector.partitions(1)) == 1
+        if len(parts) == 1:
+            return
+        batches = [batch for part in parts for batch in connector.scan_partition(CONTRACT_SCHEMA, part)]
+        assert _counted(pa.Table.from_batches(batches, CONTRACT_SCHEMA)) == Counter(_ROWS)
+
     def asked(self, source: ContractSource, rows: list[Any], keys: dict[str, list[Any]]) -> Counter[Any]:
         """The rows of ``keys`` in a source that holds ``rows``, counted."""
         connector = self.connector(source.filled(_table(rows)))

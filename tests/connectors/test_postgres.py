@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import pickle
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
+from lookup_connectors.postgres_reading import condition_of
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError
 from lookup_hints.spi.model import LookupRequest, LookupTable
@@ -539,6 +541,102 @@ def test_a_scan_comes_in_batches_and_can_be_left_early(postgres_server: Postgres
     assert next(batches).num_rows < 100_000
     batches.close()  # type: ignore[attr-defined]
     assert sum(batch.num_rows for batch in connector.scan(SCHEMA)) == 100_000
+
+
+@pytest.fixture(scope="module")
+def large(postgres_server: PostgresServer) -> LookupTable:
+    """A table of some 25 MB."""
+    postgres_server.execute(
+        "CREATE TABLE large AS SELECT id, id % 7 AS kind, repeat('x', 200) || id AS name"
+        " FROM generate_series(1, 100000) AS id"
+    )
+    return customers(postgres_server, table_name="large")
+
+
+def ids_of(table: LookupTable, *partitions: str) -> Counter[int]:
+    schema = pa.schema([("id", pa.int64())])
+    connector = PostgresConnector(table)
+    batches = (batch for part in partitions for batch in connector.scan_partition(schema, part))
+    return Counter(key for batch in batches for key in batch.column(0).to_pylist())
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3, 100])
+def test_partitions_hold_each_row_once(large: LookupTable, wanted: int) -> None:
+    parts = PostgresConnector(large).partitions(wanted)
+    assert len(parts) == min(wanted, 3)
+    assert ids_of(large, *parts) == Counter(range(1, 100_001))
+
+
+def test_partitions_hold_rows_that_came_after_they_were_made(
+    postgres_server: PostgresServer, large: LookupTable
+) -> None:
+    parts = PostgresConnector(large).partitions(2)
+    postgres_server.execute(
+        "INSERT INTO large SELECT 200000 + id, 0, repeat('y', 900) FROM generate_series(1, 9000) AS id"
+    )
+    try:
+        assert ids_of(large, *parts) == Counter([*range(1, 100_001), *range(200_001, 209_001)])
+    finally:
+        postgres_server.execute("DELETE FROM large WHERE id > 200000")
+
+
+def test_a_partition_reads_only_its_blocks(postgres_server: PostgresServer, large: LookupTable) -> None:
+    (_, second) = PostgresConnector(large).partitions(2)
+    query = f"EXPLAIN SELECT id FROM large{condition_of(second)}"
+    (plan,) = postgres_server.fetch(query)[:1]
+    assert "Tid Range Scan" in str(plan)
+
+
+def test_a_partitioned_table_is_read_by_the_blocks_of_its_parts(postgres_server: PostgresServer) -> None:
+    postgres_server.execute("""
+        CREATE TABLE split (id bigint, kind int, name text) PARTITION BY RANGE (id);
+        CREATE TABLE split_1 PARTITION OF split FOR VALUES FROM (0) TO (80001);
+        CREATE TABLE split_2 PARTITION OF split DEFAULT;
+        INSERT INTO split SELECT id, 0, repeat('x', 200) FROM generate_series(1, 100000) AS id
+    """)
+    table = customers(postgres_server, table_name="split")
+    parts = PostgresConnector(table).partitions(8)
+    assert len(parts) == 2
+    assert ids_of(table, *parts) == Counter(range(1, 100_001))
+
+
+def test_what_has_no_blocks_of_its_own_is_read_whole(
+    postgres_server: PostgresServer, large: LookupTable
+) -> None:
+    postgres_server.execute("CREATE VIEW large_view AS SELECT * FROM large")
+    for name in ("large_view", "customers"):
+        table = customers(postgres_server, table_name=name)
+        assert PostgresConnector(table).partitions(8) == ("",), name
+
+
+@pytest.mark.parametrize("partition", ["1", "a-b", "0-1; DROP TABLE large", "-5"])
+def test_only_a_range_is_a_partition(large: LookupTable, partition: str) -> None:
+    with pytest.raises(ValueError, match="is no range of blocks"):
+        ids_of(large, partition)
+
+
+def test_a_server_that_dies_in_a_scan_is_a_failure_that_may_pass(
+    postgres_server: PostgresServer, line: FaultProxy, large: LookupTable
+) -> None:
+    connector = PostgresConnector(customers(postgres_server, table_name="large", port=line.port))
+    batches = connector.scan(SCHEMA)
+    next(batches)
+    line.cut()
+    error = failure_of(lambda: list(batches))
+    assert not error.permanent
+    assert "table customers: PostgreSQL says: connection was closed" in str(error)
+
+
+def test_a_scan_that_is_left_ends_at_the_server(postgres_server: PostgresServer, large: LookupTable) -> None:
+    batches = PostgresConnector(large).scan(SCHEMA)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    running = "SELECT query FROM pg_stat_activity WHERE query LIKE 'COPY%' AND state = 'active'"
+    for _ in range(100):
+        if not postgres_server.fetch(running):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the copy still runs")
 
 
 # --- TLS ------------------------------------------------------------------------------------------

@@ -121,6 +121,63 @@ def test_a_value_is_read_as_declared_and_null_stays_null(
     assert sorted(rows, key=lambda row: row["n"]) == [{"n": 1, "v": expected}, {"n": 2, "v": None}]
 
 
+@pytest.mark.parametrize("case", [*VALUES, *UNASKABLE], ids=_named)
+def test_a_scan_reads_a_value_as_declared_and_null_stays_null(
+    postgres_server: PostgresServer, case: tuple[str, str, pa.DataType, Any]
+) -> None:
+    sql_type, literal, kind, expected = case
+    table = table_of(postgres_server, stored(postgres_server, sql_type, literal, "NULL"), kind)
+    assert scanned(table) == [{"n": 1, "v": expected}, {"n": 2, "v": None}]
+    alone = pa.schema([("v", kind)])
+    assert scanned(table, alone) == [{"v": expected}, {"v": None}], "a line of NULL is empty"
+
+
+def scanned(table: LookupTable, schema: pa.Schema | None = None) -> list[dict[str, Any]]:
+    schema = schema or table.schema
+    rows: list[dict[str, Any]] = pa.Table.from_batches(
+        PostgresConnector(table).scan(schema), schema
+    ).to_pylist()
+    return rows
+
+
+TEXTS = [
+    "",
+    " ",
+    '"',
+    '""',
+    ",",
+    "a,b",
+    "\n",
+    "a\nb\r\nc\r",
+    "\\.",
+    "\\N",
+    "NULL",
+    "null",
+    "NaN",
+    "t",
+    "Grüße 👋",
+    "'",
+]
+
+
+def test_a_scan_reads_any_text(postgres_server: PostgresServer) -> None:
+    literals = ["'" + text.replace("'", "''") + "'" for text in TEXTS]
+    table = table_of(postgres_server, stored(postgres_server, "text", *literals, "NULL"), pa.string())
+    assert [row["v"] for row in scanned(table)] == [*TEXTS, None]
+    assert [row["v"] for row in scanned(table, pa.schema([("v", pa.string())]))] == [*TEXTS, None]
+
+
+@pytest.mark.parametrize("literal", ["'NaN'", "'-Infinity'", "1e-323", "0.1", "-0.0", "1e308"])
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_a_scan_reads_a_float_as_a_lookup_does(
+    postgres_server: PostgresServer, literal: str, kind: pa.DataType
+) -> None:
+    sql_type = "float8" if kind == pa.float64() else "float4"
+    literal = literal if sql_type == "float8" or len(literal) < 5 or "'" in literal else "1e-45"
+    table = table_of(postgres_server, stored(postgres_server, sql_type, literal), kind)
+    assert repr(scanned(table)) == repr(ask(table, {"n": [1]}))
+
+
 @pytest.mark.parametrize("case", VALUES, ids=_named)
 def test_a_value_is_asked_by_alone_and_among_others(
     postgres_server: PostgresServer, case: tuple[str, str, pa.DataType, Any]

@@ -377,3 +377,58 @@ def test_a_declared_type_that_says_nothing_asks_for_a_column_list(file: Path, de
     error = failure_of(lambda: SqliteConnector(table).discover())
     assert error.permanent
     assert "Give a column list" in str(error)
+
+
+# --- reading in parts -----------------------------------------------------------------------------
+
+
+def numbered(file: Path, rows: int, create: str = "CREATE TABLE t (id INTEGER, name TEXT)") -> LookupTable:
+    connection = sqlite3.connect(file)
+    connection.execute(create)
+    connection.executemany("INSERT INTO t (id, name) VALUES (?, 'x')", ((number,) for number in range(rows)))
+    connection.commit()
+    connection.close()
+    return table_of(file, {"id": pa.int64(), "name": pa.string()})
+
+
+def ids_of(table: LookupTable, *partitions: str) -> Counter[int]:
+    connector, schema = SqliteConnector(table), pa.schema([("id", pa.int64())])
+    batches = (batch for part in partitions for batch in connector.scan_partition(schema, part))
+    return Counter(key for batch in batches for key in batch.column(0).to_pylist())
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        "CREATE TABLE t (id INTEGER, name TEXT)",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)",
+        "CREATE TABLE t (id INTEGER, name TEXT, rowid TEXT)",
+    ],
+)
+def test_partitions_hold_each_row_once_and_those_that_come_later(file: Path, create: str) -> None:
+    table = numbered(file, 160_000, create)
+    parts = SqliteConnector(table).partitions(8)
+    assert len(parts) == 3
+    run(file, "INSERT INTO t (id, name) VALUES (-5, 'before'), (900000, 'after')")
+    assert ids_of(table, *parts) == Counter([-5, *range(160_000), 900_000])
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT) WITHOUT ROWID",
+        "CREATE TABLE t (id INTEGER, name TEXT, rowid TEXT, oid TEXT, _rowid_ TEXT)",
+    ],
+)
+def test_rows_without_a_number_are_read_whole(file: Path, create: str) -> None:
+    table = numbered(file, 120_000, create)
+    assert SqliteConnector(table).partitions(8) == ("",)
+
+
+def test_views_and_small_tables_are_read_whole(file: Path) -> None:
+    table = numbered(file, 99_999)
+    assert SqliteConnector(table).partitions(8) == ("",)
+    run(file, "DELETE FROM t")
+    assert SqliteConnector(table).partitions(8) == ("",)
+    run(file, "CREATE VIEW v AS SELECT * FROM t")
+    assert SqliteConnector(table_of(file, {"id": pa.int64()}, table_name="v")).partitions(8) == ("",)

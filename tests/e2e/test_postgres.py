@@ -126,3 +126,22 @@ def test_connections_are_few_and_shared(session: LookupSession, server: Postgres
     # Pools of four in each of the two worker processes, and the one that counts; pools of other tests'
     # tables may still be idle in the same processes.
     assert asyncio.run(connections()) <= 1 + 2 * 4 * 3
+
+
+def test_a_large_table_is_read_in_parts_each_row_once(session: LookupSession, server: PostgresServer) -> None:
+    server.execute(
+        "CREATE TABLE IF NOT EXISTS large AS SELECT id, repeat('x', 200) AS name FROM generate_series(1, 100000) AS id"
+    )
+    for name, option in (("parted", ""), ("alone", ", 'lookup.scan.partitions' = '1'")):
+        session.sql(
+            f"CREATE TEMPORARY TABLE {name} (id BIGINT, name STRING) WITH ('connector' = 'postgres',"
+            f" 'url' = '${{conf:my.dsn}}', 'table-name' = 'large'{option})"
+        )
+        query = f"SELECT count(*), count(DISTINCT id), sum(id), sum(length(name)) FROM {name}"
+        assert session.sql(query).collect() == [(100_000, 100_000, 5_000_050_000, 20_000_000)]
+    assert "read by    at most 2 tasks at once" in session.explain("SELECT id FROM parted")
+    assert session.sql("SELECT id FROM parted").rdd.getNumPartitions() == 2
+    assert session.sql("SELECT id FROM alone").rdd.getNumPartitions() == 1
+    assert len(session.sql("SELECT id FROM parted LIMIT 7").collect()) == 7
+    joined = "SELECT count(*) FROM parted a JOIN range(5) r ON a.id % 50000 = r.id"
+    assert session.sql(joined).collect() == [(10,)]

@@ -10,6 +10,7 @@ from lookup_hints.plan.analysis import alias_text, extended, selected_instead
 from lookup_hints.plan.draft import Context, TableScan
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.plan.reading import readers_of
 from lookup_hints.plan.write.columns import used_columns
 from lookup_hints.spi import Scan
 from lookup_hints.sql.splice import Edit
@@ -25,7 +26,9 @@ class WholeTable(TableScan):
         columns = used_columns(facts.statement, use, facts.names(use))
         if use.column_aliases:
             columns = tuple(use.table.schema.names)
-        return cls(use, facts.connector(use), columns, context.name_scan(use.table, columns))
+        connector = facts.connector(use)
+        readers = readers_of(connector, context.conf)
+        return cls(use, connector, columns, context.name_scan(use.table, columns), readers)
 
     def edits(self, statement: Statement) -> Iterator[Edit]:
         """The edits that read the table; what stands between its name and its alias stays."""

@@ -1,0 +1,160 @@
+"""Reads a whole table, or a range of its blocks, by COPY.
+
+Arrow parses CSV several times as fast as a driver makes objects of rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import asyncpg
+import pyarrow as pa
+from pyarrow import csv, types
+
+from lookup_connectors.conversion import from_texts
+from lookup_connectors.postgres_types import ColumnPlan
+
+CHUNK_BYTES = 1024 * 1024
+"""So much of CSV becomes one batch."""
+
+FEWEST_BLOCKS = 1024
+"""A partition of fewer blocks (8 MB) is not worth a connection."""
+
+BLOCKS = """
+SELECT coalesce(max(pg_catalog.pg_relation_size(part.oid)), 0) / current_setting('block_size')::bigint
+FROM (SELECT $1::oid AS oid UNION SELECT relid FROM pg_catalog.pg_partition_tree($1::oid::regclass)) AS given
+     JOIN pg_catalog.pg_class AS part ON part.oid = given.oid
+     LEFT JOIN pg_catalog.pg_am AS method ON method.oid = part.relam
+HAVING bool_and(part.relkind = 'p' OR part.relkind IN ('r', 'm') AND method.amname = 'heap')
+       AND current_setting('server_version_num')::int >= 140000
+"""
+"""How many blocks the largest part of a table has; no row where rows have no place, as those of views."""
+
+_RANGE = re.compile(r"(\d+)-(\d*)")
+_CSV = {"bigint": pa.int64(), "float8": pa.float64(), "boolean": pa.bool_()}
+
+
+def ranges(blocks: int, wanted: int) -> tuple[str, ...]:
+    """Up to ``wanted`` ranges of blocks; the last one has no end, as the table may grow.
+
+    >>> ranges(4000, 3)
+    ('0-1333', '1333-2666', '2666-')
+    >>> ranges(4000, 100), ranges(100, 8)
+    (('0-1333', '1333-2666', '2666-'), ('',))
+    """
+    count = min(wanted, blocks // FEWEST_BLOCKS)
+    if count < 2:
+        return ("",)
+    ends = [blocks * part // count for part in range(1, count)]
+    return tuple(f"{begin}-{end}" for begin, end in zip([0, *ends], [*ends, ""], strict=True))
+
+
+def condition_of(partition: str) -> str:
+    """The condition of rows in a range of blocks; empty for all rows.
+
+    Raises:
+        ValueError: this is no range.
+
+    >>> condition_of("0-1024"), condition_of("")
+    (" WHERE ctid >= '(0,0)' AND ctid < '(1024,0)'", '')
+    """
+    if not partition:
+        return ""
+    found = _RANGE.fullmatch(partition)
+    if found is None:
+        raise ValueError(f"{partition!r} is no range of blocks")
+    end = f" AND ctid < '({found[2]},0)'" if found[2] else ""
+    return f" WHERE ctid >= '({found[1]},0)'{end}"
+
+
+async def copied(connection: asyncpg.Connection, query: str) -> AsyncGenerator[bytes, None]:
+    """The rows of ``query`` as CSV, in chunks of whole rows; the server is read as fast as they are taken.
+
+    Each message of the server is one row (PostgreSQL's documentation, "COPY Operations").
+    """
+    chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
+    room = asyncio.Semaphore(1)
+    held = bytearray()
+
+    async def take(rows: bytes) -> None:
+        held.extend(rows)
+        if len(held) >= CHUNK_BYTES:
+            await room.acquire()
+            chunks.put_nowait(bytes(held))
+            held.clear()
+
+    copying = asyncio.ensure_future(connection.copy_from_query(query, output=take, format="csv"))
+    copying.add_done_callback(lambda _: chunks.put_nowait(None))
+    try:
+        while (chunk := await chunks.get()) is not None:
+            yield chunk
+            room.release()
+        await copying
+        if held:
+            yield bytes(held)
+    finally:
+        if not copying.done():
+            # asyncpg 0.32 stumbles over the rows that still come for a copy that was left.
+            connection.terminate()
+            copying.cancel()
+            await asyncio.gather(copying, return_exceptions=True)
+
+
+def parsed(data: bytes, plans: Sequence[ColumnPlan]) -> list[pa.Array]:
+    """The columns of CSV, as declared: an empty field is NULL, a quoted one is a text.
+
+    Raises:
+        REFUSALS: a value does not fit its column; ``values_of`` has it.
+    """
+    kinds = [_CSV.get(plan.wire, _of_text(plan)) for plan in plans]
+    columns = _columns(data, kinds)
+    return [_in_type(column, plan) for column, plan in zip(columns, plans, strict=True)]
+
+
+def values_of(data: bytes, plans: Sequence[ColumnPlan]) -> list[list[Any]]:
+    """The same values as the driver gives them, in types of the wire."""
+    kinds = [_CSV.get(plan.wire, pa.string()) for plan in plans]
+    return [_values(column, plan) for column, plan in zip(_columns(data, kinds), plans, strict=True)]
+
+
+def _columns(data: bytes, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
+    names = [str(number) for number in range(len(kinds))]
+    table = csv.read_csv(
+        pa.BufferReader(data),
+        csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
+        csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        csv.ConvertOptions(
+            column_types=dict(zip(names, kinds, strict=True)),
+            null_values=[""],
+            true_values=["t"],
+            false_values=["f"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return [column.combine_chunks() for column in table.columns]
+
+
+def _of_text(plan: ColumnPlan) -> pa.DataType:
+    """What CSV is parsed into: dates and moments at once, as their parser is that of a cast."""
+    kind = plan.field.type
+    return kind if plan.wire == "text" and (types.is_date(kind) or types.is_timestamp(kind)) else pa.string()
+
+
+def _in_type(column: pa.Array, plan: ColumnPlan) -> pa.Array:
+    kind = plan.field.type
+    if column.type == kind and plan.wire != "json":
+        return column
+    if plan.wire in _CSV:
+        return column.cast(kind)
+    return from_texts(column, kind) if plan.wire == "text" else plan.to_arrow(_values(column, plan))
+
+
+def _values(column: pa.Array, plan: ColumnPlan) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    if plan.wire != "bytea":
+        return values
+    return [None if value is None else bytes.fromhex(value.removeprefix("\\x")) for value in values]
