@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from lookup_connectors.bytes_in_flight import BytesInFlight
 from lookup_connectors.http.fast import FastClient
-from lookup_connectors.http.message import Request
+from lookup_connectors.http.message import KeptConnectionLost, Request
 from lookup_connectors.http.transport import Connecting
 from lookup_connectors.http.unasked import Peek
 
@@ -47,9 +47,13 @@ class Talk:
         self._url = url
 
     async def ask(self, path: str) -> str:
-        """The answer to ``path``."""
+        """The answer to ``path``, over a fresh connection where a kept one was lost."""
+        request = Request("GET", self._url + path)
         with BytesInFlight(10**6).lease() as lease:
-            response = await self.client.send(Request("GET", self._url + path), 10.0, lease)
+            try:
+                response = await self.client.send(request, 10.0, lease, fresh=False)
+            except KeptConnectionLost:
+                response = await self.client.send(request, 10.0, lease, fresh=True)
             return response.body.decode()
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, urlencode
 
 from lookup_connectors.http.message import HttpFailure, Request, Response
-from lookup_connectors.http.steps import Alone, Send, Steps
+from lookup_connectors.http.steps import Alone, Steps, sent
 
 _EARLY_SECONDS = 30.0
 """A token is renewed this long before it ends, or in the last tenth of its life where that is shorter."""
@@ -139,7 +139,7 @@ class ClientCredentials:
 
     def _fetch(self, timeout: float) -> Steps[None]:
         try:
-            response: Response = yield Send(self._request(), timeout)
+            response = yield from sent(self._request(), timeout)
             self._token, self._failure = self._read(response), None
         except HttpFailure as failure:
             self._token, self._failure = None, failure

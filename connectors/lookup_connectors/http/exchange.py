@@ -11,8 +11,15 @@ from dataclasses import dataclass, replace
 
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.codes import Codes
-from lookup_connectors.http.message import HttpFailure, Request, Response, joined_url, origin_of
-from lookup_connectors.http.steps import Pause, Send, Steps, Take
+from lookup_connectors.http.message import (
+    HttpFailure,
+    KeptConnectionLost,
+    Request,
+    Response,
+    joined_url,
+    origin_of,
+)
+from lookup_connectors.http.steps import Few, Pause, Send, Steps, Take
 from lookup_connectors.http.throttle import reported_pause
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
@@ -75,9 +82,12 @@ class Exchange:
         redirects, renewed = 0, False
         while True:
             credentials = yield from self._auth.credentials(self._left(deadline))
-            if not own.take_at_once():
-                yield Take(own, deadline)
-            response, wait = yield from self._sent(self._signed(request, credentials), own, deadline)
+            signed = self._signed(request, credentials)
+            try:
+                response, wait = yield from self._in_turn(signed, own, deadline)
+            except KeptConnectionLost:
+                # Few at once: where the server is down, they are what finds out.
+                response, wait = yield Few(self._in_turn(signed, own, deadline, fresh=True))
             if wait is not None:
                 if wait:
                     yield Pause(wait)
@@ -94,21 +104,25 @@ class Exchange:
                 return response
             raise self._failure(request, response)
 
-    def _sent(
-        self, request: Request, own: Turns, deadline: float | None
+    def _in_turn(
+        self, request: Request, own: Turns, deadline: float | None, *, fresh: bool = False
     ) -> Steps[tuple[Response, float | None]]:
         """The response, by a turn of ``own``; and if it must be asked again, after how many seconds.
 
         Raises:
             HttpFailure: there is no response, or one that says when to come back, which is too late.
         """
+        if not own.take_at_once():
+            yield Take(own, deadline)
         started = self._clock()
         ending: Ending = "unknown"
         pause: float | None = None
         wait = 0.0
         try:
-            response: Response = yield Send(request, self._left(deadline))
+            response: Response = yield Send(request, self._left(deadline), fresh)
             ending, pause = self._ending(response)
+        except KeptConnectionLost:
+            raise  # servers close connections that they do not need
         except HttpFailure as failure:
             ending = "unknown" if failure.permanent else "lost"
             raise

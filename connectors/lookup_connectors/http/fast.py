@@ -22,7 +22,7 @@ import httptools
 from lookup_connectors.bytes_in_flight import Lease
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
 from lookup_connectors.http.slots import Slots
-from lookup_connectors.http.transport import Connecting, announced, check_size, decoded
+from lookup_connectors.http.transport import Connecting, announced, check_size, decoded, kept_connection_lost
 from lookup_connectors.http.unasked import Peek, Unasked
 from lookup_hints.spi import reporting
 
@@ -57,14 +57,14 @@ class FastClient:
         self._watch: asyncio.TimerHandle | None = None
         self._unasked = Unasked(connecting.table)
 
-    async def send(self, request: Request, timeout: float, lease: Lease) -> Response:
+    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
         """The response."""
         self._unasked.check()
         end = asyncio.get_running_loop().time() + timeout
         if not self._slots.take():
             await self._slots.wait(lease)
         try:
-            response = await self._send(request, end, lease)
+            response = await self._send(request, end, lease, fresh=fresh)
             self._unasked.check()
         except _BrokenOff as error:
             raise self._failure(f"the answer of {request.origin} broke off: {error}.") from None
@@ -75,14 +75,14 @@ class FastClient:
             self._slots.release()
         return decoded(self._connecting, request, response)
 
-    async def _send(self, request: Request, end: float, lease: Lease) -> Response:
+    async def _send(self, request: Request, end: float, lease: Lease, *, fresh: bool) -> Response:
         start, path = _cut(request.url)
         origin = self._origins.get(start)
         if origin is None:
             origin = self._origins[start] = _Origin.of(start)
         data = _written(request, path, origin.authority)
         is_kept = not request.headers or not _closes(request.headers)
-        kept = self._kept(origin)
+        kept = None if fresh else self._kept(origin)
         if kept is not None:
             try:
                 return await self._ask(kept, origin, data, end, lease, is_kept=is_kept)
@@ -90,6 +90,7 @@ class FastClient:
                 # The server closed an idle connection just when we took it, or had left something on it.
                 if not error.untouched:
                     raise
+                raise kept_connection_lost(self._connecting, request) from None
         made = await self._connected(request, origin, end)
         return await self._ask(made, origin, data, end, lease, is_kept=is_kept)
 

@@ -100,6 +100,10 @@ class HttpFailure(ConnectorError):
         self._response = response._replace(body=b"")
 
 
+class KeptConnectionLost(HttpFailure):
+    """A kept connection ended before any answer: perhaps the server closed it just when it was taken."""
+
+
 _PORTS = {"http": 80, "https": 443}
 _AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
 

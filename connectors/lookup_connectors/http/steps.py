@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from lookup_connectors.http.message import Request
+from lookup_connectors.http.message import KeptConnectionLost, Request, Response
 from lookup_hints.spi import Turns
 
 _T = TypeVar("_T")
 
 
 class Send(NamedTuple):
-    """Send ``request`` and give me the Response, within ``timeout`` seconds."""
+    """Send ``request`` and give me the Response, within ``timeout`` seconds.
+
+    Over a fresh connection, or over a kept one, which may be lost: then a KeptConnectionLost is thrown.
+    """
 
     request: Request
     timeout: float
+    fresh: bool = False
 
 
 class Take(NamedTuple):
@@ -47,5 +51,21 @@ class Alone(NamedTuple):
     steps: Generator[Any, Any, Any]
 
 
-Steps: TypeAlias = Generator["Send | Take | Pause | Room | Alone", Any, _T]
+class Few(NamedTuple):
+    """The same while only a few others do."""
+
+    steps: Generator[Any, Any, Any]
+
+
+Step: TypeAlias = "Send | Take | Pause | Room | Alone | Few"
+Steps: TypeAlias = Generator[Step, Any, _T]
 """Says what it wants, is sent what came of it, and returns a result."""
+
+
+def sent(request: Request, timeout: float) -> Steps[Response]:
+    """Send a request that needs no turn, once more where a kept connection was lost."""
+    try:
+        response: Response = yield Send(request, timeout)
+    except KeptConnectionLost:
+        response = yield Send(request, timeout, fresh=True)
+    return response

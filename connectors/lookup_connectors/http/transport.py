@@ -15,9 +15,15 @@ import httpcore
 import httpx
 
 from lookup_connectors.bytes_in_flight import BytesInFlight, Lease, Usual
-from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response
+from lookup_connectors.http.message import (
+    STANDING_HEADERS,
+    HttpFailure,
+    KeptConnectionLost,
+    Request,
+    Response,
+)
 from lookup_connectors.http.slots import Slots
-from lookup_connectors.http.steps import Alone, Pause, Room, Send, Steps, Take
+from lookup_connectors.http.steps import Few, Pause, Room, Send, Step, Steps, Take
 from lookup_connectors.http.unasked import CheckedNetwork, CheckedStream, Unasked
 from lookup_hints.spi import reporting
 
@@ -81,11 +87,18 @@ def _no_password() -> str:
 class Client(Protocol):
     """Carries many requests at once."""
 
-    async def send(self, request: Request, timeout: float, lease: Lease) -> Response:
+    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
         """The response, whose bytes ``lease`` counts; the time that they wait for room is not counted.
 
+        Args:
+            request: what is sent.
+            timeout: seconds.
+            lease: counts bytes.
+            fresh: whether it needs a fresh connection.
+
         Raises:
-            HttpFailure: there is none.
+            KeptConnectionLost: it was sent over a kept one, which was lost.
+            HttpFailure: there is no response.
         """
 
     async def close(self) -> None:
@@ -104,9 +117,9 @@ class HttpxClient:
         _check_connections(self._client, self._unasked)
         _forget_cookies(self._client)
 
-    async def send(self, request: Request, timeout: float, lease: Lease) -> Response:
+    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
         """The response."""
-        while True:
+        while True:  # httpx cannot be told to make a connection: the kept ones are used up
             self._unasked.check()
             call = _Call()
             work = self._with_slot(request, timeout, lease, call)
@@ -115,6 +128,8 @@ class HttpxClient:
             except (httpx.HTTPError, asyncio.TimeoutError) as error:
                 if call.connected or not _is_lost(error):
                     raise _explained(self._connecting, request, error, timeout) from error
+                if not fresh:
+                    raise kept_connection_lost(self._connecting, request) from error
             else:
                 self._unasked.check()
                 return response
@@ -222,6 +237,11 @@ def _is_lost(error: Exception) -> bool:
     return isinstance(
         error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError | httpx.CloseError
     )
+
+
+def kept_connection_lost(connecting: Connecting, request: Request) -> KeptConnectionLost:
+    """The failure of ``request``, before whose answer a kept connection ended."""
+    return KeptConnectionLost(f"table {connecting.table}: {request.origin} closed the connection.")
 
 
 def _settings(connecting: Connecting) -> dict[str, Any]:
@@ -368,7 +388,11 @@ def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
 # --- driving exchanges ----------------------------------------------------------------------------
 
 
-async def acquire(one: asyncio.Lock, lease: Lease) -> None:
+SECOND_TRIES = 10
+"""So many requests whose kept connection was lost are sent again at once."""
+
+
+async def acquire(one: asyncio.Semaphore, lease: Lease) -> None:
     """Acquire ``one``, which may be held by who waits for the bytes of ``lease``."""
     if not one.locked():
         await one.acquire()
@@ -389,7 +413,8 @@ class Driver:
         self.budget = budget
         self._client = client
         self._usual = Usual()
-        self._alone = asyncio.Lock()
+        self._alone = asyncio.Semaphore(1)
+        self._few = asyncio.Semaphore(SECOND_TRIES)
 
     async def run(self, steps: Steps[_T], lease: Lease) -> _T:
         """Do what ``steps`` want, and return what they return; what they hold is counted by ``lease``."""
@@ -410,7 +435,7 @@ class Driver:
                 steps.close()  # they have a turn to give back
                 raise
 
-    async def _do(self, step: Send | Take | Pause | Room | Alone, lease: Lease) -> Any:
+    async def _do(self, step: Step, lease: Lease) -> Any:
         if isinstance(step, Send):
             return await self._send(step, lease)
         if isinstance(step, Take):
@@ -422,11 +447,12 @@ class Driver:
         elif isinstance(step, Room):
             await lease.room(step.size)
         else:
-            await acquire(self._alone, lease)
+            turnstile = self._few if isinstance(step, Few) else self._alone
+            await acquire(turnstile, lease)
             try:
                 return await self.run(step.steps, lease)
             finally:
-                self._alone.release()
+                turnstile.release()
         return None
 
     async def _send(self, step: Send, lease: Lease) -> Response:
@@ -434,7 +460,8 @@ class Driver:
         request = step.request
         try:
             with reporting().http(request.method, request.url) as told:
-                response = await self._client.send(request.with_headers(told.headers), step.timeout, lease)
+                signed = request.with_headers(told.headers)
+                response = await self._client.send(signed, step.timeout, lease, fresh=step.fresh)
                 told.answered(response.status)
         finally:
             lease.settle()

@@ -1,0 +1,125 @@
+"""Requests whose kept connection was lost: sent again over fresh ones, few at once, each in its turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from lookup_connectors.bytes_in_flight import BytesInFlight, Lease
+from lookup_connectors.http.auth import Fixed
+from lookup_connectors.http.codes import Codes
+from lookup_connectors.http.exchange import Exchange, Limits, Policy
+from lookup_connectors.http.message import HttpFailure, KeptConnectionLost, Request, Response
+from lookup_connectors.http.transport import SECOND_TRIES, Driver
+
+from lookup_hints.origin.ledger import in_memory
+from lookup_hints.origin.turnstile import Rules, Turnstile
+from lookup_hints.spi import Ending, Turns
+from lookup_hints.spi.turns import taking
+from lookup_hints.testing.fake import FakeLoop
+
+HOME = "http://api:80"
+OK, NONE = Codes("200", frozenset({200})), Codes("", frozenset())
+
+
+@pytest.fixture
+def loop() -> Iterator[FakeLoop]:
+    loop = FakeLoop()
+    yield loop
+    loop.close()
+
+
+class Lossy:
+    """A client all of whose kept connections are lost; ``is_down``: fresh ones are refused as well."""
+
+    def __init__(self, *, is_down: bool) -> None:
+        self._is_down = is_down
+        self.sent: Counter[bool] = Counter()
+        self.fresh_at_once = self.most_at_once = 0
+
+    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
+        self.sent[fresh] += 1
+        if not fresh:
+            await asyncio.sleep(0.01)
+            raise KeptConnectionLost("lost")
+        self.fresh_at_once += 1
+        self.most_at_once = max(self.most_at_once, self.fresh_at_once)
+        await asyncio.sleep(0.1)
+        self.fresh_at_once -= 1
+        if self._is_down:
+            raise HttpFailure("refused")
+        return Response(200, {}, b"{}")
+
+    async def close(self) -> None:
+        pass
+
+
+class Watched:
+    """Turns that remember how each of them ended."""
+
+    def __init__(self, own: Turns) -> None:
+        self.take_at_once, self.take, self.wait_for_turn = own.take_at_once, own.take, own.wait_for_turn
+        self._own = own
+        self.endings: Counter[Ending] = Counter()
+
+    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
+        self.endings[ending] += 1
+        return self._own.over(started, ending, pause)
+
+
+def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tuple[Watched, list[Any]]:
+    """What became of so many requests that were asked at once, each for ``seconds`` at most."""
+    clock = loop.time
+    turnstile = Turnstile(in_memory(), Rules(capacity=requests), clock=clock)
+    turns = Watched(turnstile.asker())
+    exchange = Exchange(
+        "people",
+        home=HOME,
+        auth=Fixed({}),
+        limits=Limits(10.0, 3, frozenset()),
+        policy=Policy(OK, NONE, NONE, waits=True),
+        clock=clock,
+        wall_clock=clock,
+        check_origin=lambda _: None,
+    )
+    driver = Driver(client, BytesInFlight(10**9))
+
+    async def one() -> Response:
+        with driver.budget.lease() as lease:
+            return await driver.run(exchange.ask(Request("GET", f"{HOME}/x"), None), lease)
+
+    async def all_of_them() -> list[Any]:
+        tasks = [asyncio.ensure_future(asyncio.wait_for(one(), seconds)) for _ in range(requests)]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with taking(turns):
+        answers = _run(loop, all_of_them())
+    turnstile.close()
+    return turns, answers
+
+
+def _run(loop: FakeLoop, coroutine: Coroutine[Any, Any, list[Any]]) -> list[Any]:
+    with suppress(asyncio.CancelledError):
+        return loop.run_until_complete(coroutine)
+    raise AssertionError("cancelled")
+
+
+def test_all_are_answered_and_no_loss_of_a_kept_connection_counts(loop: FakeLoop) -> None:
+    client = Lossy(is_down=False)
+    turns, answers = ask_all(loop, client, 100, 30.0)
+    assert all(isinstance(answer, Response) for answer in answers)
+    assert client.sent == {False: 100, True: 100}
+    assert client.most_at_once <= SECOND_TRIES
+    assert turns.endings == {"unknown": 100, "served": 100}
+
+
+def test_where_the_server_is_down_few_find_out_and_the_others_wait(loop: FakeLoop) -> None:
+    client = Lossy(is_down=True)
+    turns, answers = ask_all(loop, client, 400, 4.0)
+    assert not any(isinstance(answer, Response) for answer in answers)
+    assert client.sent[True] <= 60, "the breaker opens, and the rest waits for it"
+    assert turns.endings["lost"] == client.sent[True]
