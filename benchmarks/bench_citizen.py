@@ -260,11 +260,14 @@ def _kill_a_worker(server: CitizenServer, job: RunningJob) -> Mapping[str, float
 
 
 def _until_all_at_work(seen: Seen) -> float:
-    """Seconds from the kill until the server works on all that it may again; infinite if it never does."""
+    """Seconds from the kill until the server works on all that it may again; infinite if it never does.
+
+    What the worker had asked for is at work until the server notices, so that counts as work still.
+    """
     killed = seen.moments.get("killed", math.nan)
-    lost = min((at for at in seen.log.lost if at >= killed - 0.1), default=math.nan)
-    again = (at for at, count in seen.log.at_work() if at > lost and count >= AT_ONCE)
-    return next(again, math.inf) - killed
+    after = [(at, count) for at, count in seen.log.at_work() if at > killed]
+    dropped = next((at for at, count in after if count <= AT_ONCE // 2), killed)
+    return next((at for at, count in after if at >= dropped and count >= AT_ONCE), math.inf) - killed
 
 
 # --- a server that is slow at times ---------------------------------------------------------------
