@@ -136,6 +136,11 @@ def _add_refusing(found: Theme, what: str, seen: Sequence[Seen], fixed: Sequence
     shares = [speed / other for speed, other in zip(speeds, best, strict=True)]
     found.add(_figure(f"{what}: rows per second", speeds))
     found.add(_figure(f"{what}: the same / of the best fixed capacity", shares, at_least=0.9))
+    together = [
+        each.log.speed(until=each.log.first_end(each.job.keys_per_task)) / other
+        for each, other in zip(seen, best, strict=True)
+    ]
+    found.add(_figure(f"{what}: the same until the first task ends", together, at_least=0.9))
     found.add(_figure(f"{what}: longest silence", [each.log.longest_silence() for each in seen], " s"))
     silences = [each.log.longest_silence_of_a_task(each.job.keys_per_task) for each in seen]
     found.add(_figure(f"{what}: silence of a task while others get rows", silences, " s", at_most=2.0))

@@ -58,6 +58,16 @@ class Log:
         served = self.served
         return max((_length(each) for each in silences if _others_got_rows(each, served)), default=0.0)
 
+    def first_end(self, keys_per_task: int) -> float:
+        """When the first of the tasks has all its rows; infinite where none has."""
+        last: dict[int, float] = {}
+        counts: dict[int, int] = defaultdict(int)
+        for at, status, key in self.answers:
+            if status == 200:
+                last[key // keys_per_task] = at
+                counts[key // keys_per_task] += 1
+        return min((last[task] for task, count in counts.items() if count >= keys_per_task), default=math.inf)
+
     def waits(self) -> list[float]:
         """Seconds from the first request for each key to the first answer with its row, in their order."""
         asked: dict[int, float] = {}
