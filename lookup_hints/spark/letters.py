@@ -165,7 +165,9 @@ class _TaskFiles:
     def publish(self) -> None:
         """Remove what earlier runs of the task have left, and give the parts their names."""
         for path in self._outdated():
-            self._system.delete_file(path)
+            # All tasks of a repeated batch remove what its first run left.
+            with suppress(FileNotFoundError):
+                self._system.delete_file(path)
         for part in range(1, self._parts + 1):
             self._system.move(self._unfinished(part), f"{self._folder}/{self._name(part)}")
         self._parts = 0

@@ -155,6 +155,29 @@ def test_a_batch_that_starts_anew_takes_the_place_of_all_its_letters(task: Task)
     assert sorted({row["batch_id"] for row in task.rows()}) == [7, 8]
 
 
+def test_two_tasks_of_a_batch_that_starts_anew_remove_the_same_letters(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task.properties["spark.jobGroup.id"] = "first"
+    task.run = TaskRun(3, 0, 0, 17, ("query", 8))
+    task.end(failed(0))
+    task.properties["spark.jobGroup.id"] = "second"
+    outdated = module._TaskFiles._outdated
+
+    def found_by_both(files: module._TaskFiles) -> list[str]:
+        paths = outdated(files)
+        assert len(paths) == 1
+        monkeypatch.setattr(module._TaskFiles, "_outdated", outdated)
+        task.run = TaskRun(9, 1, 0, 18, ("query", 8))
+        task.end(failed(1))
+        return paths
+
+    monkeypatch.setattr(module._TaskFiles, "_outdated", found_by_both)
+    task.run = TaskRun(9, 0, 0, 19, ("query", 8))
+    task.end(failed(0))
+    assert task.keys == [0, 1]
+
+
 def test_a_letter_tells_what_failed_without_secrets_and_at_a_bounded_length(task: Task) -> None:
     task.end(failed(1, error=f"no hunter2 here {'x' * 5000}"), secrets=frozenset({"hunter2"}))
     (letter,) = task.rows()
