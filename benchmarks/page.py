@@ -22,8 +22,8 @@ PLOT = ROOT / "docs" / "crossover.svg"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 ORDER = (
     *("postgres", "http", "wide", "late_rows", "runners", "scale"),
-    *("crossover", "latency", "overhead", "planning"),
-    *("citizen_refusing", "citizen_rate", "citizen_dead", "citizen_killed"),
+    *("read", "crossover", "latency", "overhead", "planning"),
+    *("citizen_refusing", "citizen_rate", "citizen_dead", "citizen_killed", "citizen_slow"),
 )
 VERSIONS = ("pyspark", "pyarrow", "asyncpg", "httptools", "aiohttp")
 
