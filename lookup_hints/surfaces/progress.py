@@ -164,7 +164,11 @@ def _by_messages(spark: Any, show: Show) -> Iterator[None]:
     seen = _Seen()
 
     def told(stages: Iterable[Any] | None, inflight_tasks: int, **_: Any) -> None:
-        if seen.add((one.stage_id, one.num_tasks, one.num_completed_tasks) for one in _not_skipped(stages)):
+        known = list(stages or ())
+        skipped = _skipped(known)
+        seen.forget(skipped)
+        running = (one for one in known if one.stage_id not in skipped)
+        if seen.add((one.stage_id, one.num_tasks, one.num_completed_tasks) for one in running):
             show(seen.progress(inflight_tasks))
 
     register = getattr(spark, "registerProgressHandler", None)  # from 4.0 on
@@ -178,11 +182,10 @@ def _by_messages(spark: Any, show: Show) -> Iterator[None]:
         spark.removeProgressHandler(told)
 
 
-def _not_skipped(stages: Iterable[Any] | None) -> list[Any]:
-    """Without the stages that are passed over: they have done nothing, and later ones have."""
-    known = list(stages or ())
-    begun = [one.stage_id for one in known if one.num_completed_tasks]
-    return [one for one in known if one.num_completed_tasks or one.stage_id > max(begun, default=-1)]
+def _skipped(stages: Sequence[Any]) -> set[int]:
+    """The numbers of the stages that Spark skips: they have done nothing, and later ones have."""
+    last = max((one.stage_id for one in stages if one.num_completed_tasks), default=-1)
+    return {one.stage_id for one in stages if one.stage_id < last and not one.num_completed_tasks}
 
 
 class _Seen:
@@ -202,6 +205,12 @@ class _Seen:
         for number, (tasks, done) in now.items():
             self._tasks[number], self._done[number] = tasks, done
         return bool(self._tasks)
+
+    def forget(self, stages: Iterable[int]) -> None:
+        """These stages do not run, though they were seen: only later ones showed that Spark skips them."""
+        for number in stages:
+            self._tasks.pop(number, None)
+            self._done.pop(number, None)
 
     def progress(self, running: int) -> Progress:
         """All of it together."""

@@ -71,7 +71,7 @@ def scenario(spark: SparkSession) -> Steps:
             told: list[Progress] = []
             with following(spark, told.append):
                 spark.sql("SELECT count(DISTINCT id % 1000) FROM range(0, 2000000, 1, 4)").collect()
-            if told and told[-1].done >= 4:
+            if told and told[-1].share == 1.0:
                 break
         before = len(told)
         spark.sql("SELECT count(*) FROM range(10)").collect()

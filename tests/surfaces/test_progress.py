@@ -6,8 +6,10 @@ import io
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -45,6 +47,57 @@ def test_a_statement_is_followed_to_its_last_tasks(spark: SparkSession, tmp_path
     assert any(one.running for one in told)
     assert all(one.done <= one.tasks for one in told)
     assert not [thread for thread in threading.enumerate() if thread.name == "lookup-progress"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a Connect server says of a stage."""
+
+    stage_id: int
+    num_tasks: int
+    num_completed_tasks: int
+
+
+class ConnectSession:
+    """A Connect session as far as progress is concerned: it tells what the test gives it."""
+
+    def __init__(self) -> None:
+        self.handlers: list[Callable[..., None]] = []
+
+    def registerProgressHandler(self, handler: Callable[..., None]) -> None:  # noqa: N802 (Spark's name)
+        """Keeps it."""
+        self.handlers.append(handler)
+
+    def removeProgressHandler(self, handler: Callable[..., None]) -> None:  # noqa: N802 (Spark's name)
+        """Lets it go."""
+        self.handlers.remove(handler)
+
+    def tell(self, running: int, *stages: tuple[int, int, int]) -> None:
+        """A message of the server; each stage by number, tasks and tasks done."""
+        for handler in self.handlers:
+            handler(
+                stages=[Stage(*stage) for stage in stages],
+                inflight_tasks=running,
+                operation_id="",
+                done=False,
+            )
+
+
+ConnectSession.__module__ = "pyspark.sql.connect.made_up"
+
+
+def test_stages_that_spark_skips_are_not_counted_though_they_were_seen() -> None:
+    """The messages of a real statement of three jobs: the second and third begin with stages that are skipped."""
+    told: list[Progress] = []
+    session = ConnectSession()
+    with following(cast("SparkSession", session), told.append):
+        session.tell(4, (0, 4, 0))
+        session.tell(0, (0, 4, 4), (1, 4, 0), (2, 1, 0))
+        session.tell(1, (0, 4, 4), (1, 4, 0), (2, 1, 1), (3, 4, 0), (4, 1, 0), (5, 1, 0))
+        session.tell(0, (0, 4, 4), (1, 4, 0), (2, 1, 1), (3, 4, 0), (4, 1, 0), (5, 1, 1))
+    assert (told[1].done, told[1].tasks) == (4, 9), "nobody can know yet that stage 1 is skipped"
+    assert (told[-1].done, told[-1].tasks) == (6, 6)
+    assert not session.handlers
 
 
 def test_nothing_is_told_of_a_statement_without_tasks(spark: SparkSession) -> None:
