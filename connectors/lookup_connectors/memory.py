@@ -35,7 +35,9 @@ from lookup_hints.spi import (
     Option,
     ReportsSchema,
     Scan,
+    Statistics,
     SyncLookup,
+    TableSize,
 )
 from lookup_hints.spi.types import sql_type
 
@@ -68,7 +70,7 @@ def _copied(rows: Any) -> pa.Table | list[dict[str, Any]]:
     return [dict(row) for row in copied]
 
 
-class MemoryConnector(SyncLookup, AsyncLookup, Scan, ReportsSchema):
+class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsSchema):
     """Rows that are already here."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -132,6 +134,11 @@ class MemoryConnector(SyncLookup, AsyncLookup, Scan, ReportsSchema):
     def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """All rows."""
         yield from self._converted().select(schema.names).to_batches()
+
+    def statistics(self) -> TableSize:
+        """The rows, counted."""
+        rows = self._converted()
+        return TableSize(rows.num_rows, rows.nbytes, "counted", exact=True)
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns of rows that Python gave; JSON does not say what its texts are."""

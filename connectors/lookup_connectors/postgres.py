@@ -31,6 +31,7 @@ from lookup_connectors.postgres_reading import (
     values_of,
 )
 from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
+from lookup_connectors.postgres_statistics import table_size
 from lookup_connectors.postgres_types import ColumnPlan, quoted, reported_type
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.spi import (
@@ -45,6 +46,8 @@ from lookup_hints.spi import (
     Option,
     ReportsSchema,
     Scan,
+    Statistics,
+    TableSize,
     choice,
     integer,
     reporting,
@@ -75,7 +78,7 @@ _WISHES = {_READ_ONLY: "on", _LIFE_SIGN: "1s"}
 _POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
 
 
-class PostgresConnector(AsyncLookup, Scan, ReportsSchema):
+class PostgresConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
     """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -202,6 +205,10 @@ class PostgresConnector(AsyncLookup, Scan, ReportsSchema):
         finally:
             loop.run_until_complete(batches.aclose())
             loop.close()
+
+    def statistics(self) -> TableSize:
+        """What the catalog says since the table was analysed; nothing of a view."""
+        return asyncio.run(self._size())
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns and the primary key, from the catalog."""
@@ -330,6 +337,10 @@ class PostgresConnector(AsyncLookup, Scan, ReportsSchema):
         async with self._one_connection() as connection:
             relation = await find_relation(connection, self._source, self.table.name)
             return await connection.fetchval(BLOCKS, relation.oid) or 0
+
+    async def _size(self) -> TableSize:
+        async with self._one_connection() as connection:
+            return await table_size(connection, self._source)
 
     async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
         async with self._one_connection() as connection:

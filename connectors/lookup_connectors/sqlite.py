@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
@@ -39,7 +40,9 @@ from lookup_hints.spi import (
     Option,
     ReportsSchema,
     Scan,
+    Statistics,
     SyncLookup,
+    TableSize,
 )
 from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
 
@@ -54,7 +57,16 @@ _FEWEST_ROWS = 50_000
 """A partition of fewer rows is not worth a task."""
 
 
-class SqliteConnector(SyncLookup, Scan, ReportsSchema):
+@dataclass(frozen=True)
+class _RowNumbers:
+    """Numbers of a table's rows: the column that has them, the first and the last."""
+
+    column: str
+    first: int
+    last: int
+
+
+class SqliteConnector(SyncLookup, Scan, Statistics, ReportsSchema):
     """A table of an SQLite file."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -125,17 +137,8 @@ class SqliteConnector(SyncLookup, Scan, ReportsSchema):
     def partitions(self, wanted: int) -> Sequence[str]:
         """Conditions on the row's number; one for a view, a table WITHOUT ROWID, and a small one."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
-            names = {name.lower() for name, _, _ in self._stored_columns(connection)}
-            number = next((name for name in _ROW_NUMBERS if name not in names), None)
-            is_table = connection.execute(_IS_TABLE, (self._source,)).fetchone()
-            if number is None or is_table is None:
-                return ("",)
-            query = f"SELECT min({number}), max({number}) FROM {_quoted(self._source)}"  # noqa: S608  quoted
-            try:
-                first, last = connection.execute(query).fetchone()
-            except sqlite3.OperationalError:  # WITHOUT ROWID
-                return ("",)
-        return ("",) if first is None else _ranges(number, first, last, wanted)
+            numbers = self._row_numbers(connection)
+        return _ranges(numbers.column, numbers.first, numbers.last, wanted) if numbers else ("",)
 
     def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
         """The rows that meet one of the conditions."""
@@ -147,6 +150,17 @@ class SqliteConnector(SyncLookup, Scan, ReportsSchema):
                 while rows := cursor.fetchmany(_BATCH_ROWS):
                     yield from self._table(rows, schema, self.table.primary_key).to_batches()
 
+    def statistics(self) -> TableSize:
+        """What ANALYZE found; else the row numbers, of which there are no fewer than rows."""
+        with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
+            counted = _analysed_rows(connection, self._source)
+            numbers = self._row_numbers(connection) if counted is None else None
+        if counted is not None:
+            return TableSize(counted, source="sqlite_stat1")
+        if numbers is None:
+            return TableSize(None, source="never analysed, and without numbered rows")
+        return TableSize(numbers.last - numbers.first + 1, source="row numbers, an upper estimate")
+
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns, from their declared types, and the primary key."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
@@ -154,6 +168,21 @@ class SqliteConnector(SyncLookup, Scan, ReportsSchema):
         schema = pa.schema([(name, self._reported_type(name, declared)) for name, declared, _ in stored])
         key = sorted((place, name) for name, _, place in stored if place)
         return schema, tuple(name for _, name in key)
+
+    def _row_numbers(self, connection: sqlite3.Connection) -> _RowNumbers | None:
+        """Those of the first and the last row; None for views, tables WITHOUT ROWID and empty ones."""
+        names = {name.lower() for name, _, _ in self._stored_columns(connection)}
+        column = next((name for name in _ROW_NUMBERS if name not in names), None)
+        is_table = connection.execute(_IS_TABLE, (self._source,)).fetchone()
+        if column is None or is_table is None:
+            return None
+        # Each by itself is one step in the table's tree; both in one SELECT read all of it.
+        ends = (f"(SELECT {end}({column}) FROM {_quoted(self._source)})" for end in ("min", "max"))  # noqa: S608
+        try:
+            first, last = connection.execute(f"SELECT {', '.join(ends)}").fetchone()
+        except sqlite3.OperationalError:  # WITHOUT ROWID
+            return None
+        return None if first is None else _RowNumbers(column, first, last)
 
     @property
     def _source(self) -> str:
@@ -285,6 +314,18 @@ def _has_one_spelling(kind: pa.DataType) -> bool:
 def _parts(keys: pa.Table) -> Iterator[pa.Table]:
     size = _MAX_VARIABLES // keys.num_columns
     return (keys.slice(start, size) for start in range(0, keys.num_rows, size))
+
+
+def _analysed_rows(connection: sqlite3.Connection, source: str) -> int | None:
+    """The rows of the table when ANALYZE last ran; None where it never did."""
+    query = "SELECT stat FROM sqlite_stat1 WHERE tbl = ? COLLATE NOCASE"
+    try:
+        told = connection.execute(query, (source,)).fetchall()
+    except sqlite3.OperationalError:  # no statistics in this file
+        return None
+    # A line for each index; one over a part of the rows tells fewer.
+    counts = [int(text.split()[0]) for (text,) in told if text]
+    return max(counts, default=None)
 
 
 def _ranges(number: str, first: int, last: int, wanted: int) -> tuple[str, ...]:

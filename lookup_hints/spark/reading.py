@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +11,7 @@ import pyarrow as pa
 from lookup_hints.errors import InternalError
 from lookup_hints.plan.draft import TableScan
 from lookup_hints.runtime.process import install_tip
+from lookup_hints.spark.in_time import told_in_time
 from lookup_hints.spark.shipping import bare, shipped
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.types import sql_type
@@ -57,18 +56,9 @@ def parts_of(connector: Connector, wanted: int, seconds: float = PARTITIONING_SE
         raise InternalError(f"{type(connector).__name__} was planned to be scanned, which it cannot")
     if wanted == 1 or type(connector).partitions is Scan.partitions:
         return ("",)
-    told: Future[Sequence[str]] = Future()
-
-    def ask() -> None:
-        try:
-            told.set_result(connector.partitions(wanted))
-        except BaseException as error:
-            told.set_exception(error)
-
-    # A thread that may be left behind: nobody can end a call that hangs.
-    Thread(target=ask, name="lookup_hints partitions", daemon=True).start()
     try:
-        return told.result(seconds) or ("",)
+        parts = told_in_time(lambda: connector.partitions(wanted), seconds, "partitions")
+        return parts or ("",)
     except Exception as error:  # a worker reads the table, and says what is wrong if that fails, too
         _log.warning(
             "Table %s is read by one task: its parts cannot be known here (%s). 'lookup.scan.partitions' ="

@@ -12,6 +12,7 @@ from lookup_hints.spi.door import (
     ReportsOutcomes,
     ReportsSchema,
     Scan,
+    Statistics,
     SyncLookup,
     SyncRowLookup,
     TakesTurns,
@@ -26,6 +27,7 @@ from lookup_hints.spi.model import (
     PlacedRows,
     RowRequest,
     Rows,
+    TableSize,
 )
 from lookup_hints.spi.option_types import (
     BOOLEAN,
@@ -73,8 +75,10 @@ __all__ = [
     "RowRequest",
     "Rows",
     "Scan",
+    "Statistics",
     "SyncLookup",
     "SyncRowLookup",
+    "TableSize",
     "TakesTurns",
     "Turns",
     "Wait",

@@ -32,6 +32,7 @@ from lookup_hints.spi.model import (
     Outcomes,
     RowRequest,
     Rows,
+    TableSize,
 )
 from lookup_hints.spi.options import Option
 from lookup_hints.spi.place import origin_of, place_of
@@ -347,6 +348,19 @@ class Scan(ABC):
     def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
         """The rows of one of several ``partitions``; as ``scan``, in a task of its own."""
         raise InternalError(f"{type(self).__name__} has partitions, and no scan_partition() to read them")
+
+
+class Statistics(ABC):
+    """The ability to say how large the table is: by that the planner chooses whether to ask or to read it."""
+
+    @abstractmethod
+    def statistics(self) -> TableSize:
+        """About how large the table is, without reading it.
+
+        On the driver while planning, on a thread without an event loop; opens what it needs itself. What
+        takes longer than a second, or fails, is given up, and EXPLAIN says so. An answer that is not
+        ``exact`` may be remembered for a minute.
+        """
 
 
 class ReportsSchema(ABC):

@@ -198,6 +198,27 @@ def _files(options: tuple[Option, ...]) -> set[str]:
 
 
 @dataclass(frozen=True)
+class TableSize:
+    """About how large a table is, as its source knows without reading it.
+
+    Args:
+        rows: how many rows; None where the source does not know.
+        bytes: how much room they take at the source, indexes left out; None where it does not know.
+        source: where the numbers are from (``pg_class``), or why there are none; EXPLAIN shows it.
+        exact: whether rows were counted, so that the number is right at this moment.
+    """
+
+    rows: int | None
+    bytes: int | None = None
+    source: str = ""
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.rows or 0, self.bytes or 0) < 0:
+            raise ValueError(f"a table cannot have {self.rows} rows or {self.bytes} bytes")
+
+
+@dataclass(frozen=True)
 class LookupRequest:
     """One question to a connector: distinct, non-null keys, and the columns wanted.
 

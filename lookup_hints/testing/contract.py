@@ -18,7 +18,15 @@ import pyarrow as pa
 from lookup_hints.errors import ConnectorError
 from lookup_hints.runtime.arrow import place
 from lookup_hints.runtime.masking import known_secrets
-from lookup_hints.spi import AsyncLookup, Connector, ReportsOutcomes, ReportsSchema, Scan, SyncLookup
+from lookup_hints.spi import (
+    AsyncLookup,
+    Connector,
+    ReportsOutcomes,
+    ReportsSchema,
+    Scan,
+    Statistics,
+    SyncLookup,
+)
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcome, Outcomes
 from lookup_hints.spi.secrets import masker
 from lookup_hints.testing.fake import looked_up
@@ -190,6 +198,18 @@ class ConnectorContract:
             assert (
                 pa.Table.from_batches(connector.scan(pa.schema(columns)), pa.schema(columns)).num_columns == 1
             )
+
+    def test_the_size_it_tells_names_its_source_and_is_right_where_it_is_exact(
+        self, table: LookupTable
+    ) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, Statistics):
+            _skip("the connector does not know how large the table is")
+            return
+        size = connector.statistics()
+        assert size.source, "EXPLAIN says where the number is from, or why there is none"
+        if size.exact and isinstance(connector, Scan):
+            assert size.rows == pa.Table.from_batches(connector.scan(table.schema), table.schema).num_rows
 
     def test_the_schema_it_tells_is_one_it_can_be_asked_with(self, table: LookupTable) -> None:
         connector = self.connector_type(replace(table, schema=pa.schema([]), primary_key=()))
