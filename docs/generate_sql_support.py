@@ -41,6 +41,7 @@ _TOPICS = {
     "clauses": "Around it: clauses, stars, windows, table functions",
     "subqueries": "Subqueries, CTEs and set operations",
     "statements": "Statements",
+    "read": "Read whole, as no key can be asked for",
     "once": "Asked once",
 }
 

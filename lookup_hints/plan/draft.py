@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
@@ -169,13 +169,23 @@ class LookupJoin(ABC):
 
 @dataclass(frozen=True)
 class TableScan(ABC):
-    """One place where a lookup table is read whole, in so many parts at most."""
+    """One place where a lookup table is read whole.
+
+    Args:
+        use: where the table is named.
+        connector: what is read.
+        columns: the columns that are read, in the table's order.
+        relation: the name of the view that reads them.
+        readers: in how many parts it is read, at most.
+        reason: why it is read, as a sentence goes on behind "because".
+    """
 
     use: LookupUse
     connector: Connector
     columns: tuple[str, ...]
     relation: str
     readers: int
+    reason: str
 
     @abstractmethod
     def edits(self, statement: Statement) -> Iterator[Edit]:
@@ -184,12 +194,26 @@ class TableScan(ABC):
 
 @dataclass(frozen=True)
 class Draft:
-    """A statement on its way to a plan."""
+    """A statement on its way to a plan.
+
+    Args:
+        statement: what the user wrote.
+        context: what the planner asks the session for.
+        analysis: what it asks Spark for.
+        hints: the LOOKUP hints.
+        read: the uses of lookup tables that must be read whole, and why.
+        joins: the lookup joins.
+        scans: lookup tables that are read whole.
+        output: the columns that the statement gives.
+        edits: what makes Spark SQL of the text.
+        notes: what the user should know.
+    """
 
     statement: Statement
     context: Context
     analysis: Analysis
     hints: tuple[LookupHint, ...]
+    read: Mapping[LookupUse, str] = field(default_factory=dict)
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
     output: Columns | None = None

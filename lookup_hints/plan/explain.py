@@ -45,7 +45,12 @@ def _join(plan: LookupPlan, number: int, join: LookupJoin, first_line: int, meas
 def _scan(scan: TableScan) -> str:
     table = scan.use.table
     at_once = "one task" if scan.readers == 1 else f"at most {scan.readers} tasks at once"
-    facts = [("columns", ", ".join(scan.columns)), ("connector", table.connector), ("read by", at_once)]
+    facts = [
+        ("read because", scan.reason),
+        ("columns", ", ".join(scan.columns)),
+        ("connector", table.connector),
+        ("read by", at_once),
+    ]
     return "\n".join([f"Whole table {table.name} is read", *_lines(facts)])
 
 

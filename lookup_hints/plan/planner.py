@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import reduce
 
 from sqlglot import exp
 
-from lookup_hints.errors import HintError, InternalError, OptionError, Problem, UnsupportedLookup, nearest
-from lookup_hints.hints.validate import LookupHint, merged
+from lookup_hints.errors import InternalError, OptionError, Problem, UnsupportedLookup
+from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.analysis import Analysis, KeyQuestion, KeyTypeError
 from lookup_hints.plan.budgets import gives_limits
 from lookup_hints.plan.choose import choose, session_option
@@ -18,6 +18,7 @@ from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.ctes import must_run_once, notes_of_ctes
 from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan
 from lookup_hints.plan.forms.find import find_lookups
+from lookup_hints.plan.hinted import match_hints
 from lookup_hints.plan.keys import KeyCast, key_cast
 from lookup_hints.plan.read.kinds import (
     gives_rows,
@@ -27,6 +28,8 @@ from lookup_hints.plan.read.kinds import (
     script_variables,
 )
 from lookup_hints.plan.read.statement import FindTable, Statement, UnreadableStatement
+from lookup_hints.plan.reading import read_instead
+from lookup_hints.plan.refusal import CannotBeAsked
 from lookup_hints.plan.repeated import notes_of_inserts, notes_of_ranges, notes_of_subqueries
 from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.plan.write.columns import residual_columns, used_columns
@@ -37,6 +40,8 @@ from lookup_hints.spi import Connector
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.sql.splice import Cut, spliced
+
+Rule = Callable[[Draft], Draft]
 
 
 def mentions_lookup(text: str, find_table: FindTable) -> bool:
@@ -79,8 +84,7 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
             Analysis(statement, context.analyse, script_variables(statement.tokens)),
             hints,
         )
-        for rule in RULES:
-            draft = rule(draft)
+        draft = _decided(reduce(_after, ABOUT_THE_STATEMENT, draft))
     except RecursionError:
         raise _nested_too_deeply(statement) from None
     except (LookupError, AttributeError, StopIteration, AssertionError) as error:
@@ -96,6 +100,19 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         query=_written_query(draft),
         notes=draft.notes,
     )
+
+
+def _decided(draft: Draft) -> Draft:
+    """``draft`` with each of its lookup tables asked, or read where it cannot be."""
+    while True:
+        try:
+            return reduce(_after, RULES, draft)
+        except CannotBeAsked as error:
+            draft = read_instead(draft, error)
+
+
+def _after(draft: Draft, rule: Rule) -> Draft:
+    return rule(draft)
 
 
 def _nested_too_deeply(statement: Statement) -> UnreadableStatement:
@@ -145,55 +162,8 @@ def account_for_names(draft: Draft) -> Draft:
 
 def find_joins(draft: Draft) -> Draft:
     """Every use of a lookup table is a lookup join, or reads the whole table."""
-    found = find_lookups(draft.statement, draft.context, draft.analysis)
+    found = find_lookups(draft)
     return draft.with_(joins=found.joins, scans=found.scans)
-
-
-def match_hints(draft: Draft) -> Draft:
-    """Each hint goes to the lookup join of its query block that it names; one that names none is an error."""
-    by_block: dict[int, list[LookupHint]] = defaultdict(list)
-    for hint in draft.hints:
-        by_block[hint.select].append(hint)
-    problems = [
-        _unmatched(hint, draft)
-        for hint in draft.hints
-        if not any(_names(draft, hint, join) for join in draft.joins)
-    ]
-    if problems:
-        raise HintError(problems)
-
-    def with_hint(join: LookupJoin) -> LookupJoin:
-        in_block = tuple(hint for select in _selects(draft, join) for hint in by_block[select])
-        own = [hint for hint in merged(in_block) if _names(draft, hint, join)]
-        return join.with_(hint=own[0] if own else None)
-
-    return draft.each_join(with_hint)
-
-
-def _selects(draft: Draft, join: LookupJoin) -> list[int]:
-    """Where the SELECTs stand whose hints may be about the join: those of its query block."""
-    return [draft.offset_of(index) for index in join.use.block.selects]
-
-
-def _names(draft: Draft, hint: LookupHint, join: LookupJoin) -> bool:
-    return hint.select in _selects(draft, join) and hint.table.lower() == join.use.alias.lower()
-
-
-def _unmatched(hint: LookupHint, draft: Draft) -> Problem:
-    joins = [join for join in draft.joins if hint.select in _selects(draft, join)]
-    here = [join.use.alias for join in joins]
-    message = f"LOOKUP names {hint.table!r}, but no lookup join in this query block has that alias."
-    by_name = [join.use.alias for join in joins if join.use.table.name.lower() == hint.table.lower()]
-    if by_name:
-        tip = f"Where a table has an alias, the hint uses it: {by_name[0]!r}."
-    elif here:
-        tip = nearest(hint.table, here)
-    else:
-        tip = (
-            "The block has no lookup join: a lookup table is the right side of a JOIN, created WITH"
-            " ('connector' = ...)."
-        )
-    return Problem(message, hint.places.get("table", hint.at), tip)
 
 
 def choose_settings(draft: Draft) -> Draft:
@@ -252,14 +222,15 @@ def _not_alone(draft: Draft, join: LookupJoin, error: KeyTypeError) -> Unsupport
     at = error.part if isinstance(error.part, Cut) else join.at
     written = error.part if isinstance(error.part, str) else " ".join(at.of(draft.statement.text).split())
     what = "time" if error.part is join.use.time else "key"
-    return UnsupportedLookup(
-        Problem(
-            f"The lookup join with {join.use.alias} cannot run: its {what} {written} cannot be computed"
-            f" before the lookup. Spark says: {error}",
-            draft.statement.span(at),
-            f"Write a subquery on the left that gives {written} as a column, and join by that.",
-        )
+    reason = f"its {what} {written} cannot be computed before the lookup"
+    problem = Problem(
+        f"The lookup join with {join.use.alias} cannot run: {reason}. Spark says: {error}",
+        draft.statement.span(at),
+        f"Write a subquery on the left that gives {written} as a column, and join by that.",
     )
+    if error.part is join.use.time:
+        return UnsupportedLookup(problem)
+    return CannotBeAsked(problem, join.use, reason)
 
 
 def _question(draft: Draft, join: LookupJoin) -> KeyQuestion:
@@ -285,15 +256,16 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
         cast = None  # without ANSI, IN compares them as texts, which = does not
     if cast is None:
         written = key.left if isinstance(key.left, str) else key.left.of(draft.statement.text)
-        raise UnsupportedLookup(
-            Problem(
-                f"The lookup join with {join.use.alias} cannot run: {written} is"
-                f" {left.upper()} and {join.use.alias}.{key.column} is {column.upper()}, so one key may equal"
-                " several values of the column.",
-                draft.statement.span(key.whole),
-                f"Write CAST({written} AS {column.upper()}).",
-            )
+        reason = (
+            f"{written} is {left.upper()} and {join.use.alias}.{key.column} is {column.upper()}, so one key"
+            " may equal several values of the column"
         )
+        problem = Problem(
+            f"The lookup join with {join.use.alias} cannot run: {reason}.",
+            draft.statement.span(key.whole),
+            f"Write CAST({written} AS {column.upper()}).",
+        )
+        raise CannotBeAsked(problem, join.use, reason)
     return replace(cast, wrapping=draft.context.wrapping(kind))
 
 
@@ -402,9 +374,9 @@ def guard_global_sort(draft: Draft) -> Draft:
     return draft.with_(edits=(*draft.edits, *edits), notes=(*draft.notes, note))
 
 
-RULES: Iterable[Callable[[Draft], Draft]] = (
-    analyse_as_plain_join,
-    account_for_names,
+ABOUT_THE_STATEMENT: tuple[Rule, ...] = (analyse_as_plain_join, account_for_names)
+
+RULES: tuple[Rule, ...] = (
     find_joins,
     match_hints,
     choose_settings,

@@ -1,11 +1,15 @@
-"""How many tasks read a table that is read whole."""
+"""Whether a lookup table is read whole where it cannot be asked, and by how many tasks."""
 
 from __future__ import annotations
 
+from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.budgets import CONCURRENCY, limits_of
 from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.cluster_share import cluster_of
-from lookup_hints.spi import Connector
+from lookup_hints.plan.draft import Draft
+from lookup_hints.plan.hinted import is_hinted
+from lookup_hints.plan.refusal import CannotBeAsked
+from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import Place, options_at, parsed
@@ -14,6 +18,19 @@ PARTITIONS = "lookup.scan.partitions"
 
 _MOST = 16
 """Each reader has a connection of its own: by default no source has more of them at once."""
+
+
+def read_instead(draft: Draft, error: CannotBeAsked) -> Draft:
+    """``draft`` with the table that cannot be asked among those that are read.
+
+    Raises:
+        UnsupportedLookup: its source cannot be read, or a hint wants it to be asked.
+    """
+    use = error.use
+    can_be_read = isinstance(draft.context.connector(use.table), Scan)
+    if use in draft.read or is_hinted(draft, use) or not can_be_read:
+        raise UnsupportedLookup(error.problems) from None
+    return draft.with_(read={**draft.read, use: error.reason})
 
 
 def readers_of(connector: Connector, conf: Conf) -> int:

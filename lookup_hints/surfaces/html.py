@@ -193,7 +193,7 @@ def _scan(scan: TableScan) -> _Stop:
         "all rows",
         ", ".join(scan.columns),
         table.name,
-        (table.connector, "no key is asked"),
+        (table.connector, f"read because {scan.reason}"),
     )
 
 

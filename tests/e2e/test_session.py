@@ -346,9 +346,10 @@ def test_explain_is_found_among_comments(session: LookupSession, explain: str) -
 
 
 def test_mistakes_below_explain_are_shown_at_their_place(session: LookupSession) -> None:
+    asked = JOIN.replace("LEFT", "RIGHT").replace("SELECT", "SELECT /*+ LOOKUP('table'='p') */", 1)
     with pytest.raises(UnsupportedLookup) as caught:
-        session.sql(f"EXPLAIN\n/* c */ {JOIN.replace('LEFT', 'RIGHT')}")
-    assert str(caught.value).startswith("line 2, column 43: The lookup join with p cannot run: a RIGHT JOIN")
+        session.sql(f"EXPLAIN\n/* c */ {asked}")
+    assert str(caught.value).startswith("line 2, column 70: The lookup join with p cannot run: a RIGHT JOIN")
 
 
 def test_a_misspelt_create_is_not_told_to_spark(session: LookupSession) -> None:

@@ -45,7 +45,7 @@ def test_as_many_as_run_at_once_unless_the_user_says_it(
 
 def test_one_reads_alone() -> None:
     number, shown = readers(FOUR, scan__partitions="1")
-    assert (number, "read by    one task" in shown) == (1, True)
+    assert (number, "read by       one task" in shown) == (1, True)
 
 
 def test_a_bad_number_is_refused() -> None:

@@ -6,6 +6,7 @@ A file holds blocks of the form::
     -- lookup: planes, airlines     which tables are lookup tables, if not those of the file's first lines
     -- ordered                      the order of the rows counts too
     -- once: planes                 no key of these tables is asked for twice
+    -- read because: a reason       one table is read whole, and EXPLAIN says why
     -- args: {"p": 1}               values of the parameter markers, as JSON
     -- conf: spark.x = y            configuration of both sessions, while the case runs
     <statements; the last one gives the rows>
@@ -31,7 +32,7 @@ from typing import Any
 from lookup_hints.errors import QueryError
 
 FOLDER = Path(__file__).parent / "flights"
-_HEADER = re.compile(r"^-- (lookup|ordered|once|args|conf)(?:: (.*))?\n", re.MULTILINE)
+_HEADER = re.compile(r"^-- (lookup|ordered|once|read because|args|conf)(?:: (.*))?\n", re.MULTILINE)
 _CASE = re.compile(r"^-- case: (?P<title>.+)\n(?P<body>(?:(?!^-- case: ).*\n?)*)", re.MULTILINE)
 _END = re.compile(r"^-- (refused|instead|fails):(.*)\n?", re.MULTILINE)
 
@@ -46,6 +47,7 @@ class Case:
     lookups: frozenset[str]
     ordered: bool = False
     once: tuple[str, ...] = ()
+    read_because: str = ""
     args: Any = None
     conf: dict[str, str] = field(default_factory=dict)
     refused: str | None = None
@@ -86,6 +88,7 @@ def _case(topic: str, title: str, body: str, defaults: dict[str, str]) -> Case:
         lookups=frozenset(_listed(headers["lookup"])),
         ordered="ordered" in headers,
         once=tuple(_listed(headers.get("once", ""))),
+        read_because=headers.get("read because", ""),
         args=json.loads(headers["args"]) if "args" in headers else None,
         conf=dict([_setting(headers["conf"])]) if "conf" in headers else {},
         refused=parts.get("refused"),

@@ -73,6 +73,14 @@ def test_the_rows_are_those_of_ordinary_tables(worlds: Worlds, case: Case) -> No
             assert not again, f"{len(again)} keys of {name} were asked for more than once: {again}"
 
 
+@pytest.mark.parametrize("case", chosen(lambda case: bool(case.read_because)))
+def test_what_is_read_whole_says_why(worlds: Worlds, case: Case) -> None:
+    with world_of(worlds, case) as world:
+        shown = world.session.explain(case.text)
+    reasons = [line.partition("read because")[2].strip() for line in shown.splitlines()]
+    assert case.read_because in reasons
+
+
 @pytest.mark.parametrize("case", chosen(lambda case: case.fails is not None))
 def test_the_error_is_sparks_own(worlds: Worlds, case: Case) -> None:
     with world_of(worlds, case) as world:

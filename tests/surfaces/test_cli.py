@@ -132,16 +132,16 @@ def test_check_finds_every_mistake_with_its_place(tmp_path: Path, capsys: pytest
     path.write_text(
         JOB.replace("'capacity'='9'", "'capasity'='9'")
         + "\nCREATE TEMPORARY TABLE t (id INT) WITH ('connector' = 'sqlite', 'paht' = 'x');\n"
-        "SELECT 1 FROM visits v RIGHT JOIN people p ON v.person = p.id;\n"
-        "EXPLAIN SELECT 1 FROM visits v JOIN people p ON v.person > p.id;\n",
+        "SELECT /*+ LOOKUP('table'='p') */ 1 FROM visits v RIGHT JOIN people p ON v.person = p.id;\n"
+        "EXPLAIN SELECT /*+ LOOKUP('table'='p') */ 1 FROM visits v JOIN people p ON v.person > p.id;\n",
         encoding="utf-8",
     )
     assert main(["check", str(path), "--param", "most=5"]) == 1
     out = capsys.readouterr().out
     assert f"{path}:5:32: error: No LOOKUP option is called 'capasity'. Did you mean 'capacity'?" in out
     assert f"{path}:8:1: error: table t: connector 'sqlite' has no option 'paht'. Did you mean 'path'?" in out
-    assert f"{path}:9:24: error: The lookup join with p cannot run: a RIGHT JOIN" in out
-    assert f"{path}:10:49: error: The lookup join with p has no key" in out
+    assert f"{path}:9:51: error: The lookup join with p cannot run: a RIGHT JOIN" in out
+    assert f"{path}:10:76: error: The lookup join with p has no key" in out
     assert out.endswith("4 errors\n")
 
 

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from sqlglot import exp
+
 from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import Conditions, KeyEquality, chosen_keys
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.read.scope import Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Chain, Relation
-from lookup_hints.plan.refusal import refused
+from lookup_hints.plan.refusal import CannotBeAsked, refused
 from lookup_hints.plan.write.built import Built, Visible
 from lookup_hints.plan.write.from_join import FromJoin
 
@@ -57,29 +59,26 @@ class CommaJoin(FromJoin):
         return replace(built, visible=[*built.visible, own], views=[*built.views, self])
 
 
-def refuse_products(facts: Facts, pending: Iterable[LookupUse], scanned: Iterable[LookupUse]) -> None:
-    """Refuse a lookup table between commas that nothing gives a key: it would be read whole.
-
-    Raises:
-        UnsupportedLookup: one of ``pending`` is such a table, and stands beside what is no lookup table.
-    """
+def without_key(
+    facts: Facts, pending: Iterable[LookupUse], scanned: Iterable[LookupUse]
+) -> Iterator[CannotBeAsked]:
+    """Why those of ``pending`` cannot be asked that stand between commas beside what is no lookup table."""
     heads = {use.relation for use in (*pending, *scanned)}
     for use in pending:
         if not _stands_alone(use):
             continue
         if any(chain.head not in heads and not chain.head.lateral for chain in _chains(use)):
-            at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
-            raise refused(facts.statement, use, at, _why_no_key(facts, use))
+            yield _no_key(facts, use)
 
 
-def _why_no_key(facts: Facts, use: LookupUse) -> str:
-    computed = _computed_from(facts, use)
+def _no_key(facts: Facts, use: LookupUse) -> CannotBeAsked:
+    statement, computed = facts.statement, _computed_from(facts, use)
+    at = statement.tokens.cut(use.relation.first, use.relation.last)
     if any(referred.relations & computed for _, referred in facts.where_equalities(use)):
-        return (
-            "a LATERAL relation names it, and stands in one chain of joins with what gives its key; write"
-            " CROSS JOIN in place of the comma"
-        )
-    return "no equality in WHERE gives its key, so nothing says which rows to ask for"
+        reason = "its key comes from joins behind the comma that name it themselves"
+        return refused(statement, use, at, reason, "write CROSS JOIN in place of the comma")
+    reason = "no equality in WHERE gives its key, so nothing says which rows to ask for"
+    return refused(statement, use, at, reason)
 
 
 def _chains(use: LookupUse) -> list[Chain]:
@@ -105,17 +104,22 @@ def _given(facts: Facts, use: LookupUse, waiting: set[Relation]) -> Iterator[tup
 
 
 def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
-    """The relations of chains behind ``use`` that hold a LATERAL one which may name it."""
+    """The relations of chains behind ``use`` that may name it: in a LATERAL relation, or in ON."""
     return {
         relation
-        for chain, lateral in facts.statement.once(_computing, use.block)
-        if chain.first > use.index and any(facts.may_name(each, use.relation) for each in lateral)
+        for chain, lateral, conditions in facts.statement.once(_computing, use.block)
+        if chain.first > use.index
+        if any(facts.may_name(each, use.relation) for each in lateral)
+        or any(use.relation in facts.scope(use.block).referred(tree).relations for tree in conditions)
         for relation in chain.relations
     }
 
 
-def _computing(_: Statement, block: Block) -> list[tuple[Chain, list[Relation]]]:
-    """The chains of the block that hold LATERAL relations, and those."""
-    chains = block.source.chains if block.source is not None else []
-    found = ((chain, [each for each in chain.everything if each.lateral]) for chain in chains)
-    return [(chain, lateral) for chain, lateral in found if lateral]
+def _computing(statement: Statement, block: Block) -> list[tuple[Chain, list[Relation], list[exp.Expr]]]:
+    """The chains of the block that can name what stands before their comma, and what does so in them."""
+    found = []
+    for chain in block.source.chains if block.source is not None else []:
+        lateral = [each for each in chain.everything if each.lateral]
+        trees = [statement.expression(step.on) for step in chain.steps_in_order if step.on is not None]
+        found.append((chain, lateral, [tree for tree in trees if tree is not None]))
+    return [(chain, lateral, trees) for chain, lateral, trees in found if lateral or trees]

@@ -9,7 +9,6 @@ from typing import TypeVar
 from sqlglot import exp
 
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.analysis import Analysis
 from lookup_hints.plan.conditions import (
     Conditions,
     Conjunct,
@@ -22,12 +21,13 @@ from lookup_hints.plan.conditions import (
     not_asked,
     sides_of,
 )
-from lookup_hints.plan.draft import Context, LookupJoin
+from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.hinted import is_hinted
 from lookup_hints.plan.keys import is_key_type
 from lookup_hints.plan.read.scope import InnerNames, Referred, Scope
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
-from lookup_hints.plan.refusal import refused
+from lookup_hints.plan.refusal import cannot_run
 from lookup_hints.spi import Connector
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.splice import Cut
@@ -38,17 +38,20 @@ Form = TypeVar("Form", bound=LookupJoin)
 class Facts:
     """What can be known of the lookup tables of one statement before it is said which joins they are."""
 
-    def __init__(self, statement: Statement, context: Context, analysis: Analysis) -> None:
+    def __init__(self, draft: Draft) -> None:
         """Nothing is asked yet; what was found out once is remembered."""
-        self.statement, self.analysis = statement, analysis
-        self._context = context
+        self.statement, self.analysis = draft.statement, draft.analysis
+        self.context, self._draft = draft.context, draft
+        self._read = frozenset(use.relation for use in draft.read)
         self._scopes: dict[Block, Scope] = {}
         self._shown_scopes: dict[Block, Scope] = {}
         self._wheres: dict[Block, dict[str, list[tuple[int, Conjunct]]]] = {}
         self._connectors: dict[LookupUse, Connector] = {}
         self._names: dict[LookupUse, Names] = {}
         self._askable: dict[LookupUse, frozenset[str]] = {}
-        self._inner_names = InnerNames(statement, analysis.columns_of, context.case_sensitive)
+        self._inner_names = InnerNames(
+            draft.statement, draft.analysis.columns_of, draft.context.case_sensitive
+        )
 
     def join(
         self,
@@ -80,8 +83,16 @@ class Facts:
     def connector(self, use: LookupUse) -> Connector:
         """The connector of its table."""
         if use not in self._connectors:
-            self._connectors[use] = self._context.connector(use.table)
+            self._connectors[use] = self.context.connector(use.table)
         return self._connectors[use]
+
+    def is_hinted(self, use: LookupUse) -> bool:
+        """Whether a hint names it: the user wants it to be asked."""
+        return is_hinted(self._draft, use)
+
+    def may_be_asked(self, relation: Relation) -> bool:
+        """Whether the relation is a lookup table that is not sure to be read."""
+        return relation not in self._read and self.statement.table_of(relation) is not None
 
     def askable(self, use: LookupUse) -> frozenset[str]:
         """The columns that can be keys."""
@@ -117,14 +128,14 @@ class Facts:
         here = statement.tokens.cut(use.relation.first, use.relation.last)
         given = use.column_aliases
         if given and len(given) != count:
-            raise refused(statement, use, here, f"it gives {len(given)} names to {count} columns")
-        if self._context.case_sensitive and use.alias != use.alias.lower():
+            raise cannot_run(statement, use, here, f"it gives {len(given)} names to {count} columns")
+        if self.context.case_sensitive and use.alias != use.alias.lower():
             reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
-            raise refused(statement, use, here, reason)
+            raise cannot_run(statement, use, here, reason)
 
     def _names_of(self, use: LookupUse) -> Names:
         # The names outlive these facts, and must not hold them.
-        inner, case_sensitive = self._inner_names, self._context.case_sensitive
+        inner, case_sensitive = self._inner_names, self.context.case_sensitive
         return Names(
             table=use.table,
             alias=use.alias,
@@ -148,7 +159,7 @@ class Facts:
         return self._shown_scopes[block]
 
     def _scope_of(self, block: Block, relations: Iterable[Relation]) -> Scope:
-        columns_of, case_sensitive = self.analysis.columns_of, self._context.case_sensitive
+        columns_of, case_sensitive = self.analysis.columns_of, self.context.case_sensitive
         return Scope(self.statement, block, relations, columns_of, case_sensitive)
 
     def referred(self, scope: Scope, equality: KeyEquality) -> Referred:

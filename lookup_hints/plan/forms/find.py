@@ -6,17 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from lookup_hints.plan.analysis import Analysis
-from lookup_hints.plan.draft import Context, LookupJoin, TableScan
+from lookup_hints.plan.draft import Draft, LookupJoin, TableScan
 from lookup_hints.plan.forms.asked import AskedRelation
-from lookup_hints.plan.forms.comma import CommaJoin, refuse_products
+from lookup_hints.plan.forms.comma import CommaJoin, without_key
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.forms.join import StepJoin
 from lookup_hints.plan.forms.membership import MembershipJoin
 from lookup_hints.plan.forms.pipe import PipeJoin
 from lookup_hints.plan.forms.swapped import SwappedJoin
 from lookup_hints.plan.forms.whole import WholeTable, can_be_read, cannot_be_read
-from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import refuse_extra_clauses
 from lookup_hints.plan.times import check_time
@@ -45,32 +44,33 @@ class Found:
     scans: tuple[TableScan, ...]
 
 
-def find_lookups(statement: Statement, context: Context, analysis: Analysis) -> Found:
-    """What each use of a lookup table is.
+def find_lookups(draft: Draft) -> Found:
+    """What each use of a lookup table is; those that are sure to be read are not asked.
 
     Raises:
-        UnsupportedLookup: a lookup table stands where it can neither be asked nor read; says why.
+        CannotBeAsked: a lookup table stands where it cannot be asked; says why.
+        UnsupportedLookup: neither can it be read.
     """
-    facts = Facts(statement, context, analysis)
+    facts = Facts(draft)
     joins: list[LookupJoin] = []
-    scanned: list[LookupUse] = []
+    scanned = dict(draft.read)
     heads: dict[Block, list[LookupUse]] = defaultdict(list)
-    for use in statement.uses:
-        check_time(statement, use)
-        join = _first(BY_THEMSELVES, facts, use, set())
+    for use in draft.statement.uses:
+        check_time(draft.statement, use)
+        join = None if use in scanned else _first(BY_THEMSELVES, facts, use, set())
         if join is not None:
             joins.append(join)
-        else:
+        elif use not in scanned:
             heads[use.block].append(use)
     for uses in heads.values():
         _find_heads(facts, uses, joins, scanned)
     joins.sort(key=lambda join: join.use.index)
-    scanned.sort(key=lambda use: use.index)
-    return Found(tuple(joins), tuple(WholeTable.found(facts, use, context) for use in scanned))
+    in_order = sorted(scanned, key=lambda use: use.index)
+    return Found(tuple(joins), tuple(WholeTable.found(facts, use, scanned[use]) for use in in_order))
 
 
 def _find_heads(
-    facts: Facts, uses: Iterable[LookupUse], joins: list[LookupJoin], scanned: list[LookupUse]
+    facts: Facts, uses: Iterable[LookupUse], joins: list[LookupJoin], scanned: dict[LookupUse, str]
 ) -> None:
     """Add to ``joins`` and ``scanned`` what the uses of one block are; those with keys of their own first."""
     pending = list(uses)
@@ -80,9 +80,9 @@ def _find_heads(
             pending.remove(join.use)
             joins.append(join)
         else:
-            scan = _next_scan(facts, pending, scanned)
+            scan, reason = _next_scan(facts, pending, scanned)
             pending.remove(scan)
-            scanned.append(scan)
+            scanned[scan] = reason
 
 
 def _next_join(facts: Facts, pending: list[LookupUse]) -> LookupJoin | None:
@@ -96,16 +96,18 @@ def _next_join(facts: Facts, pending: list[LookupUse]) -> LookupJoin | None:
     return None
 
 
-def _next_scan(facts: Facts, pending: list[LookupUse], scanned: list[LookupUse]) -> LookupUse:
-    """The first of ``pending``, none of which has a key, that can be read whole."""
+def _next_scan(facts: Facts, pending: list[LookupUse], scanned: Iterable[LookupUse]) -> tuple[LookupUse, str]:
+    """The first of ``pending``, none of which has a key, that can be read whole, and why it is."""
     for use in pending:
         if facts.statement.tokens.is_word(use.relation.first, "STREAM", "LATERAL"):
             refuse_extra_clauses(facts.statement, use)
-    refuse_products(facts, pending, scanned)
-    scan = next((use for use in pending if can_be_read(facts, use)), None)
+    unasked = {error.use: error for error in without_key(facts, pending, scanned)}
+    wanted = {use for use in unasked if facts.is_hinted(use)}
+    scan = next((use for use in pending if use not in wanted and can_be_read(facts, use)), None)
     if scan is None:
-        raise MembershipJoin.why_not(facts, pending[0]) or cannot_be_read(facts, pending[0])
-    return scan
+        why_not = next(iter(unasked.values()), None) or MembershipJoin.why_not(facts, pending[0])
+        raise why_not or cannot_be_read(facts, pending[0])
+    return scan, unasked[scan].reason if scan in unasked else "no equality gives its key"
 
 
 def _first(forms: Iterable[Find], facts: Facts, use: LookupUse, waiting: set[Relation]) -> LookupJoin | None:

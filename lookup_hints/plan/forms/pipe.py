@@ -85,15 +85,12 @@ class PipeJoin(LookupJoin):
     def _not_projected(self, statement: Statement, index: int) -> UnsupportedLookup:
         alias, piece = self.use.alias, statement.pieces[index]
         if piece.is_symbol("*"):
-            reason = (
-                f"{alias}.* holds a column of USING, and no list of columns follows; list the columns, and"
-                f" name that one without {alias}"
-            )
+            reason = f"{alias}.* holds a column of USING, and no list of columns follows"
+            instead = f"list the columns, and name that one without {alias}"
         else:
-            reason = (
-                f"{piece.text} is a column of USING, and no list of columns follows; name it without {alias}"
-            )
-        return refused(statement, self.use, statement.tokens.cut(index - 2, index), reason)
+            reason = f"{piece.text} is a column of USING, and no list of columns follows"
+            instead = f"name it without {alias}"
+        return refused(statement, self.use, statement.tokens.cut(index - 2, index), reason, instead)
 
 
 def _before(statement: Statement, use: LookupUse) -> LeftSide:

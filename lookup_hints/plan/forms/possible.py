@@ -17,6 +17,7 @@ from lookup_hints.plan.conditions import (
 )
 from lookup_hints.plan.draft import LookupJoin
 from lookup_hints.plan.forms.facts import Facts
+from lookup_hints.plan.refusal import CannotBeAsked
 from lookup_hints.sql.splice import Cut
 
 
@@ -71,18 +72,18 @@ def refuse_queries(facts: Facts, join: LookupJoin, found: Sifted, more: Iterable
     """Refuse the queries in conditions of a join that can move none of them; and ``more``, its keys maybe.
 
     Raises:
-        UnsupportedLookup: there is one.
+        CannotBeAsked: there is one.
     """
     awkward = (each for each in found.awkward if found.queried or each.tree.find(exp.Query))
     for conjunct in (*awkward, *found.hard, *more):
         tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
-        raise UnsupportedLookup(
-            Problem(
-                f"The lookup join with {join.use.alias} cannot run: a subquery stands in its ON condition.",
-                facts.statement.span(conjunct.at),
-                tip,
-            )
+        reason = "a subquery stands in its ON condition"
+        problem = Problem(
+            f"The lookup join with {join.use.alias} cannot run: {reason}.",
+            facts.statement.span(conjunct.at),
+            tip,
         )
+        raise CannotBeAsked(problem, join.use, reason)
 
 
 def queried(facts: Facts, keys: Iterable[KeyEquality]) -> list[Conjunct]:

@@ -9,7 +9,7 @@ from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Step
-from lookup_hints.plan.refusal import refused
+from lookup_hints.plan.refusal import cannot_run, refused
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Cut
 
@@ -40,13 +40,16 @@ def _common(facts: Facts, use: LookupUse, head: Cut, before: Before) -> list[str
     own = {name.lower() for name in use.column_aliases or use.table.schema.names}
     common = [name for name in left or () if name.lower() in own]
     if not common:
-        reason = "NATURAL JOIN finds no column of the same name; write JOIN ... ON with the equality"
-        raise refused(facts.statement, use, head, reason)
+        reason = "NATURAL JOIN finds no column of the same name"
+        raise refused(facts.statement, use, head, reason, "write JOIN ... ON with the equality")
     return common
 
 
 def _key(facts: Facts, use: LookupUse, name: str, left: str | Cut, at: Cut, position: int) -> KeyEquality:
     column = facts.names(use).own_name(name)
-    if column is None or column not in facts.askable(use):
-        raise refused(facts.statement, use, at, f"{use.alias} cannot be looked up by column {name}")
+    reason = f"{use.alias} cannot be looked up by column {name}"
+    if column is None:
+        raise cannot_run(facts.statement, use, at, reason)
+    if column not in facts.askable(use):
+        raise refused(facts.statement, use, at, reason)
     return KeyEquality(column, left, at, shared=True, position=position)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.errors import Problem
 from lookup_hints.plan.conditions import Conjunct, conjuncts, sorted_conditions
 from lookup_hints.plan.draft import LookupJoin
 from lookup_hints.plan.forms.facts import Facts, Form
 from lookup_hints.plan.forms.shared import Before, shared_keys
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Step
-from lookup_hints.plan.refusal import refuse_extra_clauses, refused
+from lookup_hints.plan.refusal import CannotBeAsked, cannot_run, refuse_extra_clauses, refused
 
 KINDS = {
     (): "INNER",
@@ -25,8 +25,8 @@ KINDS = {
     ("LEFT", "ANTI"): "LEFT ANTI",
 }
 _REFUSED_KINDS = {
-    "RIGHT": "a RIGHT JOIN needs every row of the lookup table; write LEFT JOIN with the sides swapped",
-    "FULL": "a FULL JOIN needs every row of the lookup table; write LEFT JOIN",
+    "RIGHT": ("a RIGHT JOIN needs every row of the lookup table", "write LEFT JOIN with the sides swapped"),
+    "FULL": ("a FULL JOIN needs every row of the lookup table", "write LEFT JOIN"),
 }
 
 
@@ -34,7 +34,7 @@ def stated(facts: Facts, form: type[Form], use: LookupUse, step: Step, before: B
     """The lookup join that ``step`` states, in the given form; ``before`` says what stands before it.
 
     Raises:
-        UnsupportedLookup: its kind, or its condition, makes it none.
+        CannotBeAsked: its kind, or its condition, makes it none.
     """
     statement = facts.statement
     refuse_extra_clauses(statement, use)
@@ -91,12 +91,12 @@ def without_outer(facts: Facts, join: Form, *, can_check_after: bool) -> Form:
 
 def _kind(facts: Facts, use: LookupUse, step: Step) -> str:
     head = facts.statement.tokens.cut(step.first, use.relation.last)
-    for word, reason in _REFUSED_KINDS.items():
+    for word, (reason, instead) in _REFUSED_KINDS.items():
         if word in step.words:
-            raise refused(facts.statement, use, head, reason)
+            raise refused(facts.statement, use, head, reason, instead)
     kind = KINDS.get(step.words[1:] if step.words[:1] == ("NATURAL",) else step.words)
     if kind is None:
-        raise refused(facts.statement, use, head, f"{' '.join(step.words)} JOIN is not a join type")
+        raise cannot_run(facts.statement, use, head, f"{' '.join(step.words)} JOIN is not a join type")
     return kind
 
 
@@ -105,34 +105,29 @@ def _refuse_missing(facts: Facts, join: LookupJoin, step: Step) -> None:
     if not names:
         return
     equalities = " and ".join(f"{join.use.alias}.{name} = ..." for name in names)
-    raise UnsupportedLookup(
-        Problem(
-            f"The lookup join with {join.use.alias} cannot ask its source without {' and '.join(names)}.",
-            facts.statement.span(join.at if step.on is None else step.on),
-            f"Add {equalities} to the condition.",
-        )
+    problem = Problem(
+        f"The lookup join with {join.use.alias} cannot ask its source without {' and '.join(names)}.",
+        facts.statement.span(join.at if step.on is None else step.on),
+        f"Add {equalities} to the condition.",
     )
+    reason = f"its source cannot be asked without {' and '.join(names)}"
+    raise CannotBeAsked(problem, join.use, reason)
 
 
-def _no_key(facts: Facts, use: LookupUse, step: Step) -> UnsupportedLookup:
+def _no_key(facts: Facts, use: LookupUse, step: Step) -> CannotBeAsked:
     statement = facts.statement
     if step.on is None:
         head = statement.tokens.cut(step.first, use.relation.last)
-        is_cross = "CROSS" in step.words
-        return refused(
-            statement,
-            use,
-            head,
-            "a CROSS JOIN gives no key to ask for; write JOIN ... ON with an equality"
-            if is_cross
-            else "it has no ON condition, so nothing says which rows to ask for",
-        )
+        if "CROSS" in step.words:
+            reason = "a CROSS JOIN gives no key to ask for"
+            return refused(statement, use, head, reason, "write JOIN ... ON with an equality")
+        reason = "it has no ON condition, so nothing says which rows to ask for"
+        return refused(statement, use, head, reason)
     can = ", ".join(name for name in use.table.schema.names if name in facts.askable(use))
-    return UnsupportedLookup(
-        Problem(
-            f"The lookup join with {use.alias} has no key: no equality between an expression of the left"
-            " side and a column that can be asked by.",
-            statement.span(step.on),
-            f"Columns that can be asked by: {can}.",
-        )
+    reason = "no equality between an expression of the left side and a column that can be asked by"
+    problem = Problem(
+        f"The lookup join with {use.alias} has no key: {reason}.",
+        statement.span(step.on),
+        f"Columns that can be asked by: {can}.",
     )
+    return CannotBeAsked(problem, use, f"its condition has {reason}")

@@ -41,7 +41,7 @@ class SwappedJoin(FromJoin):
         kind, right = _KINDS.get(step.words), step.right
         if kind is None or right is None or right.lateral or step.using:
             return None
-        if facts.statement.table_of(right) is not None:
+        if facts.may_be_asked(right):
             return None
         on = conjuncts(facts.statement, step.on) if step.on is not None else ()
         conditions = sorted_conditions(

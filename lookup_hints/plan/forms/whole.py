@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.analysis import alias_text, extended, selected_instead
-from lookup_hints.plan.draft import Context, TableScan
+from lookup_hints.plan.draft import TableScan
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.reading import readers_of
@@ -21,14 +21,15 @@ class WholeTable(TableScan):
     """A use of a lookup table whose relation reads it."""
 
     @classmethod
-    def found(cls, facts: Facts, use: LookupUse, context: Context) -> WholeTable:
+    def found(cls, facts: Facts, use: LookupUse, reason: str) -> WholeTable:
         """The scan that ``use`` is: of the columns that its query block names."""
+        context = facts.context
         columns = used_columns(facts.statement, use, facts.names(use))
         if use.column_aliases:
             columns = tuple(use.table.schema.names)
         connector = facts.connector(use)
         readers = readers_of(connector, context.conf)
-        return cls(use, connector, columns, context.name_scan(use.table, columns), readers)
+        return cls(use, connector, columns, context.name_scan(use.table, columns), readers, reason)
 
     def edits(self, statement: Statement) -> Iterator[Edit]:
         """The edits that read the table; what stands between its name and its alias stays."""

@@ -82,8 +82,8 @@ def _append(sheet: Sheet, built: Built, step: Step, end: int) -> None:
 
 def _refuse_pivot(sheet: Sheet, join: LookupJoin, step: Step) -> None:
     if step.right is None:
-        reason = "a PIVOT or UNPIVOT follows it; put the join into a subquery"
-        raise refused(sheet.statement, join.use, join.at, reason)
+        reason = "a PIVOT or UNPIVOT follows it"
+        raise refused(sheet.statement, join.use, join.at, reason, "put the join into a subquery")
 
 
 # --- parentheses -----------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def _named(sheet: Sheet, chain: Chain) -> Text:
     if built.must_be_packed or built.reordered:
         built = packed(sheet, built)
     for merged in sheet.merged[already:]:
-        reason = "it stands in named parentheses behind a join with USING; write ON with the equality"
-        raise refused(sheet.statement, merged.join.use, merged.join.at, reason)
+        reason = "it stands in named parentheses behind a join with USING"
+        raise refused(sheet.statement, merged.join.use, merged.join.at, reason, "write ON with the equality")
     star = f"* EXCEPT ({', '.join(built.hidden)})" if built.hidden else "*"
     return (f"SELECT {star} FROM ", *built.parts, *sheet.views(built.views))  # noqa: S608 (the user's text)

@@ -63,9 +63,9 @@ def _refuse_using_behind_comma(sheet: Sheet, block: Block, join: LookupJoin) -> 
             if not names or any(each is None or names & set(map(str.lower, each)) for each in columns):
                 reason = (
                     "a join with USING or NATURAL stands behind a comma, where its columns may be those"
-                    " of a relation before the comma; write ON with the equality"
+                    " of a relation before the comma"
                 )
-                raise refused(sheet.statement, join.use, join.at, reason)
+                raise refused(sheet.statement, join.use, join.at, reason, "write ON with the equality")
         before += chain.shown
 
 
@@ -100,7 +100,6 @@ def _rebuilt(sheet: Sheet, block: Block, chains: Sequence[Chain]) -> Text:
     while waiting:
         chain = next(_ready(sheet, waiting, shown))
         waiting.remove(chain)
-        _refuse_unshown(sheet, chain, shown)
         shown.update(chain.shown)
         groups = _with_chain(sheet, groups, chain)
     order = [sheet.seen(relation) for chain in chains for relation in chain.shown]
@@ -155,19 +154,6 @@ def _needed(sheet: Sheet, chain: Chain) -> frozenset[Relation]:
     """What the lookup joins of the chain name from before the comma."""
     needs = (join.needs for join in sheet.views_in(chain) if not join.waits)
     return frozenset[Relation]().union(*needs)
-
-
-def _refuse_unshown(sheet: Sheet, chain: Chain, shown: set[Relation]) -> None:
-    """Refuse a lookup join whose ON names a table before a comma that waits for a key from behind it."""
-    unshown = _needed(sheet, chain) - shown
-    for join in sheet.views_in(chain):
-        if join.needs & unshown:
-            names = " and ".join(sorted(sheet.seen(each).alias for each in join.needs & unshown))
-            reason = (
-                f"its ON names {names} from before a comma, whose key comes from behind the comma; write"
-                " CROSS JOIN in place of the comma"
-            )
-            raise refused(sheet.statement, join.use, join.at, reason)
 
 
 def _with_chain(sheet: Sheet, groups: list[Built], chain: Chain) -> list[Built]:

@@ -100,31 +100,51 @@ SELECT 1 FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_
 
 -- case: no key at all
 SELECT 1 FROM orders o JOIN customers c ON c.id > o.k
+-- becomes:
+SELECT 1 FROM orders o JOIN scan_customers__id AS c ON c.id > o.k
+
+-- case: no key at all, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='c') */ 1 FROM orders o JOIN customers c ON c.id > o.k
 -- refused:
-line 1, column 44: The lookup join with c has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: id, name, country, zip.
-SELECT 1 FROM orders o JOIN customers c ON c.id > o.k
-                                           ^^^^^^^^^^
+line 1, column 71: The lookup join with c has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: id, name, country, zip.
+SELECT /*+ LOOKUP('table'='c') */ 1 FROM orders o JOIN customers c ON c.id > o.k
+                                                                      ^^^^^^^^^^
 
 -- case: no key because the dimension column is inside an expression
 SELECT 1 FROM orders o JOIN customers c ON c.id + 1 = o.k
+-- becomes:
+SELECT 1 FROM orders o JOIN scan_customers__id AS c ON c.id + 1 = o.k
+
+-- case: no key because the dimension column is inside an expression, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='c') */ 1 FROM orders o JOIN customers c ON c.id + 1 = o.k
 -- refused:
-line 1, column 44: The lookup join with c has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: id, name, country, zip.
-SELECT 1 FROM orders o JOIN customers c ON c.id + 1 = o.k
-                                           ^^^^^^^^^^^^^^
+line 1, column 71: The lookup join with c has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: id, name, country, zip.
+SELECT /*+ LOOKUP('table'='c') */ 1 FROM orders o JOIN customers c ON c.id + 1 = o.k
+                                                                      ^^^^^^^^^^^^^^
 
 -- case: a struct column cannot be asked by
 SELECT 1 FROM orders o JOIN customers c ON c.address = o.address
+-- becomes:
+SELECT 1 FROM orders o JOIN scan_customers__address AS c ON c.address = o.address
+
+-- case: a struct column cannot be asked by, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='c') */ 1 FROM orders o JOIN customers c ON c.address = o.address
 -- refused:
-line 1, column 44: The lookup join with c has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: id, name, country, zip.
-SELECT 1 FROM orders o JOIN customers c ON c.address = o.address
-                                           ^^^^^^^^^^^^^^^^^^^^^
+line 1, column 71: The lookup join with c has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: id, name, country, zip.
+SELECT /*+ LOOKUP('table'='c') */ 1 FROM orders o JOIN customers c ON c.address = o.address
+                                                                      ^^^^^^^^^^^^^^^^^^^^^
 
 -- case: a subquery over the dimension in a left join
 SELECT 1 FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.zip IN (SELECT zip FROM zips)
+-- becomes:
+SELECT 1 FROM orders o LEFT JOIN scan_customers__id_zip AS c ON o.k = c.id AND c.zip IN (SELECT zip FROM zips)
+
+-- case: a subquery over the dimension in a left join, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='c') */ 1 FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.zip IN (SELECT zip FROM zips)
 -- refused:
-line 1, column 64: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
-SELECT 1 FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.zip IN (SELECT zip FROM zips)
-                                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+line 1, column 91: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+SELECT /*+ LOOKUP('table'='c') */ 1 FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.zip IN (SELECT zip FROM zips)
+                                                                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
 -- case: a subquery over the dimension in an inner join
 SELECT 1 FROM orders o JOIN customers c ON o.k = c.id AND c.zip > (SELECT min(zip) FROM zips)
@@ -188,17 +208,20 @@ SELECT o.x FROM (SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2`
 
 -- case: a key that a query gives, and a condition on the rows found, in a LEFT JOIN
 SELECT o.x FROM orders o LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
+-- becomes:
+SELECT o.x FROM orders o LEFT JOIN scan_customers__id_country AS c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
+
+-- case: a key that a query gives, and a condition on the rows found, in a LEFT JOIN, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='c') */ o.x FROM orders o LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
 -- refused:
-line 1, column 89: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
-SELECT o.x FROM orders o LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
-                                                                                        ^^^^^^^^^^^^^^^^^
+line 1, column 116: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+SELECT /*+ LOOKUP('table'='c') */ o.x FROM orders o LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
+                                                                                                                   ^^^^^^^^^^^^^^^^^
 
 -- case: a key that a query gives, in a LEFT JOIN of pipes, which a lambda pads
 FROM orders o |> LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) |> SELECT o.x
--- refused:
-line 1, column 43: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
-FROM orders o |> LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) |> SELECT o.x
-                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+-- becomes:
+FROM orders o |> LEFT JOIN scan_customers__id AS c ON c.id = (SELECT max(k) FROM other) |> SELECT o.x
 
 -- case: a query among several keys: they travel as one
 SELECT o.x FROM orders o LEFT JOIN rates r ON r.currency = o.cur AND r.kind = (SELECT max(kind) FROM other)

@@ -65,10 +65,15 @@ SELECT c.name FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c WHERE o.k 
 
 -- case: a cross join without a key
 SELECT c.name FROM orders o CROSS JOIN customers c
+-- becomes:
+SELECT c.name FROM orders o CROSS JOIN scan_customers__name AS c
+
+-- case: a cross join without a key, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='c') */ c.name FROM orders o CROSS JOIN customers c
 -- refused:
-line 1, column 29: The lookup join with c cannot run: a CROSS JOIN gives no key to ask for; write JOIN ... ON with an equality.
-SELECT c.name FROM orders o CROSS JOIN customers c
-                            ^^^^^^^^^^^^^^^^^^^^^^
+line 1, column 56: The lookup join with c cannot run: a CROSS JOIN gives no key to ask for; write JOIN ... ON with an equality.
+SELECT /*+ LOOKUP('table'='c') */ c.name FROM orders o CROSS JOIN customers c
+                                                       ^^^^^^^^^^^^^^^^^^^^^^
 
 -- case: exists
 SELECT o.id FROM orders o WHERE o.total > 3 AND EXISTS (SELECT 1 FROM customers c WHERE c.id = o.k AND c.country <> o.country)
@@ -267,14 +272,24 @@ SELECT i.id, c.name FROM (SELECT struct(o.*) AS `__lookup_1`, struct(i.*) AS `__
 
 -- case: a LATERAL subquery in the chain that gives a key names the lookup table
 SELECT * FROM customers c, orders o JOIN LATERAL (SELECT upper(c.name) AS u) x WHERE c.id = o.k
+-- becomes:
+SELECT * FROM scan_customers__id_name_country_zip_address AS c, orders o JOIN LATERAL (SELECT upper(c.name) AS u) x WHERE c.id = o.k
+
+-- case: a LATERAL subquery in the chain that gives a key names the lookup table, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='c') */ * FROM customers c, orders o JOIN LATERAL (SELECT upper(c.name) AS u) x WHERE c.id = o.k
 -- refused:
-line 1, column 15: The lookup join with c cannot run: a LATERAL relation names it, and stands in one chain of joins with what gives its key; write CROSS JOIN in place of the comma.
-SELECT * FROM customers c, orders o JOIN LATERAL (SELECT upper(c.name) AS u) x WHERE c.id = o.k
-              ^^^^^^^^^^^
+line 1, column 42: The lookup join with c cannot run: its key comes from joins behind the comma that name it themselves; write CROSS JOIN in place of the comma.
+SELECT /*+ LOOKUP('table'='c') */ * FROM customers c, orders o JOIN LATERAL (SELECT upper(c.name) AS u) x WHERE c.id = o.k
+                                         ^^^^^^^^^^^
 
 -- case: ON names a lookup table before a comma that waits for its key
 SELECT * FROM customers c, orders o JOIN rates r ON r.currency = c.country JOIN zips z ON z.zip = o.zip WHERE c.id = o.k
+-- becomes:
+SELECT * EXCEPT (`__lookup_1`, `__lookup_2`, `__lookup_3`) FROM (SELECT struct(c.*) AS `__lookup_1`, struct(o.*) AS `__lookup_2`, struct(r.*) AS `__lookup_3` FROM scan_customers__id_name_country_zip_address AS c, orders o LATERAL VIEW inline(ask_rates(c.country)) r) AS `__lookup_4` JOIN LATERAL (SELECT `__lookup_1`.*) AS c JOIN LATERAL (SELECT `__lookup_2`.*) AS o JOIN LATERAL (SELECT `__lookup_3`.*) AS r JOIN zips z ON z.zip = o.zip WHERE c.id = o.k
+
+-- case: ON names a lookup table before a comma that waits for its key, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='c') */ * FROM customers c, orders o JOIN rates r ON r.currency = c.country JOIN zips z ON z.zip = o.zip WHERE c.id = o.k
 -- refused:
-line 1, column 37: The lookup join with r cannot run: its ON names c from before a comma, whose key comes from behind the comma; write CROSS JOIN in place of the comma.
-SELECT * FROM customers c, orders o JOIN rates r ON r.currency = c.country JOIN zips z ON z.zip = o.zip WHERE c.id = o.k
-                                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+line 1, column 42: The lookup join with c cannot run: its key comes from joins behind the comma that name it themselves; write CROSS JOIN in place of the comma.
+SELECT /*+ LOOKUP('table'='c') */ * FROM customers c, orders o JOIN rates r ON r.currency = c.country JOIN zips z ON z.zip = o.zip WHERE c.id = o.k
+                                         ^^^^^^^^^^^

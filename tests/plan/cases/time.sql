@@ -41,7 +41,12 @@ SELECT * FROM customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c
 
 -- case: a time that ends the text
 SELECT c.name FROM orders o JOIN customers TIMESTAMP AS OF
+-- becomes:
+SELECT c.name FROM orders o JOIN scan_customers__name AS TIMESTAMP AS OF
+
+-- case: a time that ends the text, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='TIMESTAMP') */ c.name FROM orders o JOIN customers TIMESTAMP AS OF
 -- refused:
-line 1, column 29: The lookup join with TIMESTAMP cannot run: it has no ON condition, so nothing says which rows to ask for.
-SELECT c.name FROM orders o JOIN customers TIMESTAMP AS OF
-                            ^^^^^^^^^^^^^^^^^^^^^^^^
+line 1, column 64: The lookup join with TIMESTAMP cannot run: it has no ON condition, so nothing says which rows to ask for.
+SELECT /*+ LOOKUP('table'='TIMESTAMP') */ c.name FROM orders o JOIN customers TIMESTAMP AS OF
+                                                               ^^^^^^^^^^^^^^^^^^^^^^^^

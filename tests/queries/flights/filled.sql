@@ -41,8 +41,8 @@ SELECT a.faa, (SELECT count(*) FROM airlines l FULL JOIN first_day f ON l.carrie
 -- case: a value of the outer query, which Spark allows under no FULL JOIN: the table is read
 SELECT f.flight FROM first_day f WHERE f.flight < 50 AND EXISTS (SELECT 1 FROM airlines l FULL JOIN airports a ON l.name = a.name WHERE l.carrier = f.carrier)
 
--- case: a comma before a RIGHT JOIN is a join, too
-SELECT f.flight, p.seats, a.faa FROM first_day f, planes p RIGHT JOIN airports a ON a.faa = f.dest AND p.tailnum = f.tailnum
+-- case: a comma before a RIGHT JOIN is a join, too, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats, a.faa FROM first_day f, planes p RIGHT JOIN airports a ON a.faa = f.dest AND p.tailnum = f.tailnum
 -- refused:
 The lookup join with p cannot run: a CROSS JOIN gives no key to ask for; write JOIN ... ON with an equality.
 -- instead:

@@ -1,118 +1,118 @@
 -- lookup: planes, airlines, edges
 
--- case: RIGHT JOIN with the lookup table on the right
-SELECT f.flight, p.seats FROM flights f RIGHT JOIN planes p ON p.tailnum = f.tailnum
+-- case: RIGHT JOIN with the lookup table on the right, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f RIGHT JOIN planes p ON p.tailnum = f.tailnum
 -- refused:
 The lookup join with p cannot run: a RIGHT JOIN needs every row of the lookup table; write LEFT JOIN with the sides swapped.
 -- instead:
 SELECT f.flight, p.seats FROM (SELECT * FROM planes) p LEFT JOIN flights f ON p.tailnum = f.tailnum
 
--- case: FULL JOIN
-SELECT f.flight, p.seats FROM flights f FULL OUTER JOIN planes p ON p.tailnum = f.tailnum
+-- case: FULL JOIN, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f FULL OUTER JOIN planes p ON p.tailnum = f.tailnum
 -- refused:
 The lookup join with p cannot run: a FULL JOIN needs every row of the lookup table; write LEFT JOIN.
 -- instead:
 SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum
 UNION ALL SELECT NULL, p.seats FROM (SELECT * FROM planes) p LEFT ANTI JOIN flights f ON p.tailnum = f.tailnum
 
--- case: CROSS JOIN without a key
-SELECT f.flight, l.name FROM flights f CROSS JOIN airlines l
+-- case: CROSS JOIN without a key, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='l') */ f.flight, l.name FROM flights f CROSS JOIN airlines l
 -- refused:
 The lookup join with l cannot run: a CROSS JOIN gives no key to ask for; write JOIN ... ON with an equality.
 -- instead:
 WITH all_airlines AS (SELECT * FROM airlines) SELECT f.flight, l.name FROM flights f CROSS JOIN all_airlines l
 
--- case: a comma without a key
-SELECT f.flight, l.name FROM flights f, airlines l
+-- case: a comma without a key, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='l') */ f.flight, l.name FROM flights f, airlines l
 -- refused:
 The lookup join with l cannot run: no equality in WHERE gives its key, so nothing says which rows to ask for.
 -- instead:
 WITH all_airlines AS (SELECT * FROM airlines) SELECT f.flight, l.name FROM flights f, all_airlines l
 
--- case: no condition
-SELECT f.flight, l.name FROM flights f JOIN airlines l
+-- case: no condition, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='l') */ f.flight, l.name FROM flights f JOIN airlines l
 -- refused:
 The lookup join with l cannot run: it has no ON condition, so nothing says which rows to ask for.
 -- instead:
 WITH all_airlines AS (SELECT * FROM airlines) SELECT f.flight, l.name FROM flights f JOIN all_airlines l
 
--- case: no equality in the condition
-SELECT f.flight, p.seats FROM flights f JOIN planes p ON p.tailnum > f.tailnum
+-- case: no equality in the condition, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f JOIN planes p ON p.tailnum > f.tailnum
 -- refused:
 The lookup join with p has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: tailnum, year, type, manufacturer, model, engines, seats, speed, engine.
 
--- case: a NULL-safe equality as the only key
-SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum <=> f.tailnum
+-- case: a NULL-safe equality as the only key, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum <=> f.tailnum
 -- refused:
 The lookup join with p has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: tailnum, year, type, manufacturer, model, engines, seats, speed, engine.
 
--- case: a function around the column of the only key
-SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON upper(p.tailnum) = f.tailnum
+-- case: a function around the column of the only key, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f LEFT JOIN planes p ON upper(p.tailnum) = f.tailnum
 -- refused:
 The lookup join with p has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: tailnum, year, type, manufacturer, model, engines, seats, speed, engine.
 
--- case: an OR of different keys
-SELECT f.flight, l.name FROM flights f JOIN airlines l ON l.carrier = f.carrier OR l.carrier = left(f.dest, 2)
+-- case: an OR of different keys, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='l') */ f.flight, l.name FROM flights f JOIN airlines l ON l.carrier = f.carrier OR l.carrier = left(f.dest, 2)
 -- refused:
 The lookup join with l has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: carrier, name.
 
--- case: a text asked by numbers
+-- case: a text asked by numbers, where a hint wants it asked
 -- conf: spark.sql.ansi.enabled = false
-SELECT v.x, e.word FROM VALUES (2), (3) AS v (x) LEFT JOIN edges e ON e.word = v.x
+SELECT /*+ LOOKUP('table'='e') */ v.x, e.word FROM VALUES (2), (3) AS v (x) LEFT JOIN edges e ON e.word = v.x
 -- refused:
 The lookup join with e cannot run: v.x is INT and e.word is STRING, so one key may equal several values of the column. Write CAST(v.x AS STRING).
 -- instead:
 SELECT v.x, e.word FROM VALUES (2), (3) AS v (x) LEFT JOIN edges e ON e.word = CAST(v.x AS STRING)
 
--- case: a key of another type beside one that a query gives
-SELECT v.x FROM VALUES (1), (2), (70000) AS v (x) WHERE v.x IN (SELECT e.small FROM edges e WHERE e.word = (SELECT max(l.carrier) FROM (SELECT 'A' AS carrier) l))
+-- case: a key of another type beside one that a query gives, where a hint wants it asked
+SELECT v.x FROM VALUES (1), (2), (70000) AS v (x) WHERE v.x IN (SELECT /*+ LOOKUP('table'='e') */ e.small FROM edges e WHERE e.word = (SELECT max(l.carrier) FROM (SELECT 'A' AS carrier) l))
 -- refused:
 The lookup join with e cannot run: v.x is INT and e.small is SMALLINT, so one key may equal several values of the column. Write CAST(v.x AS SMALLINT).
 -- instead:
 SELECT v.x FROM VALUES (1), (2), (70000) AS v (x) WHERE try_cast(v.x AS SMALLINT) IN (SELECT e.small FROM edges e WHERE e.word = (SELECT max(l.carrier) FROM (SELECT 'A' AS carrier) l))
 
--- case: a collation that is not binary on the key
-SELECT v.x, e.id FROM VALUES ('a'), ('b') AS v (x) LEFT JOIN edges e ON e.word = v.x COLLATE UTF8_LCASE
+-- case: a collation that is not binary on the key, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='e') */ v.x, e.id FROM VALUES ('a'), ('b') AS v (x) LEFT JOIN edges e ON e.word = v.x COLLATE UTF8_LCASE
 -- refused:
 The lookup join with e cannot run: v.x COLLATE UTF8_LCASE is STRING COLLATE UTF8_LCASE and e.word is STRING, so one key may equal several values of the column. Write CAST(v.x COLLATE UTF8_LCASE AS STRING).
 
--- case: an IN subquery over the dimension in the condition of a LEFT JOIN
-SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.year IN (SELECT 2000 + day FROM flights)
+-- case: an IN subquery over the dimension in the condition of a LEFT JOIN, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.year IN (SELECT 2000 + day FROM flights)
 -- refused:
 The lookup join with p cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
 -- instead:
 SELECT f.flight, p.seats FROM flights f LEFT JOIN (SELECT d.tailnum, p.seats FROM (SELECT DISTINCT tailnum FROM flights) d JOIN planes p ON p.tailnum = d.tailnum WHERE p.year IN (SELECT 2000 + day FROM flights)) p ON p.tailnum = f.tailnum
 
--- case: an uncorrelated scalar subquery in the condition of a LEFT JOIN
-SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > (SELECT avg(distance) / 10 FROM flights)
+-- case: an uncorrelated scalar subquery in the condition of a LEFT JOIN, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > (SELECT avg(distance) / 10 FROM flights)
 -- refused:
 The lookup join with p cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
 -- instead:
 SELECT f.flight, p.seats FROM (SELECT *, (SELECT avg(distance) / 10 FROM flights) AS least FROM flights) f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > f.least
 
--- case: an IN subquery over the left in the condition of a LEFT JOIN
-SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND f.dest IN (SELECT faa FROM airports WHERE alt > 1000)
+-- case: an IN subquery over the left in the condition of a LEFT JOIN, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND f.dest IN (SELECT faa FROM airports WHERE alt > 1000)
 -- refused:
 The lookup join with p cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
 -- instead:
 SELECT f.flight, p.seats FROM (SELECT *, EXISTS (SELECT 1 FROM airports a WHERE a.faa = flights.dest AND alt > 1000) AS is_high FROM flights) f LEFT JOIN planes p ON p.tailnum = f.tailnum AND f.is_high
 
--- case: a RIGHT JOIN with USING before it, and another relation after it
-SELECT f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f USING (faa) JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT * FROM airlines) l ON l.carrier = f.carrier
+-- case: a RIGHT JOIN with USING before it, and another relation after it, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f USING (faa) JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT * FROM airlines) l ON l.carrier = f.carrier
 -- refused:
 The lookup join with p cannot run: a join with USING or NATURAL stands before it, and another relation after it; write ON with the equality, or put the lookup join last.
 -- instead:
 SELECT f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f ON f.faa = o.faa JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT * FROM airlines) l ON l.carrier = f.carrier
 
--- case: USING behind a comma, with a column that stands before the comma, too
-SELECT f.flight, l.name FROM (SELECT DISTINCT carrier FROM flights) g, flights f JOIN airlines l USING (carrier)
+-- case: USING behind a comma, with a column that stands before the comma, too, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='l') */ f.flight, l.name FROM (SELECT DISTINCT carrier FROM flights) g, flights f JOIN airlines l USING (carrier)
 -- refused:
 The lookup join with l cannot run: a join with USING or NATURAL stands behind a comma, where its columns may be those of a relation before the comma; write ON with the equality.
 -- instead:
 SELECT f.flight, l.name FROM (SELECT DISTINCT carrier FROM flights) g CROSS JOIN flights f JOIN airlines l ON g.carrier = l.carrier
 
--- case: a sample of the lookup table
-SELECT f.flight, p.seats FROM flights f JOIN planes TABLESAMPLE (2 ROWS) p ON p.tailnum = f.tailnum
+-- case: a sample of the lookup table, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f JOIN planes TABLESAMPLE (2 ROWS) p ON p.tailnum = f.tailnum
 -- refused:
 Only AS and FOR SYSTEM_TIME AS OF can stand beside the lookup table planes: it is asked by key, not read.
 
@@ -138,31 +138,24 @@ INSERT INTO airlines VALUES ('ZZ', 'Nobody')
 -- refused:
 airlines is a lookup table: it is asked, never written to.
 
--- case: a column of USING by its table behind a pipe join, and no list of columns
-FROM flights |> JOIN airlines a USING (carrier) |> WHERE a.carrier > 'A'
+-- case: ON that names a lookup table before a comma, whose key comes from behind it, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='l') */ f.flight, l.name, p.seats FROM airlines l, flights f JOIN planes p ON p.tailnum = f.tailnum AND p.seats > length(l.name) JOIN airports a ON a.faa = f.dest WHERE l.carrier = f.carrier
 -- refused:
-The lookup join with a cannot run: carrier is a column of USING, and no list of columns follows; name it without a.
--- instead:
-FROM flights |> JOIN airlines a USING (carrier) |> WHERE carrier > 'A'
-
--- case: ON that names a lookup table before a comma, whose key comes from behind it
-SELECT f.flight, l.name, p.seats FROM airlines l, flights f JOIN planes p ON p.tailnum = f.tailnum AND p.seats > length(l.name) JOIN airports a ON a.faa = f.dest WHERE l.carrier = f.carrier
--- refused:
-The lookup join with p cannot run: its ON names l from before a comma, whose key comes from behind the comma; write CROSS JOIN in place of the comma.
+The lookup join with l cannot run: its key comes from joins behind the comma that name it themselves; write CROSS JOIN in place of the comma.
 -- instead:
 SELECT f.flight, l.name, p.seats FROM airlines l CROSS JOIN flights f JOIN planes p ON p.tailnum = f.tailnum AND p.seats > length(l.name) JOIN airports a ON a.faa = f.dest WHERE l.carrier = f.carrier
 
--- case: USING behind a comma, and a LATERAL subquery behind it that names what stands before
-SELECT f.flight, l.name, t.h FROM first_day g, first_day f JOIN airlines l USING (carrier) JOIN LATERAL (SELECT g.hour + 1 AS h) t WHERE g.flight = f.flight
+-- case: USING behind a comma, and a LATERAL subquery behind it that names what stands before, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='l') */ f.flight, l.name, t.h FROM first_day g, first_day f JOIN airlines l USING (carrier) JOIN LATERAL (SELECT g.hour + 1 AS h) t WHERE g.flight = f.flight
 -- refused:
 The lookup join with l cannot run: a join with USING or NATURAL stands behind a comma, where its columns may be those of a relation before the comma; write ON with the equality.
 -- instead:
 SELECT f.flight, l.name, t.h FROM first_day g, first_day f JOIN airlines l ON l.carrier = g.carrier JOIN LATERAL (SELECT g.hour + 1 AS h) t WHERE g.flight = f.flight
 
--- case: a LATERAL subquery that names a lookup table, joined with what gives its key
-SELECT f.flight, t.c FROM airlines l, first_day f JOIN LATERAL (SELECT l.name || f.dest AS c) t WHERE l.carrier = f.carrier
+-- case: a LATERAL subquery that names a lookup table, joined with what gives its key, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='l') */ f.flight, t.c FROM airlines l, first_day f JOIN LATERAL (SELECT l.name || f.dest AS c) t WHERE l.carrier = f.carrier
 -- refused:
-The lookup join with l cannot run: a LATERAL relation names it, and stands in one chain of joins with what gives its key; write CROSS JOIN in place of the comma.
+The lookup join with l cannot run: its key comes from joins behind the comma that name it themselves; write CROSS JOIN in place of the comma.
 -- instead:
 SELECT f.flight, t.c FROM airlines l CROSS JOIN first_day f JOIN LATERAL (SELECT l.name || f.dest AS c) t WHERE l.carrier = f.carrier
 
@@ -188,7 +181,7 @@ SELECT f.flight FROM flights f JOIN planes p ON p.tailnum = f.tailnum AND f.flig
 -- refused:
 The lookup join with p cannot run: an IN or EXISTS in its ON condition names both sides, which Spark does not take. Move it to WHERE.
 
--- case: a correlated subquery as the only key
-SELECT f.flight FROM flights f, planes p WHERE p.tailnum = (SELECT max(x.tailnum) FROM first_day x WHERE x.flight = f.flight)
+-- case: a correlated subquery as the only key, where a hint wants it asked
+SELECT /*+ LOOKUP('table'='p') */ f.flight FROM flights f, planes p WHERE p.tailnum = (SELECT max(x.tailnum) FROM first_day x WHERE x.flight = f.flight)
 -- refused:
 The lookup join with p cannot run: no equality in WHERE gives its key, so nothing says which rows to ask for.
