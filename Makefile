@@ -4,18 +4,19 @@
 # make test-sql        every query of TPC-H and of a corpus, random queries and mistakes, against Spark itself
 # make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
 # make check           format, lint and types only
+# make docs            the documentation site, in site/; a broken link is an error
 # make bench           the benchmarks (over half an hour), and their table in docs/performance.md
 # make clean           remove what these made
 # make help            show this
 #
-# CI runs test, test-processes, test-sql and the newest and oldest cell of test-matrix. TREES=n and MISTAKES=n say how
-# many random queries and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of tests run
+# CI runs test, docs, test-processes, test-sql and the newest and oldest cell of test-matrix. TREES=n and MISTAKES=n say
+# how many random queries and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of tests run
 # beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test test-processes test-sql test-matrix check bench clean help java
+.PHONY: demo test test-processes test-sql test-matrix check docs bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -59,6 +60,9 @@ check: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
+
 bench: java $(VENV)/.bench
 	@for file in benchmarks/bench_*.py; do \
 	  name=$$(basename "$$file" .py); echo "== $$name"; \
@@ -67,7 +71,7 @@ bench: java $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.page
 
 clean:
-	@rm -rf $(VENV) .matrix data build dist spark-warehouse metastore_db derby.log artifacts
+	@rm -rf $(VENV) .matrix data build dist site spark-warehouse metastore_db derby.log artifacts
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -82,6 +86,10 @@ $(VENV)/.demo: pyproject.toml $(BIN)/python
 $(VENV)/.dev: pyproject.toml $(BIN)/python
 	@echo "Installing lookup-hints and its tools into $(VENV) (once) ..."
 	@$(PIP) install -e '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(BIN)/python
+	@$(PIP) install -e '.[docs]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

@@ -1,0 +1,49 @@
+"""What the site needs beside the pages: its home, made from the README, and the files that pages link to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_PAGES = ("CHANGELOG.md", "sql_examples/README.md")
+_FILES = ("sql_examples/*.sql", "sql_examples/*.py", "sql_examples/*.ipynb", "tests/queries/*/*.sql")
+"""What pages may link to outside their folder."""
+
+_LINK = re.compile(r"\]\((\.\./[^)#\s]+)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the home page, and copies of the files outside the folder of the pages."""
+    from mkdocs.structure.files import File
+
+    files.append(File.generated(config, "index.md", content=home()))
+    for pattern in (*_PAGES, *_FILES):
+        for path in sorted(ROOT.glob(pattern)):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let links out of the folder of the pages lead to the copies."""
+    depth = page.file.src_uri.count("/")
+    return _LINK.sub(lambda link: f"]({inside(link[1], depth)}", markdown)
+
+
+def home() -> str:
+    """The README as a page beside the others."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return text.replace("](docs/", "](").replace("](sql_examples/)", "](sql_examples/README.md)")
+
+
+def inside(target: str, depth: int) -> str:
+    """The link to the copy, where ``target`` leads out of the pages from a page so many folders deep.
+
+    >>> inside("../sql_examples/http.sql", 0), inside("../performance.md", 1)
+    ('sql_examples/http.sql', '../performance.md')
+    """
+    ups = target.count("../")
+    return target.replace("../", "", 1) if ups > depth else target
