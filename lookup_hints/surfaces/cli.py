@@ -17,7 +17,7 @@ from lookup_hints import __version__
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.statements.script import read_script
 from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
-from lookup_hints.surfaces import archive, job, metrics_option, submit
+from lookup_hints.surfaces import archive, demo, job, metrics_option, submit
 from lookup_hints.surfaces.check import Finding, Surroundings, check_script
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
 from lookup_hints.surfaces.remote import await_server
@@ -35,6 +35,7 @@ systems for just the keys they need."""
 _EPILOG = """\
 examples:
   lookup-hints run job.sql --param day=2013-01-01 --conf spark.sql.shuffle.partitions=8
+  lookup-hints demo
   lookup-hints run job.sql --remote sc://host:15002
   lookup-hints explain job.sql
   lookup-hints check jobs/*.sql     exit code 1 when something is wrong; needs no Spark
@@ -67,10 +68,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"lookup-hints {__version__}")
     commands = parser.add_subparsers(
-        title="commands", required=True, metavar="run | explain | check | submit | ..."
+        title="commands", required=True, metavar="demo | run | explain | check | submit | ..."
     )
 
     run = commands.add_parser("run", help="run each statement of a file and show its rows")
+    shows = commands.add_parser(
+        "demo", help="try lookups on small data that it makes", description=_demo.__doc__
+    )
+    shows.add_argument(
+        "--folder", type=Path, default=Path(demo.FOLDER), help="where the data is made (default %(default)s)"
+    )
+    shows.set_defaults(command=_demo)
+
     _add_spark_options(run)
     job.add_showing_options(run)
     metrics_option.add_options(run)
@@ -107,6 +116,19 @@ def _run(options: argparse.Namespace) -> int:
     """Run each statement of a file; stop at the first that fails."""
     script = job.read(options.file, options.param)
     if not script.statements:
+# --- demo ------------------------------------------------------------------------------------------
+
+
+def _demo(options: argparse.Namespace) -> int:
+    """Make a small SQLite database and a stream of orders, run three statements over them, explain what
+    happened, and say what to type next. Needs no network."""
+    from lookup_hints.session import LookupSession
+
+    folder = options.folder.absolute()
+    script = demo.prepare(folder)
+    return demo.run(LookupSession(_spark("local[1]", None, demo.configuration(folder))), script)
+
+
         return _nothing_to_do(options.file)
     metrics_option.check(options)
     with _session(options, script) as session, metrics_option.serving(session, options):

@@ -271,7 +271,7 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
             print(f"\n{head}", flush=True)
             try:
                 with reported_once():
-                    ran.append(_run_statement(session, statement, script.params, showing))
+                    ran.append(run_statement(session, statement, script.params, showing))
             except Exception as error:
                 said = failure(statement, error)
                 print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
@@ -294,9 +294,10 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
     return exit_code
 
 
-def _run_statement(
+def run_statement(
     session: LookupSession, statement: Statement, params: Mapping[str, Any], showing: Showing
 ) -> StatementRun:
+    """Run one statement and print its plan, its rows and its counts."""
     ran = StatementRun(session, statement, params, few_rows=not showing.analyze)
     is_analyzed = showing.analyze and ran.plan is not None and bool(ran.plan.joins)
     if ran.plan is not None and not is_analyzed:
