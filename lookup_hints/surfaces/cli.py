@@ -19,6 +19,7 @@ from lookup_hints.statements.script import read_script
 from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
 from lookup_hints.surfaces import archive, demo, job, metrics_option, submit
 from lookup_hints.surfaces.check import Finding, Surroundings, check_script
+from lookup_hints.surfaces.findings import FORMATS
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
 from lookup_hints.surfaces.remote import await_server
 from lookup_hints.surfaces.statement_run import failure
@@ -34,8 +35,8 @@ Flink SQL's lookup join for Spark SQL: run, explain or check a file of SQL whose
 systems for just the keys they need."""
 _EPILOG = """\
 examples:
-  lookup-hints run job.sql --param day=2013-01-01 --conf spark.sql.shuffle.partitions=8
   lookup-hints demo
+  lookup-hints run job.sql --param day=2013-01-01 --conf spark.sql.shuffle.partitions=8
   lookup-hints run job.sql --remote sc://host:15002
   lookup-hints explain job.sql
   lookup-hints check jobs/*.sql     exit code 1 when something is wrong; needs no Spark
@@ -71,7 +72,6 @@ def _parser() -> argparse.ArgumentParser:
         title="commands", required=True, metavar="demo | run | explain | check | submit | ..."
     )
 
-    run = commands.add_parser("run", help="run each statement of a file and show its rows")
     shows = commands.add_parser(
         "demo", help="try lookups on small data that it makes", description=_demo.__doc__
     )
@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     shows.set_defaults(command=_demo)
 
+    run = commands.add_parser("run", help="run each statement of a file and show its rows")
     _add_spark_options(run)
     job.add_showing_options(run)
     metrics_option.add_options(run)
@@ -95,6 +96,12 @@ def _parser() -> argparse.ArgumentParser:
         "check", help="find mistakes without Spark or any external system", description=_check.__doc__
     )
     check.add_argument("files", nargs="+", metavar="FILE.sql")
+    check.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="how findings are written: for readers (default), for GitHub Actions, as JSON or SARIF",
+    )
     job.add_surroundings(check)
     check.set_defaults(command=_check)
 
@@ -109,13 +116,6 @@ def _add_spark_options(command: argparse.ArgumentParser) -> None:
     where.add_argument("--remote", metavar="URL", help="Spark Connect server, for example sc://host:15002")
 
 
-# --- run -------------------------------------------------------------------------------------------
-
-
-def _run(options: argparse.Namespace) -> int:
-    """Run each statement of a file; stop at the first that fails."""
-    script = job.read(options.file, options.param)
-    if not script.statements:
 # --- demo ------------------------------------------------------------------------------------------
 
 
@@ -129,6 +129,13 @@ def _demo(options: argparse.Namespace) -> int:
     return demo.run(LookupSession(_spark("local[1]", None, demo.configuration(folder))), script)
 
 
+# --- run -------------------------------------------------------------------------------------------
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run each statement of a file; stop at the first that fails."""
+    script = job.read(options.file, options.param)
+    if not script.statements:
         return _nothing_to_do(options.file)
     metrics_option.check(options)
     with _session(options, script) as session, metrics_option.serving(session, options):
@@ -180,27 +187,23 @@ def _check(options: argparse.Namespace) -> int:
     given = job.surroundings(options, [module.name for module in modules])
     given = replace(given, params=job.read_params(options.param))
     with job.importing(modules):
-        codes = [_check_file(file, given) for file in options.files]
-    return max(codes)
+        checked = {file: _check_file(file, given) for file in options.files}
+    found = {file: findings for file, findings in checked.items() if findings is not None}
+    if text := FORMATS[options.format](found):
+        print(text)
+    is_well = len(found) == len(checked) and not any(
+        each.is_error for every in found.values() for each in every
+    )
+    return job.WELL if is_well else job.FAILED
 
 
-def _check_file(file: str, given: Surroundings) -> int:
+def _check_file(file: str, given: Surroundings) -> Sequence[Finding] | None:
+    """What is found in a file; None, and a word on the standard error, where it cannot be read."""
     try:
-        findings = check_script(read_script(Path(file)), given)
+        return check_script(read_script(Path(file)), given)
     except LookupHintsError as error:
         print(f"error: {error}", file=sys.stderr)
-        return job.FAILED
-    for finding in findings:
-        print(_line_of(file, finding))
-    errors = sum(finding.is_error for finding in findings)
-    print(f"{file}: {errors} error{'' if errors == 1 else 's'}")
-    return job.FAILED if errors else job.WELL
-
-
-def _line_of(file: str, finding: Finding) -> str:
-    kind = "error" if finding.is_error else "note"
-    excerpt = f"\n{finding.excerpt}" if finding.excerpt else ""
-    return f"{file}:{finding.line}:{finding.column}: {kind}: {finding.message}{excerpt}"
+        return None
 
 
 # --- shared ----------------------------------------------------------------------------------------
