@@ -17,7 +17,7 @@ from lookup_hints import __version__
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.statements.script import read_script
 from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
-from lookup_hints.surfaces import archive, demo, job, metrics_option, submit
+from lookup_hints.surfaces import archive, completion, demo, job, metrics_option, submit
 from lookup_hints.surfaces.check import Finding, Surroundings, check_script
 from lookup_hints.surfaces.findings import FORMATS
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
@@ -106,7 +106,17 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(command=_check)
 
     submit.add_commands(commands)
+    completes = commands.add_parser(
+        "completion", help="print the script by which a shell completes this command"
+    )
+    completes.add_argument("shell", choices=completion.SHELLS)
+    completes.set_defaults(command=lambda options: _completion(parser, options.shell))
     return parser
+
+
+def _completion(parser: argparse.ArgumentParser, shell: str) -> int:
+    print(completion.script(parser, shell))
+    return job.WELL
 
 
 def _add_spark_options(command: argparse.ArgumentParser) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
-from lookup_hints.surfaces.cli import main
+from lookup_hints.surfaces.cli import _parser, main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -29,6 +31,25 @@ def test_checks_write_what_the_page_shows(
     assert program == "lookup-hints"
     assert main(arguments) == 1
     assert capsys.readouterr().out == shown
+
+
+def test_the_commands_of_the_page_are_understood() -> None:
+    lines = [line for kind, block in BLOCKS if not kind and "$ " not in block for line in block.splitlines()]
+    typed = [arguments for line in lines for arguments in _arguments(line)]
+    assert {first for first, *_ in typed} == {"demo", "completion"}
+    for arguments in typed:
+        _parser().parse_args(arguments)
+
+
+def _arguments(line: str) -> list[list[str]]:
+    """What follows the command in a line of a shell, if it stands there."""
+    tokens = shlex.shlex(line, posix=True, punctuation_chars=True)
+    tokens.whitespace_split = True
+    words = list(tokens)
+    if "lookup-hints" not in words[:-1] or "install" in words:
+        return []
+    after = words[words.index("lookup-hints") + 1 :]
+    return [list(takewhile(lambda word: word not in (")", "|"), after))]
 
 
 def test_the_page_shows_checks_in_three_formats() -> None:
