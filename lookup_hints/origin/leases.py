@@ -36,6 +36,8 @@ class Leases(Record):
     _tickets = Cell()
     fair = Cell()
     """What a task may hold while others have less; 0 where it may hold whatever it has."""
+    excess = Cell()
+    """How many permits all hold above the limit."""
 
     @classmethod
     def cells_for(cls) -> int:
@@ -97,8 +99,8 @@ class Leases(Record):
         leases = list(self._taken())
         fair = limit / self._claims(leases)
         lacking = any(each.wanted_since and each.held < fair for each in leases)
-        too_many = sum(each.held for each in leases) > limit
-        self.fair = fair if lacking or too_many else 0.0
+        self.excess = max(0.0, sum(each.held for each in leases) - limit)
+        self.fair = fair if lacking or self.excess else 0.0
 
     @staticmethod
     def _claims(leases: list[Lease], own: Lease | None = None) -> int:
@@ -119,11 +121,13 @@ class Leases(Record):
                 self.drop(lease)
 
 
-def surplus(held: float, fair: float) -> int:
+def surplus(held: float, fair: float, excess: float = 0.0) -> int:
     """How many of ``held`` permits a task gives back whose request is over, where ``fair`` is its part.
 
-    Where there is less than one for each, they go round: whoever has used one gives it back.
+    Where there is less than one for each, they go round: whoever has used one gives it back. Where all hold
+    ``excess`` permits too many, who holds a part of one above what is fair gives that one back, too.
     """
     if not fair:
         return 0
-    return 1 if fair < 1 else max(0, math.floor(held - fair))
+    more = held - fair
+    return 1 if fair < 1 else max(0, math.floor(more), min(math.ceil(more), int(excess)))

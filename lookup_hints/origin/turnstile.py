@@ -446,11 +446,12 @@ class Turnstile:
 
     def _spare(self) -> int:
         """How many permits should go back now: what is idle while others lack it, or more than is fair."""
-        fair = self._ledger.books.leases.fair
+        leases = self._ledger.books.leases
+        fair = leases.fair
         idle = self._held - self._in_use
         if fair and not self._queue:
             return idle
-        return min(idle, surplus(self._held, fair))
+        return min(idle, surplus(self._held, fair, leases.excess))
 
     def _tell(self, books: Books, now: float) -> None:
         """Let the others know what was served and sent, and keep no more permits than are used."""

@@ -262,6 +262,19 @@ def test_permits_are_granted_up_to_the_limit_and_come_back() -> None:
     assert leases.held == 10
 
 
+def test_no_permit_is_kept_above_a_limit_that_came_down() -> None:
+    leases = Leases(cells())
+    tasks = [lease for number in range(1, 5) if (lease := leases.begin(number, 1e9))]
+    for lease in tasks:
+        leases.grant(lease, 8, 32, 1.0)
+    leases.share(29)
+    assert surplus(8, leases.fair) == 0, "none holds a whole one above what is fair"
+    for lease in tasks:
+        leases.give_back(lease, surplus(lease.held, leases.fair, leases.excess), 29)
+    assert leases.held == 29
+    assert [lease.held for lease in tasks] == [7, 7, 7, 8]
+
+
 def test_who_waited_for_longer_is_first() -> None:
     leases = Leases(cells())
     one, two, three = (leases.begin(number, 1e9) for number in (1, 2, 3))
