@@ -32,9 +32,15 @@ class Limit(Record):
 
     value = Cell()
     refused_at = Cell()
-    """Requests in flight when one was last refused; 0 before."""
+    """The fewest requests in flight of which one was refused, by the last cut; 0 before."""
+    _reached = Cell()
+    """Requests in flight at the last cut."""
+    _borne = Cell()
+    """What the last cut left: no fewer are taken for too many."""
     cut_at = Cell()
     tries_at = Cell()
+    _pause = Cell()
+    """Seconds for which the origin asked at the last refusal."""
     tries_after = Cell()
     """Requests that must be served before it tries for more."""
     _refusals = Cell()
@@ -64,7 +70,8 @@ class Limit(Record):
         rounds = requests / value
         bearable = max(1.0, min(self.refused_at - 1, _REST * self.refused_at))
         if now >= self.tries_at and not self.tries_after:
-            self.value = value + rounds
+            # One more in the time that a refusal costs: meanwhile another executor may be silent.
+            self.value = value + rounds * min(1.0, self.round / self._pause if self._pause else 1.0)
         elif value < bearable:
             step = max(1.0, _APPROACH * (bearable - value))
             self.value = min(bearable, value + rounds * step)
@@ -78,20 +85,26 @@ class Limit(Record):
         pauses = now + max(_TRIES_AFTER_SECONDS, _TRIES_AFTER_PAUSES * pause)
         self.tries_at = max(self.tries_at, pauses)
         self.tries_after = _TRIES_AFTER_REQUESTS
+        self._pause = pause
         if started <= self.cut_at + self.settling:
             self._refused_too(started)
             return False
-        reached = min(self.value or START, max(1.0, in_flight))
-        self.value = max(1.0, reached * (_CUT if self.refused_at else _FIRST_CUT))
-        self.refused_at, self.cut_at = max(2.0, reached), now
+        self._reached = max(2.0, min(self.value or START, max(1.0, in_flight)))
+        self._borne = self._reached * (_CUT if self.refused_at else _FIRST_CUT)
+        self.value = max(1.0, self._borne)
+        self.refused_at, self.cut_at = self._reached, now
         self._refusals = 1.0
         return True
 
     def _refused_too(self, started: float) -> None:
-        """Of the requests that were under way at the last cut, so many were too many."""
+        """Of the requests that were under way at the last cut, so many were too many.
+
+        An origin that bounds a rate refuses all of them, which says nothing of how many it bears at once.
+        """
         if started <= self.cut_at:
             self._refusals += 1
-            self.value = max(1.0, min(self.value, self.refused_at - self._refusals))
+            self.value = max(1.0, min(self.value, self._reached - self._refusals))
+            self.refused_at = max(self._reached - self._refusals + 1, self._borne + 1)
 
     def lost(self, started: float, now: float) -> None:
         """A request that was sent at ``started`` had no answer: less is asked, and nothing was learned."""

@@ -86,6 +86,27 @@ def test_each_refusal_of_a_round_tells_of_one_too_many() -> None:
     assert limit.allowed(1000) == 25
 
 
+def test_it_rests_below_the_fewest_that_were_refused() -> None:
+    limit = Limit(cells())
+    limit.served(10, 10, 0.1, 10.0)
+    for _ in range(5):
+        limit.refused(10.0, 20, 30.0, 10.2)
+    for _ in range(50):
+        limit.served(50, limit.value, 0.1, 20.0)
+    assert limit.allowed(1000) == 15, "of 20 in flight 5 were refused, and a twentieth less is left to others"
+
+
+def test_an_origin_that_refuses_all_that_is_under_way_may_bear_half_of_it() -> None:
+    limit = Limit(cells())
+    limit.served(10, 10, 0.1, 10.0)
+    for _ in range(20):
+        limit.refused(10.0, 20, 30.0, 10.2)
+    assert limit.allowed(1000) == 1
+    for _ in range(50):
+        limit.served(50, limit.value, 0.1, 20.0)
+    assert limit.allowed(1000) == 10
+
+
 def test_it_rests_below_what_was_refused_and_tries_again_later() -> None:
     limit = Limit(cells())
     limit.served(90, 10, 0.1, 10.0)
@@ -100,15 +121,16 @@ def test_it_rests_below_what_was_refused_and_tries_again_later() -> None:
     assert limit.allowed(1000) > 19
 
 
-def test_where_refusals_cost_a_pause_it_tries_less_often() -> None:
+def test_where_refusals_cost_a_pause_it_tries_less_often_and_for_one_more_in_that_time() -> None:
     limit = Limit(cells())
     limit.served(1000, 10, 0.1, 10.0)
     limit.refused(10.0, 20, 2.0, 10.5)
     for _ in range(20):
         limit.served(50, limit.value, 0.1, 50.0)
     assert limit.allowed(1000) == 19
-    limit.served(50, limit.value, 0.1, 51.0)
-    assert limit.allowed(1000) > 19
+    for _ in range(22):
+        limit.served(19, limit.value, 0.1, 51.0)
+    assert limit.allowed(1000) == 20, "some twenty rounds of 0.1 s are the two seconds of a pause"
 
 
 def test_a_lost_request_cuts_and_says_nothing_of_what_is_bearable() -> None:

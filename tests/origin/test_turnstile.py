@@ -36,6 +36,20 @@ def test_the_limit_finds_what_a_source_bears(
     assert served >= 0.9 * 10.0 * most / seconds
 
 
+def test_a_source_that_asks_for_pauses_is_refused_by_few(loop: VirtualLoop) -> None:
+    """What the first refusals told is kept to: else the next pause would follow the first one."""
+    server = Server(loop, 50, 0.1, 1.0)
+    tasks = [Executor(loop, server, Rules()) for _ in range(2)]
+
+    async def run() -> None:
+        await asyncio.gather(*(executor.task(1000) for executor in tasks for _ in range(4)))
+
+    begin = loop.time()
+    loop.run_until_complete(run())
+    assert server.count("refused", begin + 2.0, begin + 19.0) == 0
+    assert server.count("served", begin, begin + 15.0) >= 0.9 * 15.0 * 50 / 0.1 - 50 / 0.1
+
+
 @pytest.mark.parametrize("tasks", [8, 1])
 def test_a_rate_is_used_up_and_kept_to_however_many_tasks_there_are(loop: VirtualLoop, tasks: int) -> None:
     server = Server(loop, 1000, 0.05)
