@@ -1,7 +1,8 @@
 """From how many left rows on it is better to read the whole table and join: 1 k to 10 M rows, a table of 1 M.
 
 ``python -m benchmarks.bench_crossover [--runs N] [--largest N] [--jdbc JAR]``. The whole table is read by the
-connector's own scan; and by Spark's JDBC source, in 4 partitions, where the jar of its driver is there.
+connector's own scan; and by Spark's JDBC source, in 4 partitions, where the jar of its driver is there. The
+planner's own choice is timed beside them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from benchmarks.measuring import (
     WorkerMemory,
     drained,
     in_turn,
+    ratio,
     seconds,
     spark_session,
     theme,
@@ -31,6 +33,12 @@ from tests.servers.postgres import PASSWORD, SUPERUSER, PostgresServer
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 LOOKUP, SCAN, JDBC = "lookup join", "whole table, connector's scan", "whole table, Spark JDBC"
+AUTO = "as the planner chooses"
+TABLES = {LOOKUP: "asked", SCAN: "read", AUTO: "customers", JDBC: "jdbc"}
+WORSE = 1.3
+"""So many times as long as the better way the planner's choice may take, at every size."""
+FASTER_THAN_JDBC = 1.5
+"""So many times as fast as Spark's JDBC read and join the better way is to be, where most rows are needed."""
 WARM_UP = 100_000
 """More rows than this are not asked for once in vain: the smaller queries warmed everything."""
 DEBIAN_JAR = Path("/usr/share/java/postgresql.jar")
@@ -54,7 +62,7 @@ def main() -> None:
         spark_session(**conf) as spark,
     ):
         session = _session(spark, server, jar is not None)
-        ways = (LOOKUP, SCAN, JDBC) if jar else (LOOKUP, SCAN)
+        ways = (LOOKUP, SCAN, AUTO, JDBC) if jar else (LOOKUP, SCAN, AUTO)
         for size in (size for size in SIZES if size <= options.largest):
             _time(found, session, ways, size, options.runs)
         _report(found, ways)
@@ -71,15 +79,21 @@ def _time(found: Theme, session: LookupSession, ways: tuple[str, ...], size: int
     print(f" {size:,} orders; largest worker {memory.peak / 1e6:,.0f} MB")
     found.times(samples, size)
     found.series[str(size)] = {way: seconds(each) for way, each in samples.items()}
+    better = min((LOOKUP, SCAN), key=lambda way: seconds(samples[way]))
+    chosen = ratio(samples[AUTO], samples[better])
+    found.add(Figure(f"{size:,} orders: {AUTO} / {better}", chosen, at_most=WORSE))
+    if JDBC in samples and size >= CUSTOMERS:
+        faster = ratio(samples[JDBC], samples[AUTO])
+        what = f"{size:,} orders: speed as the planner chooses / Spark JDBC"
+        found.add(Figure(what, faster, at_least=FASTER_THAN_JDBC))
 
 
 def _query(way: str) -> str:
-    table = {LOOKUP: "customers c", SCAN: "scanned c", JDBC: "jdbc c"}[way]
-    return QUERY.format(orders="orders").replace("customers c", table)
+    return QUERY.format(orders="orders").replace("customers c", f"{TABLES[way]} c")
 
 
 def _report(found: Theme, ways: tuple[str, ...]) -> None:
-    for way in ways[1:]:
+    for way in (way for way in ways if way in (SCAN, JDBC)):
         found.add(Figure(f"orders from which on it is faster: {way}", _crossing(found.series, way)))
     if str(SIZES[0]) in found.series:
         few = found.series[str(SIZES[0])]
@@ -98,12 +112,12 @@ def _crossing(series: dict[str, dict[str, float]], way: str) -> float:
 
 def _session(spark: SparkSession, server: PostgresServer, has_jdbc: bool) -> LookupSession:
     session = LookupSession(spark)
-    session.sql(
-        f"CREATE TEMPORARY TABLE customers ({COLUMNS}, PRIMARY KEY (id) NOT ENFORCED)"
-        f" WITH ('connector' = 'postgres', 'url' = '{server.url()}')"
-    )
-    # A lookup table that stands first in FROM is read whole.
-    session.sql("SELECT * FROM customers").createOrReplaceTempView("scanned")
+    for way, access in ((LOOKUP, "lookup"), (SCAN, "scan"), (AUTO, "auto")):
+        session.sql(
+            f"CREATE TEMPORARY TABLE {TABLES[way]} ({COLUMNS}, PRIMARY KEY (id) NOT ENFORCED) WITH"
+            f" ('connector' = 'postgres', 'url' = '{server.url()}', 'table-name' = 'customers',"
+            f" 'lookup.access' = '{access}')"
+        )
     if has_jdbc:
         reader = spark.read.format("jdbc").option(
             "url", f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"

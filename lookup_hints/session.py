@@ -47,7 +47,7 @@ class LookupSession:
 
     @property
     def _statements(self) -> Statements:
-        return Statements(self._state, Scope(self.spark, self._state.catalog))
+        return Statements(self._state, Scope(self.spark, self._state.catalog, sizes=self._state.sizes))
 
     # --- statements --------------------------------------------------------------------------------
 
@@ -120,6 +120,7 @@ class LookupSession:
         max_requests: int | None = None,
         on_open: str | None = None,
         hedge: float | str | None = None,
+        access: str | None = None,
         shuffle: bool | None = None,
     ) -> DataFrame:
         """Join ``df`` with a lookup table, asking it for the keys of ``df`` alone; lazy, as ``df.join`` is.
@@ -153,6 +154,8 @@ class LookupSession:
             max_requests: requests of one query; the first one above it fails the query.
             on_open: what requests do while the source is down: ``wait`` within their timeout, or ``fail``.
             hedge: seconds after which a slow request is sent a second time, or ``p95``.
+            access: ``lookup`` (the default) asks the table, ``scan`` reads it whole and lets Spark join it,
+                ``auto`` does what is surely cheaper.
             shuffle: whether the rows of ``df`` are partitioned by key first.
 
         Raises:
@@ -177,6 +180,7 @@ class LookupSession:
             "max-requests": max_requests,
             "on-open": on_open,
             "hedge": hedge,
+            "access": access,
             "shuffle": shuffle,
         }
         request = frame_join.JoinRequest(

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import HintError, Problem
@@ -163,7 +164,26 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
         wrapping=wrapping_for(transport),
         unwritable=_unwritable_here(scope, conf),
         tables=scope.catalog.tables,
+        table_size=scope.sizes.of,
+        explain_cost=cache(lambda sql: _cost_of(sql, args, scope)),
+        is_stream=lambda sql: _is_stream(sql, args, scope),
     )
+
+
+def _cost_of(sql: str, args: Args, scope: Scope) -> str:
+    """What EXPLAIN COST says of a query; nothing where Spark cannot tell it by itself."""
+    try:
+        return scope.explained(sql, args, "cost")
+    except Exception:
+        return ""
+
+
+def _is_stream(sql: str, args: Args, scope: Scope) -> bool:
+    """Whether the rows of a query are a stream; one that cannot stand by itself is in no stream."""
+    try:
+        return bool(scope.sql(sql, args).isStreaming)
+    except Exception:
+        return False
 
 
 def _unwritable_here(scope: Scope, conf: Conf) -> Unwritable:

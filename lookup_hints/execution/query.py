@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
@@ -16,6 +17,8 @@ from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.write.views import PRIVATE_PREFIX
 from lookup_hints.spark.functions import Functions
 
+_log = logging.getLogger("lookup_hints")
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -25,6 +28,11 @@ def run_query(prepared: Prepared, scope: Scope, functions: Functions) -> DataFra
     if prepared.plan is None:
         return scope.sql(prepared.text, prepared.args)
     planned = prepared.plan
+    for scan in planned.scans:
+        if scan.warning:
+            _log.warning(
+                "Table %s is read whole because %s: %s.", scan.use.table.name, scan.reason, scan.warning
+            )
     register(planned, scope, functions)
     refuse_functions_in_lambdas(planned, prepared.args, scope)
     try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from lookup_hints.execution.table_sizes import TableSizes
 from lookup_hints.frames.variables import run_over
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.spark.functions import is_connect
@@ -33,6 +34,7 @@ class Scope:
         frames: DataFrames, by the names that stand in braces for ``spark.sql``.
         connectors: lookup tables that stand in no catalog, by their names in lower case.
         hints: LOOKUP hints beside those of the text.
+        sizes: how large the tables are.
     """
 
     spark: SparkSession
@@ -40,6 +42,7 @@ class Scope:
     frames: Mapping[str, DataFrame] = field(default_factory=dict)
     connectors: Mapping[str, Connector] = field(default_factory=dict)
     hints: tuple[LookupHint, ...] = ()
+    sizes: TableSizes = field(default_factory=TableSizes)
 
     def over(self, frames: Mapping[str, DataFrame]) -> Scope:
         """This scope with ``frames``, in the Spark session that they are of: a micro-batch has a copy."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from lookup_hints.execution.table_sizes import TableSizes
 from lookup_hints.spark.functions import Functions, policy_of, run_the_drivers_python
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import LookupCatalog
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SessionState:
-    """Its functions, its streaming queries and its lookup tables."""
+    """Its functions, its streaming queries, its lookup tables and their sizes."""
 
     functions: Functions
     streams: Streams
     catalog: LookupCatalog
+    sizes: TableSizes = field(default_factory=TableSizes)
 
 
 _states: WeakKeyDictionary[Any, SessionState] = WeakKeyDictionary()

@@ -125,12 +125,16 @@ class Analysis:
             self._columns[relation] = self._names(self._beneath(levels, f"SELECT * FROM {self._text(place)}"))  # noqa: S608
         return self._columns[relation]
 
-    def columns_before(self, block: Block, left: LeftSide) -> tuple[str, ...] | None:
-        """The names of the columns on the left side of a join in ``block``."""
+    def rows_of(self, block: Block, left: LeftSide) -> str:
+        """A query for the rows of the left side of a join in ``block``."""
         assert left.at is not None, "the left side of a join is a part of the text"
         rows = self._text(left.at)
         every = rows if left.is_query else f"SELECT * FROM {rows}"  # noqa: S608 (the user's own text)
-        return self._names(self._beneath(block.query.levels, every))
+        return self._beneath(block.query.levels, every)
+
+    def columns_before(self, block: Block, left: LeftSide) -> tuple[str, ...] | None:
+        """The names of the columns on the left side of a join in ``block``."""
+        return self._names(self.rows_of(block, left))
 
     def key_types(self, questions: Sequence[KeyQuestion]) -> list[list[str]]:
         """The types of the left sides of keys, for each of ``questions``; asked all at once.

@@ -26,6 +26,7 @@ from lookup_hints.spi.options import Place, options_at, parsed
 
 _MISS, _EXCEPTION = "lookup_miss", "exception"
 _DEAD_LETTER = "dead-letter"
+_OF_TABLES = options_at(Place.TABLE, LOOKUP_OPTIONS)
 _STRATEGY_KEYS = {
     "fixed_delay": ("fixed-delay",),
     "exponential_delay": ("initial-backoff", "max-backoff", "backoff-multiplier", "jitter-factor"),
@@ -134,16 +135,21 @@ def session_option(key: str, conf: Conf) -> Any:
 
 
 def _given(hint: LookupHint | None, table: LookupTable, conf: Conf) -> _Given:
-    given = {Place.HINT: {} if hint is None else hint.options, Place.TABLE: _of_table(table)}
+    given = {Place.HINT: {} if hint is None else hint.options, Place.TABLE: options_of_table(table)}
     return _Given({option.key: in_force(option, conf, given) for option in LOOKUP_OPTIONS}, hint)
 
 
-def _of_table(table: LookupTable) -> dict[str, Any]:
+def options_of_table(table: LookupTable) -> dict[str, Any]:
+    """The typed lookup options of its WITH, by their keys in a hint.
+
+    Raises:
+        OptionError: one has a value that it cannot have.
+    """
     owner = f"table {table.name}: "
     return {
         option.key: parsed(option, key, text, owner=owner)
-        for key, option in options_at(Place.TABLE, LOOKUP_OPTIONS).items()
-        if (text := table.options.get(key))
+        for key, text in table.options.items()
+        if text and (option := _OF_TABLES.get(key)) is not None
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from lookup_hints.hints.validate import LookupHint
+from lookup_hints.plan.access import Decision
 from lookup_hints.plan.analysis import Analyse, Analysis, Columns, LeftSide
 from lookup_hints.plan.choose import Choice, Unwritable
 from lookup_hints.plan.conditions import Conditions, Conjunct, Names
@@ -18,7 +19,7 @@ from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.retry import RowPredicate
 from lookup_hints.runtime.spec import LookupSpec
-from lookup_hints.spi import Connector
+from lookup_hints.spi import Connector, TableSize
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.splice import Cut, Edit, Fragment
@@ -42,6 +43,9 @@ class Context:
         wrapping: what to write before and after a key of a type, so that it reaches Python as it is.
         unwritable: why a folder for dead letters cannot be written to, or None.
         tables: all lookup tables of the session.
+        table_size: how large the table of a connector is, as far as its source says it in time.
+        explain_cost: what EXPLAIN COST says of a query; None plans without Spark.
+        is_stream: whether the rows of a query are a stream.
         few_rows: whether the first rows of the statement alone will be taken.
         line: where the statement begins in its file, from 1.
     """
@@ -56,6 +60,9 @@ class Context:
     wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
     unwritable: Unwritable = lambda _: None
     tables: Callable[[], Sequence[LookupTable]] = lambda: ()
+    table_size: Callable[[Connector], TableSize] = lambda _: TableSize(None, source="nobody was asked")
+    explain_cost: Callable[[str], str] | None = None
+    is_stream: Callable[[str], bool] = lambda _: False
     few_rows: bool = False
     line: int = 1
 
@@ -82,6 +89,7 @@ class LookupJoin(ABC):
         needs: the relations beyond its chain that it names: those that give the keys of a comma join,
             and those that the ON of a join names though a comma stands between.
         hint: the merged LOOKUP hint, if any.
+        access: why it asks, and what reading would have cost.
         choice: how it runs.
         casts: for each key how it becomes a value of the column's type.
         columns: dimension columns handed back, in the table's order.
@@ -100,6 +108,7 @@ class LookupJoin(ABC):
     conditions: Conditions
     needs: frozenset[Relation] = frozenset()
     hint: LookupHint | None = None
+    access: Decision | None = None
     choice: Choice | None = None
     casts: tuple[KeyCast, ...] = ()
     columns: tuple[str, ...] = ()
@@ -178,6 +187,9 @@ class TableScan(ABC):
         relation: the name of the view that reads them.
         readers: in how many parts it is read, at most.
         reason: why it is read, as a sentence goes on behind "because".
+        size: how large the table is, as far as its source says it.
+        other_way: what asking would have cost, where that was possible; else empty.
+        warning: what to say of a read that nobody may have meant; else empty.
     """
 
     use: LookupUse
@@ -186,10 +198,17 @@ class TableScan(ABC):
     relation: str
     readers: int
     reason: str
+    size: TableSize | None = None
+    other_way: str = ""
+    warning: str = ""
 
     @abstractmethod
     def edits(self, statement: Statement) -> Iterator[Edit]:
         """The edits that read the table."""
+
+    def with_(self, **changes: Any) -> TableScan:
+        """This scan with some fields changed."""
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True)
@@ -202,6 +221,7 @@ class Draft:
         analysis: what it asks Spark for.
         hints: the LOOKUP hints.
         read: the uses of lookup tables that must be read whole, and why.
+        decided: those of them that could be asked, and the decision to read them.
         joins: the lookup joins.
         scans: lookup tables that are read whole.
         output: the columns that the statement gives.
@@ -214,6 +234,7 @@ class Draft:
     analysis: Analysis
     hints: tuple[LookupHint, ...]
     read: Mapping[LookupUse, str] = field(default_factory=dict)
+    decided: Mapping[LookupUse, Decision] = field(default_factory=dict)
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
     output: Columns | None = None

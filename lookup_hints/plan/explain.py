@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from lookup_hints.errors import Span
+from lookup_hints.plan.access import shown
 from lookup_hints.plan.budgets import shown_owner
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
 from lookup_hints.runtime.spec import LookupName, LookupSettings
@@ -47,11 +48,20 @@ def _scan(scan: TableScan) -> str:
     at_once = "one task" if scan.readers == 1 else f"at most {scan.readers} tasks at once"
     facts = [
         ("read because", scan.reason),
+        *(("rows", text) for text in rows_of(scan)),
+        *(("instead", text) for text in [scan.other_way] if text),
         ("columns", ", ".join(scan.columns)),
         ("connector", table.connector),
         ("read by", at_once),
+        *(("warning", text) for text in [scan.warning] if text),
     ]
     return "\n".join([f"Whole table {table.name} is read", *_lines(facts)])
+
+
+def rows_of(scan: TableScan) -> Iterator[str]:
+    """How large the table that is read is, or why nobody knows."""
+    if scan.size is not None:
+        yield f"unknown: {scan.size.source}" if scan.size.rows is None else shown(scan.size)
 
 
 def _lines(facts: Iterable[tuple[str, str]]) -> list[str]:
@@ -83,6 +93,10 @@ def _budget(join: LookupJoin) -> Iterator[tuple[str, str]]:
 def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     conditions, settings, source = join.conditions, join.chosen.settings, join.chosen.source
     yield "connector", join.use.table.connector
+    if join.access is not None:
+        yield "access", f"asked: {join.access.reason}"
+    if join.access is not None and join.access.other_way:
+        yield "instead", join.access.other_way
     runner = "async" if settings.asynchronous else "sync"
     yield "runner", f"{runner}: {join.chosen.runner_reason}{source('async')}"
     yield "keys", ", ".join(f"{key.column} = {plan.text_of(key.left)}" for key in conditions.keys)

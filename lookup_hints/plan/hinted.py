@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterator
 
 from lookup_hints.errors import HintError, Problem, nearest
 from lookup_hints.hints.validate import LookupHint, merged
-from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.draft import Draft
 from lookup_hints.plan.read.statement import LookupUse
 
 
 def match_hints(draft: Draft) -> Draft:
     """Each hint goes to the lookup join of its query block that it names; one that names none is an error."""
-    by_block: dict[int, list[LookupHint]] = defaultdict(list)
-    for hint in draft.hints:
-        by_block[hint.select].append(hint)
     problems = [
         _unmatched(hint, draft)
         for hint in draft.hints
-        if not any(_names(draft, hint, join.use) for join in draft.joins)
+        if not any(_names(draft, hint, use) for use in _hintable(draft))
     ]
     if problems:
         raise HintError(problems)
 
-    def with_hint(join: LookupJoin) -> LookupJoin:
-        in_block = tuple(hint for select in _selects(draft, join.use) for hint in by_block[select])
-        own = [hint for hint in merged(in_block) if _names(draft, hint, join.use)]
-        return join.with_(hint=own[0] if own else None)
-
-    return draft.each_join(with_hint)
+    return draft.each_join(lambda join: join.with_(hint=hint_of(draft, join.use)))
 
 
-def is_hinted(draft: Draft, use: LookupUse) -> bool:
-    """Whether a hint names the use: the user wants it to be asked."""
-    return any(_names(draft, hint, use) for hint in draft.hints)
+def _hintable(draft: Draft) -> Iterator[LookupUse]:
+    """The uses that hints may be about: lookup joins, and what is read because the user lets it be."""
+    yield from (join.use for join in draft.joins)
+    yield from draft.decided
+    for scan in draft.scans:
+        hint = hint_of(draft, scan.use)
+        if hint is not None and hint.options.get("access") in ("scan", "auto"):
+            yield scan.use
+
+
+def hint_of(draft: Draft, use: LookupUse) -> LookupHint | None:
+    """What the hints that name the use say together; None where none does."""
+    own = merged(hint for hint in draft.hints if _names(draft, hint, use))
+    return own[0] if own else None
 
 
 def _selects(draft: Draft, use: LookupUse) -> list[int]:

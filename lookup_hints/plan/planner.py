@@ -12,12 +12,14 @@ from sqlglot import exp
 from lookup_hints.errors import InternalError, OptionError, Problem, UnsupportedLookup
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.analysis import Analysis, KeyQuestion, KeyTypeError
+from lookup_hints.plan.ask_or_read import BetterRead, choose_access, read_as_decided
 from lookup_hints.plan.budgets import gives_limits
 from lookup_hints.plan.choose import choose, session_option
 from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.ctes import must_run_once, notes_of_ctes
 from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan
 from lookup_hints.plan.forms.find import find_lookups
+from lookup_hints.plan.guards import guard_reads
 from lookup_hints.plan.hinted import match_hints
 from lookup_hints.plan.keys import KeyCast, key_cast
 from lookup_hints.plan.read.kinds import (
@@ -109,6 +111,8 @@ def _decided(draft: Draft) -> Draft:
             return reduce(_after, RULES, draft)
         except CannotBeAsked as error:
             draft = read_instead(draft, error)
+        except BetterRead as better:
+            draft = read_as_decided(draft, better.decisions)
 
 
 def _after(draft: Draft, rule: Rule) -> Draft:
@@ -379,6 +383,7 @@ ABOUT_THE_STATEMENT: tuple[Rule, ...] = (analyse_as_plain_join, account_for_name
 RULES: tuple[Rule, ...] = (
     find_joins,
     match_hints,
+    choose_access,
     choose_settings,
     expect_early_stops,
     type_keys,
@@ -388,5 +393,6 @@ RULES: tuple[Rule, ...] = (
     name_functions,
     rewrite_joins,
     guard_global_sort,
+    guard_reads,
     note_repeated_work,
 )

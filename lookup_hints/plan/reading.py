@@ -7,8 +7,8 @@ from lookup_hints.plan.budgets import CONCURRENCY, limits_of
 from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.cluster_share import cluster_of
 from lookup_hints.plan.draft import Draft
-from lookup_hints.plan.hinted import is_hinted
 from lookup_hints.plan.refusal import CannotBeAsked
+from lookup_hints.plan.wish import must_be_asked
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
@@ -24,11 +24,11 @@ def read_instead(draft: Draft, error: CannotBeAsked) -> Draft:
     """``draft`` with the table that cannot be asked among those that are read.
 
     Raises:
-        UnsupportedLookup: its source cannot be read, or a hint wants it to be asked.
+        UnsupportedLookup: its source cannot be read, or the user wants it to be asked.
     """
     use = error.use
     can_be_read = isinstance(draft.context.connector(use.table), Scan)
-    if use in draft.read or is_hinted(draft, use) or not can_be_read:
+    if use in draft.read or must_be_asked(draft, use) or not can_be_read:
         raise UnsupportedLookup(error.problems) from None
     return draft.with_(read={**draft.read, use: error.reason})
 

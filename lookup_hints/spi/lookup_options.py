@@ -20,6 +20,7 @@ from lookup_hints.spi.options import Option, Place
 _QUERY = frozenset({Place.HINT, Place.TABLE})
 _EVERYWHERE = frozenset(Place)
 _SESSION = frozenset({Place.SESSION})
+_TABLE_AND_SESSION = frozenset({Place.TABLE, Place.SESSION})
 
 LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
@@ -35,6 +36,38 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         "A wish for the async (true) or sync (false) runner; without it async, where the connector can.",
         places=_QUERY,
         table_key="lookup.async",
+    ),
+    Option(
+        "access",
+        choice("lookup", "scan", "auto"),
+        "lookup: ask the table by key; scan: read it whole, and let Spark join; auto: what is surely cheaper."
+        " Default: lookup where a LOOKUP hint names the table, else auto.",
+        places=_EVERYWHERE,
+        table_key="lookup.access",
+        session_key="lookup.access",
+    ),
+    Option(
+        "scan",
+        BOOLEAN,
+        "Whether the table may be read whole, for whatever reason.",
+        default=True,
+    ),
+    Option(
+        "on-scan",
+        choice("allow", "warn", "error"),
+        "When the table is read whole, for whatever reason: allow it, warn in log and EXPLAIN, or fail."
+        " Default: warn where it is known to have more than 10 million rows.",
+        places=_TABLE_AND_SESSION,
+        table_key="lookup.on-scan",
+        session_key="lookup.on-scan",
+    ),
+    Option(
+        "scan.max-rows",
+        integer(0),
+        "A table that is known to have more rows is not read whole, for whatever reason.",
+        places=_TABLE_AND_SESSION,
+        table_key="lookup.scan.max-rows",
+        session_key="lookup.scan.max-rows",
     ),
     Option(
         "output-mode",

@@ -11,6 +11,7 @@ from typing import Any
 
 from lookup_hints.errors import Span
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
+from lookup_hints.plan.explain import rows_of
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.surfaces.progress import Progress
 
@@ -178,6 +179,9 @@ def _facts(plan: LookupPlan, join: LookupJoin, first: str) -> Iterator[str]:
     yield f"{first}{in_flight}, {settings.batch_size} keys a request"
     yield f"timeout {settings.timeout:g} s, on error {settings.failures}; line {line}"
     yield f"retry {settings.retry}"
+    if join.access is not None:
+        yield f"asked: {join.access.reason}"
+        yield from (f"instead {text}" for text in [join.access.other_way] if text)
     checked = [plan.text_of(each.at) for each in (*conditions.residual, *conditions.after)]
     if conditions.left_only:
         yield f"asked only if {' AND '.join(plan.text_of(each.at) for each in conditions.left_only)}"
@@ -193,8 +197,15 @@ def _scan(scan: TableScan) -> _Stop:
         "all rows",
         ", ".join(scan.columns),
         table.name,
-        (table.connector, f"read because {scan.reason}"),
+        (table.connector, *_of_scan(scan)),
     )
+
+
+def _of_scan(scan: TableScan) -> Iterator[str]:
+    yield f"read because {scan.reason}"
+    yield from (f"rows: {text}" for text in rows_of(scan))
+    yield from (f"instead {text}" for text in [scan.other_way] if text)
+    yield from (f"warning: {text}" for text in [scan.warning] if text)
 
 
 def _drawn(stop: _Stop, top: int) -> str:

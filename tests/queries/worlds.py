@@ -66,7 +66,7 @@ class Worlds:
     connector: str = "counting"
     is_small: bool = False
     """Whether the ordinary tables are rows in the plan, in one partition: nothing is read then, nor shuffled."""
-    _worlds: dict[frozenset[str], World] = field(default_factory=dict)
+    _worlds: dict[tuple[frozenset[str], frozenset[str]], World] = field(default_factory=dict)
     _answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     _plain: SparkSession | None = None
 
@@ -80,15 +80,14 @@ class Worlds:
             self._plain = self._new_session(self.tables)
         return self._plain
 
-    def world(self, lookups: frozenset[str]) -> World:
-        """The session in which the tables named in ``lookups`` are lookup tables."""
-        if lookups not in self._worlds:
+    def world(self, lookups: frozenset[str], read: frozenset[str] = frozenset()) -> World:
+        """The session in which ``lookups`` are lookup tables, and those of them in ``read`` are never asked."""
+        if (lookups, read) not in self._worlds:
             assert self.plain is not None, "it writes the files"
             session = LookupSession(self._new_session(self.tables.keys() - lookups))
-            self._worlds[lookups] = World(
-                session, {name: self._create(session, name) for name in sorted(lookups)}
-            )
-        return self._worlds[lookups]
+            logs = {name: self._create(session, name, is_read=name in read) for name in sorted(lookups)}
+            self._worlds[lookups, read] = World(session, logs)
+        return self._worlds[lookups, read]
 
     def answer(self, text: str, args: Args = None) -> Answer:
         """What Spark itself answers; asked once for each text."""
@@ -119,13 +118,15 @@ class Worlds:
     def _data(self, name: str) -> str:
         return f"{self.folder}/{name}"
 
-    def _create(self, session: LookupSession, name: str) -> Path:
+    def _create(self, session: LookupSession, name: str, *, is_read: bool) -> Path:
         data = self.tables[name]
         log = self.folder / f"{name}_{next(_numbers)}.log"
         columns = [f"{quoted(column.name)} {sql_type(column.type)}" for column in data.rows.schema]
         if data.key:
             columns.append(f"PRIMARY KEY ({', '.join(data.key)}) NOT ENFORCED")
         options = {"connector": self.connector, "data": self._data(name)}
+        if is_read:
+            options["lookup.access"] = "scan"
         if self.connector == "counting":
             options["log"] = str(log)
         given = ", ".join(

@@ -22,12 +22,12 @@ from lookup_hints.plan.conditions import (
     sides_of,
 )
 from lookup_hints.plan.draft import Draft, LookupJoin
-from lookup_hints.plan.hinted import is_hinted
 from lookup_hints.plan.keys import is_key_type
 from lookup_hints.plan.read.scope import InnerNames, Referred, Scope
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import cannot_run
+from lookup_hints.plan.wish import must_be_asked
 from lookup_hints.spi import Connector
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.splice import Cut
@@ -86,9 +86,9 @@ class Facts:
             self._connectors[use] = self.context.connector(use.table)
         return self._connectors[use]
 
-    def is_hinted(self, use: LookupUse) -> bool:
-        """Whether a hint names it: the user wants it to be asked."""
-        return is_hinted(self._draft, use)
+    def must_be_asked(self, use: LookupUse) -> bool:
+        """Whether the user wants it to be asked, and not to be read."""
+        return must_be_asked(self._draft, use)
 
     def may_be_asked(self, relation: Relation) -> bool:
         """Whether the relation is a lookup table that is not sure to be read."""

@@ -102,7 +102,7 @@ def _next_scan(facts: Facts, pending: list[LookupUse], scanned: Iterable[LookupU
         if facts.statement.tokens.is_word(use.relation.first, "STREAM", "LATERAL"):
             refuse_extra_clauses(facts.statement, use)
     unasked = {error.use: error for error in without_key(facts, pending, scanned)}
-    wanted = {use for use in unasked if facts.is_hinted(use)}
+    wanted = {use for use in unasked if facts.must_be_asked(use)}
     scan = next((use for use in pending if use not in wanted and can_be_read(facts, use)), None)
     if scan is None:
         why_not = next(iter(unasked.values()), None) or MembershipJoin.why_not(facts, pending[0])

@@ -1,0 +1,102 @@
+"""Whether a lookup join asks its table or reads it whole: values in, a decision with its reason out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from lookup_hints.plan.cost import LeftRows
+from lookup_hints.spi import TableSize
+
+LEFT_ROWS_PER_ROW = 4
+"""Reading is surely better from so many left rows for each row of the table on."""
+
+FEWEST_KEYS = 10_000
+"""Fewer keys are a request or two, whatever the table."""
+
+MOST_ROWS = 10_000_000
+"""A larger table is never read because that is cheaper, and with a warning where it must be."""
+
+
+class Access(Enum):
+    """How a table is got at."""
+
+    LOOKUP = "lookup"
+    SCAN = "scan"
+    AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is known of a lookup join before anybody is asked for a figure.
+
+    Args:
+        wish: what the user wants.
+        wished_by: who says so, as EXPLAIN shows it.
+        must_ask: why it cannot or should not be read, whatever that costs; empty where nothing says so.
+        most_rows: a table of more rows is not read.
+    """
+
+    wish: Access
+    wished_by: str
+    must_ask: str = ""
+    most_rows: int = MOST_ROWS
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of a lookup join.
+
+    Args:
+        reads: whether its table is read whole; else it is asked.
+        reason: why, as a sentence goes on behind "because".
+        other_way: what the other way would have cost, as far as it is known; else empty.
+    """
+
+    reads: bool
+    reason: str
+    other_way: str = ""
+
+
+def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRows]) -> Decision:
+    """The decision; ``size`` and ``left`` cost a trip each, and are asked for only where they matter."""
+    if case.wish is Access.SCAN:
+        return Decision(reads=True, reason=case.wished_by)
+    why_ask = "" if case.wish is Access.AUTO else case.wished_by
+    why_ask = why_ask or case.must_ask
+    return Decision(reads=False, reason=why_ask) if why_ask else _by_price(case, size(), left)
+
+
+def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> Decision:
+    if size.rows is None:
+        return _asks(f"the table's rows are not known ({size.source})")
+    reading = f"reading brings {shown(size)}"
+    if size.rows > case.most_rows:
+        return _asks(f"a table of more than {case.most_rows:,} rows is not read", reading)
+    told = left()
+    if told.rows is None:
+        return _asks(f"the rows on the left are {told.source}", reading)
+    counted = f"{told.rows:,} rows or more on the left ({told.source})"
+    if told.rows < FEWEST_KEYS:
+        return _asks(f"{counted} are few", reading)
+    if told.rows > LEFT_ROWS_PER_ROW * size.rows:
+        asking = f"asking takes a key for each of {counted}, fewer where keys repeat"
+        reason = f"there are {counted}, more than {LEFT_ROWS_PER_ROW} for each of {shown(size)}"
+        return Decision(reads=True, reason=reason, other_way=asking)
+    return _asks(f"{counted} are not more than {LEFT_ROWS_PER_ROW} for each row of the table", reading)
+
+
+def _asks(reason: str, other_way: str = "") -> Decision:
+    return Decision(reads=False, reason=reason, other_way=other_way)
+
+
+def shown(size: TableSize) -> str:
+    """The size of a table, as EXPLAIN shows it.
+
+    >>> shown(TableSize(1_000_000, 68_000_000, "pg_class"))
+    'about 1,000,000 rows, 68.0 MB (pg_class)'
+    """
+    rows = f"{'' if size.exact else 'about '}{size.rows:,} rows"
+    room = "" if size.bytes is None else f", {size.bytes / 1e6:,.1f} MB"
+    return f"{rows}{room} ({size.source})"

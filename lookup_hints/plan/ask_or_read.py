@@ -1,0 +1,141 @@
+"""The rule that decides of each lookup join whether its table is asked or read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lookup_hints.errors import HintError, OptionError, Problem
+from lookup_hints.plan.access import MOST_ROWS, Access, Case, Decision, decide
+from lookup_hints.plan.cost import LeftRows, certain_rows
+from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.hinted import hint_of
+from lookup_hints.plan.read.statement import LookupUse
+from lookup_hints.plan.stopping import stopped_early
+from lookup_hints.plan.unfiltered import certain_left
+from lookup_hints.plan.wish import LOOKUP, SCAN, value_of, wish_of
+from lookup_hints.spi import Scan
+from lookup_hints.spi.in_force import InForce
+from lookup_hints.spi.options import Place
+
+_FILTERED = "unknown: conditions or joins may take some away before they are asked for"
+_SAYS_HOW_TO_ASK = ("retry-predicate", "on-error", "max-requests")
+"""Options of a table that say what becomes of misses and failures, which a read does not know."""
+
+
+class BetterRead(Exception):
+    """Some lookup joins are to be read instead: planning begins anew with them as scans."""
+
+    def __init__(self, decisions: Mapping[LookupUse, Decision]) -> None:
+        super().__init__("some tables are read whole")
+        self.decisions = decisions
+
+
+def choose_access(draft: Draft) -> Draft:
+    """Each lookup join is asked, for a reason.
+
+    Raises:
+        BetterRead: some of them should be read.
+        QueryError: the user wants a table to be read that cannot be.
+    """
+    stopped = stopped_early(draft) if draft.joins else frozenset()
+    decisions = {join.use: _decision(draft, join, join.use.index in stopped) for join in draft.joins}
+    read = {use: decision for use, decision in decisions.items() if decision.reads}
+    if read:
+        raise BetterRead(read)
+    return draft.each_join(lambda join: join.with_(access=decisions[join.use]))
+
+
+def read_as_decided(draft: Draft, decisions: Mapping[LookupUse, Decision]) -> Draft:
+    """``draft`` with these uses among those that are read."""
+    reasons = {use: decision.reason for use, decision in decisions.items()}
+    return draft.with_(read={**draft.read, **reasons}, decided={**draft.decided, **decisions})
+
+
+def _decision(draft: Draft, join: LookupJoin, is_stopped: bool) -> Decision:
+    wish = wish_of(draft, join.use)
+    said = _said(draft, join.use, wish)
+    if wish.value == LOOKUP:
+        return Decision(reads=False, reason=said)
+    no_scan = _why_not_read(draft, join.use)
+    if wish.value == SCAN:
+        if no_scan and wish.source is not Place.SESSION:
+            raise _cannot_read(draft, join, wish, no_scan)
+        must_ask = no_scan or _stream(draft, join)
+        if must_ask:
+            return Decision(reads=False, reason=f"{must_ask}, so {said} has no effect")
+    case = Case(
+        Access(wish.value),
+        said,
+        must_ask=no_scan or _must_ask(draft, join, is_stopped),
+        most_rows=_most_rows(draft, join.use),
+    )
+    return decide(case, lambda: draft.context.table_size(join.connector), lambda: _left_rows(draft, join))
+
+
+def _said(draft: Draft, use: LookupUse, wish: InForce) -> str:
+    """Who wants what, as EXPLAIN shows it; empty where nobody does."""
+    hint = hint_of(draft, use)
+    if wish.source is Place.HINT and hint is not None and "access" not in hint.options:
+        return "a LOOKUP hint names it"
+    return f"'access' = '{wish.value}' ({wish.source.value})" if wish.source else ""
+
+
+def _most_rows(draft: Draft, use: LookupUse) -> int:
+    most = value_of("scan.max-rows", draft, use).value
+    return MOST_ROWS if most is None else min(MOST_ROWS, most)
+
+
+def _why_not_read(draft: Draft, use: LookupUse) -> str:
+    """Why a table cannot, or may not, be read; empty where it can be."""
+    connector = draft.context.connector(use.table)
+    if not isinstance(connector, Scan):
+        return f"connector {use.table.connector!r} answers keys only"
+    if not value_of("scan", draft, use).value:
+        return f"'scan' = 'false' of table {use.table.name} forbids to read it"
+    guard = value_of("on-scan", draft, use)
+    if guard.value == "error" and guard.source is not None:
+        return f"'lookup.on-scan' = 'error' ({guard.source.value}) forbids to read it"
+    return ""
+
+
+def _cannot_read(draft: Draft, join: LookupJoin, wish: InForce, reason: str) -> HintError | OptionError:
+    message = f"{join.use.alias} cannot be read as 'access' = 'scan' wants it: {reason}."
+    tip = "Leave 'access' out, or write 'lookup' or 'auto'."
+    hint = hint_of(draft, join.use)
+    if wish.source is Place.HINT and hint is not None:
+        return HintError(Problem(message, hint.places.get("access", hint.at), tip))
+    return OptionError(Problem(f"table {join.use.table.name}: {message}", None, tip))
+
+
+def _must_ask(draft: Draft, join: LookupJoin, is_stopped: bool) -> str:
+    """Why reading would give other rows than asking, or more work; empty where nothing says so."""
+    if is_stopped:
+        return "a LIMIT takes the first rows alone"
+    if _makes_a_view(draft):
+        return "what will read the view, and how much of it, is not known"
+    said = [key for key in _SAYS_HOW_TO_ASK if value_of(key, draft, join.use).source is Place.TABLE]
+    return f"{said[0]!r} of its table says how it is asked" if said else ""
+
+
+def _makes_a_view(draft: Draft) -> bool:
+    words = draft.statement.pieces[:6]
+    return words[0].is_word("CREATE") and any(piece.is_word("VIEW") for piece in words)
+
+
+def _stream(draft: Draft, join: LookupJoin) -> str:
+    """What to say where the left rows are a stream, which no read can follow; else nothing."""
+    left = join.left_side(draft.statement)
+    if left.at is None or not draft.analysis.knows:
+        return ""
+    query = draft.analysis.rows_of(join.home, left)
+    return "a stream always asks" if draft.context.is_stream(query) else ""
+
+
+def _left_rows(draft: Draft, join: LookupJoin) -> LeftRows:
+    """The rows on the left that surely ask, by Spark's own estimate."""
+    left = certain_left(draft, join)
+    if left is None:
+        return LeftRows(None, _FILTERED)
+    if draft.context.explain_cost is None:
+        return LeftRows(None, "unknown: Spark was not asked")
+    return certain_rows(draft.context.explain_cost(draft.analysis.rows_of(join.home, left)))

@@ -1,0 +1,119 @@
+"""How many rows a query has at least, read from what Spark's ``EXPLAIN COST`` says of it.
+
+Spark's own figures are bounds from above: behind a filter or a join it keeps the size of what comes in. A
+table should be read only where there are surely enough rows on the left, so figures count where nothing can
+take rows away: of leaves, below operators that keep each row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+UNKNOWN = "unknown: Spark does not know the rows of its left side"
+
+BYTES_OF_A_ROW = 1024
+"""A file holds a row for each of so many bytes at the least; rows of most tables take a tenth of it."""
+
+_SECTION = re.compile(r"== Optimized Logical Plan ==\n(.*?)(?:\n== |\Z)", re.DOTALL)
+_NODE = re.compile(
+    r"^(?P<depth>[ :]*(?:[:+]- )?)(?P<text>\w.*?), Statistics\(sizeInBytes=(?P<size>[\d.E+]+) (?P<unit>\w+)"
+    r"(?:, rowCount=(?P<rows>[\d.E+]+))?\b.*\)$"
+)
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+"""One EiB and more is what Spark says of what it does not know."""
+
+_COUNTED = ("Range", "LocalRelation", "InMemoryRelation", "Relation", "RelationV2", "HiveTableRelation")
+_FILES = re.compile(r"Relation .*\] (parquet|orc|avro|csv|json|text|xml)")
+_KEEPS_ROWS = (
+    *("Project", "Sort", "Window", "Repartition", "RepartitionByExpression", "RebalancePartitions"),
+    *("SubqueryAlias", "ResolvedHint", "ArrowEvalPython", "BatchEvalPython"),
+)
+_DIGITS = 0.995
+"""Spark prints three digits of a count."""
+
+
+@dataclass(frozen=True)
+class LeftRows:
+    """How many rows a left side has at least.
+
+    Args:
+        rows: so many; None where it cannot be said.
+        source: where the number is from, or why there is none.
+    """
+
+    rows: int | None
+    source: str
+
+
+@dataclass(frozen=True)
+class _Node:
+    depth: int
+    text: str
+    size: float | None
+    rows: int | None
+
+    @property
+    def name(self) -> str:
+        return self.text.split(maxsplit=1)[0]
+
+
+def certain_rows(explained: str) -> LeftRows:
+    """What ``EXPLAIN COST`` says for certain of the rows of a query.
+
+    >>> told = "Range (0, 5000, step=1), Statistics(sizeInBytes=39.1 KiB, rowCount=5.00E+3)"
+    >>> certain_rows("== Optimized Logical Plan ==\\n" + told)
+    LeftRows(rows=4975, source='EXPLAIN COST')
+    """
+    section = _SECTION.search(explained)
+    nodes = list(_nodes(section[1])) if section else []
+    rows = _least(nodes) if nodes else 0
+    return LeftRows(rows, "EXPLAIN COST") if rows else LeftRows(None, UNKNOWN)
+
+
+def _nodes(plan: str) -> Iterator[_Node]:
+    """The operators; lines without statistics are of physical plans below what is cached."""
+    for line in plan.splitlines():
+        found = _NODE.match(line)
+        if found is not None:
+            rows = found["rows"]
+            yield _Node(
+                len(found["depth"]),
+                found["text"],
+                _bytes(found["size"], found["unit"]),
+                None if rows is None else int(float(rows) * _DIGITS),
+            )
+
+
+def _bytes(number: str, unit: str) -> float | None:
+    return float(number) * 1024 ** _UNITS.index(unit) if unit in _UNITS else None
+
+
+def _least(nodes: Sequence[_Node]) -> int:
+    """The rows of the first of ``nodes``, at least; what is below it follows it."""
+    top, below = nodes[0], nodes[1:]
+    if not below:
+        return _of_leaf(top)
+    starts = [at for at, node in enumerate(below) if node.depth == below[0].depth]
+    children = [_least(below[at:end]) for at, end in zip(starts, [*starts[1:], len(below)], strict=True)]
+    if len(children) == 1:
+        return children[0] if top.name in _KEEPS_ROWS else 0
+    combine = next((how for start, how in _COMBINED.items() if top.text.startswith(start)), None)
+    return combine(children) if combine is not None else 0
+
+
+def _of_leaf(leaf: _Node) -> int:
+    if leaf.rows is not None and leaf.name.split("[")[0] in _COUNTED:
+        return leaf.rows
+    if leaf.size is not None and _FILES.fullmatch(leaf.text):
+        return int(leaf.size) // BYTES_OF_A_ROW
+    return 0
+
+
+_COMBINED: dict[str, Callable[[Sequence[int]], int]] = {
+    "Union": sum,
+    "Join LeftOuter": lambda rows: rows[0],
+    "Join RightOuter": lambda rows: rows[1],
+    "Join FullOuter": max,
+}

@@ -1,0 +1,41 @@
+"""What the user says of a use of a lookup table: ask it, read it, or what is cheaper."""
+
+from __future__ import annotations
+
+from lookup_hints.plan.choose import options_of_table
+from lookup_hints.plan.draft import Draft
+from lookup_hints.plan.hinted import hint_of
+from lookup_hints.plan.read.statement import LookupUse
+from lookup_hints.spi.in_force import InForce, in_force
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.options import Place
+
+_OPTIONS = {option.key: option for option in LOOKUP_OPTIONS}
+
+LOOKUP, SCAN, AUTO = "lookup", "scan", "auto"
+
+
+def value_of(key: str, draft: Draft, use: LookupUse) -> InForce:
+    """The value in force of a lookup option for ``use``.
+
+    Raises:
+        OptionError: the table or the session gives a bad value.
+    """
+    hint = hint_of(draft, use)
+    given = {Place.HINT: {} if hint is None else hint.options, Place.TABLE: options_of_table(use.table)}
+    return in_force(_OPTIONS[key], draft.context.conf, given)
+
+
+def wish_of(draft: Draft, use: LookupUse) -> InForce:
+    """``lookup``, ``scan`` or ``auto``: a LOOKUP hint that says nothing of it wants a lookup."""
+    wish = value_of("access", draft, use)
+    if wish.value is not None:
+        return wish
+    is_hinted = hint_of(draft, use) is not None
+    return InForce(LOOKUP, Place.HINT) if is_hinted else InForce(AUTO)
+
+
+def must_be_asked(draft: Draft, use: LookupUse) -> bool:
+    """Whether reading it would be against what is said of this use or its table; the session only prefers."""
+    wish = wish_of(draft, use)
+    return wish.value == LOOKUP and wish.source is not Place.SESSION
