@@ -15,7 +15,7 @@ from lookup_hints.streaming.options import RESTART_OPTIONS, STREAM_OPTIONS
 from lookup_hints.tables.registry import connector_class
 
 TARGET = Path(__file__).with_name("options.md")
-CONNECTORS = ("memory", "sqlite", "postgres", "http", "redis")
+CONNECTORS = ("memory", "sqlite", "postgres", "adbc", "http", "redis")
 
 _INTRODUCTION = """\
 # Options

@@ -6,10 +6,9 @@ against the declared types as they come: one that does not fit is an error that 
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,9 +26,9 @@ from lookup_connectors.conversion import (
     from_json,
     from_texts,
     is_nested,
-    readable_as_json,
     row_with,
 )
+from lookup_connectors.sqlite_types import arrow_type, moments, never_fits
 from lookup_hints.errors import ConnectorError, LookupTimeout, nearest
 from lookup_hints.spi import (
     DURATION,
@@ -44,7 +43,7 @@ from lookup_hints.spi import (
     SyncLookup,
     TableSize,
 )
-from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
+from lookup_hints.spi.types import TIMESTAMP_NTZ
 
 _MAX_VARIABLES = 999  # what every build of SQLite takes
 _BATCH_ROWS = 10_000
@@ -228,12 +227,12 @@ class SqliteConnector(SyncLookup, Scan, Statistics, ReportsSchema):
             if column.name.lower() not in declared:
                 tip = nearest(column.name, [name for name, _, _ in stored])
                 raise self._error(f"{self._source!r} has no column {column.name!r}. {tip}", permanent=True)
-            problem = _never_fits(declared[column.name.lower()], column.type)
+            problem = never_fits(declared[column.name.lower()], column.type)
             if problem:
                 raise self._error(f"column {column.name!r}: {problem}", permanent=True)
 
     def _reported_type(self, column: str, declared: str) -> pa.DataType:
-        kind = _arrow_type(declared)
+        kind = arrow_type(declared)
         if kind is None:
             raise self._error(
                 f"the declared type {declared!r} of column {column!r} does not say what it holds. "
@@ -438,75 +437,4 @@ def _decimals(values: Sequence[int | float | str | None], kind: pa.DataType) -> 
 def _timestamps(values: Sequence[int | str | None], kind: pa.DataType) -> pa.Array:
     seconds = pa.array([value if isinstance(value, int) else None for value in values], pa.timestamp("s"))
     texts = pa.array([value if isinstance(value, str) else None for value in values], pa.string())
-    return pc.coalesce(seconds.cast(TIMESTAMP_NTZ).cast(kind), _moments(texts, kind))
-
-
-_ZONE = r"([Zz]|[+-]\d{2}(:?\d{2})?)$"
-
-
-def _moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    if kind.tz is None:
-        return texts.cast(kind)
-    # SQLite's own functions write UTC without saying so: a text without a zone is UTC here too. A zone
-    # follows a time of day: the end of '2024-01-01' only looks like one.
-    zoned = pc.match_substring_regex(texts, r":\d{2}(\.\d+)?" + _ZONE)
-    in_utc = pc.if_else(zoned, None, texts).cast(TIMESTAMP_NTZ).cast(kind)
-    return pc.coalesce(in_utc, pc.if_else(zoned, texts, None).cast(kind))
-
-
-# --- declared types -------------------------------------------------------------------------------
-
-
-def _affinity(declared: str) -> str:
-    """What SQLite makes of values stored in a column declared so: https://sqlite.org/datatype3.html, 3.1."""
-    upper = declared.upper()
-    rules = (
-        ("INTEGER", ("INT",)),
-        ("TEXT", ("CHAR", "CLOB", "TEXT")),
-        ("BLOB", ("BLOB",)),
-        ("REAL", ("REAL", "FLOA", "DOUB")),
-    )
-    found = next((name for name, parts in rules if any(part in upper for part in parts)), "NUMERIC")
-    return found if upper else "BLOB"
-
-
-def _never_fits(declared: str, kind: pa.DataType) -> str:
-    """Why values of a column that SQLite declares so can never be read as ``kind``; empty when they can."""
-    affinity = _affinity(declared)
-    if not readable_as_json(kind) and not types.is_binary(kind):
-        return f"SQLite has no value that can be read as {sql_type(kind)}."
-    numeric = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
-    whole = types.is_boolean(kind) or types.is_integer(kind)
-    if affinity == "TEXT" and numeric:
-        return _kept_as("text", "STRING", declared, kind)
-    if affinity == "REAL" and whole:
-        return _kept_as("floats", "DOUBLE", declared, kind)
-    if affinity in ("INTEGER", "REAL") and types.is_string(kind):
-        return _kept_as("numbers", "BIGINT" if affinity == "INTEGER" else "DOUBLE", declared, kind)
-    return ""
-
-
-def _kept_as(what: str, told: str, declared: str, kind: pa.DataType) -> str:
-    return f"SQLite keeps numbers of a {declared} column as {what}. Declare it {told}, not {sql_type(kind)}."
-
-
-_WORDS: tuple[tuple[str, Callable[[], pa.DataType]], ...] = (
-    (r"BOOL(EAN)?", pa.bool_),
-    (r"DATE", pa.date32),
-    (r"(DATETIME|TIMESTAMP)", lambda: TIMESTAMP_NTZ),
-    (r"(DECIMAL|NUMERIC)", lambda: pa.decimal128(38, 18)),
-    (r"JSON", pa.string),
-)
-_EXACT_NUMBER = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
-
-
-def _arrow_type(declared: str) -> pa.DataType | None:
-    """The type of a column declared so; None when it does not say."""
-    upper = declared.strip().upper()
-    sized = _EXACT_NUMBER.fullmatch(upper)
-    if sized and int(sized[2] or 0) <= int(sized[1]) <= 38:
-        return pa.decimal128(int(sized[1]), int(sized[2] or 0))
-    named = next((kind() for words, kind in _WORDS if re.fullmatch(words, upper)), None)
-    by_affinity = {"INTEGER": pa.int64(), "TEXT": pa.string(), "REAL": pa.float64()}
-    blob = pa.binary() if upper == "BLOB" else None
-    return named or by_affinity.get(_affinity(upper)) or blob
+    return pc.coalesce(seconds.cast(TIMESTAMP_NTZ).cast(kind), moments(texts, kind))

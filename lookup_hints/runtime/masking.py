@@ -19,7 +19,7 @@ from lookup_hints.errors import (
     QueryError,
 )
 from lookup_hints.spi import Connector
-from lookup_hints.spi.options import Place
+from lookup_hints.spi.options import hidden_keys
 from lookup_hints.spi.secrets import masker
 
 _log = logging.getLogger("lookup_hints.worker")
@@ -58,8 +58,7 @@ def known_secrets(connector: Connector) -> set[str]:
     for key, text in table.options.items():
         with suppress(OptionError):
             table.resolve(text, option=key, known=secrets)
-    secret_keys = (option.key_in(Place.TABLE) for option in connector.OPTIONS if option.secret)
-    secrets |= {table.options[key] for key in secret_keys if key in table.options}
+    secrets |= {table.options[key] for key in hidden_keys(table.options, connector.OPTIONS)}
     with suppress(Exception):  # before it is opened, a connector may not know them yet
         secrets |= connector.secrets()
     return secrets

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.option_types import FILE
-from lookup_hints.spi.options import Option, Place, read_options
+from lookup_hints.spi.options import Option, Place, hidden_keys, read_options
 from lookup_hints.spi.policy import Policy, policy_of_environment
 from lookup_hints.spi.secrets import HiddenValues, Secret, has_reference, references, resolve
 
@@ -61,8 +61,7 @@ class LookupTable:
         """
         secrets: set[str] = set()
         resolved = {key: self.resolve(text, option=key, known=secrets) for key, text in self.options.items()}
-        secret_keys = {option.key_in(Place.TABLE) for option in options if option.secret}
-        secrets |= {resolved[key] for key in secret_keys & resolved.keys()}
+        secrets |= {resolved[key] for key in hidden_keys(resolved, options)}
         for key in _files(options) & resolved.keys():
             self.check_file(resolved[key], option=key)
         return read_options(resolved, options, owner=f"table {self.name}"), secrets
@@ -138,6 +137,20 @@ class LookupTable:
         """
         self._policy_here.checked_file(self.name, option, path)
 
+    def check_code(self, name: str, *, option: str) -> None:
+        """Refuse code that is not allowed: a module or a library that an option names.
+
+        Called on the driver and on the side that loads it, before it is loaded.
+
+        Args:
+            name: as the list of connectors spells it: ``adbc:adbc_driver_sqlite``.
+            option: what names it.
+
+        Raises:
+            NotAllowed: it is not allowed on this machine.
+        """
+        self._policy_here.check_code(self.name, option, name)
+
     def check_folder(self, address: str, *, option: str) -> None:
         """Refuse a folder that may not be written to: one of this machine as a file, another by its host.
 
@@ -151,6 +164,11 @@ class LookupTable:
         else:
             place = urlsplit(address)
             self._policy_here.check_host(self.name, option, place.hostname or "", place.port)
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether anything that a table may name is not allowed on this machine."""
+        return self._policy_here.restricts
 
     @property
     def restricts_hosts(self) -> bool:

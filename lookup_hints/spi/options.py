@@ -6,7 +6,7 @@ options: ``lookup_options``, ``streaming/options`` and, for connectors, their ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -81,6 +81,11 @@ class Option:
         """Its names in ``SET``; the first that is set counts."""
         names = (self.key_in(Place.SESSION), *self.session_aliases)
         return (*names, *(f"spark.{name}" for name in names))
+
+
+def hidden_keys(given: Iterable[str], options: Sequence[Option]) -> set[str]:
+    """Those of the keys ``given`` in a ``WITH`` clause whose values are never shown."""
+    return {key for key in given if any(option.secret and option.is_named(key) for option in options)}
 
 
 def options_at(place: Place, options: Sequence[Option]) -> dict[str, Option]:

@@ -68,6 +68,11 @@ class Policy:
         )
 
     @property
+    def restricts(self) -> bool:
+        """Whether anything may not be used."""
+        return bool(self.connectors or self.references or self.hosts)
+
+    @property
     def restricts_files(self) -> bool:
         """Whether some files may not be read."""
         return any(("file", "**") not in map(_reference_pattern, patterns) for patterns in self.references)
@@ -80,6 +85,20 @@ class Policy:
         """
         if not _allow(self.connectors, lambda pattern: _matches_name(pattern.lower(), name.lower())):
             raise _refusal(table, "connector", f"the connector {name!r}", CONNECTORS)
+
+    def check_code(self, table: str, option: str, name: str) -> None:
+        """Refuse code that an option of a connector names; called before anything of it is loaded.
+
+        Args:
+            table: the table's name, for the message.
+            option: what names the code, for the message.
+            name: as the list of connectors spells it: the connector's name, a colon, the module or library.
+
+        Raises:
+            NotAllowed: it is not allowed.
+        """
+        if not _allow(self.connectors, lambda pattern: _matches_name(pattern, name)):
+            raise _refusal(table, option, f"the code {name!r}", CONNECTORS)
 
     def check_reference(self, table: str, option: str, kind: str, name: str) -> None:
         """Refuse a reference (``env``, ``file`` or ``conf``) that is not allowed, as far as its text tells.

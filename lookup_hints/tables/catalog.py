@@ -14,7 +14,7 @@ from lookup_hints.spi.flink import TABLE_OPTIONS, instead_of
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.options import Option, Place, options_at
+from lookup_hints.spi.options import Option, Place, hidden_keys, options_at
 from lookup_hints.spi.policy import Policy
 from lookup_hints.spi.secrets import Secret, conf_references
 from lookup_hints.spi.types import sql_type
@@ -133,7 +133,7 @@ def build_connector(table: LookupTable) -> Connector:
 
 def secret_keys(table: LookupTable) -> set[str]:
     """Names of the options of ``table`` whose values are never shown."""
-    return {option.key for option in connector_class(table.connector).OPTIONS if option.secret}
+    return hidden_keys(table.options, connector_class(table.connector).OPTIONS)
 
 
 def _table_options() -> tuple[Option, ...]:

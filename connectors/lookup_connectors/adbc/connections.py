@@ -1,0 +1,217 @@
+"""A few connections to one database, each used by one thread at a time.
+
+ADBC blocks the thread that asks. Each request has a thread of its own: that costs less than a millisecond,
+and one that hangs in a driver holds nobody back, not even the end of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from adbc_driver_manager import dbapi
+
+from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, find_library
+from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure, explained
+from lookup_connectors.adbc.place import check_options, database_options
+from lookup_hints.spi import LookupTable, Option, reporting
+from lookup_hints.spi.secrets import masker
+
+Result = TypeVar("Result")
+Action = Callable[[dbapi.Connection], Result]
+
+_READ_ONLY = "-c default_transaction_read_only=on"
+_LIFE_SIGN = "-c client_connection_check_interval=1s"
+_WISHES = (f"{_READ_ONLY} {_LIFE_SIGN}", _READ_ONLY, "")
+"""What sessions of PostgreSQL should begin with. Poolers refuse it, and servers before 14 know half of it."""
+_REFUSALS = ("startup parameter", "unrecognized configuration parameter")
+
+
+@dataclass(frozen=True)
+class Server:
+    """How to connect, from the options of a table, with references resolved on this machine."""
+
+    table: LookupTable
+    options: Mapping[str, Any]
+    secrets: frozenset[str]
+
+    @classmethod
+    def of(cls, table: LookupTable, declared: tuple[Option, ...]) -> Server:
+        """The server of ``table``; what is not allowed is refused here, before anything is loaded."""
+        options, secrets = table.read(declared)
+        given = {key: table.resolve(text, option=key, known=secrets) for key, text in table.options.items()}
+        check_options(table, given)
+        return cls(table, options, frozenset(secrets))
+
+    def connected(self) -> dbapi.Connection:
+        """A new database and a connection to it; blocks.
+
+        Raises:
+            ConnectorError: the driver, the file or the server refuses.
+        """
+        library = find_library(self.options["driver"], self.options["entrypoint"], self.table.name)
+        database = database_options(self.table, self.options)
+        entry_point = {"entrypoint": library.entry_point} if library.entry_point else {}
+        last: DriverFailure | None = None
+        for wish in _WISHES if self.options["driver"] == POSTGRES else ("",):
+            told = _with_settings(database, wish)
+            try:
+                return dbapi.connect(
+                    driver=library.path,
+                    db_kwargs={**told, **entry_point},
+                    conn_kwargs=self.options["adbc.connection."],
+                    autocommit=True,
+                )
+            except DRIVER_ERRORS as error:
+                last = self.explained(error)
+                if not any(each in str(error) for each in _REFUSALS):
+                    break
+        assert last is not None
+        raise last
+
+    def explained(self, error: Exception) -> DriverFailure:
+        """What to raise in place of an error of the driver."""
+        return explained(error, self.table.name, masker(set(self.secrets)))
+
+
+def _with_settings(database: dict[str, str], settings: str) -> dict[str, str]:
+    uri = database.get("uri", "")
+    if not settings or "options=" in uri:
+        return database
+    return {**database, "uri": f"{uri}&options={settings.replace(' ', '%20').replace('=', '%3D')}"}
+
+
+class Connections:
+    """Up to ``size`` connections, lent one at a time; one on which something failed is closed."""
+
+    def __init__(self, server: Server, size: int) -> None:
+        self._server = server
+        self._slots = asyncio.Semaphore(size)
+        self._idle: list[dbapi.Connection] = []
+        self._shared: dbapi.Connection | None = None
+        self._opening = threading.Lock()
+        self._is_closed = False
+
+    async def ask(self, action: Action[Result], seconds: float | None) -> Result:
+        """What ``action`` returns, run on a thread with a connection.
+
+        Raises:
+            TimeoutError: of asyncio: it took longer than ``seconds``; waiting for a connection counts.
+            ConnectorError: the database failed.
+        """
+        return await asyncio.wait_for(self._asked(action), seconds)
+
+    async def _asked(self, action: Action[Result]) -> Result:
+        with reporting().waiting("slot") if self._slots.locked() else nullcontext():
+            await self._slots.acquire()
+        call = _Call(self, action)
+        try:
+            return await _in_thread(call.run)
+        except asyncio.CancelledError:
+            threading.Thread(target=call.abandon, daemon=True).start()
+            raise
+        finally:
+            self._slots.release()
+
+    def borrow(self) -> dbapi.Connection:
+        """A connection that nobody uses, or a new one; on the thread that will use it."""
+        with suppress(IndexError):
+            return self._idle.pop()
+        if self._server.options["driver"] != DUCKDB:
+            return self._server.connected()
+        with self._opening:  # a database of DuckDB has a cache and threads of its own: one for all
+            if self._shared is None:
+                self._shared = self._server.connected()
+            return self._shared.adbc_clone()
+
+    def hand_back(self, connection: dbapi.Connection) -> None:
+        """``connection`` is in order, and free."""
+        if self._is_closed:
+            _close(connection)
+        else:
+            self._idle.append(connection)
+
+    def explained(self, error: Exception) -> DriverFailure:
+        """What to raise in place of an error of the driver."""
+        return self._server.explained(error)
+
+    async def close(self) -> None:
+        """Disconnect; a connection in use is closed when it is handed back."""
+        self._is_closed = True
+        idle, self._idle = self._idle, []
+        shared, self._shared = self._shared, None
+        for connection in (*idle, *([shared] if shared else [])):
+            await _in_thread(partial(_close, connection))
+
+
+class _Call:
+    """One use of a connection, which may be abandoned at any time."""
+
+    def __init__(self, connections: Connections, action: Action[Any]) -> None:
+        self._connections, self._action = connections, action
+        self._used = threading.Lock()  # a connection may not be closed while it is cancelled
+        self._connection: dbapi.Connection | None = None
+        self._is_abandoned = False
+
+    def run(self) -> Any:
+        """On a thread of its own."""
+        connection = self._connections.borrow()
+        with self._used:
+            self._connection = connection
+        is_in_order = False
+        try:
+            result = None if self._is_abandoned else self._action(connection)
+            is_in_order = True
+        except DRIVER_ERRORS as error:
+            raise self._connections.explained(error) from None
+        finally:
+            with self._used:
+                self._connection = None
+            if is_in_order and not self._is_abandoned:
+                self._connections.hand_back(connection)
+            else:
+                _close(connection)
+        return result
+
+    def abandon(self) -> None:
+        """Nobody waits any more: what runs is cancelled where the driver can, and else comes to its end."""
+        self._is_abandoned = True
+        with self._used, suppress(*DRIVER_ERRORS, RuntimeError):
+            if self._connection is not None:
+                self._connection.adbc_cancel()
+
+
+def _close(connection: dbapi.Connection) -> None:
+    with suppress(*DRIVER_ERRORS, RuntimeError):
+        connection.close()
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    """What ``work`` returns, run on a thread that does not keep the process alive."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Result] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except BaseException as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=run, daemon=True, name="lookup-hints-adbc").start()
+    return await future

@@ -1,0 +1,416 @@
+"""The ``adbc`` connector's class: asked by batches of bound keys, read by the driver's Arrow stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from adbc_driver_manager import dbapi
+from pyarrow import types
+
+from lookup_connectors.adbc.columns import ColumnPlan, plan_columns, read_column, refused_row, reported_type
+from lookup_connectors.adbc.connections import Connections, Server
+from lookup_connectors.adbc.drivers import POSTGRES, SQLITE, dialect_of
+from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure
+from lookup_connectors.adbc.place import check_driver, check_options, file_of, origin_of, place_of
+from lookup_connectors.adbc.sqlite_columns import plan_sqlite, told_by_sqlite
+from lookup_connectors.adbc.statements import (
+    MARK,
+    Question,
+    check_dialect,
+    questions,
+    relation,
+    schema_and_name,
+    select,
+    select_none,
+    typing_row,
+)
+from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.conversion import REFUSALS, is_nested, row_with
+from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
+from lookup_hints.spi import (
+    DURATION,
+    TEXT,
+    AnswerTooLarge,
+    AsyncLookup,
+    Ending,
+    LookupRequest,
+    LookupTable,
+    Option,
+    ReportsSchema,
+    Scan,
+    integer,
+)
+from lookup_hints.spi.model import identity_of_file
+from lookup_hints.spi.secrets import has_reference
+from lookup_hints.spi.types import sql_type
+
+_POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
+_SQLITE_BATCH = {"adbc.sqlite.query.batch_rows": 16_384}
+_LOOKS_AT_TYPES = 3
+
+
+class AdbcConnector(AsyncLookup, Scan, ReportsSchema):
+    """A table or view of any database that has an ADBC driver."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "driver",
+            TEXT,
+            "Python module of the driver (adbc_driver_duckdb, adbc_driver_postgresql, adbc_driver_sqlite,"
+            " adbc_driver_snowflake ...), or the path of its library.",
+            required=True,
+        ),
+        Option("entrypoint", TEXT, "Function that makes the driver, where the library has an unusual one."),
+        Option("uri", TEXT, "Where the database is, as the driver wants it: a URL or a file.", secret=True),
+        Option("username", TEXT, "Who connects, where `uri` does not say it."),
+        Option("password", TEXT, "Password of the user.", secret=True),
+        Option("table-name", TEXT, "`table` or `schema.table`, as in SQL; the table's own name by default."),
+        Option("dialect", TEXT, "SQL that the database speaks, as sqlglot calls it. Default: the driver's."),
+        Option("adbc.db.", TEXT, "An option of the driver's database.", secret=True, family="key"),
+        Option("adbc.connection.", TEXT, "An option of its connections.", secret=True, family="key"),
+        _POOL_SIZE,
+        Option("connect-timeout", DURATION, "Time to connect and look at the columns.", default=30.0),
+        MAX_BYTES_IN_FLIGHT,
+    )
+
+    def __init__(self, table: LookupTable) -> None:
+        super().__init__(table)
+        self._live: _Live | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_live": None}
+
+    def check(self) -> None:
+        """Refuse a driver or place that is not allowed, an unknown dialect, and what names no table."""
+        given = self.table.options
+        for key in ("driver", "dialect", "table-name"):
+            if has_reference(given.get(key, "")):
+                raise self._wrong(key, "it may hold no reference")
+        check_driver(self.table, given["driver"])
+        if not has_reference(given.get("uri", "")):
+            check_options(self.table, given)
+        try:
+            check_dialect(self._dialect)
+        except ValueError as error:
+            raise self._wrong("dialect", str(error)) from None
+        _ = self._relation
+
+    def key_columns(self) -> frozenset[str]:
+        """All but nested columns; with SQLite, those whose equal values have one spelling there."""
+        can_ask = _has_one_spelling if self._driver == SQLITE else lambda kind: not is_nested(kind)
+        return frozenset(column.name for column in self.table.schema if can_ask(column.type))
+
+    def requests_at_once(self) -> int | None:
+        """One for each connection, and one more each, so that none waits for the task's next one."""
+        given = self.table.options.get(_POOL_SIZE.key)
+        if given and has_reference(given):
+            return None
+        return 2 * (int(given) if given else _POOL_SIZE.default)
+
+    def opened_with(self) -> Hashable:
+        """What the default covers, and the database file."""
+        return super().opened_with(), identity_of_file(file_of(self.table))
+
+    def place(self) -> str:
+        """The file, or the hosts of the URL."""
+        return place_of(self.table)
+
+    def origin(self) -> str:
+        """The hosts of the URL and the user; none for a file."""
+        return origin_of(self.table)
+
+    def ending(self, error: Exception) -> Ending:
+        """What the driver's code and the database's SQLSTATE say."""
+        return error.ending if isinstance(error, DriverFailure) else super().ending(error)
+
+    def secrets(self) -> set[str]:
+        """The URI, the password, options of the driver, and what references stand for."""
+        return self.table.read(self.OPTIONS)[1]
+
+    async def aopen(self) -> None:
+        """Connect once, so that a bad setting shows early, and look at the columns."""
+        await self.aclose()
+        server = Server.of(self.table, self.OPTIONS)
+        connections = Connections(server, server.options["pool-size"])
+        limit = server.options[MAX_BYTES_IN_FLIGHT.key] // server.options["pool-size"]
+        try:
+            plans = await connections.ask(self._planned, server.options["connect-timeout"])
+        except asyncio.TimeoutError:
+            await connections.close()
+            seconds = server.options["connect-timeout"]
+            raise self._error(f"no connection within {seconds:g} s ('connect-timeout').") from None
+        except BaseException:
+            await connections.close()
+            raise
+        self._live = _Live(connections, plans, limit)
+
+    async def alookup(self, request: LookupRequest) -> pa.Table:
+        """The rows of each key."""
+        live = self._live
+        assert live is not None, "aopen() comes before alookup()"
+        try:
+            return await live.connections.ask(partial(self._answer, live, request), request.timeout)
+        except asyncio.TimeoutError:
+            raise LookupTimeout(
+                f"table {self.table.name}: the database had no answer within {request.timeout:g} s."
+            ) from None
+
+    async def aclose(self) -> None:
+        """Disconnect."""
+        live, self._live = self._live, None
+        if live is not None:
+            await live.connections.close()
+
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows, as the driver streams them."""
+        server = Server.of(self.table, self.OPTIONS)
+        with server.connected() as connection:
+            try:
+                plans = self._planned(connection)
+                wanted = [plans[name] for name in schema.names]
+                write = typing_row if self._driver == SQLITE else select
+                with self._cursor(connection) as cursor:
+                    cursor.execute(write(self._relation, wanted, self._dialect))
+                    for batch in self._unchanged(cursor.fetch_record_batch(), wanted):
+                        yield from self._read(batch, wanted, schema, self.table.primary_key).to_batches()
+            except _TypesChanged:
+                raise self._error("the type of a column changed while it was opened.") from None
+            except DRIVER_ERRORS as error:
+                raise server.explained(error) from None
+
+    def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The columns, as the driver tells their types, and the primary key where it can be told."""
+        server = Server.of(self.table, self.OPTIONS)
+        with server.connected() as connection:
+            try:
+                if self._driver == SQLITE:
+                    return told_by_sqlite(connection, self._relation, self.table.name)
+                source = self._source(connection)
+                key = self._primary_key(connection)
+            except DRIVER_ERRORS as error:
+                raise server.explained(error) from None
+        return pa.schema([(each.name, reported_type(each)) for each in source]), key
+
+    # --- asking, on the thread of a request ---------------------------------------------------------
+
+    def _answer(self, live: _Live, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:
+        """The rows, read by the types that the columns have at the moment."""
+        for _ in range(_LOOKS_AT_TYPES):
+            try:
+                return self._asked(live, request, connection)
+            except _TypesChanged:
+                live.plans = self._planned(connection)
+            except DRIVER_ERRORS:
+                live.is_outdated = True  # a column may be gone, or be called otherwise
+                raise
+        raise self._error("the types of its columns keep changing.")
+
+    def _asked(self, live: _Live, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:
+        if live.is_outdated:
+            live.plans, live.is_outdated = self._planned(connection), False
+        wanted = [live.plans[name] for name in request.columns]
+        by = [live.plans[name] for name in request.key_columns]
+        keys = self._possible(request.keys)
+        asked = questions(self._relation, wanted, by, keys, self._dialect) if keys.num_rows else ()
+        room = _Room(live.limit, request.keys.num_rows, self.table.name)
+        parts: list[pa.Table] = []
+        for question in asked:
+            rows = self._rows(connection, question, wanted, request, room)
+            parts.append(rows if question.keys.num_rows == keys.num_rows else _of_own_keys(rows, question))
+        return pa.concat_tables(parts) if parts else request.schema.empty_table()
+
+    def _rows(
+        self,
+        connection: dbapi.Connection,
+        question: Question,
+        wanted: Sequence[ColumnPlan],
+        request: LookupRequest,
+        room: _Room,
+    ) -> pa.Table:
+        with self._cursor(connection) as cursor:
+            cursor.execute(question.sql, parameters=question.bound)
+            tables = []
+            for batch in self._unchanged(cursor.fetch_record_batch(), wanted):
+                room.take(batch.nbytes)
+                tables.append(self._read(batch, wanted, request.schema, request.key_columns))
+        return pa.concat_tables(tables) if tables else request.schema.empty_table()
+
+    def _possible(self, keys: pa.Table) -> pa.Table:
+        """``keys`` without texts that PostgreSQL cannot hold: they are misses, and would fail the batch."""
+        if self._driver != POSTGRES:
+            return keys
+        for name in keys.column_names:
+            if types.is_string(keys.schema.field(name).type):
+                keys = keys.filter(pc.invert(pc.match_substring(keys.column(name), "\0")))
+        return keys
+
+    def _cursor(self, connection: dbapi.Connection) -> dbapi.Cursor:
+        return connection.cursor(adbc_stmt_kwargs=_SQLITE_BATCH if self._driver == SQLITE else None)
+
+    def _unchanged(
+        self, reader: pa.RecordBatchReader, wanted: Sequence[ColumnPlan]
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches of ``reader``, without the row and the column that only say types to SQLite.
+
+        Raises:
+            _TypesChanged: a column has another type than it was planned for.
+        """
+        told = [each for each in reader.schema if each.name != MARK]
+        if not all(plan.is_still(each) for plan, each in zip(wanted, told, strict=True)):
+            raise _TypesChanged
+        for batch in reader:
+            if MARK in batch.schema.names:
+                marks = batch.column(batch.schema.get_field_index(MARK))
+                batch = batch.filter(pc.equal(marks, 0)).select([each.name for each in told])
+            if batch.num_rows:
+                yield batch
+
+    def _read(
+        self, batch: pa.RecordBatch, wanted: Sequence[ColumnPlan], schema: pa.Schema, key: Sequence[str]
+    ) -> pa.Table:
+        arrays = []
+        for column, plan in zip(batch.columns, wanted, strict=True):
+            try:
+                arrays.append(read_column(column, plan))
+            except REFUSALS:
+                raise self._misfit(batch, column, plan, schema, key) from None
+        return pa.table(arrays, schema=schema)
+
+    def _misfit(
+        self, batch: pa.RecordBatch, column: pa.Array, plan: ColumnPlan, schema: pa.Schema, key: Sequence[str]
+    ) -> ConnectorError:
+        at = refused_row(column, plan)
+        row = row_with(schema, [_shown(each, at) for each in batch.columns], key)
+        return self._error(
+            f"column {plan.field.name!r} of the row {row}: {_shown(column, at)!r:.60} does not fit"
+            f" {sql_type(plan.field.type)}. Correct the value in the source, or declare the column with a"
+            " type that holds it.",
+            permanent=True,
+        )
+
+    # --- columns --------------------------------------------------------------------------------------
+
+    def _planned(self, connection: dbapi.Connection) -> dict[str, ColumnPlan]:
+        """How each declared column is read; looks at the source."""
+        if self._driver == SQLITE:
+            return plan_sqlite(connection, self.table, self._relation)
+        return plan_columns(self._source(connection), self.table.schema, self.table.name, self._relation)
+
+    def _source(self, connection: dbapi.Connection) -> pa.Schema:
+        with self._cursor(connection) as cursor:
+            cursor.execute(select_none(self._relation))
+            return cursor.fetch_record_batch().schema
+
+    def _primary_key(self, connection: dbapi.Connection) -> tuple[str, ...]:
+        """As far as the driver tells it: many do not."""
+        with suppress(*DRIVER_ERRORS, AttributeError, KeyError, TypeError):
+            schema, name = schema_and_name(self._relation, self._dialect)
+            schema = schema or connection.adbc_current_db_schema
+            reader = connection.adbc_get_objects(depth="all", db_schema_filter=schema, table_name_filter=name)
+            found = [
+                tuple(constraint["constraint_column_names"])
+                for catalog in reader.read_all().to_pylist()
+                for each in catalog["catalog_db_schemas"] or ()
+                for told in each["db_schema_tables"] or ()
+                for constraint in told["table_constraints"] or ()
+                if each["db_schema_name"] == schema
+                and told["table_name"] == name
+                and constraint["constraint_type"] == "PRIMARY KEY"
+            ]
+            return found[0] if len(found) == 1 else ()
+        return ()
+
+    @property
+    def _driver(self) -> str:
+        return self.table.options["driver"]
+
+    @property
+    def _dialect(self) -> str:
+        return self.table.options.get("dialect") or dialect_of(self._driver)
+
+    @property
+    def _relation(self) -> str:
+        """The table's name, as SQL writes it."""
+        name = self.table.name
+        given = self.table.options.get("table-name") or (name if name.isidentifier() else _quoted(name))
+        try:
+            return relation(given, self._dialect)
+        except ValueError as error:
+            raise self._wrong("table-name", str(error)) from None
+
+    def _wrong(self, option: str, what: str) -> OptionError:
+        return OptionError(Problem(f"table {self.table.name}: option {option!r}: {what}."))
+
+    def _error(self, message: str, *, permanent: bool = False) -> ConnectorError:
+        return ConnectorError(f"table {self.table.name}: {message}", permanent=permanent)
+
+
+@dataclass
+class _Live:
+    """What an open connector has; requests on several threads may replace the plans by equal ones."""
+
+    connections: Connections
+    plans: dict[str, ColumnPlan]
+    limit: int
+    is_outdated: bool = field(default=False)
+
+
+class _TypesChanged(Exception):
+    """A column of the source has another type than it was planned for."""
+
+
+class _Room:
+    """How many bytes the answer to one request may have."""
+
+    def __init__(self, limit: int, keys: int, table: str) -> None:
+        self._limit, self._keys, self._table = limit, keys, table
+        self._taken = 0
+
+    def take(self, size: int) -> None:
+        """The answer has so many bytes more."""
+        self._taken += size
+        if self._taken > self._limit and self._keys > 1:
+            message = f"table {self._table}: the rows of {self._keys} keys are too large to be taken at once."
+            raise AnswerTooLarge(message, keys=max(1, self._keys * self._limit // self._taken // 2))
+
+
+def _has_one_spelling(kind: pa.DataType) -> bool:
+    """Whether equal values of ``kind`` are stored alike in SQLite, and can be bound by its driver."""
+    return bool(
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_float64(kind)
+        or types.is_string(kind)
+        or types.is_binary(kind)
+        or types.is_date(kind)
+    )
+
+
+def _of_own_keys(rows: pa.Table, question: Question) -> pa.Table:
+    """``rows`` without those of other keys: where 'a' equals 'A', two statements would give one row twice."""
+    own = set(_tuples(question.keys))
+    found = _tuples(rows.select(question.keys.column_names))
+    is_own = [key in own or any(value != value for value in key) for key in found]  # NaN equals NaN in SQL
+    return rows.filter(pa.array(is_own, pa.bool_()))
+
+
+def _tuples(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+
+def _shown(column: pa.Array, row: int) -> object:
+    try:
+        return column[row].as_py()
+    except (ValueError, OverflowError):  # a day or moment that Python has not
+        return column[row].value
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

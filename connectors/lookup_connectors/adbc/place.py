@@ -1,0 +1,193 @@
+"""What a driver is told to connect, and what of it SQL may choose where an administrator restricts it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, is_module
+from lookup_hints.errors import ConnectorError, OptionError, Problem
+from lookup_hints.spi import LookupTable
+from lookup_hints.spi.place import origin_text, resolved, split_url
+
+_OWN = {"driver", "entrypoint", "path", "profile", "uri", "username", "password"}
+"""Names that the driver manager and drivers know, and that have options of their own here."""
+
+_POSTGRES_SCHEMES = ("postgresql://", "postgres://")
+# One reading only: libpq takes the first @ for the end of the password, other readers take the last one.
+_PLAIN_URL = re.compile(
+    r"postgres(ql)?://([^@/?#\s]*@)?(?P<hosts>[^@/?#\s]+)(/[^@/?#\s]*)?(\?(?P<query>[^@?#\s]*))?"
+)
+_HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:(?P<port>\d+))?")
+_HARMLESS = {"application_name", "connect_timeout", "sslmode", "target_session_attrs", "channel_binding"}
+_PORT = 5432
+
+
+def check_options(table: LookupTable, given: Mapping[str, str]) -> None:
+    """Refuse options that do not fit together, and what SQL may not choose; ``given`` has no references.
+
+    Raises:
+        OptionError: they do not fit.
+        NotAllowed: a driver or a place is not allowed.
+    """
+    driver = given.get("driver", "")
+    check_driver(table, driver)
+    for key in given:
+        _check_key(table, key)
+    uri = given.get("uri")
+    if driver == POSTGRES:
+        _check_postgres(table, uri)
+    elif driver in (SQLITE, DUCKDB):
+        _check_file(table, uri, needed=driver == SQLITE)
+    elif table.restricts_hosts or table.restricts_files:
+        raise _wrong(table, "driver", "where it leads cannot be told, and hosts or files are restricted")
+
+
+def check_driver(table: LookupTable, driver: str) -> None:
+    """Refuse a driver that is not allowed; nothing of it is loaded.
+
+    Raises:
+        OptionError: it is neither a module nor an absolute path.
+        NotAllowed: it is not allowed.
+    """
+    table.check_code(f"adbc:{driver}", option="driver")
+    if not is_module(driver) and not driver.startswith("/"):
+        raise _wrong(table, "driver", "write a Python module, as in adbc_driver_sqlite, or a full path")
+
+
+def _check_key(table: LookupTable, key: str) -> None:
+    name = key.removeprefix("adbc.db.")
+    if key.startswith("adbc.db.") and name in _OWN:
+        own = "uri" if name == "path" else name
+        raise _wrong(table, key, f"write it as the option {own!r}")
+    if key.startswith("adbc.") and table.is_restricted:
+        raise _wrong(table, key, "a driver may load code or files by it, and these are restricted")
+
+
+def _check_postgres(table: LookupTable, uri: str | None) -> None:
+    if uri is None or not uri.startswith(_POSTGRES_SCHEMES):
+        raise _wrong(table, "uri", "write postgresql://user@host:5432/database")
+    if not (table.restricts_hosts or table.restricts_files):
+        return
+    plain = _PLAIN_URL.fullmatch(uri)
+    if plain is None:
+        raise _wrong(table, "uri", "write it without @, # and ? in names, as hosts or files are restricted")
+    unknown = {name for name, _ in parse_qsl(plain["query"] or "", keep_blank_values=True)} - _HARMLESS
+    if unknown:
+        raise _wrong(table, "uri", f"{min(unknown)!r} is not allowed in it, as hosts or files are restricted")
+    for text in plain["hosts"].split(","):
+        host = _HOST.fullmatch(text)
+        if host is None:
+            raise _wrong(table, "uri", "where hosts or files are restricted, it names plain hosts")
+        table.check_host(host["host"].strip("[]"), int(host["port"] or _PORT), option="uri")
+
+
+def _check_file(table: LookupTable, uri: str | None, *, needed: bool) -> None:
+    if uri is None:
+        if needed:
+            raise _wrong(table, "uri", "write the path of the database file")
+        return
+    if table.restricts_hosts and _is_elsewhere(uri):
+        raise _wrong(table, "uri", "write the path of a file, as hosts are restricted")
+    table.check_file(uri, option="uri")
+
+
+def _wrong(table: LookupTable, option: str, what: str) -> OptionError:
+    return OptionError(Problem(f"table {table.name}: option {option!r}: {what}."))
+
+
+# --- what the driver is told ------------------------------------------------------------------------
+
+
+def database_options(table: LookupTable, options: Mapping[str, Any]) -> dict[str, str]:
+    """The options of the ADBC database that ``options``, which are checked, describe.
+
+    Raises:
+        ConnectorError: there is no such file.
+    """
+    told: dict[str, str] = dict(options["adbc.db."])
+    given = {key: options[key] for key in ("uri", "username", "password") if options[key] is not None}
+    if options["driver"] == POSTGRES:
+        return {**told, "uri": _url_with_user(**given)}
+    if options["driver"] == SQLITE:
+        return {**told, "uri": _read_only_uri(table, given["uri"])}
+    if options["driver"] == DUCKDB:
+        return _duckdb(table, given.get("uri"), told)
+    return {**told, **given}
+
+
+def _url_with_user(uri: str, username: str | None = None, password: str | None = None) -> str:
+    """The URL with what else is known of it, in its query."""
+    more = {"user": username, "password": password, "fallback_application_name": "lookup_hints"}
+    query = urlencode({name: value for name, value in more.items() if value is not None}, quote_via=quote)
+    return f"{uri}{'&' if '?' in uri else '?'}{query}"
+
+
+def _read_only_uri(table: LookupTable, path: str) -> str:
+    """SQLite makes a file that is not there, unless it is told not to."""
+    if path.startswith("file:"):
+        return path
+    _check_exists(table, path)
+    return f"{Path(path).absolute().as_uri()}?mode=ro"
+
+
+def _duckdb(table: LookupTable, path: str | None, told: dict[str, str]) -> dict[str, str]:
+    """Files are opened for reading, so that many workers can; SQL that is restricted reads no others."""
+    if table.is_restricted:
+        told = {**told, "enable_external_access": "false"}
+    if path is None or path == ":memory:":
+        return told
+    if _is_elsewhere(path):
+        return {**told, "path": path}
+    _check_exists(table, path)
+    return {"access_mode": "READ_ONLY", **told, "path": path}
+
+
+def _is_elsewhere(path: str) -> bool:
+    return "://" in path or path.startswith("md:")
+
+
+def _check_exists(table: LookupTable, path: str) -> None:
+    if not Path(path).is_file():
+        raise ConnectorError(
+            f"table {table.name}: there is no file {path} on this machine. Each worker opens it: put it on a"
+            " shared volume or ship it with the job.",
+            permanent=True,
+        )
+
+
+# --- what may be told of it -------------------------------------------------------------------------
+
+
+def place_of(table: LookupTable) -> str:
+    """The file, or the hosts; empty where these cannot be told."""
+    with suppress(OptionError, ValueError):
+        uri = resolved(table, "uri")
+        if table.options.get("driver") in (SQLITE, DUCKDB):
+            return uri
+        return split_url(uri).netloc.rpartition("@")[2]
+    return ""
+
+
+def file_of(table: LookupTable) -> str:
+    """The database file; empty where there is none."""
+    with suppress(OptionError, ValueError):
+        uri = resolved(table, "uri")
+        if table.options.get("driver") in (SQLITE, DUCKDB):
+            return "" if _is_elsewhere(uri) or uri.startswith(("file:", ":")) else uri
+    return ""
+
+
+def origin_of(table: LookupTable) -> str:
+    """The hosts and the user; empty for files, and where they cannot be told."""
+    with suppress(OptionError, ValueError):
+        if table.options.get("driver") in (SQLITE, DUCKDB):
+            return ""
+        parts = split_url(resolved(table, "uri"))
+        user = resolved(table, "username") or unquote(parts.username or "")
+        return origin_text(parts.netloc.rpartition("@")[2], user)
+    return ""

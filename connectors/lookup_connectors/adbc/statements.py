@@ -1,0 +1,277 @@
+"""What is asked of a database: SQL in its dialect, and the keys as bound parameters. No I/O.
+
+No value of a key is ever part of the SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal
+
+import pyarrow as pa
+from pyarrow import types
+from sqlglot import Dialect, exp
+from sqlglot.errors import SqlglotError
+
+from lookup_connectors.adbc.columns import ColumnPlan
+
+Way = Literal["arrays", "lists", "rows", "parameters"]
+"""How keys are bound: PostgreSQL's arrays, DuckDB's lists, a row of values for SQLite, a value for each."""
+
+_WAYS: dict[str, Way] = {"postgres": "arrays", "duckdb": "lists", "sqlite": "rows"}
+_NUMBERED = {"postgres", "redshift", "materialize", "risingwave"}
+"""Dialects that write the parameters as $1, $2, ..."""
+
+_MOST_PARAMETERS = 900
+"""What every build of SQLite takes, and what no warehouse refuses."""
+
+MARK = "lookup_hints_types"
+"""The column that is true in the row that only says types: see ``typing_row``."""
+
+
+def check_dialect(dialect: str) -> None:
+    """Refuse a dialect that there is not.
+
+    Raises:
+        ValueError: says so.
+    """
+    try:
+        Dialect.get_or_raise(dialect)
+    except ValueError as error:
+        raise ValueError(str(error).rstrip(".")) from None
+
+
+def way_of(dialect: str) -> Way:
+    """How keys are bound in ``dialect``; where nothing better is known, as a parameter for each value.
+
+    >>> way_of("postgres"), way_of("snowflake")
+    ('arrays', 'parameters')
+    """
+    return _WAYS.get(dialect, "parameters")
+
+
+def identifier(name: str, dialect: str) -> str:
+    """``name`` as a quoted identifier.
+
+    >>> identifier("id", "duckdb"), identifier("odd `name", "mysql")
+    ('"id"', '`odd ``name`')
+    """
+    return exp.to_identifier(name, quoted=True).sql(dialect=dialect)
+
+
+def relation(text: str, dialect: str) -> str:
+    """The table that ``text`` names, as SQL writes it.
+
+    Raises:
+        ValueError: it names no table.
+
+    >>> relation('crm."Odd name"', "postgres")
+    'crm."Odd name"'
+    """
+    return _table(text, dialect).sql(dialect=dialect)
+
+
+def schema_and_name(text: str, dialect: str) -> tuple[str, str]:
+    """The schema that ``text`` names, or an empty text, and the table's name.
+
+    >>> schema_and_name('crm."Odd name"', "postgres")
+    ('crm', 'Odd name')
+    """
+    table = _table(text, dialect)
+    return table.db, table.name
+
+
+def _table(text: str, dialect: str) -> exp.Table:
+    try:
+        table = exp.to_table(text, dialect=dialect)
+    except (SqlglotError, ValueError):
+        raise ValueError('write it as SQL does: table, schema.table or "Odd name"') from None
+    parts = [part for part in table.args.values() if part]
+    if not isinstance(table, exp.Table) or not all(isinstance(part, exp.Identifier) for part in parts):
+        raise ValueError("write the name of a table or view, and nothing more")
+    return table
+
+
+def select(source: str, plans: Sequence[ColumnPlan], dialect: str) -> str:
+    """The statement that reads the columns of all rows."""
+    return f"SELECT {_selected(plans, dialect)} FROM {source}"  # noqa: S608  quoted
+
+
+def select_none(source: str) -> str:
+    """The statement that gives no row, and so says the types of all columns."""
+    return f"SELECT * FROM {source} WHERE 1 = 0"  # noqa: S608  quoted
+
+
+def column(plan: ColumnPlan, dialect: str, of: str = "") -> str:
+    """The expression that gives the values of a column, as text where the plan says so."""
+    named = of + identifier(plan.name, dialect)
+    if plan.as_exact_text:
+        short = f"printf('%.15g', {named})"
+        exact = f"CASE WHEN CAST({short} AS REAL) = {named} THEN {short} ELSE printf('%!.17g', {named}) END"
+        return f"CASE typeof({named}) WHEN 'real' THEN {exact} ELSE {named} END"
+    return f"CAST({named} AS {_text_type(dialect)})" if plan.as_text else named
+
+
+def _text_type(dialect: str) -> str:
+    return exp.DataType.build("text").sql(dialect=dialect)
+
+
+def _selected(plans: Sequence[ColumnPlan], dialect: str, of: str = "") -> str:
+    return ", ".join(
+        f"{column(plan, dialect, of)} AS {identifier(plan.field.name, dialect)}" for plan in plans
+    )
+
+
+# --- asking -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Question:
+    """One statement: its SQL, the values to bind, and the keys that it asks for."""
+
+    sql: str
+    bound: pa.RecordBatch
+    keys: pa.Table
+
+
+def questions(
+    source: str, wanted: Sequence[ColumnPlan], by: Sequence[ColumnPlan], keys: pa.Table, dialect: str
+) -> Iterator[Question]:
+    """The statements that together ask for the columns ``wanted`` of the rows of all ``keys``."""
+    return _MAKERS[way_of(dialect)](source, wanted, by, keys, dialect)
+
+
+def typing_row(source: str, plans: Sequence[ColumnPlan], dialect: str) -> str:
+    """The statement that reads all rows of SQLite, behind one that gives each column its type.
+
+    Its driver guesses types from the first rows: where these hold NULL alone, it takes integers.
+    """
+    selected = _selected(plans, dialect)
+    return f"{_types_first(plans, dialect)} UNION ALL SELECT 0, {selected} FROM {source}"  # noqa: S608
+
+
+def _types_first(plans: Sequence[ColumnPlan], dialect: str) -> str:
+    values = ", ".join(f"{_example(plan)} AS {identifier(plan.field.name, dialect)}" for plan in plans)
+    return f"SELECT 1 AS {MARK}, {values}"
+
+
+def _example(plan: ColumnPlan) -> str:
+    kind = plan.field.type
+    if types.is_integer(kind) or types.is_boolean(kind):
+        return "0"
+    if types.is_floating(kind):
+        return "0.5"
+    return "x'00'" if types.is_binary(kind) else "''"
+
+
+def _arrays(
+    source: str, wanted: Sequence[ColumnPlan], by: Sequence[ColumnPlan], keys: pa.Table, dialect: str
+) -> Iterator[Question]:
+    bound = [f"${number}" for number in range(1, len(by) + 1)]
+    # The server takes the parameter for text: compared so, a char(n) would lose its blanks.
+    bound = [
+        f"CAST({each} AS bpchar[])" if plan.source_type == "bpchar" and not plan.as_text else each
+        for each, plan in zip(bound, by, strict=True)
+    ]
+    compared = [column(plan, dialect) for plan in by]
+    if len(by) == 1:
+        condition = f"{compared[0]} = ANY({bound[0]})"
+    else:
+        condition = f"({', '.join(compared)}) IN (SELECT * FROM unnest({', '.join(bound)}))"  # noqa: S608
+    yield Question(f"{select(source, wanted, dialect)} WHERE {condition}", _as_lists(keys), keys)
+
+
+def _lists(
+    source: str, wanted: Sequence[ColumnPlan], by: Sequence[ColumnPlan], keys: pa.Table, dialect: str
+) -> Iterator[Question]:
+    # A UUID reaches Arrow as a text, and does not compare with one. What is a text already is not cast.
+    texts = [replace(plan, as_text=bool(types.is_string(plan.field.type))) for plan in by]
+    compared = ", ".join(column(plan, dialect) for plan in texts)
+    unnested = ", ".join(["unnest(?)"] * len(by))
+    condition = f"({compared}) IN (SELECT {unnested})"
+    yield Question(f"{select(source, wanted, dialect)} WHERE {condition}", _as_lists(keys), keys)
+
+
+def _rows(
+    source: str, wanted: Sequence[ColumnPlan], by: Sequence[ColumnPlan], keys: pa.Table, dialect: str
+) -> Iterator[Question]:
+    """``CROSS JOIN`` fixes the order: SQLite searches the table for each key, and never reads it for all."""
+    names = [f"k{number}" for number in range(len(by))]
+    conditions = " AND ".join(
+        _equal(column(plan, dialect, "found."), f"asked.{name}", plan)
+        for plan, name in zip(by, names, strict=True)
+    )
+    rows = f"SELECT 0, {_selected(wanted, dialect, 'found.')} FROM asked CROSS JOIN {source} AS found"  # noqa: S608
+    for part in _parts(keys):
+        values = ", ".join([f"({', '.join('?' * len(by))})"] * part.num_rows)
+        asked = f"WITH asked({', '.join(names)}) AS (SELECT DISTINCT * FROM (VALUES {values}))"  # noqa: S608
+        sql = f"{asked} {_types_first(wanted, dialect)} UNION ALL {rows} WHERE {conditions}"
+        yield Question(sql, _as_row(part), part)
+
+
+def _equal(compared: str, key: str, plan: ColumnPlan) -> str:
+    if types.is_string(plan.field.type):
+        # The column's collation may find a row by two keys ('a' and 'A'): the row belongs to its own alone.
+        # The first condition is there for the index, which has the column's collation.
+        return f"{compared} = {key} AND {compared} = {key} COLLATE BINARY"
+    return f"{compared} = {key}"
+
+
+def _parameters(
+    source: str, wanted: Sequence[ColumnPlan], by: Sequence[ColumnPlan], keys: pa.Table, dialect: str
+) -> Iterator[Question]:
+    compared = [column(plan, dialect) for plan in by]
+    read = select(source, wanted, dialect)
+    for part in _parts(keys):
+        place = _placeholders(dialect)
+        if len(by) == 1:
+            condition = f"{compared[0]} IN ({', '.join(place() for _ in range(part.num_rows))})"
+        else:
+            one_key = (" AND ".join(f"{each} = {place()}" for each in compared) for _ in range(part.num_rows))
+            condition = " OR ".join(f"({each})" for each in one_key)
+        yield Question(f"{read} WHERE {condition}", _as_row(part), part)
+
+
+_MAKERS: dict[Way, Callable[..., Iterator[Question]]] = {
+    "arrays": _arrays,
+    "lists": _lists,
+    "rows": _rows,
+    "parameters": _parameters,
+}
+
+
+def _placeholders(dialect: str) -> Callable[[], str]:
+    """A function that gives the next placeholder."""
+    numbers = iter(range(1, _MOST_PARAMETERS + 1))
+    return (lambda: f"${next(numbers)}") if dialect in _NUMBERED else (lambda: "?")
+
+
+def _parts(keys: pa.Table) -> Iterator[pa.Table]:
+    size = max(1, _MOST_PARAMETERS // keys.num_columns)
+    return (keys.slice(start, size) for start in range(0, keys.num_rows, size))
+
+
+def _as_lists(keys: pa.Table) -> pa.RecordBatch:
+    """One row: of each key column the list of its values."""
+    lists = [_one_list(key.combine_chunks()) for key in keys.columns]
+    return pa.RecordBatch.from_arrays(lists, names=_numbers(len(lists)))
+
+
+def _one_list(values: pa.Array | pa.ChunkedArray) -> pa.ListArray:
+    whole = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
+    return pa.ListArray.from_arrays(pa.array([0, len(whole)], pa.int32()), whole)
+
+
+def _as_row(keys: pa.Table) -> pa.RecordBatch:
+    """One row: the values of the first key, of the second, and so on."""
+    columns = [column.to_pylist() for column in keys.columns]
+    kinds = keys.schema.types * keys.num_rows
+    values = chain.from_iterable(zip(*columns, strict=True))
+    arrays = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=_numbers(len(arrays)))
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(number) for number in range(count)]

@@ -1,0 +1,81 @@
+"""SQLite's declared types: what a column declared so may hold, and texts of moments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from lookup_connectors.conversion import readable_as_json
+from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
+
+_ZONE = r"([Zz]|[+-]\d{2}(:?\d{2})?)$"
+
+
+def moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """ISO texts as timestamps of ``kind``; where that has a zone, a text without one is UTC."""
+    if kind.tz is None:
+        return texts.cast(kind)
+    # SQLite's own functions write UTC without saying so: a text without a zone is UTC here too. A zone
+    # follows a time of day: the end of '2024-01-01' only looks like one.
+    zoned = pc.match_substring_regex(texts, r":\d{2}(\.\d+)?" + _ZONE)
+    in_utc = pc.if_else(zoned, None, texts).cast(TIMESTAMP_NTZ).cast(kind)
+    return pc.coalesce(in_utc, pc.if_else(zoned, texts, None).cast(kind))
+
+
+def _affinity(declared: str) -> str:
+    """What SQLite makes of values stored in a column declared so: https://sqlite.org/datatype3.html, 3.1."""
+    upper = declared.upper()
+    rules = (
+        ("INTEGER", ("INT",)),
+        ("TEXT", ("CHAR", "CLOB", "TEXT")),
+        ("BLOB", ("BLOB",)),
+        ("REAL", ("REAL", "FLOA", "DOUB")),
+    )
+    found = next((name for name, parts in rules if any(part in upper for part in parts)), "NUMERIC")
+    return found if upper else "BLOB"
+
+
+def never_fits(declared: str, kind: pa.DataType) -> str:
+    """Why values of a column that SQLite declares so can never be read as ``kind``; empty when they can."""
+    affinity = _affinity(declared)
+    if not readable_as_json(kind) and not types.is_binary(kind):
+        return f"SQLite has no value that can be read as {sql_type(kind)}."
+    numeric = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
+    whole = types.is_boolean(kind) or types.is_integer(kind)
+    if affinity == "TEXT" and numeric:
+        return _kept_as("text", "STRING", declared, kind)
+    if affinity == "REAL" and whole:
+        return _kept_as("floats", "DOUBLE", declared, kind)
+    if affinity in ("INTEGER", "REAL") and types.is_string(kind):
+        return _kept_as("numbers", "BIGINT" if affinity == "INTEGER" else "DOUBLE", declared, kind)
+    return ""
+
+
+def _kept_as(what: str, told: str, declared: str, kind: pa.DataType) -> str:
+    return f"SQLite keeps numbers of a {declared} column as {what}. Declare it {told}, not {sql_type(kind)}."
+
+
+_WORDS: tuple[tuple[str, Callable[[], pa.DataType]], ...] = (
+    (r"BOOL(EAN)?", pa.bool_),
+    (r"DATE", pa.date32),
+    (r"(DATETIME|TIMESTAMP)", lambda: TIMESTAMP_NTZ),
+    (r"(DECIMAL|NUMERIC)", lambda: pa.decimal128(38, 18)),
+    (r"JSON", pa.string),
+)
+_EXACT_NUMBER = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+
+def arrow_type(declared: str) -> pa.DataType | None:
+    """The type of a column declared so; None when it does not say."""
+    upper = declared.strip().upper()
+    sized = _EXACT_NUMBER.fullmatch(upper)
+    if sized and int(sized[2] or 0) <= int(sized[1]) <= 38:
+        return pa.decimal128(int(sized[1]), int(sized[2] or 0))
+    named = next((kind() for words, kind in _WORDS if re.fullmatch(words, upper)), None)
+    by_affinity = {"INTEGER": pa.int64(), "TEXT": pa.string(), "REAL": pa.float64()}
+    blob = pa.binary() if upper == "BLOB" else None
+    return named or by_affinity.get(_affinity(upper)) or blob
