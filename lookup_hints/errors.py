@@ -146,7 +146,7 @@ class NoTurn(ConnectorError):
 
 
 class SourceDown(ConnectorError):
-    """A request was not sent, as its source has not answered for as long as `timeout` allows: final."""
+    """A request was not sent, as its source is down, and `timeout` or `on-open` lets nobody wait: final."""
 
 
 class TooManyRequests(LookupHintsError):

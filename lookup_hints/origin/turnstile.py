@@ -271,10 +271,9 @@ class Turnstile:
     def _check_outage(self, opened_at: float, until: float, now: float) -> None:
         again = f"It is asked again in {max(0.0, until - now):.3g} s"
         if not self._rules.waits_on_open:
-            raise ConnectorError(
+            raise SourceDown(
                 f"{self._rules.source} does not answer: most of its last requests were lost. {again}"
-                " ('lookup.on-open' = 'wait' waits for that).",
-                retry_after=max(0.0, until - now),
+                " ('lookup.on-open' = 'wait' waits for that)."
             )
         self._down_since = now if self._down_since is None else self._down_since
         if now - self._down_since >= self._rules.timeout:

@@ -114,11 +114,16 @@ def test_without_retries_the_first_failure_is_final() -> None:
 
 def test_who_does_not_want_to_wait_is_told_at_once() -> None:
     outage = Outage(0.1, 1e6)
-    with pytest.raises(
-        ConnectorError, match=r"'lookup\.on-open' = 'wait' waits for that|has no final outcome"
-    ):
+    with pytest.raises(ConnectorError, match=r"'lookup\.on-open' = 'wait' waits for that"):
         found(ByTable(outage), budget=Budget(on_open="fail"))
     assert outage.tries <= 110
+
+
+def test_who_does_not_want_to_wait_has_the_other_keys_at_once_without_rows() -> None:
+    outage = Outage(0.1, 1e6)
+    answered = found(ByTable(outage), budget=Budget(on_open="fail"), on_error="null", timeout=1000.0)
+    assert answered.rows.count([]) >= 350
+    assert answered.seconds <= 30
 
 
 def test_waiting_for_a_turn_does_not_count_towards_the_timeout() -> None:
