@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.queries.corpus import Case, cases  # noqa: E402 (the path above comes first)
+from tests.queries.kinds import KINDS  # noqa: E402
 from tests.queries.tpch.data import KEYS  # noqa: E402
 from tests.queries.tpch.pairs import QUERIES, outcomes, pairs, tables_of  # noqa: E402
 
@@ -30,6 +31,17 @@ and rows must be the same. What cannot be a lookup join is refused while the sta
 reason; it is never answered wrong.
 
 {counts}
+"""
+
+_KINDS = """
+## Join types, by the side of the lookup table
+
+*asked*: by key. Otherwise the table is read whole and Spark joins it, for the reason that EXPLAIN gives
+(`read because`). Where the connector cannot read its table, or a LOOKUP hint names it, the join is refused
+with that reason.
+
+| join | lookup table on the right | lookup table on the left |
+|---|---|---|
 """
 
 _TOPICS = {
@@ -88,7 +100,7 @@ def page() -> str:
     """The whole page."""
     known = cases()
     return "".join(
-        [_INTRODUCTION.format(counts=_counts(known)), *_topics(known), *_refusals(known), *_tpch()]
+        [_INTRODUCTION.format(counts=_counts(known)), *_kinds(), *_topics(known), *_refusals(known), *_tpch()]
     )
 
 
@@ -100,6 +112,11 @@ def _counts(known: list[Case]) -> str:
         f"{running} statements run, {refused} are refused, and {failing} end in the error that Spark has for"
         " them without lookup tables, too."
     )
+
+
+def _kinds() -> Iterable[str]:
+    yield _KINDS
+    yield from (f"| {kind.title} | {kind.on_the_right} | {kind.on_the_left} |\n" for kind in KINDS)
 
 
 def _topics(known: list[Case]) -> Iterable[str]:

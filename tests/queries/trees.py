@@ -159,10 +159,7 @@ class Trees:
         for _ in range(self._random.randrange(3)):
             piped = From("", _qualified(source.columns), _qualified(source.columns))
             right = self._relation(depth + 1, lookup_share=0.6)
-            kinds = (
-                ["JOIN", "LEFT JOIN"] if right.is_lookup else ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
-            )
-            self._explicit(piped, right, self._pick(kinds))
+            self._explicit(piped, right, self._pick(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]))
             source.columns = piped.columns
             conditions = [*piped.where, *([self._filter(piped.columns)] if self._chance(0.4) else [])]
             text += f" |>{piped.text}" + (f" |> WHERE {' AND '.join(conditions)}" if conditions else "")
@@ -232,7 +229,7 @@ class Trees:
         right = self._relation(depth, lookup_share)
         if depth < 2 and self._chance(0.12):
             right = self._in_parentheses(right)
-        style = self._random.randrange(24)
+        style = self._random.randrange(25)
         if style < 8:
             self._explicit(source, right, self._pick(["JOIN", "INNER JOIN"]))
         elif style < 13:
@@ -245,10 +242,12 @@ class Trees:
             self._using(source, right)
         elif style < 20:
             self._lateral(source)
-        elif right.is_lookup:
-            self._crossed(source, right)
-        else:
+        elif style < 22:
             self._explicit(source, right, self._pick(["RIGHT JOIN", "FULL JOIN"]))
+        elif style < 23:
+            self._commas(source, right)
+        else:
+            self._crossed(source, right)
         if not source.has_comma and self._chance(0.06):
             source.text = f"({source.text})"
 
@@ -256,8 +255,7 @@ class Trees:
         """``left`` joined with one more relation, in parentheses."""
         inner = From(left.text, list(left.columns), list(left.columns))
         right = self._relation(2, lookup_share=0.6)
-        kinds = ["JOIN", "LEFT JOIN"] if right.is_lookup else ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
-        self._explicit(inner, right, self._pick(kinds))
+        self._explicit(inner, right, self._pick(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]))
         return Relation(f"({inner.text})", inner.columns)
 
     def _lateral(self, source: From) -> None:
@@ -305,8 +303,22 @@ class Trees:
             source.shown = []
         self._show(source, right)
 
+    def _commas(self, source: From, right: Relation) -> None:
+        """Two or three more relations between commas, most of them lookup tables, tied by WHERE in any order."""
+        added = [right, *(self._relation(2, lookup_share=0.7) for _ in range(1 + self._random.randrange(2)))]
+        for relation in added:
+            source.text += f", {relation.text}"
+            self._show(source, relation)
+        source.shown = list(added[-1].columns)
+        source.has_comma = True
+        for relation in added:
+            others = [column for column in _qualified(source.columns) if column not in relation.columns]
+            for _ in range(1 + self._chance(0.5)):
+                source.where.append(self._equality(others, relation.columns))
+
     def _crossed(self, source: From, right: Relation) -> None:
-        source.where += self._conditions(_qualified(source.shown), right)
+        if not self._chance(0.2):
+            source.where += self._conditions(_qualified(source.shown), right)
         source.text += f" {self._pick(['CROSS JOIN', 'JOIN'])} {right.text}"
         self._show(source, right)
 
@@ -318,8 +330,7 @@ class Trees:
         if not shared or any(ours.count(c.name) for c in right.columns if c not in shared):
             self._explicit(source, right, "LEFT JOIN")
             return
-        kinds_of_join = ["JOIN", "LEFT JOIN", "LEFT SEMI JOIN"]
-        kind = self._pick(kinds_of_join if right.is_lookup else [*kinds_of_join, "RIGHT JOIN", "FULL JOIN"])
+        kind = self._pick(["JOIN", "LEFT JOIN", "LEFT SEMI JOIN", "RIGHT JOIN", "FULL JOIN"])
         names = [self._pick(shared).name]
         if kind != "LEFT SEMI JOIN" and self._chance(0.3):
             names = [column.name for column in shared]
@@ -349,6 +360,8 @@ class Trees:
         theirs = {column.name for column in right.columns}
         left = [column for column in left if column.relation or column.name not in theirs]
         conditions = [self._equality(left, right.columns)]
+        if self._chance(0.1):
+            conditions[:] = [self._unasked(left, right.columns)]
         if self._chance(0.12):
             conditions[:] = [self._given(right.columns) for _ in range(1 + self._chance(0.4))]
         if self._chance(0.2):
@@ -360,6 +373,23 @@ class Trees:
         if self._chance(0.15):
             conditions.append(self._residual(left))
         return conditions
+
+    def _unasked(self, left: list[Column], right: list[Column]) -> str:
+        """What ties both sides, and gives no key: a range, a list, an expression around the column."""
+        pairs = [(one, other) for one in left for other in right if one.is_number == other.is_number]
+        if not pairs:
+            return self._equality(left, right)
+        one, other = self._pick(pairs)
+        more = self._pick([column for column in left if column.is_number == other.is_number])
+        whole = f"{other} + 0" if other.is_number else f"concat({other}, '')"
+        return self._pick(
+            [
+                f"{other} {self._pick(['<', '<=', '<>', '<=>'])} {one}",
+                f"{other} IN ({one}, {more})",
+                f"({other} = {one} OR {other} = {more})",
+                f"{whole} = {one}",
+            ]
+        )
 
     def _given(self, columns: list[Column]) -> str:
         """A column equals what none of the relations beside it gives: a constant, or a subquery's value."""

@@ -6,10 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from sqlglot import exp
-
 from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import Conditions, KeyEquality, chosen_keys
+from lookup_hints.plan.forms.connected import (
+    MULTIPLIED,
+    Link,
+    Together,
+    is_multiplied_by,
+    joined_by,
+    links_of,
+    smallest_joined,
+)
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.read.scope import Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
@@ -35,18 +42,18 @@ class CommaJoin(FromJoin):
         if not use.relation.plain or not _is_between_commas(use):
             return None
         waiting |= _computed_from(facts, use)
-        equalities = list(_given(facts, use, waiting))
-        keys: dict[str, KeyEquality] = {}
-        for equality, _ in equalities:
-            keys.setdefault(equality.column, equality)
-        chosen = chosen_keys(keys.values(), use.table, facts.always(use))
-        if not chosen or facts.missing(use, chosen):
+        if _is_given_constants(facts, use):
             return None
-        needs = (referred.relations for equality, referred in equalities if equality in chosen)
+        given = list(_given(facts, use, waiting))
+        best = next(_offers(facts, use, given, waiting), None)
+        if best is None and (facts.can_be_read(use) and not facts.must_be_asked(use)):
+            return None
+        offer = best or _product(facts, use, given)
+        if offer is None:
+            return None
         at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
-        return facts.join(
-            cls, use, "INNER", at, Conditions(chosen), needs=frozenset[Relation]().union(*needs)
-        )
+        notes = () if best is not None else (MULTIPLIED,)
+        return facts.join(cls, use, "INNER", at, Conditions(offer.keys), needs=offer.needs, notes=notes)
 
     def left_side(self, statement: Statement) -> LeftSide:
         """All of FROM: any of it may give the keys."""
@@ -57,6 +64,69 @@ class CommaJoin(FromJoin):
     def behind(self, built: Built, own: Visible) -> Built:
         """``built``, which gives its keys, with its view."""
         return replace(built, visible=[*built.visible, own], views=[*built.views, self])
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """Keys that WHERE gives, and the relations behind which they are known."""
+
+    keys: tuple[KeyEquality, ...]
+    needs: Together
+
+
+Given = tuple[KeyEquality, Referred]
+"""An equality of WHERE, and what its left side names."""
+
+
+def _offers(facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relation]) -> Iterator[_Offer]:
+    """The keys that relations give which are joined without ``use``: the primary key first, then the most."""
+    chain_of = facts.once(_chain_of, use.block)
+    named = {chain_of[each] for _, referred in given for each in referred.relations if each in chain_of}
+    if len(named) < 2 and not (named and is_multiplied_by(facts, use, named)):
+        offer = _product(facts, use, given)
+        yield from () if offer is None else (offer,)
+        return
+    chains = [chain for chain in _chains(use) if not waiting & set(chain.relations)]
+    links = links_of(facts, use.block)
+    side_by_side = [Link(tuple(frozenset((each,)) for each in chain.relations)) for chain in chains]
+    found = []
+    for group in joined_by([*links, *side_by_side], (each for chain in chains for each in chain.relations)):
+        inside = [(equality, referred) for equality, referred in given if referred.relations <= group]
+        offer = _product(facts, use, inside)
+        if offer is not None:
+            needs = smallest_joined([*links, *side_by_side], offer.needs, group, chains)
+            if not is_multiplied_by(facts, use, {chain_of[each] for each in needs}):
+                found.append(_Offer(offer.keys, needs))
+    yield from sorted(found, key=lambda offer: (not is_by_primary_key(use, offer.keys), -len(offer.keys)))
+
+
+def _chain_of(_: Facts, block: Block) -> dict[Relation, Chain]:
+    """What holds each relation between the commas."""
+    chains = block.source.chains if block.source is not None else []
+    return {relation: chain for chain in chains for relation in chain.relations}
+
+
+def _product(facts: Facts, use: LookupUse, given: list[Given]) -> _Offer | None:
+    """The keys of ``given``, whatever relations give them; None where the source cannot be asked by them."""
+    keys: dict[str, KeyEquality] = {}
+    for equality, _ in given:
+        keys.setdefault(equality.column, equality)
+    chosen = chosen_keys(keys.values(), use.table, facts.always(use))
+    if not chosen or facts.missing(use, chosen):
+        return None
+    needs = (referred.relations for equality, referred in given if equality in chosen)
+    return _Offer(chosen, frozenset[Relation]().union(*needs))
+
+
+def _is_given_constants(facts: Facts, use: LookupUse) -> bool:
+    """Whether constants give the whole primary key: one row is asked for, whatever stands beside it."""
+    return is_by_primary_key(use, [each for each, _ in facts.where_equalities(use) if each.constant])
+
+
+def is_by_primary_key(use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
+    """Whether ``keys`` hold the whole primary key that is declared."""
+    primary = set(use.table.primary_key)
+    return bool(primary) and primary <= {key.column for key in keys}
 
 
 def without_key(
@@ -77,6 +147,8 @@ def _no_key(facts: Facts, use: LookupUse) -> CannotBeAsked:
     if any(referred.relations & computed for _, referred in facts.where_equalities(use)):
         reason = "its key comes from joins behind the comma that name it themselves"
         return refused(statement, use, at, reason, "write CROSS JOIN in place of the comma")
+    if any(_given(facts, use, {use.relation})):
+        return refused(statement, use, at, MULTIPLIED)
     reason = "no equality in WHERE gives its key, so nothing says which rows to ask for"
     return refused(statement, use, at, reason)
 
@@ -98,28 +170,45 @@ def _is_between_commas(use: LookupUse) -> bool:
 
 def _given(facts: Facts, use: LookupUse, waiting: set[Relation]) -> Iterator[tuple[KeyEquality, Referred]]:
     """The equalities of WHERE that relations give which do not wait for keys themselves."""
+    unable = waiting | facts.once(_tied, use.block)
     for equality, referred in facts.where_equalities(use):
-        if referred.relations and not referred.relations & waiting and not referred.outer:
+        if referred.relations and not referred.relations & unable and not referred.outer:
             yield equality, referred
+
+
+def _tied(facts: Facts, block: Block) -> set[Relation]:
+    """The relations of chains of ordinary joins whose ON names what stands before their comma.
+
+    With a view behind it, such a chain would stand in a derived table that does not see the others.
+    """
+    scope, tied = facts.scope(block), set[Relation]()
+    chains = block.source.chains if block.source is not None else []
+    for chain in chains[1:]:
+        own = set(chain.relations)
+        steps = (step for step in chain.steps_in_order if step.right and not facts.may_be_asked(step.right))
+        trees = [facts.statement.expression(step.on) for step in steps if step.on is not None]
+        if any(scope.referred(tree).relations - own for tree in trees if tree is not None):
+            tied |= own
+    return tied
 
 
 def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
     """The relations of chains behind ``use`` that may name it: in a LATERAL relation, or in ON."""
     return {
         relation
-        for chain, lateral, conditions in facts.statement.once(_computing, use.block)
+        for chain, lateral, named in facts.once(_computing, use.block)
         if chain.first > use.index
-        if any(facts.may_name(each, use.relation) for each in lateral)
-        or any(use.relation in facts.scope(use.block).referred(tree).relations for tree in conditions)
+        if use.relation in named or any(facts.may_name(each, use.relation) for each in lateral)
         for relation in chain.relations
     }
 
 
-def _computing(statement: Statement, block: Block) -> list[tuple[Chain, list[Relation], list[exp.Expr]]]:
+def _computing(facts: Facts, block: Block) -> list[tuple[Chain, list[Relation], frozenset[Relation]]]:
     """The chains of the block that can name what stands before their comma, and what does so in them."""
-    found = []
+    scope, found = facts.scope(block), []
     for chain in block.source.chains if block.source is not None else []:
         lateral = [each for each in chain.everything if each.lateral]
-        trees = [statement.expression(step.on) for step in chain.steps_in_order if step.on is not None]
-        found.append((chain, lateral, [tree for tree in trees if tree is not None]))
-    return [(chain, lateral, trees) for chain, lateral, trees in found if lateral or trees]
+        trees = [facts.statement.expression(step.on) for step in chain.steps_in_order if step.on is not None]
+        named = (scope.referred(tree).relations for tree in trees if tree is not None)
+        found.append((chain, lateral, frozenset[Relation]().union(*named)))
+    return [(chain, lateral, named) for chain, lateral, named in found if lateral or named]

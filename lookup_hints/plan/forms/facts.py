@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
@@ -28,11 +28,13 @@ from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import cannot_run
 from lookup_hints.plan.wish import must_be_asked
-from lookup_hints.spi import Connector
+from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.splice import Cut
 
 Form = TypeVar("Form", bound=LookupJoin)
+Subject = TypeVar("Subject", bound=Hashable)
+Answer = TypeVar("Answer")
 
 
 class Facts:
@@ -42,6 +44,7 @@ class Facts:
         """Nothing is asked yet; what was found out once is remembered."""
         self.statement, self.analysis = draft.statement, draft.analysis
         self.context, self._draft = draft.context, draft
+        self._answers: dict[tuple[Any, Any], Any] = {}
         self._read = frozenset(use.relation for use in draft.read)
         self._scopes: dict[Block, Scope] = {}
         self._shown_scopes: dict[Block, Scope] = {}
@@ -52,6 +55,13 @@ class Facts:
         self._inner_names = InnerNames(
             draft.statement, draft.analysis.columns_of, draft.context.case_sensitive
         )
+
+    def once(self, question: Callable[[Facts, Subject], Answer], subject: Subject) -> Answer:
+        """What ``question`` says of ``subject``; it is asked once."""
+        if (question, subject) not in self._answers:
+            self._answers[question, subject] = question(self, subject)
+        found: Answer = self._answers[question, subject]
+        return found
 
     def join(
         self,
@@ -89,6 +99,10 @@ class Facts:
     def must_be_asked(self, use: LookupUse) -> bool:
         """Whether the user wants it to be asked, and not to be read."""
         return must_be_asked(self._draft, use)
+
+    def can_be_read(self, use: LookupUse) -> bool:
+        """Whether the connector gives all rows."""
+        return isinstance(self.connector(use), Scan)
 
     def may_be_asked(self, relation: Relation) -> bool:
         """Whether the relation is a lookup table that is not sure to be read."""

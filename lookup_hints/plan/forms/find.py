@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from lookup_hints.plan.draft import Draft, LookupJoin, TableScan
 from lookup_hints.plan.forms.asked import AskedRelation
-from lookup_hints.plan.forms.comma import CommaJoin, without_key
+from lookup_hints.plan.forms.comma import CommaJoin, is_by_primary_key, without_key
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.forms.join import StepJoin
 from lookup_hints.plan.forms.membership import MembershipJoin
 from lookup_hints.plan.forms.pipe import PipeJoin
 from lookup_hints.plan.forms.swapped import SwappedJoin
-from lookup_hints.plan.forms.whole import WholeTable, can_be_read, cannot_be_read
+from lookup_hints.plan.forms.whole import WholeTable, cannot_be_read, why_read
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import refuse_extra_clauses
@@ -86,14 +86,23 @@ def _find_heads(
 
 
 def _next_join(facts: Facts, pending: list[LookupUse]) -> LookupJoin | None:
-    """The first of ``pending`` that has a form already, as it is; None where none has."""
+    """The first of ``pending`` that has a form already, as it is; those by part of a primary key last."""
     for forms in BY_THEIR_BLOCK:
         waiting = {use.relation for use in pending}
-        found = (_first(forms, facts, use, waiting) for use in pending)
-        join = next((join for join in found if join is not None), None)
-        if join is not None:
-            return join
+        other: LookupJoin | None = None
+        for use in pending:
+            join = _first(forms, facts, use, waiting)
+            if join is not None and _is_as_good_as_any(join):
+                return join
+            other = other or join
+        if other is not None:
+            return other
     return None
+
+
+def _is_as_good_as_any(join: LookupJoin) -> bool:
+    """Whether it is asked by the primary key, or none is declared."""
+    return not join.use.table.primary_key or is_by_primary_key(join.use, join.conditions.keys)
 
 
 def _next_scan(facts: Facts, pending: list[LookupUse], scanned: Iterable[LookupUse]) -> tuple[LookupUse, str]:
@@ -103,11 +112,11 @@ def _next_scan(facts: Facts, pending: list[LookupUse], scanned: Iterable[LookupU
             refuse_extra_clauses(facts.statement, use)
     unasked = {error.use: error for error in without_key(facts, pending, scanned)}
     wanted = {use for use in unasked if facts.must_be_asked(use)}
-    scan = next((use for use in pending if use not in wanted and can_be_read(facts, use)), None)
+    scan = next((use for use in pending if use not in wanted and facts.can_be_read(use)), None)
     if scan is None:
         why_not = next(iter(unasked.values()), None) or MembershipJoin.why_not(facts, pending[0])
         raise why_not or cannot_be_read(facts, pending[0])
-    return scan, unasked[scan].reason if scan in unasked else "no equality gives its key"
+    return scan, unasked[scan].reason if scan in unasked else why_read(scan)
 
 
 def _first(forms: Iterable[Find], facts: Facts, use: LookupUse, waiting: set[Relation]) -> LookupJoin | None:

@@ -10,11 +10,13 @@ from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import Conditions
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.forms.asked import asked_by_outer
+from lookup_hints.plan.forms.connected import MULTIPLIED, is_multiplied_behind
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.forms.possible import refuse_queries, sifted
 from lookup_hints.plan.forms.stated import stated, without_outer
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Chain, Relation, Shape
+from lookup_hints.plan.refusal import refused
 from lookup_hints.plan.write.built import Built, Visible
 from lookup_hints.plan.write.from_join import FromJoin
 from lookup_hints.plan.write.views import joined
@@ -43,7 +45,11 @@ class StepJoin(FromJoin):
             return asked
         join = without_outer(facts, join, can_check_after=join.kind == "INNER")
         possible = _possible(facts, join)
-        return join.with_(conditions=possible, needs=_before_comma(facts, use, possible))
+        needs = _before_comma(facts, use, possible)
+        join = join.with_(conditions=possible, needs=needs)
+        if join.kind == "INNER" and is_multiplied_behind(facts, use, needs):
+            join = _unless_read(facts, join)
+        return join
 
     def left_side(self, statement: Statement) -> LeftSide:
         """What stands before it in its chain; where it names more, all of FROM before it."""
@@ -86,6 +92,17 @@ class StepJoin(FromJoin):
         else:
             built = replace(built, filters=[*built.filters, self])
         return built if self.is_semi else replace(built, visible=[*built.visible, own])
+
+
+def _unless_read(facts: Facts, join: StepJoin) -> StepJoin:
+    """``join``, which asks for the keys of a product, with a note of that.
+
+    Raises:
+        CannotBeAsked: the table can be read instead.
+    """
+    if facts.can_be_read(join.use) and not facts.must_be_asked(join.use):
+        raise refused(facts.statement, join.use, join.at, MULTIPLIED)
+    return join.with_(notes=(*join.notes, MULTIPLIED))
 
 
 def _before(statement: Statement, use: LookupUse) -> LeftSide:

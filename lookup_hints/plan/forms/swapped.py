@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lookup_hints.plan.analysis import LeftSide
-from lookup_hints.plan.conditions import conjuncts, sorted_conditions
+from lookup_hints.plan.conditions import Conjunct, conjuncts, sorted_conditions
 from lookup_hints.plan.forms.asked import is_asked_from_outside
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.forms.possible import refuse_queries, sifted
@@ -43,7 +44,9 @@ class SwappedJoin(FromJoin):
             return None
         if facts.may_be_asked(right):
             return None
-        on = conjuncts(facts.statement, step.on) if step.on is not None else ()
+        on = list(conjuncts(facts.statement, step.on)) if step.on is not None else []
+        if _name_more(facts, use, right, on):
+            return None
         conditions = sorted_conditions(
             facts.statement, on, facts.names(use), facts.askable(use), always=facts.always(use)
         )
@@ -79,3 +82,9 @@ class SwappedJoin(FromJoin):
             return self.with_(conditions=found.checked_after)
         refuse_queries(facts, self, found)
         return self
+
+
+def _name_more(facts: Facts, use: LookupUse, right: Relation, on: Iterable[Conjunct]) -> bool:
+    """Whether ON names what stands before a comma, too: the swapped sides stand by themselves."""
+    own = {use.relation, *right.as_seen(lambda _: True)}
+    return any(facts.scope(use.block).referred(each.tree).relations - own for each in on)

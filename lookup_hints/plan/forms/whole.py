@@ -12,8 +12,9 @@ from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.reading import readers_of
 from lookup_hints.plan.write.columns import used_columns
-from lookup_hints.spi import Scan
 from lookup_hints.sql.splice import Edit
+
+_NEEDS_LEFT = {"SEMI": "a SEMI JOIN", "ANTI": "an ANTI JOIN", "LEFT": "a LEFT JOIN", "FULL": "a FULL JOIN"}
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,16 @@ class WholeTable(TableScan):
         yield Edit(at, (*rows, f" AS {alias_text(statement, relation)}"))
 
 
-def can_be_read(facts: Facts, use: LookupUse) -> bool:
-    """Whether the connector gives all rows."""
-    return isinstance(facts.connector(use), Scan)
+def why_read(use: LookupUse) -> str:
+    """Why a table is read that stands first in its FROM, or first in a chain of joins there."""
+    step = use.chain.steps[0] if use.chain is not None and use.chain.steps else None
+    if step is None:
+        return "no equality gives its key"
+    kind = next((word for word in _NEEDS_LEFT if word in step.words), None)
+    if kind is not None:
+        return f"{_NEEDS_LEFT[kind]} needs every row of its left side"
+    is_shared = step.using or "NATURAL" in step.words
+    return "the sides of USING and NATURAL stay in their order" if is_shared else "no equality gives its key"
 
 
 def cannot_be_read(facts: Facts, use: LookupUse) -> UnsupportedLookup:

@@ -31,6 +31,7 @@ class Built:
         hidden: private columns that it has beside.
         using: its ordinary joins by USING or NATURAL: packed, they must not be joins any more.
         first: index of its first piece.
+        open_ended: whether it holds a LATERAL relation, which may name what stands before it.
     """
 
     parts: list[Fragment]
@@ -41,6 +42,15 @@ class Built:
     hidden: list[str] = field(default_factory=list)
     using: list[Step] = field(default_factory=list)
     first: int = -1
+    open_ended: bool = False
+
+    def behind_comma(self) -> list[Fragment]:
+        """Its text as it stands behind a comma.
+
+        What gives private columns their names back is a projection over all before it, the comma included,
+        and Spark reorders no joins across one: parentheses keep it to its own.
+        """
+        return ["(", *self.parts, ")"] if self.hidden and not self.open_ended else self.parts
 
     @property
     def must_be_packed(self) -> bool:

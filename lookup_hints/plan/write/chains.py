@@ -18,6 +18,7 @@ from lookup_hints.sql.splice import Cut, Edit
 def built_chain(sheet: Sheet, chain: Chain, before: Sequence[Built] = ()) -> Built:
     """The relations of a chain behind what stands ``before``, lookup joins in the middle packed."""
     built, end, steps = _opening(sheet, chain)
+    built.open_ended = any(relation.lateral for relation in chain.everything)
     if before:
         built = side_by_side(sheet, [*before, built])
     for step in steps:
@@ -38,7 +39,7 @@ def side_by_side(sheet: Sheet, groups: Sequence[Built]) -> Built:
     closed = [packed(sheet, built) if built.is_open else built for built in groups[:-1]]
     closed.append(groups[-1])
     return Built(
-        list(joined([built.parts for built in closed], ", ")),
+        list(joined([closed[0].parts, *(built.behind_comma() for built in closed[1:])], ", ")),
         [visible for built in closed for visible in built.visible],
         list(groups[-1].views),
         list(groups[-1].filters),
@@ -46,6 +47,7 @@ def side_by_side(sheet: Sheet, groups: Sequence[Built]) -> Built:
         hidden=[column for built in closed for column in built.hidden],
         using=[step for built in closed for step in built.using],
         first=min(built.first for built in closed),
+        open_ended=any(built.open_ended for built in closed),
     )
 
 

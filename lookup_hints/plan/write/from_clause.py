@@ -6,7 +6,8 @@ follows, or relations must change places, the relations so far are packed (``pac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from lookup_hints.plan.draft import LookupJoin
@@ -16,7 +17,7 @@ from lookup_hints.plan.write.built import Built, Visible, using_in
 from lookup_hints.plan.write.chains import built_chain, side_by_side
 from lookup_hints.plan.write.columns import own_stars
 from lookup_hints.plan.write.from_join import FromJoin
-from lookup_hints.plan.write.packing import given_back, packing, refuse_using
+from lookup_hints.plan.write.packing import given_back, packed, packing, refuse_using
 from lookup_hints.plan.write.sheet import Sheet
 from lookup_hints.plan.write.views import Text
 from lookup_hints.sql.splice import Cut, Edit, Fragment
@@ -114,6 +115,11 @@ def _shows_order(sheet: Sheet, built: Built, order: list[Visible], block: Block)
     """Whether the order of relations matters and is not the user's."""
     if not built.reordered and built.relations == [visible.relation for visible in order]:
         return False
+    return _order_is_seen(sheet, block)
+
+
+def _order_is_seen(sheet: Sheet, block: Block) -> bool:
+    """Whether the columns of the block come out in the order of its relations."""
     return not selects_first(block) or next(own_stars(sheet.statement, block), None) is not None
 
 
@@ -175,32 +181,50 @@ def _joined_by(sheet: Sheet, join: FromJoin, groups: list[Built]) -> list[Built]
 
 
 def _in_order(sheet: Sheet, groups: list[Built], order: list[Visible], block: Block) -> Text:
-    """The groups with commas between them, their relations shown in the user's order."""
-    out: list[Fragment] = []
+    """The groups with commas between them; where it is seen, their relations are in the user's order.
+
+    No projection stands between them: Spark reorders no joins across one.
+    """
+    places = {visible.relation: number for number, visible in enumerate(order)}
+    by_place = sorted((_sorted(built, places) for built in groups), key=lambda built: _first(built, places))
+    is_in_place = [places[relation] for built in by_place for relation in built.relations] == [
+        *range(len(order))
+    ]
+    if _order_is_seen(sheet, block) and not is_in_place:
+        return _all_packed(sheet, by_place, order, block)
     hidden = sheet.hidden.setdefault(block, [])
-    columns: dict[int, dict[Relation, str]] = {}
-    previous: int | None = None
-    for visible in order:
-        number = next(index for index, built in enumerate(groups) if built.shows(visible.relation))
-        built = groups[number]
-        if number not in columns:
-            is_packed = built.is_open or not _is_in(order, built)
-            if is_packed:
-                refuse_using(sheet, built)
-            text, columns[number] = packing(sheet, built) if is_packed else (built.parts, {})
-            out += [", " if out else "", *text]
-            hidden += columns[number].values() or built.hidden
-            previous = number
-        if columns[number]:
-            out.append(" JOIN " if previous == number else ", ")
-            out += given_back(visible, f"{columns[number][visible.relation]}.*")
-        previous = number
+    out: list[Fragment] = []
+    for built in by_place:
+        if built.is_open:
+            refuse_using(sheet, built)
+            built = packed(sheet, built)
+        out += [", ", *built.behind_comma()] if out else built.parts
+        hidden += built.hidden
     return tuple(out)
 
 
-def _is_in(order: list[Visible], built: Built) -> bool:
-    """Whether the relations of ``built`` stand side by side in ``order``, as they do in its text."""
-    own = built.relations
-    every = [visible.relation for visible in order]
-    first = every.index(own[0]) if own else 0
-    return every[first : first + len(own)] == own
+def _sorted(built: Built, places: Mapping[Relation, int]) -> Built:
+    """``built``, its relations in order where that is still to be written."""
+    if not built.is_open:
+        return built
+    return replace(built, visible=sorted(built.visible, key=lambda visible: places[visible.relation]))
+
+
+def _first(built: Built, places: Mapping[Relation, int]) -> int:
+    return min((places[relation] for relation in built.relations), default=-1)
+
+
+def _all_packed(sheet: Sheet, groups: list[Built], order: list[Visible], block: Block) -> Text:
+    """Every group packed, and their relations given back behind all of them."""
+    hidden = sheet.hidden.setdefault(block, [])
+    columns: dict[Relation, str] = {}
+    out: list[Fragment] = []
+    for built in groups:
+        refuse_using(sheet, built)
+        text, own = packing(sheet, built)
+        out += [", " if out else "", *text]
+        columns |= own
+        hidden += own.values()
+    for visible in order:
+        out += [" JOIN ", *given_back(visible, f"{columns[visible.relation]}.*")]
+    return tuple(out)

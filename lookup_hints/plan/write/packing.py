@@ -27,7 +27,8 @@ def packed(sheet: Sheet, built: Built) -> Built:
         column, shared = columns[visible.relation], merged.get(id(visible.relation))
         items = f"{column}.*" if shared is None else _renamed(column, shared)
         parts += [" JOIN ", *given_back(visible, items)]
-    return Built(parts, built.visible, hidden=list(columns.values()), first=built.first)
+    hidden = list(columns.values())
+    return Built(parts, built.visible, hidden=hidden, first=built.first, open_ended=built.open_ended)
 
 
 def packing(sheet: Sheet, built: Built) -> tuple[list[Fragment], dict[Relation, str]]:

@@ -36,7 +36,7 @@ SELECT o.id FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) c
 -- case: between commas, behind what gives its key
 SELECT * FROM zips z, customers c, orders o WHERE o.k = c.id AND z.zip = c.zip
 -- becomes:
-SELECT * EXCEPT (`__lookup_1`, `__lookup_2`) FROM zips z, (SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_2`.*) AS c JOIN LATERAL (SELECT `__lookup_1`.*) AS o WHERE o.k = c.id AND z.zip = c.zip
+SELECT * EXCEPT (`__lookup_1`, `__lookup_2`) FROM zips z, ((SELECT struct(c.*) AS `__lookup_1`, struct(o.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS c JOIN LATERAL (SELECT `__lookup_2`.*) AS o) WHERE o.k = c.id AND z.zip = c.zip
 
 -- case: commas, each asked by the one before
 SELECT r.rate FROM orders o, rates r, customers c WHERE o.k = c.id AND r.currency = c.country
@@ -293,3 +293,33 @@ SELECT /*+ LOOKUP('table'='c') */ * FROM customers c, orders o JOIN rates r ON r
 line 1, column 42: The lookup join with c cannot run: its key comes from joins behind the comma that name it themselves; write CROSS JOIN in place of the comma.
 SELECT /*+ LOOKUP('table'='c') */ * FROM customers c, orders o JOIN rates r ON r.currency = c.country JOIN zips z ON z.zip = o.zip WHERE c.id = o.k
                                          ^^^^^^^^^^^
+
+-- case: ON names what stands before the comma, too, and the lookup table first in its chain
+SELECT 1 FROM orders o, customers c JOIN zips z ON z.zip = c.zip AND z.k = o.k
+-- becomes:
+SELECT 1 FROM orders o, scan_customers__zip AS c JOIN zips z ON z.zip = c.zip AND z.k = o.k
+
+-- case: a lookup table that connects two others is looked up behind the one
+SELECT 1 FROM orders o, zips z, rates r WHERE r.currency = o.currency AND r.kind = z.kind
+-- becomes:
+SELECT 1 FROM (SELECT struct(o.*) AS `__lookup_1`, struct(r.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_rates(o.currency)) r) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS r, zips z WHERE r.currency = o.currency AND r.kind = z.kind
+
+-- case: a lookup table that connects two others, between joins that would multiply them
+SELECT 1 FROM orders o CROSS JOIN zips z JOIN customers c ON c.country = o.country AND c.zip = z.zip
+-- becomes:
+SELECT 1 FROM orders o CROSS JOIN zips z JOIN scan_customers__country_zip AS c ON c.country = o.country AND c.zip = z.zip
+
+-- case: every column of a lookup table that connects two others
+SELECT * FROM orders o, zips z, rates r WHERE r.currency = o.currency AND r.kind = z.kind
+-- becomes:
+SELECT * EXCEPT (`__lookup_1`, `__lookup_2`, `__lookup_4`) FROM (SELECT struct(o.*) AS `__lookup_1`, struct(r.*) AS `__lookup_2` FROM orders o LATERAL VIEW inline(ask_rates(o.currency)) r) AS `__lookup_3`, (SELECT struct(z.*) AS `__lookup_4` FROM zips z) AS `__lookup_5` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_4`.*) AS z JOIN LATERAL (SELECT `__lookup_2`.*) AS r WHERE r.currency = o.currency AND r.kind = z.kind
+
+-- case: a product that the user wrote, before a join by one of its sides
+SELECT 1 FROM orders o CROSS JOIN zips z JOIN customers c ON c.id = o.k
+-- becomes:
+SELECT 1 FROM orders o CROSS JOIN zips z LATERAL VIEW inline(ask_customers(o.k)) c
+
+-- case: what gives the key is joined by ON with what stands before its comma
+SELECT 1 FROM customers c, zips z, orders o JOIN other x ON x.k = o.k AND x.zip = z.zip WHERE c.id = x.id
+-- becomes:
+SELECT 1 FROM scan_customers__id AS c, zips z, orders o JOIN other x ON x.k = o.k AND x.zip = z.zip WHERE c.id = x.id
