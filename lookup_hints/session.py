@@ -47,7 +47,8 @@ class LookupSession:
 
     @property
     def _statements(self) -> Statements:
-        return Statements(self._state, Scope(self.spark, self._state.catalog, sizes=self._state.sizes))
+        scope = Scope(self.spark, self._state.catalog, sizes=self._state.sizes, views=self._state.views)
+        return Statements(self._state, scope)
 
     # --- statements --------------------------------------------------------------------------------
 

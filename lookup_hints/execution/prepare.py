@@ -77,7 +77,7 @@ def prepare(
     if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
         return Prepared(statement, text, args)
     hints, problems = read_hints(text)
-    if not (hints or problems or mentions_lookup(text, scope.find)):
+    if not (hints or problems or mentions_lookup(text, scope.may_concern)):
         return Prepared(statement, text, args)
     if args is not None and not isinstance(args, Mapping):
         text, args = named_parameters(text, args)
@@ -137,12 +137,13 @@ def _let_spark_refuse(text: str, context: Context) -> None:
 def _context(args: Args, scope: Scope, functions: Functions) -> Context:
     conf = scope.settings()
     transport = transport_of(conf)
-    built: dict[str, Connector] = {}
+    built: dict[int, tuple[LookupTable, Connector]] = {}
 
     def connector(table: LookupTable) -> Connector:
-        if table.name not in built:
-            built[table.name] = scope.connector_of(table)
-        return built[table.name]
+        # Not by name: a view may see a table that another one of its name has replaced.
+        if id(table) not in built:
+            built[id(table)] = table, scope.connector_of(table)
+        return built[id(table)][1]
 
     def analyse(sql: str) -> Columns:
         return columns_of(scope.sql(sql, args))
@@ -167,6 +168,7 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
         table_size=scope.sizes.of,
         explain_cost=cache(lambda sql: _cost_of(sql, args, scope)),
         is_stream=lambda sql: _is_stream(sql, args, scope),
+        find_view=cache(scope.find_view),
     )
 
 

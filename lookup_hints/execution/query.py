@@ -14,6 +14,7 @@ from lookup_hints.execution.spark_errors import (
     refuse_own_functions,
 )
 from lookup_hints.plan.draft import LookupPlan
+from lookup_hints.plan.planner import mentions_lookup
 from lookup_hints.plan.write.views import PRIVATE_PREFIX
 from lookup_hints.spark.functions import Functions
 
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 def run_query(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
     """The rows of a query, or of a statement that writes what one gives, by Spark."""
+    frame = _run(prepared, scope, functions)
+    if mentions_lookup(prepared.text, scope.may_concern):
+        scope.remember_view(prepared.text)
+    return frame
+
+
+def _run(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
     if prepared.plan is None:
         return scope.sql(prepared.text, prepared.args)
     planned = prepared.plan

@@ -8,8 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.execution.table_sizes import TableSizes
+from lookup_hints.execution.views import LookupViews, view_definition
 from lookup_hints.frames.variables import run_over
 from lookup_hints.hints.validate import LookupHint
+from lookup_hints.plan.read.virtual import Through
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.spi import Connector
 from lookup_hints.spi.in_force import Conf
@@ -35,6 +37,7 @@ class Scope:
         connectors: lookup tables that stand in no catalog, by their names in lower case.
         hints: LOOKUP hints beside those of the text.
         sizes: how large the tables are.
+        views: its views over lookup tables.
     """
 
     spark: SparkSession
@@ -43,6 +46,7 @@ class Scope:
     connectors: Mapping[str, Connector] = field(default_factory=dict)
     hints: tuple[LookupHint, ...] = ()
     sizes: TableSizes = field(default_factory=TableSizes)
+    views: LookupViews = field(default_factory=LookupViews)
 
     def over(self, frames: Mapping[str, DataFrame]) -> Scope:
         """This scope with ``frames``, in the Spark session that they are of: a micro-batch has a copy."""
@@ -59,6 +63,29 @@ class Scope:
         """The lookup table of that name, or None."""
         own = self.connectors.get(name.lower())
         return self.catalog.find(name) if own is None else own.table
+
+    def may_concern(self, name: str) -> bool:
+        """Whether a lookup table has that name, or a view over one."""
+        return self.find(name) is not None or self.views.knows(name)
+
+    def find_view(self, name: str) -> Through | None:
+        """What the view of that name sees, where it is one lookup table seen through a query."""
+        if not self.views.knows(name) or name in self.frames:
+            return None
+        return self.views.find(name, self._analysed, case_sensitive=self._is_case_sensitive)
+
+    def remember_view(self, text: str) -> None:
+        """Remember the view that the statement has made, if it made one."""
+        found = view_definition(text, self.find, self.find_view, case_sensitive=self._is_case_sensitive)
+        if found is not None:
+            self.views.remember(found, self._analysed)
+
+    def _analysed(self, query: str) -> str:
+        return self.explained(query, None, "extended")
+
+    @property
+    def _is_case_sensitive(self) -> bool:
+        return (self.conf("spark.sql.caseSensitive") or "false").lower() == "true"
 
     def connector_of(self, table: LookupTable) -> Connector:
         """The connector of one of its tables."""

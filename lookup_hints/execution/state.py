@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lookup_hints.execution.table_sizes import TableSizes
+from lookup_hints.execution.views import LookupViews
 from lookup_hints.spark.functions import Functions, policy_of, run_the_drivers_python
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import LookupCatalog
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SessionState:
-    """Its functions, its streaming queries, its lookup tables and their sizes."""
+    """Its functions, its streaming queries, its lookup tables, their sizes, and its views over them."""
 
     functions: Functions
     streams: Streams
     catalog: LookupCatalog
     sizes: TableSizes = field(default_factory=TableSizes)
+    views: LookupViews = field(default_factory=LookupViews)
 
 
 _states: WeakKeyDictionary[Any, SessionState] = WeakKeyDictionary()
@@ -36,5 +38,5 @@ def state_of(spark: SparkSession) -> SessionState:
         policy = policy_of(spark)
         functions = Functions(spark)
         streams = Streams(spark, functions.metrics_of_batch, functions.fetch_counts)
-        _states[spark] = SessionState(functions, streams, LookupCatalog(policy))
+        _states[spark] = SessionState(functions, streams, LookupCatalog(policy), LookupViews())
     return _states[spark]

@@ -21,7 +21,7 @@ from lookup_hints.plan.read.structure import Block, Level, Relation
 from lookup_hints.plan.times import is_time_column
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import sql_type
-from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.sql.splice import Cut, Edit, Fragment, spliced
 
 Columns = tuple[tuple[str, str], ...]
@@ -324,11 +324,11 @@ def selected_instead(statement: Statement, use: LookupUse) -> list[Edit]:
     return [Edit(statement.tokens.cut(source.at, source.at), ("SELECT * FROM",))]
 
 
-def _stub(statement: Statement, use: LookupUse) -> Iterator[Edit]:
+def _stub(statement: Statement, use: LookupUse, condition: str = "false") -> Iterator[Edit]:
     relation = use.relation
     at = statement.tokens.cut(relation.start, relation.last)
     samples = [each for each in relation.extensions if _is_sample(statement, each)]
-    rows = extended((f"({_stub_query(use.table)})",), samples)
+    rows = extended((f"({_stub_query(use.table, condition)})",), samples)
     yield Edit(at, (*rows, " AS ", alias_text(statement, relation)))
     yield from selected_instead(statement, use)
 
@@ -344,6 +344,12 @@ def extended(rows: tuple[Fragment, ...], extensions: Sequence[Cut]) -> tuple[Fra
     return rows
 
 
-def _stub_query(table: LookupTable) -> str:
+def guarded(statement: Statement, use: LookupUse) -> Iterator[Edit]:
+    """The edits for a table in a CTE that nobody reads, as all its readers ask: to read it is an error."""
+    message = string_literal(f"{use.table.name} is asked by key, and not read here")
+    yield from _stub(statement, use, f"raise_error({message}) IS NOT NULL")
+
+
+def _stub_query(table: LookupTable, condition: str) -> str:
     columns = (f"CAST(NULL AS {sql_type(column.type)}) AS {quoted(column.name)}" for column in table.schema)
-    return f"SELECT {', '.join(columns)} WHERE false"
+    return f"SELECT {', '.join(columns)} WHERE {condition}"

@@ -87,7 +87,7 @@ def _most_rows(draft: Draft, use: LookupUse) -> int:
 
 def _why_not_read(draft: Draft, use: LookupUse) -> str:
     """Why a table cannot, or may not, be read; empty where it can be."""
-    connector = draft.context.connector(use.table)
+    connector = draft.context.connector(use.base)
     if not isinstance(connector, Scan):
         return f"connector {use.table.connector!r} answers keys only"
     if not value_of("scan", draft, use).value:

@@ -413,11 +413,16 @@ def references(tree: exp.Expr, names: Names) -> Iterator[Reference]:
         yield Reference(column, Cut(first.meta["start"], last.meta["end"] + 1))
 
 
-def over_variable(conjunct: Conjunct, names: Names, variable: str) -> tuple[Fragment, ...]:
-    """The conjunct in parentheses, each dimension column taken from ``variable`` instead."""
+def over_variable(
+    conjunct: Conjunct, names: Names, variable: str, field_of: Callable[[str], str] = str
+) -> tuple[Fragment, ...]:
+    """The conjunct in parentheses, each dimension column taken from ``variable`` instead.
+
+    ``field_of`` says what a column is called there.
+    """
     out: list[Fragment] = ["("]
     at = conjunct.at.start
     for reference in sorted(references(conjunct.tree, names), key=lambda found: found.at):
-        out += [Cut(at, reference.at.start), f"{variable}.{quoted(reference.column)}"]
+        out += [Cut(at, reference.at.start), f"{variable}.{quoted(field_of(reference.column))}"]
         at = reference.at.end
     return (*out, Cut(at, conjunct.at.end), ")")

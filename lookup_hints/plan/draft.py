@@ -17,6 +17,7 @@ from lookup_hints.plan.conditions import Conditions, Conjunct, Names
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
+from lookup_hints.plan.through import FindView
 from lookup_hints.retry import RowPredicate
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spi import Connector, TableSize
@@ -48,6 +49,7 @@ class Context:
         is_stream: whether the rows of a query are a stream.
         few_rows: whether the first rows of the statement alone will be taken.
         line: where the statement begins in its file, from 1.
+        find_view: what a view sees, where it is one lookup table seen through a query.
     """
 
     find_table: FindTable
@@ -65,6 +67,7 @@ class Context:
     is_stream: Callable[[str], bool] = lambda _: False
     few_rows: bool = False
     line: int = 1
+    find_view: FindView = lambda _: None
 
     @property
     def case_sensitive(self) -> bool:
@@ -155,6 +158,39 @@ class LookupJoin(ABC):
         return self.is_semi and bool(self.conditions.queries or self.conditions.after)
 
     @property
+    def is_computed(self) -> bool:
+        """Whether a query through which its table is seen makes other rows of those that are found."""
+        through = self.use.through
+        if through is None:
+            return False
+        bare = [through.expression(name).bare for name in self.columns]
+        checked = {name for each in through.where for name in each.columns}
+        is_plain = None not in bare and len(set(bare)) == len(bare) and checked <= set(bare)
+        return not is_plain or self.use.pipe is not None
+
+    @property
+    def asked_columns(self) -> tuple[str, ...]:
+        """The lookup table's own columns that its function gives."""
+        through = self.use.through
+        if through is None:
+            return self.columns
+        expressions = [through.expression(name) for name in self.columns]
+        if not self.is_computed:
+            return tuple(each.bare for each in expressions if each.bare is not None)
+        used = {name for each in (*expressions, *through.where) for name in each.columns}
+        used = used or {self.use.base_column(self.conditions.keys[0].column)}
+        return tuple(name for name in self.use.base.schema.names if name in used)
+
+    def field(self, column: str) -> str:
+        """What one of its columns is called in the rows that are found."""
+        return column if self.is_computed else self.use.base_column(column)
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether its columns are called otherwise in the query than in the rows that are found."""
+        return bool(self.use.column_aliases) or any(self.field(name) != name for name in self.columns)
+
+    @property
     def left(self) -> list[Relation]:
         """The relations that stand before it in its chain."""
         return [] if self.use.chain is None else self.use.chain.before(self.use.relation)
@@ -237,6 +273,8 @@ class Draft:
     decided: Mapping[LookupUse, Decision] = field(default_factory=dict)
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
+    seen: tuple[LookupUse, ...] = ()
+    unread: tuple[LookupUse, ...] = ()
     output: Columns | None = None
     edits: tuple[Edit, ...] = ()
     notes: tuple[str, ...] = ()

@@ -99,8 +99,11 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
         yield "instead", join.access.other_way
     runner = "async" if settings.asynchronous else "sync"
     yield "runner", f"{runner}: {join.chosen.runner_reason}{source('async')}"
-    yield "keys", ", ".join(f"{key.column} = {plan.text_of(key.left)}" for key in conditions.keys)
-    yield "columns", ", ".join(join.columns)
+    if join.use.through is not None:
+        yield "through", join.use.through.shown
+    named = join.use.base_column
+    yield "keys", ", ".join(f"{named(key.column)} = {plan.text_of(key.left)}" for key in conditions.keys)
+    yield "columns", ", ".join(join.asked_columns)
     if join.form:
         yield "place", join.form
     if conditions.residual:

@@ -15,7 +15,7 @@ def match_hints(draft: Draft) -> Draft:
     problems = [
         _unmatched(hint, draft)
         for hint in draft.hints
-        if not any(_names(draft, hint, use) for use in _hintable(draft))
+        if not any(_names(draft, hint, use) or _is_inside(hint, use) for use in _hintable(draft))
     ]
     if problems:
         raise HintError(problems)
@@ -36,12 +36,23 @@ def _hintable(draft: Draft) -> Iterator[LookupUse]:
 def hint_of(draft: Draft, use: LookupUse) -> LookupHint | None:
     """What the hints that name the use say together; None where none does."""
     own = merged(hint for hint in draft.hints if _names(draft, hint, use))
+    own = own or merged(hint for hint in draft.hints if _is_inside(hint, use))
     return own[0] if own else None
+
+
+def is_named(draft: Draft, use: LookupUse) -> bool:
+    """Whether a hint of its own query block names the use."""
+    return any(_names(draft, hint, use) for hint in draft.hints)
 
 
 def _selects(draft: Draft, use: LookupUse) -> list[int]:
     """Where the SELECTs stand whose hints may be about the use: those of its query block."""
     return [draft.offset_of(index) for index in use.block.selects]
+
+
+def _is_inside(hint: LookupHint, use: LookupUse) -> bool:
+    """Whether the hint stands in the query through which the table is seen, and names the table there."""
+    return use.through is not None and (hint.select, hint.table.lower()) in use.through.hinted
 
 
 def _names(draft: Draft, hint: LookupHint, use: LookupUse) -> bool:

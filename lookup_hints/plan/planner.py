@@ -20,7 +20,7 @@ from lookup_hints.plan.ctes import must_run_once, notes_of_ctes
 from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan
 from lookup_hints.plan.forms.find import find_lookups
 from lookup_hints.plan.guards import guard_reads
-from lookup_hints.plan.hinted import match_hints
+from lookup_hints.plan.hinted import is_named, match_hints
 from lookup_hints.plan.keys import KeyCast, key_cast
 from lookup_hints.plan.read.kinds import (
     gives_rows,
@@ -29,11 +29,12 @@ from lookup_hints.plan.read.kinds import (
     query_parts,
     script_variables,
 )
-from lookup_hints.plan.read.statement import FindTable, Statement, UnreadableStatement
+from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement, UnreadableStatement
 from lookup_hints.plan.reading import read_instead
 from lookup_hints.plan.refusal import CannotBeAsked
 from lookup_hints.plan.repeated import notes_of_inserts, notes_of_ranges, notes_of_subqueries
 from lookup_hints.plan.stopping import stopped_early
+from lookup_hints.plan.through import Sights, names_view
 from lookup_hints.plan.write.columns import residual_columns, used_columns
 from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
@@ -46,7 +47,7 @@ from lookup_hints.sql.splice import Cut, spliced
 Rule = Callable[[Draft], Draft]
 
 
-def mentions_lookup(text: str, find_table: FindTable) -> bool:
+def mentions_lookup(text: str, is_lookup: Callable[[str], object]) -> bool:
     """Whether ``text`` has the name of a lookup table anywhere; if not, it is Spark's business alone.
 
     Strings count: `IDENTIFIER('customers')` is a name too.
@@ -56,7 +57,7 @@ def mentions_lookup(text: str, find_table: FindTable) -> bool:
         for piece in code(pieces(text))
         if piece.is_name or piece.kind is Kind.STRING
     }
-    return any(find_table(name) is not None for name in names)
+    return any(is_lookup(name) not in (None, False) for name in names)
 
 
 def surely_uses_lookup(text: str, find_table: FindTable) -> bool:
@@ -110,9 +111,28 @@ def _decided(draft: Draft) -> Draft:
         try:
             return reduce(_after, RULES, draft)
         except CannotBeAsked as error:
+            if error.use.through is not None:
+                return _seen_less(draft, UnsupportedLookup(error.problems), {error.use})
             draft = read_instead(draft, error)
         except BetterRead as better:
             draft = read_as_decided(draft, better.decisions)
+            draft = draft.with_(seen=tuple(use for use in draft.seen if use not in better.decisions))
+        except UnsupportedLookup as error:
+            return _seen_less(draft, error, set(draft.seen))
+
+
+def _seen_less(draft: Draft, error: UnsupportedLookup, unseen: set[LookupUse]) -> Draft:
+    """``draft`` where the ``unseen`` are ordinary relations; the tables inside them are asked or read.
+
+    Raises:
+        UnsupportedLookup: ``error``, where that does not help, or a hint wants one of them to be asked.
+    """
+    if not unseen or any(is_named(draft, use) for use in unseen):
+        raise error from None
+    try:
+        return _decided(draft.with_(seen=tuple(use for use in draft.seen if use not in unseen)))
+    except UnsupportedLookup:
+        raise error from None
 
 
 def _after(draft: Draft, rule: Rule) -> Draft:
@@ -142,9 +162,16 @@ def _written_query(draft: Draft) -> str | None:
 
 def analyse_as_plain_join(draft: Draft) -> Draft:
     """Spark analyses the statement over stubs: its errors come first, and it says what must come out."""
-    if not (draft.statement.uses and is_one_query(draft.statement)):
+    statement = draft.statement
+    if not is_one_query(statement) or not (statement.uses or names_view(statement, draft.context.find_view)):
         return draft
     return draft.with_(output=draft.analysis.output())
+
+
+def look_through(draft: Draft) -> Draft:
+    """Derived tables, CTEs and views that are one lookup table, and nothing more, are uses of that table."""
+    context = draft.context
+    return draft.with_(seen=Sights(draft.statement, context.find_view, context.case_sensitive).uses())
 
 
 def account_for_names(draft: Draft) -> Draft:
@@ -167,7 +194,7 @@ def account_for_names(draft: Draft) -> Draft:
 def find_joins(draft: Draft) -> Draft:
     """Every use of a lookup table is a lookup join, or reads the whole table."""
     found = find_lookups(draft)
-    return draft.with_(joins=found.joins, scans=found.scans)
+    return draft.with_(joins=found.joins, scans=found.scans, unread=found.unread)
 
 
 def choose_settings(draft: Draft) -> Draft:
@@ -328,8 +355,8 @@ def name_functions(draft: Draft) -> Draft:
         name = LookupName(table.name, join.use.alias, table.connector, draft.context.line)
         unnamed = LookupSpec(
             connector=join.connector,
-            key_columns=tuple(key.column for key in join.conditions.keys),
-            columns=join.columns,
+            key_columns=tuple(join.use.base_column(key.column) for key in join.conditions.keys),
+            columns=join.asked_columns,
             settings=join.chosen.settings,
             name=name,
             kind=join.kind,
@@ -378,7 +405,7 @@ def guard_global_sort(draft: Draft) -> Draft:
     return draft.with_(edits=(*draft.edits, *edits), notes=(*draft.notes, note))
 
 
-ABOUT_THE_STATEMENT: tuple[Rule, ...] = (analyse_as_plain_join, account_for_names)
+ABOUT_THE_STATEMENT: tuple[Rule, ...] = (analyse_as_plain_join, account_for_names, look_through)
 
 RULES: tuple[Rule, ...] = (
     find_joins,

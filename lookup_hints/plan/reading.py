@@ -27,7 +27,7 @@ def read_instead(draft: Draft, error: CannotBeAsked) -> Draft:
         UnsupportedLookup: its source cannot be read, or the user wants it to be asked.
     """
     use = error.use
-    can_be_read = isinstance(draft.context.connector(use.table), Scan)
+    can_be_read = isinstance(draft.context.connector(use.base), Scan)
     if use in draft.read or must_be_asked(draft, use) or not can_be_read:
         raise UnsupportedLookup(error.problems) from None
     return draft.with_(read={**draft.read, use: error.reason})

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.queries.batches import CONF, Both
-from tests.queries.trees import Trees, tables
+from tests.queries.trees import Trees, tables, views
 from tests.queries.worlds import Worlds
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def queries(draw: st.DrawFn) -> str:
 @pytest.fixture(scope="module")
 def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
     folder = tmp_path_factory.mktemp("trees")
-    return Both(Worlds(spark, folder, tables(), CONF, connector="memory", is_small=True))
+    return Both(Worlds(spark, folder, tables(), CONF, "memory", views(), is_small=True))
 
 
 @pytest.mark.timeout(3600)

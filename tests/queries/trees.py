@@ -32,6 +32,7 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
 OTHER_NAMES = ["k", "s", "v", "p", "q", "x"]
 KEYS = {"d1": ("k",), "d3": ("j",)}
 ROWS = {"t1": 9, "t2": 7, "t3": 6, "d1": 5, "d2": 9, "d3": 4}
+VIEWS = 12
 
 
 def tables(seed: int = 7) -> dict[str, Data]:
@@ -49,6 +50,11 @@ def _rows(random: Random, name: str) -> pa.Table:
             drawn = [random.choice(values) for _ in range(ROWS[name])]  # type: ignore[misc]
         columns[column] = pa.array(drawn, kind)
     return pa.table(columns)
+
+
+def views() -> dict[str, str]:
+    """The queries of the views that queries may read: over one lookup table each, or over another view."""
+    return {name: text for name, (text, _) in _VIEWS.items()}
 
 
 @dataclass(frozen=True)
@@ -91,10 +97,11 @@ class Trees:
         self._random = random
         self._names = itertools.count(1)
         self._ctes: list[str] = []
+        self._through_ctes: dict[str, list[tuple[str, bool]]] = {}
 
     def query(self) -> str:
         """A whole statement, with a lookup table in it."""
-        while not re.search(r"\bd[123]\b", statement := self._statement()):
+        while not re.search(r"\b(d[123]|view\d+)\b", statement := self._statement()):
             self._ctes.clear()
         return statement
 
@@ -202,6 +209,8 @@ class Trees:
 
     def _relation(self, depth: int, lookup_share: float) -> Relation:
         if self._chance(lookup_share):
+            if self._chance(0.3):
+                return self._through(depth)
             return self._table(self._pick(sorted(LOOKUPS)), is_lookup=True)
         if depth < 2 and self._chance(0.15):
             text, columns = self._derived(depth + 1)
@@ -212,6 +221,69 @@ class Trees:
                 return Relation(f"q_{alias} {alias}", shown)
             return Relation(f"({text}) {alias}", shown)
         return self._table(self._pick(ORDINARY), is_lookup=False)
+
+    def _through(self, depth: int) -> Relation:
+        """A derived table, CTE or view over one lookup table; as a CTE it may be read again."""
+        kind = self._random.randrange(4)
+        alias = self._alias()
+        if kind == 0 and _VIEWS:
+            name = self._pick(list(_VIEWS))
+            columns = _VIEWS[name][1]
+        else:
+            text, columns = self.over_one_table(self._random.randrange(2))
+            name = f"({text})"
+        if kind == 1:
+            known = [each.partition(" ")[0] for each in self._ctes if each.startswith("w_")]
+            name = f"w_{alias}"
+            self._ctes.append(f"{name} AS ({text})")
+            self._through_ctes[name] = columns
+            if known and self._chance(0.3):
+                name = self._pick(known)
+                columns = self._through_ctes[name]
+        given = ""
+        if self._chance(0.1) and len(columns) <= len(OTHER_NAMES):
+            names = self._random.sample(OTHER_NAMES, len(columns))
+            columns = [(name, is_number) for name, (_, is_number) in zip(names, columns, strict=True)]
+            given = f"({', '.join(names)})"
+        shown = [Column(alias, column, is_number) for column, is_number in columns]
+        # Read whole it may stand on either side of any join.
+        return Relation(f"{name} {alias}{given}", shown, is_lookup=not self._chance(0.15))
+
+    def over_one_table(self, nested: int) -> tuple[str, list[tuple[str, bool]]]:
+        """A query that projects, renames, computes and filters one lookup table, and its columns."""
+        if nested or (_VIEWS and self._chance(0.15)):
+            text, below = self.over_one_table(nested - 1) if nested > 0 else ("", [])
+            if not text:
+                text = self._pick(list(_VIEWS))
+                below = _VIEWS[text][1]
+            alias = self._alias()
+            source = f"({text}) {alias}" if " " in text else f"{text} {alias}"
+            columns = [Column(alias, name, is_number) for name, is_number in below]
+        else:
+            table = self._table(self._pick(sorted(LOOKUPS)), is_lookup=True)
+            source, columns = table.text, table.columns
+        columns = [self._pick([column, Column("", column.name, column.is_number)]) for column in columns]
+        where = f" WHERE {self._filter(columns)}" if self._chance(0.4) else ""
+        if self._chance(0.2):
+            return f"SELECT * FROM {source}{where}", [(each.name, each.is_number) for each in columns]
+        if self._chance(0.1) and len(columns) > 1:
+            left_out, *kept = columns
+            shown = [(each.name, each.is_number) for each in kept]
+            return f"SELECT * EXCEPT ({left_out.name}) FROM {source}{where}", shown
+        names = self._random.sample(["k", "s", "v", "j", "u", "w", "y", "z"], 1 + self._random.randrange(4))
+        chosen = [(self._pick(columns), name) for name in names]
+        listed = ", ".join(f"{self._item(column)} AS {name}" for column, name in chosen)
+        if self._chance(0.2):
+            listed = ", ".join(
+                str(column) if column.name == name else f"{column} {name}" for column, name in chosen
+            )
+        distinct = "DISTINCT " if self._chance(0.06) else ""
+        return f"SELECT {distinct}{listed} FROM {source}{where}", [
+            (name, column.is_number) for column, name in chosen
+        ]
+
+    def _item(self, column: Column) -> str:
+        return self._expression(column) if self._chance(0.5) else str(column)
 
     def _table(self, name: str, *, is_lookup: bool) -> Relation:
         alias = self._alias()
@@ -456,9 +528,23 @@ class Trees:
         if kind == 0:
             return self._given(columns)
         if kind == 1:
-            column = self._pick(columns)
-            return f"{column} IN ({self._constant(column)}, {self._constant(column)})"
+            return self._listed(columns)
         return self._residual(columns)
+
+    def _listed(self, columns: list[Column]) -> str:
+        """A column, or two, equal one of several constants."""
+        kind = self._random.randrange(6)
+        one, other = self._pick(columns), self._pick(columns)
+        if kind == 0:
+            return f"({one} = {self._constant(one)} OR {one} = {self._constant(one)})"
+        if kind == 1:
+            first, last = (f"({self._constant(one)}, {self._constant(other)})" for _ in range(2))
+            return f"({one}, {other}) IN ({first}, {last})"
+        if kind == 2:
+            both = f"({one} = {self._constant(one)} AND {other} = {self._constant(other)})"
+            return f"({both} OR {one} IN ({self._constant(one)}, {self._constant(one)}))"
+        last_value = "NULL" if kind == 3 else self._constant(one)
+        return f"{one} IN ({self._constant(one)}, {self._constant(one)}, {last_value})"
 
     def _correlation(self, columns: list[Column], outer: list[Column]) -> str:
         """What ties the columns of a subquery to the query around it: an equality, mostly a bare one."""
@@ -553,3 +639,14 @@ class Trees:
 def _qualified(columns: list[Column]) -> list[Column]:
     """Without the merged columns of USING: a later relation may make their names ambiguous in WHERE."""
     return [column for column in columns if column.relation]
+
+
+def _drawn_views() -> dict[str, tuple[str, list[tuple[str, bool]]]]:
+    """Views, some over those before them."""
+    for number in range(VIEWS):
+        _VIEWS[f"view{number}"] = Trees(Random(number)).over_one_table(number % 2)
+    return _VIEWS
+
+
+_VIEWS: dict[str, tuple[str, list[tuple[str, bool]]]] = {}
+_drawn_views()

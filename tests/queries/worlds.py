@@ -64,6 +64,8 @@ class Worlds:
     tables: Mapping[str, Data]
     conf: Mapping[str, str] = field(default_factory=dict)
     connector: str = "counting"
+    views: Mapping[str, str] = field(default_factory=dict)
+    """Queries of views that each session has, in an order in which they can be made."""
     is_small: bool = False
     """Whether the ordinary tables are rows in the plan, in one partition: nothing is read then, nor shuffled."""
     _worlds: dict[tuple[frozenset[str], frozenset[str]], World] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class Worlds:
                 pq.write_table(data.rows, self.folder / f"{name}.parquet")
                 put_rows(self._data(name), data.rows)
             self._plain = self._new_session(self.tables)
+            self._create_views(self._plain)
         return self._plain
 
     def world(self, lookups: frozenset[str], read: frozenset[str] = frozenset()) -> World:
@@ -87,6 +90,7 @@ class Worlds:
             session = LookupSession(self._new_session(self.tables.keys() - lookups))
             logs = {name: self._create(session, name, is_read=name in read) for name in sorted(lookups)}
             self._worlds[lookups, read] = World(session, logs)
+            self._create_views(session)
         return self._worlds[lookups, read]
 
     def answer(self, text: str, args: Args = None) -> Answer:
@@ -114,6 +118,10 @@ class Worlds:
                 frame = spark.read.parquet(str(self.folder / f"{name}.parquet"))
             frame.createOrReplaceTempView(quoted(name))
         return spark
+
+    def _create_views(self, session: LookupSession | SparkSession) -> None:
+        for name, query in self.views.items():
+            session.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
 
     def _data(self, name: str) -> str:
         return f"{self.folder}/{name}"

@@ -46,6 +46,8 @@ class Facts:
         self.context, self._draft = draft.context, draft
         self._answers: dict[tuple[Any, Any], Any] = {}
         self._read = frozenset(use.relation for use in draft.read)
+        self.asked_through: set[Relation] = set()
+        """The derived tables, CTEs and views that are asked by key, as far as that is decided."""
         self._scopes: dict[Block, Scope] = {}
         self._shown_scopes: dict[Block, Scope] = {}
         self._wheres: dict[Block, dict[str, list[tuple[int, Conjunct]]]] = {}
@@ -93,7 +95,7 @@ class Facts:
     def connector(self, use: LookupUse) -> Connector:
         """The connector of its table."""
         if use not in self._connectors:
-            self._connectors[use] = self.context.connector(use.table)
+            self._connectors[use] = self.context.connector(use.base)
         return self._connectors[use]
 
     def must_be_asked(self, use: LookupUse) -> bool:
@@ -105,24 +107,25 @@ class Facts:
         return isinstance(self.connector(use), Scan)
 
     def may_be_asked(self, relation: Relation) -> bool:
-        """Whether the relation is a lookup table that is not sure to be read."""
-        return relation not in self._read and self.statement.table_of(relation) is not None
+        """Whether the relation is a lookup table that is not sure to be read, or one seen through a query."""
+        is_table = self.statement.table_of(relation) is not None
+        return relation in self.asked_through or (is_table and relation not in self._read)
 
     def askable(self, use: LookupUse) -> frozenset[str]:
         """The columns that can be keys."""
         if use not in self._askable:
             connector = self.connector(use)
-            self._askable[use] = connector.key_columns() & _key_typed(connector)
+            self._askable[use] = use.named(connector.key_columns() & _key_typed(connector))
         return self._askable[use]
 
     def always(self, use: LookupUse) -> frozenset[str]:
         """The columns that belong to the request where the query gives them."""
-        return self.connector(use).request_columns()
+        return use.named(self.connector(use).request_columns())
 
     def missing(self, use: LookupUse, keys: Iterable[KeyEquality]) -> list[str]:
         """The columns without which the source cannot be asked, and which ``keys`` do not give."""
-        missing = self.connector(use).required_keys() - {key.column for key in keys}
-        return [name for name in use.table.schema.names if name in missing]
+        missing = self.connector(use).required_keys() - {use.base_column(key.column) for key in keys}
+        return [name for name in use.base.schema.names if name in missing]
 
     # --- names -------------------------------------------------------------------------------------
 

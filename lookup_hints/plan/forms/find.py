@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.draft import Draft, LookupJoin, TableScan
 from lookup_hints.plan.forms.asked import AskedRelation
 from lookup_hints.plan.forms.comma import CommaJoin, is_by_primary_key, without_key
@@ -13,10 +13,11 @@ from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.forms.join import StepJoin
 from lookup_hints.plan.forms.membership import MembershipJoin
 from lookup_hints.plan.forms.pipe import PipeJoin
+from lookup_hints.plan.forms.sights import Uses
 from lookup_hints.plan.forms.swapped import SwappedJoin
 from lookup_hints.plan.forms.whole import WholeTable, cannot_be_read, why_read
 from lookup_hints.plan.read.statement import LookupUse
-from lookup_hints.plan.read.structure import Block, Relation
+from lookup_hints.plan.read.structure import Relation
 from lookup_hints.plan.refusal import refuse_extra_clauses
 from lookup_hints.plan.times import check_time
 
@@ -42,6 +43,8 @@ class Found:
 
     joins: tuple[LookupJoin, ...]
     scans: tuple[TableScan, ...]
+    unread: tuple[LookupUse, ...] = ()
+    """Uses in derived tables and CTEs of which nobody reads the rows."""
 
 
 def find_lookups(draft: Draft) -> Found:
@@ -53,20 +56,54 @@ def find_lookups(draft: Draft) -> Found:
     """
     facts = Facts(draft)
     joins: list[LookupJoin] = []
-    scanned = dict(draft.read)
-    heads: dict[Block, list[LookupUse]] = defaultdict(list)
-    for use in draft.statement.uses:
-        check_time(draft.statement, use)
-        join = None if use in scanned else _first(BY_THEMSELVES, facts, use, set())
-        if join is not None:
-            joins.append(join)
-        elif use not in scanned:
-            heads[use.block].append(use)
-    for uses in heads.values():
-        _find_heads(facts, uses, joins, scanned)
+    scanned: dict[LookupUse, str] = {}
+    uses = Uses(draft.statement, draft.statement.uses, draft.seen)
+    for block in uses.blocks():
+        found = len(joins)
+        _find_in_block(facts, block, joins, scanned, draft.read)
+        for join in joins[found:]:
+            uses.passed(join.use)
     joins.sort(key=lambda join: join.use.index)
     in_order = sorted(scanned, key=lambda use: use.index)
-    return Found(tuple(joins), tuple(WholeTable.found(facts, use, scanned[use]) for use in in_order))
+    unread = tuple(use for use in draft.statement.uses if uses.is_passed(use.block))
+    scans = tuple(WholeTable.found(facts, use, scanned[use]) for use in in_order)
+    return Found(tuple(joins), scans, unread)
+
+
+def _find_in_block(
+    facts: Facts,
+    uses: Iterable[LookupUse],
+    joins: list[LookupJoin],
+    scanned: dict[LookupUse, str],
+    read: Mapping[LookupUse, str],
+) -> None:
+    """Add to ``joins`` and ``scanned`` what the uses of one block are."""
+    heads: list[LookupUse] = []
+    for use in uses:
+        check_time(facts.statement, use)
+        if use in read:
+            scanned[use] = read[use]
+            continue
+        join = _by_itself(facts, use)
+        if join is not None:
+            joins.append(join)
+            facts.asked_through.update({use.relation} if use.through is not None else ())
+        elif use.step is None or use.through is None:
+            heads.append(use)
+    _find_heads(facts, heads, joins, scanned)
+
+
+def _by_itself(facts: Facts, use: LookupUse) -> LookupJoin | None:
+    """The join that the use is whatever the others are.
+
+    What is seen through a query is not refused, but where a hint names it: it is an ordinary relation then.
+    """
+    try:
+        return _first(BY_THEMSELVES, facts, use, set())
+    except UnsupportedLookup:
+        if use.through is None or facts.must_be_asked(use):
+            raise
+        return None
 
 
 def _find_heads(
@@ -79,6 +116,8 @@ def _find_heads(
         if join is not None:
             pending.remove(join.use)
             joins.append(join)
+        elif seen := [use for use in pending if use.through is not None]:
+            pending.remove(seen[0])  # an ordinary relation: the table inside it is another use
         else:
             scan, reason = _next_scan(facts, pending, scanned)
             pending.remove(scan)

@@ -7,7 +7,7 @@ what it makes of them must agree with the pieces. So the syntax around a lookup 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from lookup_hints.plan.read.structure import (
     Structure,
 )
 from lookup_hints.plan.read.tokens import Tokens
+from lookup_hints.plan.read.virtual import Through
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import Kind, Piece, blanked, pieces
 from lookup_hints.sql.splice import Cut
@@ -37,6 +38,9 @@ Answer = TypeVar("Answer")
 
 FindTable = Callable[[str], LookupTable | None]
 """The lookup table of a name, or None."""
+
+TableOf = Callable[[Relation], LookupTable | None]
+"""The lookup table that a relation is, or None."""
 
 
 class UnreadableStatement(UnsupportedLookup):
@@ -62,6 +66,8 @@ class LookupUse:
         step: the join whose right side it is, or None for the first relation of a chain.
         around: the relations in parentheses around its chain, outermost first.
         pipe: the pipe operator that holds it, if one does.
+        through: the query through which the table is seen, where the relation is a derived table, CTE or
+            view; ``table`` then has its columns.
     """
 
     table: LookupTable
@@ -72,11 +78,28 @@ class LookupUse:
     step: Step | None
     around: tuple[Relation, ...] = ()
     pipe: Pipe | None = None
+    through: Through | None = None
 
     @property
     def index(self) -> int:
-        """Position of the table's name among the pieces."""
-        return self.relation.name_at
+        """Position of the table's name, or of the derived table, among the pieces."""
+        relation = self.relation
+        return relation.name_at if relation.name_at > -1 else relation.first
+
+    @property
+    def base(self) -> LookupTable:
+        """The lookup table that is asked."""
+        return self.table if self.through is None else self.through.base
+
+    def base_column(self, column: str) -> str:
+        """The lookup table's own name for a column that can be asked by."""
+        bare = column if self.through is None else self.through.expression(column).bare
+        assert bare is not None, "what is computed cannot be asked by"
+        return bare
+
+    def named(self, base_columns: Iterable[str]) -> frozenset[str]:
+        """What columns of the lookup table are called, as far as they can be asked by here."""
+        return frozenset(base_columns) if self.through is None else self.through.named(base_columns)
 
     @property
     def time(self) -> Cut | None:
@@ -187,24 +210,31 @@ class Statement:
     @cached_property
     def uses(self) -> tuple[LookupUse, ...]:
         """Every place where the statement reads a lookup table, in the order of the text."""
-        found = (use for block in self.structure.blocks for use in self._uses_in(block))
+        return self.uses_as(self.table_of)
+
+    def uses_as(self, table_of: TableOf) -> tuple[LookupUse, ...]:
+        """Every relation that is a lookup table in the eyes of ``table_of``, in the order of the text."""
+        found = (use for block in self.structure.blocks for use in self._uses_in(block, table_of))
         return tuple(sorted(found, key=lambda use: use.index))
 
-    def _uses_in(self, block: Block) -> Iterator[LookupUse]:
+    def _uses_in(self, block: Block, table_of: TableOf) -> Iterator[LookupUse]:
         for chain in block.source.chains if block.source is not None else ():
-            yield from self._uses_of(chain, block, ())
+            yield from self._uses_of(table_of, chain, block, ())
         for pipe in block.pipes:
             if pipe.join is not None and pipe.join.right is not None:
-                yield from self._uses_at(pipe.join.right, block, None, pipe.join, (), pipe)
+                yield from self._uses_at(table_of, pipe.join.right, block, None, pipe.join, (), pipe)
 
-    def _uses_of(self, chain: Chain, block: Block, around: tuple[Relation, ...]) -> Iterator[LookupUse]:
-        yield from self._uses_at(chain.head, block, chain, None, around)
+    def _uses_of(
+        self, table_of: TableOf, chain: Chain, block: Block, around: tuple[Relation, ...]
+    ) -> Iterator[LookupUse]:
+        yield from self._uses_at(table_of, chain.head, block, chain, None, around)
         for step in chain.steps:
             if step.right is not None:
-                yield from self._uses_at(step.right, block, chain, step, around)
+                yield from self._uses_at(table_of, step.right, block, chain, step, around)
 
     def _uses_at(
         self,
+        table_of: TableOf,
         relation: Relation,
         block: Block,
         chain: Chain | None,
@@ -213,8 +243,8 @@ class Statement:
         pipe: Pipe | None = None,
     ) -> Iterator[LookupUse]:
         if relation.chain is not None:
-            yield from self._uses_of(relation.chain, block, (*around, relation))
-        table = self.table_of(relation)
+            yield from self._uses_of(table_of, relation.chain, block, (*around, relation))
+        table = table_of(relation)
         if table is not None:
             alias = self.alias_of(relation)
             assert alias is not None, "a table has a name"

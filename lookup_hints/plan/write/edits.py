@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from lookup_hints.plan.analysis import removed_hints
+from lookup_hints.plan.analysis import guarded, removed_hints
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.read.structure import Block
 from lookup_hints.plan.write.chains import parentheses
@@ -24,6 +24,8 @@ def edits_of(draft: Draft) -> tuple[Edit, ...]:
 
 def _edits(sheet: Sheet) -> Iterator[Edit]:
     draft = sheet.draft
+    for use in draft.unread:
+        yield from guarded(draft.statement, use)
     for scan in draft.scans:
         yield from scan.edits(draft.statement)
     for join in draft.joins:

@@ -32,7 +32,7 @@ def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
 def source_query(statement: Statement, join: LookupJoin) -> Text:
     """The rows of a key that comes from outside, as a relation."""
     columns = ", ".join(visible_name(join, column) for column in join.columns)
-    names = f"({columns})" if join.use.column_aliases else ""
+    names = f"({columns})" if join.is_renamed else ""
     return ("(SELECT inline(", *_matching(join), ")) AS ", _alias(statement, join), names)
 
 
@@ -106,7 +106,7 @@ def _alias(statement: Statement, join: LookupJoin) -> str:
 def _given_names(join: LookupJoin) -> str:
     """What the query calls the columns that come back; empty where it calls them what the table does."""
     is_shared = any(key.shared and key.column in join.columns for key in join.conditions.keys)
-    if not (join.use.column_aliases or is_shared):
+    if not (join.is_renamed or is_shared):
         return ""
     return ", ".join(visible_name(join, column) for column in join.columns)
 
@@ -131,7 +131,7 @@ def _rows(join: LookupJoin) -> Text:
 
 
 def _matching(join: LookupJoin) -> Text:
-    call, residual = _call(join), _residual(join)
+    call, residual = _found(join), _residual(join)
     return ("filter(", *call, f", {ROW} -> ", *residual, ")") if residual else call
 
 
@@ -144,7 +144,7 @@ def _padded(join: LookupJoin) -> Text:
     kept: Text = (f"filter({ROWS}, {ROW} -> ", *residual, ")") if residual else (ROWS,)
     return (
         "transform(array(",
-        *_call(join),
+        *_found(join),
         f"), {ROWS} -> CASE WHEN {ROWS} IS NULL THEN array() WHEN size(",
         *kept,
         ") = 0 THEN array(NULL) ELSE ",
@@ -155,13 +155,32 @@ def _padded(join: LookupJoin) -> Text:
 
 def _residual(join: LookupJoin) -> Text:
     """The residual condition over a row, and the equalities of keys that were cast."""
-    parts: list[Text] = [over_variable(each, join.names, ROW) for each in join.conditions.residual]
+    parts: list[Text] = [
+        over_variable(each, join.names, ROW, join.field) for each in join.conditions.residual
+    ]
     parts += [
-        ("((", key.left, f") = {ROW}.{quoted(key.column)})")
+        ("((", key.left, f") = {ROW}.{quoted(join.field(key.column))})")
         for key, cast in zip(join.conditions.keys, join.casts, strict=True)
         if cast.recheck and not key.kept
     ]
     return tuple(joined(parts, " AND "))
+
+
+def _found(join: LookupJoin) -> Text:
+    """The rows that the function gives, as the query sees them through which the table is named.
+
+    Its own conditions come first, so that expressions see the rows alone that meet them.
+    """
+    through, rows = join.use.through, _call(join)
+    if through is None:
+        return rows
+    if through.where:
+        conditions = " AND ".join(f"({each.over(ROW)})" for each in through.where)
+        rows = ("filter(", *rows, f", {ROW} -> {conditions})")
+    if join.is_computed:
+        fields = (f"{string_literal(name)}, {through.expression(name).over(ROW)}" for name in join.columns)
+        rows = ("transform(", *rows, f", {ROW} -> named_struct({', '.join(fields)}))")
+    return rows
 
 
 def _call(join: LookupJoin) -> Text:

@@ -1,0 +1,117 @@
+"""Temporary views over lookup tables: what each sees, as long as Spark's view of that name is still the same.
+
+Spark knows such a view as one that reads the whole table. To ask by key instead, a session remembers what
+the view was made of. Views are also dropped and replaced where nobody tells us, so at each use Spark's own
+plan of the view must be what it was when the view was made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.plan.read.kinds import query_parts
+from lookup_hints.plan.read.statement import FindTable, Statement
+from lookup_hints.plan.read.virtual import Through
+from lookup_hints.plan.through import FindView, Sights
+from lookup_hints.sql.lexer import quoted
+
+Explained = Callable[[str], str]
+"""Spark's analysed plan of a query, as text; raises what Spark says where there is none."""
+
+_NUMBER = re.compile(r"#\d+")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A statement that makes a temporary view: its name, and what its query sees where that is one table."""
+
+    name: str
+    through: Through | None
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    name: str
+    through: Through
+    plan: str
+
+
+class LookupViews:
+    """The temporary views of one Spark session that are one lookup table seen through a query."""
+
+    def __init__(self) -> None:
+        self._views: dict[str, _Remembered] = {}
+
+    def knows(self, name: str) -> bool:
+        """Whether such a view of that name was made, whatever became of it."""
+        return name.lower() in self._views
+
+    def remember(self, made: Definition, explained: Explained) -> None:
+        """Keep what a view sees that Spark has just made; a view of its name that was there is gone."""
+        self._views.pop(made.name.lower(), None)
+        if made.through is not None:
+            plan = _plan_of(made.name, explained)
+            if plan is not None:
+                self._views[made.name.lower()] = _Remembered(made.name, made.through, plan)
+
+    def find(self, name: str, explained: Explained, *, case_sensitive: bool) -> Through | None:
+        """What the view of that name sees; None where it is another one by now, or there is none."""
+        found = self._views.get(name.lower())
+        if found is None or (case_sensitive and found.name != name):
+            return None
+        return found.through if _plan_of(found.name, explained) == found.plan else None
+
+
+def view_definition(
+    text: str, find_table: FindTable, find_view: FindView, *, case_sensitive: bool
+) -> Definition | None:
+    """The view that a statement makes in this session; None for any other statement."""
+    statement = Statement(text, find_table)
+    tokens, at = statement.tokens, 1
+    if not tokens.is_word(0, "CREATE"):
+        return None
+    at += 2 if tokens.is_word(at, "OR") and tokens.is_word(at + 1, "REPLACE") else 0
+    if not tokens.is_word(at, "TEMPORARY", "TEMP") or not tokens.is_word(at + 1, "VIEW"):
+        return None
+    at += 5 if tokens.is_word(at + 2, "IF") else 2
+    if at >= len(tokens.pieces) or not tokens.pieces[at].is_name or tokens.is_symbol(at + 1, "."):
+        return None
+    name = tokens.pieces[at].name
+    try:
+        statement.queries = query_parts(statement)
+        found = Sights(statement, find_view, case_sensitive).of_query(statement.structure.queries[0])
+        # The places of its hints are those of another text.
+        through = None if found is None else replace(found, hinted=())
+    except UnsupportedLookup:
+        through = None
+    if through is None or tokens.is_word(at + 1, "AS"):
+        return Definition(name, through)
+    return Definition(name, _with_names(statement, at + 1, through))
+
+
+def _with_names(statement: Statement, at: int, through: Through) -> Through | None:
+    """``through`` with the names that the view gives its columns; None where more than names stand there."""
+    tokens = statement.tokens
+    closing = tokens.closing(at) if tokens.is_symbol(at, "(") else at
+    names = statement.pieces[at + 1 : closing : 2]
+    is_list = tokens.is_word(closing + 1, "AS") and all(piece.is_name for piece in names)
+    if not is_list or len(names) != len(through.columns):
+        return None
+    given = zip((piece.name for piece in names), (each for _, each in through.columns), strict=True)
+    renamed = replace(through, columns=tuple(given))
+    return renamed if renamed.is_clear else None
+
+
+def _plan_of(name: str, explained: Explained) -> str | None:
+    """Spark's plan of a view, its numbers those that each analysis gives alike; None where there is none."""
+    try:
+        text = explained(f"SELECT * FROM {quoted(name)}")  # noqa: S608 (a quoted name)
+    except Exception:
+        return None
+    _, _, analysed = text.partition("== Analyzed Logical Plan ==")
+    plan, _, _ = analysed.partition("== Optimized Logical Plan ==")
+    numbers: dict[str, str] = {}
+    return _NUMBER.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), plan) or None

@@ -1,0 +1,272 @@
+"""Looks through derived tables, CTEs and views: which of them are one lookup table, and nothing more.
+
+What is in doubt is not looked through: the table inside is then read, or asked for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.plan.conditions import Names, references
+from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Shape
+from lookup_hints.plan.read.virtual import Expression, TableColumn, Through
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.sql.splice import Cut
+
+FindView = Callable[[str], Through | None]
+"""What a view of that name sees, where it is one lookup table and nothing more; else None."""
+
+_FUNCTIONS = tuple(
+    getattr(exp, name)
+    for name in (
+        *("Abs", "Ceil", "Coalesce", "Concat", "ConcatWs", "CurrentDate", "CurrentTimestamp", "Floor"),
+        *("Greatest", "If", "Initcap", "Least", "Left", "Length", "Lower", "Nullif", "Nvl2", "Replace"),
+        *("Right", "Round", "Sign", "StartsWith", "Substring", "Trim", "Upper", "Cast", "TryCast", "Case"),
+        *("RegexpReplace", "RegexpLike", "Year", "Month", "Day"),
+    )
+    if hasattr(exp, name)
+)
+"""Functions of Spark's own that give one value for one row, and the same each time."""
+
+_OTHERS = (
+    *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Between, exp.In),
+    *(exp.Unary, exp.DataType, exp.DataTypeParam, exp.Placeholder, exp.Parameter, exp.Interval, exp.Var),
+    *(exp.Tuple,),
+)
+
+
+def names_view(statement: Statement, find_view: FindView) -> bool:
+    """Whether a relation is a view that sees one lookup table."""
+    return any(
+        relation.shape is Shape.TABLE and relation.cte is None and find_view(relation.name) is not None
+        for block in statement.structure.blocks
+        for relation in block.everything
+        if relation.name
+    )
+
+
+class Sights:
+    """What the relations of one statement are, looked through; each is read once."""
+
+    def __init__(self, statement: Statement, find_view: FindView, case_sensitive: bool) -> None:
+        self._statement, self._find_view, self._case_sensitive = statement, find_view, case_sensitive
+        self._found: dict[Relation, Through | None] = {}
+
+    def uses(self) -> tuple[LookupUse, ...]:
+        """The relations that are one lookup table seen through a query, as uses of that table."""
+        placed = self._statement.uses_as(self._virtual)
+        return tuple(replace(use, through=self.through(use.relation)) for use in placed)
+
+    def of_query(self, query: Query) -> Through | None:
+        """What the query sees, where it is one lookup table and nothing more."""
+        try:
+            found = self._of_query(query)
+        except UnsupportedLookup:
+            return None
+        return found if found is not None and found.is_clear else None
+
+    def through(self, relation: Relation) -> Through | None:
+        """What a derived table, CTE or view sees, where it is one lookup table and nothing more."""
+        if relation not in self._found:
+            self._found[relation] = self._through(relation)
+        return self._found[relation]
+
+    def _virtual(self, relation: Relation) -> LookupTable | None:
+        through = self.through(relation)
+        has_name = self._statement.alias_of(relation) is not None
+        return through.table if through is not None and has_name else None
+
+    def _through(self, relation: Relation) -> Through | None:
+        if relation.lateral or not relation.plain or relation.time is not None:
+            return None
+        name = self._statement.alias_of(relation)
+        if relation.shape is Shape.QUERY and relation.query is not None:
+            return _shown(self.of_query(relation.query), f"derived table {name}")
+        if relation.shape is not Shape.TABLE or not relation.name:
+            return None
+        if relation.cte is not None:
+            return _shown(self._of_cte(relation.cte), f"CTE {relation.name}")
+        is_table = self._statement.table_of(relation) is not None
+        return None if is_table else _shown(self._find_view(relation.name), f"view {relation.name}")
+
+    def _of_cte(self, cte: Cte) -> Through | None:
+        if cte.recursive:
+            return None
+        found, names = self.of_query(cte.query), _names_of_cte(self._statement, cte)
+        if found is None or not names:
+            return found
+        if len(names) != len(found.columns):
+            return None
+        renamed = zip(names, (expression for _, expression in found.columns), strict=True)
+        return replace(found, columns=tuple(renamed))
+
+    def _of_query(self, query: Query) -> Through | None:
+        block = _plain_block(self._statement, query)
+        if block is None or block.source is None:
+            return None
+        head = block.source.chains[0].head
+        table = self._statement.table_of(head)
+        below = self.through(head) if table is None else Through.whole(table)
+        if below is None or head.lateral or not head.plain or head.time is not None:
+            return None
+        names = self._names(head, below)
+        if names is None:
+            return None
+        inside = _Inside(self._statement, names, dict(below.columns))
+        where = inside.expression(block.wheres[0]) if block.wheres else None
+        columns = inside.listed(block)
+        if columns is None or (block.wheres and where is None):
+            return None
+        hinted = (*below.hinted, (self._statement.pieces[block.selects[0]].start, names.alias.lower()))
+        return Through(below.base, tuple(columns), (*below.where, *([where] if where else [])), hinted=hinted)
+
+    def _names(self, head: Relation, below: Through) -> Names | None:
+        columns = head.columns or below.names
+        if len(columns) != len(below.names) or len({name.lower() for name in columns}) != len(columns):
+            return None
+        alias = self._statement.alias_of(head) or ""
+        folded = alias if self._case_sensitive else alias.lower()
+        return Names(
+            below.table, alias, columns, {folded: 1}, self._case_sensitive, lambda _: False, lambda _: False
+        )
+
+
+class _Inside:
+    """Reads the expressions of a query over one relation."""
+
+    def __init__(self, statement: Statement, names: Names, below: dict[str, Expression]) -> None:
+        self._statement, self._names, self._below = statement, names, below
+
+    def listed(self, block: Block) -> list[tuple[str, Expression]] | None:
+        """Name and expression of each column of the SELECT list; None where one cannot be told."""
+        assert block.source is not None
+        columns: list[tuple[str, Expression]] = []
+        for part in _parts(self._statement, block.selects[0] + 1, block.source.at - 1):
+            found = self._star(part) or self._item(part)
+            if found is None:
+                return None
+            columns += found
+        return columns or None
+
+    def expression(self, part: Cut) -> Expression | None:
+        """The expression at ``part`` over the lookup table's own columns, or None where that is in doubt."""
+        tree = self._statement.expression(part)
+        if tree is None or not _is_plain(tree) or not all(map(self._has, tree.find_all(exp.Column))):
+            return None
+        parts: list[str | TableColumn] = []
+        at, text = part.start, self._statement.text
+        for reference in sorted(references(tree, self._names), key=lambda found: found.at):
+            parts += [text[at : reference.at.start], TableColumn(reference.column)]
+            at = reference.at.end
+        parts.append(text[at : part.end])
+        return Expression(tuple(each for each in parts if each != "")).with_columns(self._below)
+
+    def _has(self, column: exp.Column) -> bool:
+        return not isinstance(column.this, exp.Star) and self._names.column(column) is not None
+
+    def _star(self, part: Cut) -> list[tuple[str, Expression]] | None:
+        """The columns of ``*``, ``c.*`` or ``* EXCEPT (...)``; None for anything else."""
+        tokens = self._statement.tokens
+        at, last = tokens.index_at(part.start), tokens.index_at(part.end - 1)
+        if tokens.is_symbol(at + 1, ".") and tokens.is_symbol(at + 2, "*") and self._is_alias(at):
+            at += 2
+        if not tokens.is_symbol(at, "*"):
+            return None
+        without = self._without(at + 1, last) if at < last else set()
+        if without is None:
+            return None
+        called = zip(self._names.columns, self._names.table.schema.names, strict=True)
+        return [(name, self._below[own]) for name, own in called if own not in without]
+
+    def _without(self, at: int, last: int) -> set[str] | None:
+        """The columns of the table that ``EXCEPT (...)`` names; None where it is anything else."""
+        tokens = self._statement.tokens
+        if not (
+            tokens.is_word(at, "EXCEPT") and tokens.is_symbol(at + 1, "(") and tokens.closing(at + 1) == last
+        ):
+            return None
+        names = self._statement.pieces[at + 2 : last : 2]
+        commas = self._statement.pieces[at + 3 : last : 2]
+        own = [self._names.own_name(piece.name) if piece.is_name else None for piece in names]
+        if None in own or not all(piece.is_symbol(",") for piece in commas):
+            return None
+        return {name for name in own if name is not None}
+
+    def _is_alias(self, index: int) -> bool:
+        piece = self._statement.pieces[index]
+        return piece.is_name and piece.name.lower() == self._names.alias.lower()
+
+    def _item(self, part: Cut) -> list[tuple[str, Expression]] | None:
+        tokens, tree = self._statement.tokens, self._statement.expression(part)
+        last = tokens.index_at(part.end - 1)
+        name = self._statement.pieces[last].name
+        if isinstance(tree, exp.Alias):
+            end = last - 2 if tokens.is_word(last - 1, "AS") else last - 1
+            value = tokens.cut(tokens.index_at(part.start), end)
+            if not self._statement.pieces[last].is_name or self._statement.expression(value) != tree.this:
+                return None
+            part = value
+        elif not isinstance(tree, exp.Column):
+            return None  # Spark names it after its expression.
+        found = self.expression(part)
+        if found is None or (not isinstance(tree, exp.Alias) and not self._is_column(tree)):
+            return None
+        return [(name, found)]
+
+    def _is_column(self, tree: exp.Expr) -> bool:
+        return isinstance(tree, exp.Column) and len(tree.parts) == self._names.qualifier_length(tree) + 1
+
+
+def _shown(through: Through | None, shown: str) -> Through | None:
+    return None if through is None else replace(through, shown=shown)
+
+
+def _plain_block(statement: Statement, query: Query) -> Block | None:
+    """The block of a query that is ``SELECT ... FROM one relation [WHERE ...]``, or None."""
+    block = query.blocks[0] if len(query.blocks) == 1 else None
+    if block is None or query.branches or query.first != block.first or block.selects != [block.first]:
+        return None
+    source = block.source
+    if source is None or len(source.chains) != 1 or source.chains[0].steps or block.distinct:
+        return None
+    if block.pipes or block.views_last > -1 or len(block.wheres) > 1:
+        return None
+    end = statement.tokens.index_at(block.wheres[0].end - 1) if block.wheres else source.last
+    return block if end == query.last else None
+
+
+def _names_of_cte(statement: Statement, cte: Cte) -> tuple[str, ...]:
+    """The names that the WITH gives the columns of a CTE; none mostly."""
+    opening = statement.tokens.index_at(cte.at.start) + 1
+    if not statement.tokens.is_symbol(opening, "("):
+        return ()
+    names = statement.pieces[opening + 1 : statement.tokens.closing(opening)]
+    return tuple(piece.name for piece in names if piece.is_name)
+
+
+def _parts(statement: Statement, first: int, last: int) -> Iterator[Cut]:
+    """The stretches between the commas."""
+    tokens, begin = statement.tokens, first
+    for index in range(first, last + 1):
+        if tokens.is_symbol(index, ",") and tokens.depth(index) == tokens.depth(first - 1):
+            if begin < index:
+                yield tokens.cut(begin, index - 1)
+            begin = index + 1
+    if begin <= last:
+        yield tokens.cut(begin, last)
+
+
+def _is_plain(tree: exp.Expr) -> bool:
+    """Whether it is computed from one row, the same each time, by Spark alone."""
+    return all(_is_known(node) for node in tree.walk())
+
+
+def _is_known(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Func) and not isinstance(node, (exp.And, exp.Or)):
+        return isinstance(node, _FUNCTIONS)
+    return isinstance(node, (*_OTHERS, exp.Binary))
