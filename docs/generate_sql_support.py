@@ -53,6 +53,7 @@ _TOPICS = {
     "clauses": "Around it: clauses, stars, windows, table functions",
     "subqueries": "Subqueries, CTEs and set operations",
     "statements": "Statements",
+    "through": "Asked through derived tables, CTEs and views; constant lists",
     "read": "Read whole, as no key can be asked for",
     "once": "Asked once",
 }

@@ -240,7 +240,7 @@ def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
     if inner is not None:
         yield from conjuncts(statement, inner)
         return
-    parts = list(_cut_at(statement, part, "AND"))
+    parts = list(cut_at(statement, part, "AND"))
     if len(parts) == 1:
         yield Conjunct(part, _tree(statement, part))
         return
@@ -268,7 +268,7 @@ def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
     return tokens.cut(first + 1, last - 1)
 
 
-def _cut_at(statement: Statement, part: Cut, word: str) -> Iterator[Cut]:
+def cut_at(statement: Statement, part: Cut, word: str) -> Iterator[Cut]:
     """The stretches between the top-level ANDs (or ORs); the AND of BETWEEN and those of CASE are no cuts."""
     first, last = statement.tokens.index_at(part.start), statement.tokens.index_at(part.end - 1)
     depth = statement.tokens.depth(first)
@@ -333,7 +333,7 @@ def implied_equalities(statement: Statement, conjunct: Conjunct, names: Names) -
     """The key equalities that stand in each branch of an OR: the whole OR implies them, and stays."""
     if not isinstance(conjunct.tree, exp.Or):
         return []
-    branches = list(_cut_at(statement, conjunct.at, "OR"))
+    branches = list(cut_at(statement, conjunct.at, "OR"))
     if len(branches) < 2:
         return []
     equalities: list[list[KeyEquality]] = []

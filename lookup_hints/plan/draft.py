@@ -13,7 +13,7 @@ from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.access import Decision
 from lookup_hints.plan.analysis import Analyse, Analysis, Columns, LeftSide
 from lookup_hints.plan.choose import Choice, Unwritable
-from lookup_hints.plan.conditions import Conditions, Conjunct, Names
+from lookup_hints.plan.conditions import Conditions, Conjunct, KeyEquality, Names
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
@@ -157,6 +157,10 @@ class LookupJoin(ABC):
         """Whether it is written as a condition on the left rows, as a query stands in its own."""
         return self.is_semi and bool(self.conditions.queries or self.conditions.after)
 
+    def asked_for(self, key: KeyEquality) -> Fragment:
+        """What EXPLAIN says that a key is."""
+        return key.left
+
     @property
     def is_computed(self) -> bool:
         """Whether a query through which its table is seen makes other rows of those that are found."""
@@ -269,6 +273,7 @@ class Draft:
     context: Context
     analysis: Analysis
     hints: tuple[LookupHint, ...]
+    unlisted: frozenset[LookupUse] = frozenset()
     read: Mapping[LookupUse, str] = field(default_factory=dict)
     decided: Mapping[LookupUse, Decision] = field(default_factory=dict)
     joins: tuple[LookupJoin, ...] = ()

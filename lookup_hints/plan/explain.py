@@ -102,7 +102,10 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     if join.use.through is not None:
         yield "through", join.use.through.shown
     named = join.use.base_column
-    yield "keys", ", ".join(f"{named(key.column)} = {plan.text_of(key.left)}" for key in conditions.keys)
+    yield (
+        "keys",
+        ", ".join(f"{named(key.column)} = {plan.text_of(join.asked_for(key))}" for key in conditions.keys),
+    )
     yield "columns", ", ".join(join.asked_columns)
     if join.form:
         yield "place", join.form

@@ -113,10 +113,16 @@ def _decided(draft: Draft) -> Draft:
         except CannotBeAsked as error:
             if error.use.through is not None:
                 return _seen_less(draft, UnsupportedLookup(error.problems), {error.use})
-            draft = read_instead(draft, error)
+            if error.use in draft.read:  # it was to be asked for a list of constants then
+                draft = draft.with_(unlisted=draft.unlisted | {error.use})
+            else:
+                draft = read_instead(draft, error)
         except BetterRead as better:
             draft = read_as_decided(draft, better.decisions)
-            draft = draft.with_(seen=tuple(use for use in draft.seen if use not in better.decisions))
+            draft = draft.with_(
+                seen=tuple(use for use in draft.seen if use not in better.decisions),
+                unlisted=draft.unlisted | better.decisions.keys(),
+            )
         except UnsupportedLookup as error:
             return _seen_less(draft, error, set(draft.seen))
 

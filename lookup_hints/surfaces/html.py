@@ -159,7 +159,7 @@ def plan_picture(
 def _join(plan: LookupPlan, join: LookupJoin, measured: Sequence[str]) -> _Stop:
     use, settings = join.use, join.chosen.settings
     alias = "" if use.alias == use.table.name else f" AS {use.alias}"
-    asked = ", ".join(f"{key.column} = {plan.text_of(key.left)}" for key in join.conditions.keys)
+    asked = ", ".join(f"{key.column} = {plan.text_of(join.asked_for(key))}" for key in join.conditions.keys)
     given = ", ".join(join.columns) or "only whether there is a row"
     runner = f"{use.table.connector}, {'async' if settings.asynchronous else 'sync'}"
     return _Stop(

@@ -106,6 +106,10 @@ class Facts:
         """Whether the connector gives all rows."""
         return isinstance(self.connector(use), Scan)
 
+    def may_be_listed(self, use: LookupUse) -> bool:
+        """Whether the use has not turned out to be one that no list of constants can be asked for."""
+        return use not in self._draft.unlisted
+
     def may_be_asked(self, relation: Relation) -> bool:
         """Whether the relation is a lookup table that is not sure to be read, or one seen through a query."""
         is_table = self.statement.table_of(relation) is not None

@@ -11,6 +11,7 @@ from lookup_hints.plan.forms.asked import AskedRelation
 from lookup_hints.plan.forms.comma import CommaJoin, is_by_primary_key, without_key
 from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.forms.join import StepJoin
+from lookup_hints.plan.forms.listed import ListedRelation
 from lookup_hints.plan.forms.membership import MembershipJoin
 from lookup_hints.plan.forms.pipe import PipeJoin
 from lookup_hints.plan.forms.sights import Uses
@@ -30,7 +31,10 @@ The relations given wait for keys of their own, and can give none yet.
 BY_THEMSELVES: tuple[Find, ...] = (StepJoin.found, PipeJoin.found, MembershipJoin.found)
 """Forms that depend on no other use. The right side of a join has one of them, or is refused."""
 
-BY_THEIR_BLOCK: tuple[tuple[Find, ...], ...] = ((SwappedJoin.found, CommaJoin.found), (AskedRelation.found,))
+BY_THEIR_BLOCK: tuple[tuple[Find, ...], ...] = (
+    (SwappedJoin.found, CommaJoin.found),
+    (ListedRelation.found, AskedRelation.found),
+)
 """Forms of relations that stand first in their chains, and may give keys to each other.
 
 Only where no use of a block has the first ones, the next are tried.
@@ -82,7 +86,9 @@ def _find_in_block(
     for use in uses:
         check_time(facts.statement, use)
         if use in read:
-            scanned[use] = read[use]
+            listed = ListedRelation.found(facts, use, set())
+            joins.extend([listed] if listed is not None else [])
+            scanned.update({use: read[use]} if listed is None else {})
             continue
         join = _by_itself(facts, use)
         if join is not None:

@@ -29,11 +29,11 @@ def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
     return (f"LATERAL VIEW {_outer(join)}inline(", *_rows(join), ") ", _alias(statement, join), renamed)
 
 
-def source_query(statement: Statement, join: LookupJoin) -> Text:
-    """The rows of a key that comes from outside, as a relation."""
+def source_query(statement: Statement, join: LookupJoin, keys: Text = ()) -> Text:
+    """The rows of a key that comes from outside, or from the FROM ``keys``, as a relation."""
     columns = ", ".join(visible_name(join, column) for column in join.columns)
     names = f"({columns})" if join.is_renamed else ""
-    return ("(SELECT inline(", *_matching(join), ")) AS ", _alias(statement, join), names)
+    return ("(SELECT inline(", *_matching(join), ")", *keys, ") AS ", _alias(statement, join), names)
 
 
 def semi_condition(statement: Statement, join: LookupJoin) -> Text:
