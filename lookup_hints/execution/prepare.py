@@ -84,7 +84,7 @@ def prepare(
         hints, problems = read_hints(text)
     context = replace(_context(args, scope, functions), few_rows=few_rows, line=line)
     planned = _plan(text, (*hints, *scope.hints), problems, context)
-    uses_lookup = planned is not None and (planned.joins or planned.scans)
+    uses_lookup = planned is not None and (planned.joins or planned.scans or planned.sql != text)
     return Prepared(statement, text, args, planned if uses_lookup else None)
 
 

@@ -278,6 +278,7 @@ class Draft:
     decided: Mapping[LookupUse, Decision] = field(default_factory=dict)
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
+    makes_view: bool = False
     seen: tuple[LookupUse, ...] = ()
     unread: tuple[LookupUse, ...] = ()
     output: Columns | None = None

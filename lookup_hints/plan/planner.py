@@ -176,8 +176,13 @@ def analyse_as_plain_join(draft: Draft) -> Draft:
 
 def look_through(draft: Draft) -> Draft:
     """Derived tables, CTEs and views that are one lookup table, and nothing more, are uses of that table."""
-    context = draft.context
-    return draft.with_(seen=Sights(draft.statement, context.find_view, context.case_sensitive).uses())
+    statement, context = draft.statement, draft.context
+    sights = Sights(statement, context.find_view, context.case_sensitive)
+    is_view = statement.tokens.is_word(0, "CREATE") and any(
+        statement.tokens.is_word(at, "VIEW") for at in range(2, 6)
+    )
+    makes_view = is_view and sights.of_query(statement.structure.queries[0]) is not None
+    return draft.with_(seen=sights.uses(), makes_view=makes_view)
 
 
 def account_for_names(draft: Draft) -> Draft:

@@ -48,6 +48,9 @@ class Facts:
         self._read = frozenset(use.relation for use in draft.read)
         self.asked_through: set[Relation] = set()
         """The derived tables, CTEs and views that are asked by key, as far as that is decided."""
+        self.makes_view = draft.makes_view
+        self.never_read: list[LookupUse] = []
+        """The uses in a new view that those who name the view can ask by key, but not read."""
         self._scopes: dict[Block, Scope] = {}
         self._shown_scopes: dict[Block, Scope] = {}
         self._wheres: dict[Block, dict[str, list[tuple[int, Conjunct]]]] = {}

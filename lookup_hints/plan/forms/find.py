@@ -71,7 +71,7 @@ def find_lookups(draft: Draft) -> Found:
     in_order = sorted(scanned, key=lambda use: use.index)
     unread = tuple(use for use in draft.statement.uses if uses.is_passed(use.block))
     scans = tuple(WholeTable.found(facts, use, scanned[use]) for use in in_order)
-    return Found(tuple(joins), scans, unread)
+    return Found(tuple(joins), scans, (*unread, *facts.never_read))
 
 
 def _find_in_block(
@@ -124,6 +124,8 @@ def _find_heads(
             joins.append(join)
         elif seen := [use for use in pending if use.through is not None]:
             pending.remove(seen[0])  # an ordinary relation: the table inside it is another use
+        elif facts.makes_view and not can_be_read(facts, pending[0]):
+            facts.never_read.append(pending.pop(0))
         else:
             scan, reason = _next_scan(facts, pending, scanned)
             pending.remove(scan)

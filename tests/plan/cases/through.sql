@@ -112,3 +112,8 @@ SELECT d.id FROM orders o JOIN (SELECT id FROM scan_customers__id_zip AS custome
 SELECT d.i FROM orders o JOIN (SELECT id + 1 AS i FROM customers) d ON o.k = d.i
 -- becomes:
 SELECT d.i FROM orders o JOIN (SELECT id + 1 AS i FROM scan_customers__id AS customers) d ON o.k = d.i
+
+-- case: a view over a table that answers keys only can be made, for those who ask it by key
+CREATE TEMPORARY VIEW euros AS SELECT kind, rate FROM rates WHERE currency > 'E'
+-- becomes:
+CREATE TEMPORARY VIEW euros AS SELECT kind, rate FROM (SELECT CAST(NULL AS STRING) AS `currency`, CAST(NULL AS STRING) AS `kind`, CAST(NULL AS DOUBLE) AS `rate` WHERE raise_error('rates is asked by key, and not read here') IS NOT NULL) AS rates WHERE currency > 'E'
