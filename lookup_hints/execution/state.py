@@ -38,5 +38,5 @@ def state_of(spark: SparkSession) -> SessionState:
         policy = policy_of(spark)
         functions = Functions(spark)
         streams = Streams(spark, functions.metrics_of_batch, functions.fetch_counts)
-        _states[spark] = SessionState(functions, streams, LookupCatalog(policy), LookupViews())
+        _states[spark] = SessionState(functions, streams, LookupCatalog(policy))
     return _states[spark]
