@@ -63,7 +63,7 @@ SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tail
 
 -- case: a RIGHT JOIN with USING before it, and another relation after it
 -- read because: a join with USING or NATURAL stands before it, and another relation after it
-SELECT f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f USING (faa) JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT * FROM airlines) l ON l.carrier = f.carrier
+SELECT f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f USING (faa) JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT DISTINCT * FROM airlines) l ON l.carrier = f.carrier
 
 -- case: USING behind a comma, with a column that stands before the comma, too
 -- read because: a join with USING or NATURAL stands behind a comma, where its columns may be those of a relation before the comma

@@ -53,7 +53,7 @@ SELECT * FROM planes WHERE tailnum IN ('N14228', 'N24211', 'N14228', 'none')
 SELECT name FROM airlines WHERE carrier = 'AA' OR (carrier = 'UA' AND name LIKE 'U%') OR carrier IN ('B6', NULL)
 
 -- case: a list of tuples
-SELECT origin, time_hour, temp FROM weather WHERE (origin, month) IN (('JFK', 1), ('EWR', 2))
+SELECT carrier, name FROM airlines WHERE (carrier, name) IN (('AA', 'American Airlines Inc.'), ('UA', 'nobody'))
 
 -- case: a constant list beside a join that asks by another key
 -- once: planes
