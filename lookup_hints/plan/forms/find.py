@@ -124,7 +124,7 @@ def _find_heads(
             joins.append(join)
         elif seen := [use for use in pending if use.through is not None]:
             pending.remove(seen[0])  # an ordinary relation: the table inside it is another use
-        elif facts.makes_view and not can_be_read(facts, pending[0]):
+        elif facts.makes_view and not facts.can_be_read(pending[0]):
             facts.never_read.append(pending.pop(0))
         else:
             scan, reason = _next_scan(facts, pending, scanned)
