@@ -31,6 +31,14 @@ def test_the_keys_of_the_page_on_security_are_shown_and_hidden(
     _run(blocks[:2], "security.md", spark, capsys)
 
 
+def test_the_example_of_the_connector_adbc(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (DOCS / "connectors.md").read_text(encoding="utf-8")
+    section = page.partition("\n## adbc\n")[2].partition("\n## ")[0]
+    blocks = BLOCK.findall(section)
+    assert [kind for kind, _ in blocks] == ["", "python", ""]
+    _run(blocks[1:], "connectors.md", spark, capsys)
+
+
 def _run(
     blocks: list[tuple[str, str]], page: str, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
