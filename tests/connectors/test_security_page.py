@@ -63,7 +63,7 @@ def test_the_role_of_postgresql_reads_its_columns_and_no_more(postgres_server: P
         connection = await asyncpg.connect(postgres_server.url())
         try:
             await connection.execute(
-                "CREATE SCHEMA crm; CREATE TABLE crm.customers (id BIGINT PRIMARY KEY, name TEXT, iban TEXT);"
+                "CREATE SCHEMA IF NOT EXISTS crm; CREATE TABLE crm.customers (id BIGINT PRIMARY KEY, name TEXT, iban TEXT);"
                 "INSERT INTO crm.customers VALUES (1, 'Ann', 'DE1')"
             )
             await connection.execute(statements)

@@ -169,6 +169,8 @@ def test_the_lines_of_ten_batches_add_up_to_the_sum(
         assert main(["run", str(file)]) == 0
     finally:
         session.sql("DROP TABLE IF EXISTS people")
+        for key in ("lookup.stream.trigger", "lookup.stream.checkpoint"):
+            spark.conf.unset(key)  # the session is that of all tests
     out = capsys.readouterr().out
     line = re.compile(r"^\S+ batch (\d+): ([\d,]+) rows, (\d+) keys, (\d+) requests, \d+ % found, p99 ", re.M)
     found = [tuple(map(int, match.groups())) for match in line.finditer(out)]

@@ -286,8 +286,8 @@ def test_a_file_is_checked_without_spark() -> None:
         f"{table}SET lookup.stream.trigger = twice;\nSET restart-strategy.type = maybe;\n"
         "INSERT OVERWRITE t SELECT 1 FROM STREAM s;\n"
         "INSERT INTO t WITH (trigger = 'x') SELECT 1 FROM STREAM s;\n"
-        "INSERT INTO t SELECT 1 FROM STREAM s JOIN d ON s.k > d.id"
+        "INSERT INTO t SELECT /*+ LOOKUP('table'='d') */ 1 FROM STREAM s JOIN d ON s.k > d.id"
     )
     assert "'x'" not in findings[3].excerpt, "values of options are never shown"
     assert [finding.line for finding in findings] == [2, 3, 4, 5, 6]
-    assert [finding.column for finding in findings] == [29, 29, 8, 13, 48]
+    assert [finding.column for finding in findings] == [29, 29, 8, 13, 75]
