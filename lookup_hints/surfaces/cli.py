@@ -6,12 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from lookup_hints import __version__
 from lookup_hints.errors import LookupHintsError
@@ -22,6 +22,8 @@ from lookup_hints.surfaces.check import Finding, Surroundings, check_script
 from lookup_hints.surfaces.findings import FORMATS
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
 from lookup_hints.surfaces.remote import await_server
+from lookup_hints.surfaces.results import FORMATS as RESULT_FORMATS
+from lookup_hints.surfaces.results import TABLE
 from lookup_hints.surfaces.statement_run import failure
 from lookup_hints.tables.ddl import CreateLookupTable
 
@@ -38,6 +40,7 @@ examples:
   lookup-hints demo
   lookup-hints run job.sql --param day=2013-01-01 --conf spark.sql.shuffle.partitions=8
   lookup-hints run job.sql --remote sc://host:15002
+  lookup-hints run -c "SELECT 1 AS one" --format csv --output one.csv
   lookup-hints explain job.sql
   lookup-hints check jobs/*.sql     exit code 1 when something is wrong; needs no Spark
 
@@ -83,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run each statement of a file and show its rows")
     _add_spark_options(run)
     job.add_showing_options(run)
+    _add_result_options(run)
     metrics_option.add_options(run)
     run.set_defaults(command=_run)
 
@@ -120,10 +124,38 @@ def _completion(parser: argparse.ArgumentParser, shell: str) -> int:
 
 
 def _add_spark_options(command: argparse.ArgumentParser) -> None:
-    job.add_script_options(command)
+    command.add_argument("file", metavar="FILE.sql", nargs="?", help="- is the standard input, as is a pipe")
+    command.add_argument("-c", dest="sql", metavar="SQL", help="run this in place of a file")
+    job.add_surroundings(command)
     where = command.add_mutually_exclusive_group()
     where.add_argument("--master", help="Spark master, for example local[4] (default local[*])")
     where.add_argument("--remote", metavar="URL", help="Spark Connect server, for example sc://host:15002")
+
+
+def _add_result_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--format",
+        choices=RESULT_FORMATS,
+        default=TABLE,
+        help="how rows are written (default table); all others write all rows, unless --rows says how many",
+    )
+    command.add_argument("--output", type=Path, metavar="FILE", help="write the rows into this file")
+    command.set_defaults(rows=None)
+
+
+def _script(options: argparse.Namespace) -> job.Script:
+    """What the command is to run: a text, a file or the standard input.
+
+    Raises:
+        WrongUse: it is none of these, or two.
+    """
+    if options.sql is not None:
+        if options.file is not None:
+            raise job.WrongUse(f"Both -c and a file are given: {options.file}")
+        return job.script_of(options.sql, "-c", options.param)
+    if options.file is None and sys.stdin.isatty():
+        raise job.WrongUse("Nothing to run. Name a file, write -c 'SELECT ...', or send SQL through a pipe.")
+    return job.read(options.file or job.STDIN, options.param)
 
 
 # --- demo ------------------------------------------------------------------------------------------
@@ -144,12 +176,42 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Run each statement of a file; stop at the first that fails."""
-    script = job.read(options.file, options.param)
+    script = _script(options)
     if not script.statements:
-        return _nothing_to_do(options.file)
+        return _nothing_to_do(script.file)
     metrics_option.check(options)
-    with _session(options, script) as session, metrics_option.serving(session, options):
-        return job.run(session, script, job.Showing.of(options, bar=sys.stderr.isatty()))
+    with (
+        _showing(options) as showing,
+        _session(options, script) as session,
+        metrics_option.serving(session, options),
+    ):
+        return job.run(session, script, showing)
+
+
+_FEW_ROWS = 20
+
+
+@contextmanager
+def _showing(options: argparse.Namespace) -> Iterator[job.Showing]:
+    """What is shown and where; rows that other programs read stand alone on the standard output.
+
+    Raises:
+        WrongUse: the output cannot be written.
+    """
+    is_data = options.format != TABLE or options.output is not None
+    rows = _FEW_ROWS if options.rows is None and options.format == TABLE else options.rows
+    shown = job.Showing(rows, sys.stderr.isatty() and not options.quiet, options.analyze, options.quiet)
+    with ExitStack() as opened:
+        results = None if options.output is None else opened.enter_context(_opened(options.output))
+        report = sys.stderr if is_data else None
+        yield replace(shown, report=report, results=results, format=options.format)
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        return path.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise job.WrongUse(f"--output: {path} cannot be written: {error.strerror}") from None
 
 
 # --- explain and check -----------------------------------------------------------------------------
@@ -158,9 +220,9 @@ def _run(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     """Show how each query would run. Statements that only set the scene (CREATE of lookup tables and
     views, SET, USE) are run, as later ones need them; nothing else is, and no lookup is made."""
-    script = job.read(options.file, options.param)
+    script = _script(options)
     if not script.statements:
-        return _nothing_to_do(options.file)
+        return _nothing_to_do(script.file)
     with _session(options, script) as session:
         return _explain_all(session, script)
 

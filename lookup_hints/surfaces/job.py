@@ -10,14 +10,14 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from lookup_hints.errors import LookupHintsError, OptionError
 from lookup_hints.execution.measure import run_to_its_end
@@ -33,6 +33,7 @@ from lookup_hints.surfaces.check import Surroundings, foreseen, unknown_connecto
 from lookup_hints.surfaces.counts import COLUMNS, TITLES, aligned, table_of
 from lookup_hints.surfaces.error_text import reported_once
 from lookup_hints.surfaces.progress import TerminalBar
+from lookup_hints.surfaces.results import TABLE, written
 from lookup_hints.surfaces.statement_run import StatementRun, failure
 from lookup_hints.surfaces.stream_run import run_with_streams
 
@@ -89,7 +90,7 @@ def add_showing_options(parser: argparse.ArgumentParser) -> None:
         help="run each query to its end, and show its plan with measured figures in place of its rows",
     )
     parser.add_argument(
-        "--quiet", action="store_true", help="show no progress, and no line for each micro-batch of a stream"
+        "--quiet", action="store_true", help="show rows and errors alone: no plan, no counts, no progress"
     )
 
 
@@ -127,6 +128,10 @@ class Script:
     params: Mapping[str, Any]
 
 
+STDIN = "-"
+"""The name of a file that means the standard input."""
+
+
 def read(file: str, params: Sequence[str] = ()) -> Script:
     """The script in ``file`` with ``params`` (``name=value``).
 
@@ -134,12 +139,29 @@ def read(file: str, params: Sequence[str] = ()) -> Script:
         WrongUse: there is no such file, or a parameter is malformed.
         QueryError: the file cannot be split into statements.
     """
+    if file == STDIN:
+        return script_of(sys.stdin.read(), "standard input", params)
     try:
         text = read_script(Path(file))
     except LookupHintsError as error:
         raise WrongUse(str(error)) from None
+    return script_of(text, file, params)
+
+
+def script_of(text: str, name: str, params: Sequence[str]) -> Script:
+    """The script ``text`` with ``params``.
+
+    Args:
+        text: its statements.
+        name: what it is called where it is spoken of.
+        params: values of parameter markers, as ``name=value``.
+
+    Raises:
+        WrongUse: a parameter is malformed.
+        QueryError: the text cannot be split into statements.
+    """
     values = read_params(params)
-    return Script(file, split_statements(text), values)
+    return Script(name, split_statements(text), values)
 
 
 def read_params(params: Sequence[str]) -> dict[str, Any]:
@@ -237,13 +259,24 @@ class Showing:
         rows: how many rows of each result.
         bar: whether how far a statement is; for a terminal.
         analyze: whether its plan with measured figures comes in place of its rows.
-        quiet: whether nothing is said of a stream's micro-batches.
+        quiet: whether rows and errors are all that is shown.
+        report: where plans, counts and the summary go; None is the standard output.
+        results: where rows go; None is the standard output.
+        format: how rows are written, one of ``results.FORMATS``.
     """
 
-    rows: int
+    rows: int | None
     bar: bool
     analyze: bool = False
     quiet: bool = False
+    report: TextIO | None = None
+    results: TextIO | None = None
+    format: str = TABLE
+
+    @property
+    def tell(self) -> Callable[..., None]:
+        """Prints into the report, at once; nothing where it is quiet."""
+        return _be_quiet if self.quiet else partial(print, file=self.report, flush=True)
 
     @classmethod
     def of(cls, options: argparse.Namespace, *, bar: bool) -> Showing:
@@ -251,11 +284,15 @@ class Showing:
         return cls(options.rows, bar and not options.quiet, options.analyze, options.quiet)
 
 
+def _be_quiet(_: str) -> None:
+    """Takes the place of the report."""
+
+
 def run(session: LookupSession, script: Script, showing: Showing) -> int:
     """Run each statement, stop at the first that fails, and sum up; returns the exit code.
 
-    Results go to the standard output, errors to the standard error, and a line for each statement to the
-    log. Streaming queries that the statements start are waited for.
+    Results and the report go where ``showing`` says, errors to the standard error, and a line for each
+    statement to the log. Streaming queries that the statements start are waited for.
 
     Args:
         session: where they run.
@@ -268,7 +305,7 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
     def run_all() -> int:
         for number, statement in enumerate(script.statements, 1):
             head = head_of(statement, number, len(script.statements))
-            print(f"\n{head}", flush=True)
+            showing.tell(f"\n{head}")
             try:
                 with reported_once():
                     ran.append(run_statement(session, statement, script.params, showing))
@@ -283,14 +320,14 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
     exit_code = run_with_streams(
         session.streams,
         run_all,
-        partial(print, flush=True),
+        showing.tell,
         partial(print, file=sys.stderr),
         quiet=showing.quiet,
     )
     for each in ran:
         if each.stream is not None:
-            _print_counts(each)
-    print(f"\n{_summary(script, ran, time.perf_counter() - started)}", flush=True)
+            _print_counts(each, showing)
+    showing.tell(f"\n{_summary(script, ran, time.perf_counter() - started)}")
     return exit_code
 
 
@@ -298,32 +335,35 @@ def run_statement(
     session: LookupSession, statement: Statement, params: Mapping[str, Any], showing: Showing
 ) -> StatementRun:
     """Run one statement and print its plan, its rows and its counts."""
-    ran = StatementRun(session, statement, params, few_rows=not showing.analyze)
+    ran = StatementRun(session, statement, params, few_rows=not showing.analyze and showing.rows is not None)
     is_analyzed = showing.analyze and ran.plan is not None and bool(ran.plan.joins)
     if ran.plan is not None and not is_analyzed:
-        print(f"\n{joins_text(ran.plan, statement.line)}\n", flush=True)
+        showing.tell(f"\n{joins_text(ran.plan, statement.line)}\n")
     watch = partial(TerminalBar(sys.stderr).over, session.spark) if showing.bar else None
 
     def rows_of(frame: DataFrame) -> str:
         if is_analyzed:
             run_to_its_end(frame)
             return ""
-        return _shown(frame, showing.rows, is_text=ran.gives_text)
+        return _shown(frame, showing, is_text=ran.gives_text)
 
     shown = ran.take(rows_of, watch)
     if ran.stream is not None:
-        print(f"started: {ran.stream}", flush=True)
+        showing.tell(f"started: {ran.stream}")
         return ran
     if is_analyzed:
-        print(f"\n{ran.analyzed}\n", flush=True)
+        print(f"\n{ran.analyzed}\n", file=showing.report, flush=True)
         return ran
-    print(shown, end="")
-    _print_counts(ran)
-    print(f"{ran.seconds:.1f} s", flush=True)
+    print(shown, end="", file=showing.results, flush=True)
+    _print_counts(ran, showing)
+    showing.tell(f"{ran.seconds:.1f} s")
     return ran
 
 
-def _shown(frame: DataFrame, rows: int, *, is_text: bool) -> str:
+def _shown(frame: DataFrame, showing: Showing, *, is_text: bool) -> str:
+    if showing.format != TABLE:
+        return written(frame, showing.format, showing.rows)
+    rows = showing.rows or 0
     if is_text:
         return "".join(f"{row[0]}\n" for row in frame.collect())
     if not frame.columns or rows <= 0:
@@ -342,12 +382,12 @@ def head_of(statement: Statement, number: int, of: int) -> str:
 # --- what it did -----------------------------------------------------------------------------------
 
 
-def _print_counts(ran: StatementRun) -> None:
+def _print_counts(ran: StatementRun, showing: Showing) -> None:
     table = table_of(ran.lookups)
     if table:
-        print(aligned(table))
+        showing.tell(aligned(table))
     if ran.uncounted:
-        print(ran.uncounted)
+        showing.tell(ran.uncounted)
 
 
 def _log_line(ran: StatementRun) -> str:

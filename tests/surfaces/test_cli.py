@@ -504,11 +504,19 @@ def test_a_server_that_is_not_there_is_given_up(
     assert "error: No Spark Connect server answers at 127.0.0.1:9 within 0.2 s." in told
 
 
-@pytest.mark.parametrize("wrong", [[], ["fly"], ["run"], ["check"]])
+@pytest.mark.parametrize("wrong", [[], ["fly"], ["check"]])
 def test_wrong_use(wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(wrong)
     assert caught.value.code == 2
+
+
+def test_nothing_to_run_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    assert main(["run"]) == 2
+    assert "Nothing to run. Name a file" in capsys.readouterr().err
 
 
 def test_a_connect_server_is_no_master(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,8 @@ def scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Pat
     ("typed", "completed"),
     [
         (["ch"], {"check"}),
-        (["check", "--for"], {"--format"}),
+        (["run", "--for"], {"--format"}),
+        (["run", "--format", "js"], {"json", "jsonl"}),
         (["check", "--format", "sa"], {"sarif"}),
         (["run", "job"], {"job.sql"}),
     ],
@@ -61,7 +62,7 @@ def test_bash_completes(typed: list[str], completed: set[str], scripts: dict[str
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_the_other_shells_know_the_commands(shell: str, scripts: dict[str, Path]) -> None:
     text = scripts[shell].read_text(encoding="utf-8")
-    for word in ("demo", "run", "check", "sarif"):
+    for word in ("demo", "run", "check", "jsonl", "sarif"):
         assert word in text
 
 

@@ -1,0 +1,131 @@
+"""Rows of a result as CSV, JSON or Markdown: each value exactly, as Spark itself writes it in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lookup_hints.errors import Problem, QueryError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+TABLE = "table"
+FORMATS = (TABLE, "csv", "json", "jsonl", "markdown")
+"""The names of ``--format``; the table is Spark's own."""
+
+_EXACT = {
+    "ignoreNullFields": "false",
+    # Spark leaves out microseconds by itself, and the seconds of the offsets of old times.
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+_NESTED = ("array", "map", "struct", "variant")
+
+Cell = str | None
+
+
+def written(frame: DataFrame, kind: str, rows: int | None) -> str:
+    """The rows of ``frame`` as text that ends with a line end; empty where the frame has no columns.
+
+    Args:
+        frame: what the rows are taken of.
+        kind: one of ``FORMATS``, but for the table.
+        rows: how many; None takes all.
+
+    Raises:
+        QueryError: the names of columns would say one thing twice in JSON.
+    """
+    if not frame.columns:
+        return ""
+    if kind in ("json", "jsonl"):
+        lines = _taken(frame, _named(frame), rows)
+        return _as_array(lines) if kind == "json" else "".join(f"{line}\n" for line in lines)
+    cells = [_cells(line) for line in _taken(frame, _numbered(frame), rows)]
+    return (_as_csv if kind == "csv" else _as_markdown)(frame.columns, cells)
+
+
+# --- in Spark --------------------------------------------------------------------------------------
+
+
+def _taken(frame: DataFrame, columns: Sequence[Column], rows: int | None) -> list[str]:
+    from pyspark.sql import functions
+
+    texts = _by_number(frame).select(functions.to_json(functions.struct(*columns), _EXACT))
+    return [row[0] for row in (texts.collect() if rows is None else texts.take(rows))]
+
+
+def _by_number(frame: DataFrame) -> DataFrame:
+    """Two columns may have one name."""
+    return frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
+
+
+def _named(frame: DataFrame) -> list[Column]:
+    from pyspark.sql import functions
+
+    twice = [name for name, times in Counter(frame.columns).items() if times > 1]
+    if twice:
+        raise QueryError(
+            Problem(
+                f"Two columns are called {twice[0]!r}, so JSON cannot hold both.", tip="Rename one with AS."
+            )
+        )
+    return [functions.col(f"c{number}").alias(name) for number, name in enumerate(frame.columns)]
+
+
+def _numbered(frame: DataFrame) -> list[Column]:
+    """What is nested becomes JSON inside its cell."""
+    from pyspark.sql import functions
+
+    return [
+        functions.to_json(f"c{number}", _EXACT).alias(f"c{number}")
+        if field.dataType.typeName() in _NESTED
+        else functions.col(f"c{number}")
+        for number, field in enumerate(frame.schema)
+    ]
+
+
+# --- as text ---------------------------------------------------------------------------------------
+
+
+def _as_array(lines: Sequence[str]) -> str:
+    return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+
+
+def _cells(line: str) -> list[Cell]:
+    # Numbers stay the text that they are: a float would round decimals.
+    values: dict[str, Any] = json.loads(line, parse_float=str, parse_int=str)
+    return [_cell(value) for value in values.values()]
+
+
+def _cell(value: str | bool | None) -> Cell:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _as_csv(names: Iterable[str], lines: Iterable[Iterable[Cell]]) -> str:
+    return "".join(",".join(map(_csv_cell, line)) + "\n" for line in (names, *lines))
+
+
+def _csv_cell(cell: Cell) -> str:
+    """Nothing for NULL, and ``""`` for an empty text: so PostgreSQL and Arrow can tell them apart."""
+    if cell is None:
+        return ""
+    if cell and cell == cell.strip() and not any(letter in cell for letter in ',"\r\n'):
+        return cell
+    return '"' + cell.replace('"', '""') + '"'
+
+
+def _as_markdown(names: Sequence[str], lines: Iterable[Iterable[Cell]]) -> str:
+    rows = [_markdown_row(names), "|" + " --- |" * len(names), *map(_markdown_row, lines)]
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _markdown_row(cells: Iterable[Cell]) -> str:
+    return "| " + " | ".join(map(_markdown_cell, cells)) + " |"
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = "NULL" if cell is None else cell
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\r\n", "<br>").replace("\n", "<br>")
