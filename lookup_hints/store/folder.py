@@ -1,0 +1,197 @@
+"""The files of a store: their names, who may change what, and the limits, which hold at any time.
+
+A segment is called ``<number>.<rows>.<unique>.segment``, and beside it lies ``<...>.used``. Larger numbers
+are newer. Whoever adds or removes files has the lock ``door`` for that moment; whoever tidies up has the lock
+``broom`` for as long as that takes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+
+_TEMPORARY = ".tmp"
+_SEGMENT = re.compile(r"(\d+)\.(\d+)\.(\w+)\.segment")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a store may hold; None is no limit.
+
+    Args:
+        max_bytes: of all its files.
+        max_rows: of all segments; a key that is known to have none counts as one.
+    """
+
+    max_bytes: int | None = None
+    max_rows: int | None = None
+
+    def allow(self, rows: int, nbytes: int) -> bool:
+        """Whether so much may be held."""
+        return (self.max_rows is None or rows <= self.max_rows) and (
+            self.max_bytes is None or nbytes <= self.max_bytes
+        )
+
+    def part(self, share: float) -> Limits:
+        """A share of these."""
+        most_bytes, most_rows = (
+            None if most is None else int(most * share) for most in (self.max_bytes, self.max_rows)
+        )
+        return Limits(most_bytes, most_rows)
+
+
+@dataclass(frozen=True, order=True)
+class Filed:
+    """A segment that is there; the older one is the lesser."""
+
+    number: int
+    rows: int
+    unique: str
+    nbytes: int
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.number:012d}.{self.rows}.{self.unique}.segment"
+
+    @property
+    def used(self) -> str:
+        """The name of the file that notes its use."""
+        return f"{self.number:012d}.{self.rows}.{self.unique}.used"
+
+
+class Folder:
+    """The folder of one store.
+
+    Raises:
+        OSError: it cannot be made, or belongs to somebody else.
+    """
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+        if found.st_uid != os.getuid() or found.st_mode & 0o077 or not path.is_dir():
+            raise PermissionError("the folder of the cache is open to others")
+        self.path, self.limits = path, limits
+
+    def filed(self) -> list[Filed]:
+        """All segments, from the oldest to the newest."""
+        sizes = {each.name: _size(each) for each in os.scandir(self.path)}
+        segments = filter(None, map(_SEGMENT.fullmatch, sizes))
+        filed = (Filed(int(each[1]), int(each[2]), each[3], sizes[each[0]]) for each in segments)
+        return sorted(replace(each, nbytes=each.nbytes + sizes.get(each.used, 0)) for each in filed)
+
+    def add(
+        self, data: pa.Buffer, rows: int, used: bytes, instead_of: Sequence[Filed] = ()
+    ) -> Sequence[Filed] | None:
+        """File a new segment ``instead_of`` others, as new as the newest of these; else the newest of all.
+
+        ``used`` is what is noted of its use. The oldest ones go to make room, and are returned; None is
+        returned where it would not fit alone.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._written(data) as segment, self._written(used) as notes, self._locked("door"):
+            filed = self.filed()
+            number = max((each.number for each in instead_of), default=0)
+            number = number or 1 + max((each.number for each in filed), default=0)
+            new = Filed(number, rows, uuid4().hex[:12], data.size + len(used))
+            leaving = self._leaving(filed, instead_of, new)
+            if leaving is not None:
+                self._remove((*leaving, *instead_of))
+                notes.rename(self.path / new.used)
+                segment.rename(self.path / new.name)
+            return leaving
+
+    def _leaving(self, filed: list[Filed], instead_of: Sequence[Filed], new: Filed) -> list[Filed] | None:
+        """The oldest of ``filed`` that go for ``new``."""
+        if not self.limits.allow(new.rows, new.nbytes):
+            return None
+        staying = [each for each in filed if each not in instead_of]
+        rows, nbytes = (sum(getattr(each, of) for each in (*staying, new)) for of in ("rows", "nbytes"))
+        leaving: list[Filed] = []
+        while not self.limits.allow(rows, nbytes):
+            leaving.append(staying[len(leaving)])
+            rows, nbytes = rows - leaving[-1].rows, nbytes - leaving[-1].nbytes
+        return leaving
+
+    def remove(self, filed: Iterable[Filed]) -> None:
+        """Remove segments."""
+        with self._locked("door"):
+            self._remove(filed)
+
+    def _remove(self, filed: Iterable[Filed]) -> None:
+        for each in filed:
+            for name in (each.name, each.used):
+                (self.path / name).unlink(missing_ok=True)
+
+    @contextmanager
+    def tidying(self) -> Iterator[bool]:
+        """A block in which nobody else tidies up; tells whether it is so."""
+        with self._locked("broom", wait=False) as is_alone:
+            yield is_alone
+
+    def sweep(self) -> None:
+        """Remove what killed writers have left: files that nobody has open, and notes without a segment."""
+        with self._locked("door"):
+            names = {each.name for each in os.scandir(self.path)}
+            for name in names:
+                is_left = name.endswith(_TEMPORARY) and self._is_abandoned(name)
+                if is_left or (name.endswith(".used") and name[: -len("used")] + "segment" not in names):
+                    (self.path / name).unlink(missing_ok=True)
+
+    def _is_abandoned(self, name: str) -> bool:
+        """Whether the writer of a temporary file, who has it locked, is gone."""
+        with suppress(OSError):
+            file = os.open(self.path / name, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            finally:
+                os.close(file)
+        return False
+
+    @contextmanager
+    def _written(self, data: pa.Buffer | bytes) -> Iterator[Path]:
+        """``data`` in a temporary file, locked as long as its writer lives, and removed at the end."""
+        path = self.path / f"{uuid4().hex}{_TEMPORARY}"
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            left = memoryview(data)
+            while left:
+                left = left[os.write(file, left) :]
+            yield path
+        finally:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            os.close(file)
+
+    @contextmanager
+    def _locked(self, name: str, *, wait: bool = True) -> Iterator[bool]:
+        file = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+        finally:
+            os.close(file)
+
+
+def _size(file: os.DirEntry[str]) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,121 @@
+"""A number of 64 bits for each key, and the form in which keys are compared. No Python code runs per key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+Numbers: TypeAlias = npt.NDArray[Any]
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_ODD_TOO = np.uint64(0xD6E8FEB86659FD93)
+_HALF = np.uint64(32)
+_WORD = 8
+_FIRST_BYTES = np.array([(1 << (8 * size)) - 1 for size in range(_WORD + 1)], np.uint64)
+"""Masks for the first 0 to 8 bytes of a word."""
+
+_NUMBERS = (types.is_integer, types.is_floating, types.is_date, types.is_timestamp, types.is_duration)
+_TEXTS = (types.is_string, types.is_binary)
+
+
+def can_hash(schema: pa.Schema) -> bool:
+    """Whether keys of ``schema`` have hashes."""
+    return all(_is(kind, *_NUMBERS, *_TEXTS, types.is_boolean, types.is_decimal128) for kind in schema.types)
+
+
+def is_told_by_hash(schema: pa.Schema) -> bool:
+    """Whether different keys of ``schema`` have different hashes: one number, which is mixed reversibly."""
+    return len(schema) == 1 and _is(schema.types[0], *_NUMBERS, types.is_boolean)
+
+
+def comparable(keys: pa.Table) -> pa.RecordBatch:
+    """``keys`` so that equal values are equal bits, as SQL's join has it: -0.0 is 0.0 and NaN equals NaN."""
+    columns = [_comparable(column.combine_chunks()) for column in keys.columns]
+    return pa.RecordBatch.from_arrays(columns, names=[f"key{number}" for number in range(len(columns))])
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):  # of no chunks, in older versions
+        column = pa.concat_arrays([pa.array([], column.type), *column.chunks])
+    if not types.is_floating(column.type):
+        return column
+    one_zero = pc.add(column, pa.scalar(0.0, column.type))
+    one_nan = pc.if_else(pc.is_nan(one_zero), pa.scalar(float("nan"), column.type), one_zero)
+    return one_nan.view(pa.int32() if types.is_float32(column.type) else pa.int64())
+
+
+def equal(one: pa.RecordBatch, other: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """For each row whether both have the same key; both are ``comparable``."""
+    columns = (pc.equal(left, right) for left, right in zip(one.columns, other.columns, strict=True))
+    both: npt.NDArray[np.bool_] = reduce(pc.and_, columns).to_numpy(zero_copy_only=False)
+    return both
+
+
+def hashes_of(keys: pa.RecordBatch) -> Hashes:
+    """The hashes of ``comparable`` keys; all bits of each are equally good."""
+    return reduce(lambda one, other: _mixed(one * _ODD_TOO + other), map(_hashes, keys.columns))
+
+
+def _hashes(column: pa.Array) -> Hashes:
+    if _is(column.type, *_TEXTS):
+        return _hashes_of_texts(column)
+    return reduce(
+        lambda hashes, word: _mixed(hashes ^ word), _words(column), np.zeros(len(column), np.uint64)
+    )
+
+
+def _mixed(words: Hashes) -> Hashes:
+    """A reversible mixture: what differs before differs afterwards."""
+    words = words * _ODD
+    words ^= words >> _HALF
+    words *= _ODD_TOO
+    words ^= words >> _HALF
+    return words
+
+
+def _words(column: pa.Array) -> Iterable[Hashes]:
+    if types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    width = column.type.bit_width // 8
+    start, data = column.offset * width, column.buffers()[1]
+    if width == 2 * _WORD:
+        halves = np.frombuffer(data, np.uint64, 2 * len(column), start)
+        return halves[::2], halves[1::2]
+    return (np.frombuffer(data, f"<u{width}", len(column), start).astype(np.uint64),)
+
+
+def _hashes_of_texts(column: pa.Array) -> Hashes:
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
+    starts, lengths = ends[:-1], np.diff(ends)
+    hashes = _mixed(lengths.astype(np.uint64))
+    words = _words_from_each_byte(data, int(starts[0]) if len(starts) else 0, int(ends[-1]))
+    starts = starts - (starts[0] if len(starts) else 0)
+    among = np.flatnonzero(lengths)
+    for place in range(0, int(lengths.max(initial=0)), _WORD):
+        among = among[lengths[among] > place]
+        left = np.minimum(lengths[among] - place, _WORD)
+        word = words[starts[among] + place] & _FIRST_BYTES[left]
+        hashes[among] = _mixed(hashes[among] ^ word)
+    return hashes
+
+
+def _words_from_each_byte(data: pa.Buffer | None, start: int, end: int) -> Hashes:
+    """For each byte of ``data`` the eight that begin there; behind the end are zeros."""
+    padded = np.zeros(end - start + _WORD, np.uint8)
+    if data is not None and end > start:
+        padded[: end - start] = np.frombuffer(data, np.uint8, end - start, start)
+    words: Hashes = np.ndarray((end - start + 1,), np.dtype("<u8"), padded.data, strides=(1,))
+    return words
+
+
+def _is(kind: pa.DataType, *questions: Any) -> bool:
+    return any(question(kind) for question in questions)

@@ -1,0 +1,171 @@
+"""One segment as a file: an index and rows as two Arrow streams, and a checksum at the end."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookup_hints.store.content import Content, Positions, expanded
+from lookup_hints.store.hashing import Hashes, equal
+
+MAGIC = 0x3170756B6F6F4C
+_TAIL = struct.Struct("<QQQ")  # length of the index, checksum, magic
+_BLOCK = 512
+_SLOTS = 2
+"""So many for each entry, or up to twice as many: mostly the first entry of a slot is the one."""
+
+
+class NotASegment(ValueError):
+    """The file is not what was written."""
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Keys that a segment has, each with its entry there.
+
+    Args:
+        asked: their positions among those that were asked.
+        entries: the numbers of their entries.
+        is_same: whether the entry's key is theirs; else only its hash is.
+    """
+
+    asked: Positions
+    entries: Positions
+    is_same: npt.NDArray[np.bool_]
+
+
+class Segment:
+    """A segment that is mapped into memory; it outlives its file."""
+
+    def __init__(self, content: Content) -> None:
+        self.content = content
+        self._directory, self._shift = _directory(content.hashes)
+        self._has_one_row_each = bool((content.counts == 1).all())
+        self.latest: float = content.loaded.max(initial=-np.inf)
+        """When its newest entry was answered."""
+
+    def find(self, hashes: Hashes, asked: Positions, keys: pa.RecordBatch | None) -> Matches:
+        """Those ``asked`` keys that are here; ``keys`` are compared, where hashes alone do not tell."""
+        wanted, own = hashes[asked], self.content.hashes
+        entries: Positions = self._directory[(wanted >> self._shift).astype(np.int64)].astype(np.int64)
+        found = own.take(entries, mode="clip")
+        behind = np.flatnonzero(found < wanted)
+        while len(behind):
+            entries[behind] += 1
+            found[behind] = now = own.take(entries[behind], mode="clip")
+            behind = behind[(now < wanted[behind]) & (entries[behind] < len(own))]
+        matching = np.flatnonzero(found == wanted)
+        asked, entries = asked[matching], entries[matching]
+        if keys is None:
+            return Matches(asked, entries, np.ones(len(asked), np.bool_))
+        here = self.content.keys.take(pa.array(entries))
+        return Matches(asked, entries, equal(here, keys.take(pa.array(asked))))
+
+    def rows_of(
+        self, asked: Positions, entries: Positions, columns: Sequence[str]
+    ) -> tuple[pa.Table, Positions]:
+        """The rows of ``entries``, and for each the position that was ``asked``."""
+        starts = entries
+        if not self._has_one_row_each:
+            starts, counts = self.content.starts[entries], self.content.counts[entries]
+            starts, asked = expanded(starts, counts), np.repeat(asked, counts)
+        rows = self.content.rows.select(list(columns)).take(pa.array(starts))
+        return pa.Table.from_batches([rows]), asked
+
+    def note_use(self, entries: Positions, now: float) -> None:
+        """Entries are used now."""
+        self.content.used[entries] = max(0, int(now)) + 1
+
+
+def _directory(hashes: Hashes) -> tuple[npt.NDArray[np.int32], np.uint64]:
+    """For each number that hashes begin with, the first entry that has it or a larger one."""
+    bits = (_SLOTS * len(hashes)).bit_length()
+    shift = np.uint64(64 - bits)
+    begins = np.bincount((hashes >> shift).astype(np.int64), minlength=2**bits)
+    return (begins.cumsum() - begins).astype(np.int32), shift
+
+
+def encoded(content: Content) -> pa.Buffer:
+    """``content`` as the bytes of a segment."""
+    index = pa.RecordBatch.from_arrays(
+        [
+            pa.array(content.hashes),
+            pa.array(content.starts),
+            pa.array(content.counts),
+            pa.array(content.loaded),
+            *content.keys.columns,
+        ],
+        names=["hash", "start", "count", "loaded_at", *content.keys.schema.names],
+    )
+    length, size = _size(index), _size(index) + _size(content.rows)
+    size += -size % 8
+    buffer = pa.allocate_buffer(size + _TAIL.size)
+    sink = pa.FixedSizeBufferWriter(buffer)
+    _write(sink, index)
+    _write(sink, content.rows)
+    sink.write(bytes(size - sink.tell()))
+    sink.write(_TAIL.pack(length, _checksum(buffer.slice(0, size)), MAGIC))
+    return buffer
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    sink = pa.MockOutputStream()
+    _write(sink, batch)
+    return int(sink.size())
+
+
+def _write(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def _checksum(body: pa.Buffer) -> int:
+    """Sums of blocks, each with a weight of its own, so that it counts where something stands."""
+    words = np.frombuffer(body, np.uint64)
+    full = len(words) // _BLOCK * _BLOCK
+    sums = words[:full].reshape(-1, _BLOCK).sum(axis=1, dtype=np.uint64)
+    sums = np.append(sums, words[full:].sum(dtype=np.uint64))
+    weights = np.arange(1, 2 * len(sums), 2, dtype=np.uint64)
+    return int((sums * weights).sum(dtype=np.uint64)) ^ len(body)
+
+
+def opened(path: Path, used: Path) -> Segment:
+    """The segment under ``path``; what is noted of its use is shared with all who open it.
+
+    Raises:
+        NotASegment: the file is damaged.
+        OSError: it cannot be read.
+    """
+    with pa.memory_map(str(path)) as file:
+        return Segment(_decoded(file.read_buffer(), used))
+
+
+def _decoded(file: pa.Buffer, used: Path) -> Content:
+    size = file.size - _TAIL.size
+    if size < 0 or size % 8:
+        raise NotASegment("it is cut off")
+    length, checksum, magic = _TAIL.unpack(file.slice(size).to_pybytes())
+    body = file.slice(0, size)
+    if magic != MAGIC or length > size or checksum != _checksum(body):
+        raise NotASegment("its bytes are not those that were written")
+    index, rows = _read(body.slice(0, length)), _read(body.slice(length))
+    hashes, starts, counts, loaded = (column.to_numpy() for column in index.columns[:4])
+    keys = index.select(index.schema.names[4:])
+    return Content(hashes, starts, counts, loaded, _opened_used(used, len(hashes)), keys, rows)
+
+
+def _read(stream: pa.Buffer) -> pa.RecordBatch:
+    with pa.ipc.open_stream(stream) as reader:
+        return reader.read_next_batch()
+
+
+def _opened_used(path: Path, entries: int) -> npt.NDArray[np.uint32]:
+    if path.stat().st_size != 4 * entries:
+        raise NotASegment("what is noted of its use is cut off")
+    return np.memmap(path, np.uint32, "r+", shape=(entries,))

@@ -1,0 +1,251 @@
+"""Answers of one lookup, shared by the processes of an executor: asked by batches of keys, told by batches.
+
+Segments are asked from the newest to the oldest, and the first that has a key decides. Times are seconds on a
+clock that all processes share. An answer of the future has no age, and is not used: clocks may jump back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from lookup_hints.store.content import Chosen, Content, Learned, Positions, content_of, merged
+from lookup_hints.store.folder import Filed, Folder, Limits
+from lookup_hints.store.hashing import comparable, hashes_of, is_told_by_hash
+from lookup_hints.store.memory import has_room_for
+from lookup_hints.store.segment import Matches, NotASegment, Segment, encoded, opened
+
+MOST_SEGMENTS = 12
+"""When there are more, some are merged."""
+
+MERGED_AT_ONCE = 8
+_JITTER = 0.1
+_FULL = 7 / 8
+_LESSER = 1 / 2
+_SHARE = 1 / 8
+"""No merged segment is larger than this part of the limits: the oldest one is not much of the whole."""
+
+
+@dataclass(frozen=True)
+class Ages:
+    """How old an answer may be that is used, in seconds.
+
+    Each key takes up to a tenth less, by its hash, so that not all are asked again at once.
+
+    Args:
+        rows: of a key that has rows.
+        missing: of a key that has none.
+        unused: since it was last used, too; None for no such limit.
+    """
+
+    rows: float
+    missing: float
+    unused: float | None = None
+
+    def valid(self, content: Content, entries: Positions, now: float) -> Chosen:
+        """Which of the ``entries`` of ``content`` may be used."""
+        loaded, counts = content.loaded[entries], content.counts[entries]
+        spread = (content.hashes[entries] & np.uint64(0xFF)).astype(np.float64) / 0xFF
+        longest = np.where(counts > 0, self.rows, self.missing) * (1 - _JITTER * spread)
+        age = now - loaded
+        valid: Chosen = (age >= 0) & (age < longest)
+        if self.unused is not None:
+            valid &= now - np.maximum(loaded, content.used[entries]) < self.unused
+        return valid
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a store has of the keys that it was asked.
+
+    Args:
+        found: rows, and for each the position of its key; those of one key stand together.
+        missing: the positions of the keys that are known to have none.
+    """
+
+    found: tuple[tuple[pa.Table, pa.Array], ...]
+    missing: pa.Array
+
+
+class Store:
+    """The answers in one folder. Not thread-safe.
+
+    Args:
+        path: the folder.
+        limits: what it may hold.
+        ages: how long answers are used.
+        clock: seconds, the same for all processes.
+
+    Raises:
+        OSError: there can be no such folder.
+    """
+
+    def __init__(self, path: Path, limits: Limits, ages: Ages, clock: Callable[[], float]) -> None:
+        self._folder, self._ages, self._clock = Folder(path, limits), ages, clock
+        self._segments: dict[Filed, Segment] = {}
+        self._unreadable: set[Filed] = set()
+        self.evicted: Counter[str] = Counter()
+        """How many rows went, by reason: ``size`` or ``expired``."""
+        self.damaged = 0
+        """How many segments could not be read."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows were there when it was last looked at."""
+        return sum(each.rows for each in self._segments)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes they took."""
+        return sum(each.nbytes for each in self._segments)
+
+    # Asking.
+
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
+        """What is known of ``keys``, which are distinct and hold no NULL.
+
+        Raises:
+            OSError: the folder is not there any more.
+        """
+        self._look()
+        now, compared = self._clock(), comparable(keys)
+        hashes = hashes_of(compared)
+        to_compare = None if is_told_by_hash(keys.schema) else compared
+        # In the order of the hashes, so that what is asked of a segment lies side by side.
+        asked, is_open = np.argsort(hashes), np.ones(len(hashes), np.bool_)
+        found, missing = [], [np.zeros(0, np.int64)]
+        for segment in reversed(self._segments.values()):
+            if not len(asked):
+                break
+            matches = segment.find(hashes, asked, to_compare)
+            if len(matches.asked):
+                is_open[matches.asked] = False
+                asked = asked[is_open[asked]]
+                positions, entries = self._usable(segment, matches, now)
+                has_rows = segment.content.counts[entries] > 0
+                missing.append(positions[~has_rows])
+                if has_rows.any():
+                    found.append(segment.rows_of(positions[has_rows], entries[has_rows], columns))
+        return Known(
+            tuple((rows, pa.array(at, pa.int32())) for rows, at in found),
+            pa.array(np.sort(np.concatenate(missing)), pa.int32()),
+        )
+
+    def _usable(self, segment: Segment, matches: Matches, now: float) -> tuple[Positions, Positions]:
+        usable = matches.is_same & self._ages.valid(segment.content, matches.entries, now)
+        entries = matches.entries[usable]
+        segment.note_use(entries, now)
+        return matches.asked[usable], entries
+
+    def _look(self) -> None:
+        """Map what is new, and let go of what is gone."""
+        segments: dict[Filed, Segment] = {}
+        for filed in self._folder.filed():
+            segment = self._segments.get(filed) or self._opened(filed)
+            if segment is not None:
+                segments[filed] = segment
+        self._segments = segments
+        self._unreadable &= segments.keys()
+
+    def _opened(self, filed: Filed) -> Segment | None:
+        if filed in self._unreadable or not has_room_for(filed.nbytes):
+            return None
+        path = self._folder.path
+        try:
+            return opened(path / filed.name, path / filed.used)
+        except FileNotFoundError:
+            return None
+        except (NotASegment, OSError, pa.ArrowException):
+            self._unreadable.add(filed)
+            self.damaged += 1
+            return None
+
+    # Telling.
+
+    def learn(self, learned: Sequence[Learned]) -> None:
+        """Remember answers, and tidy up if nobody else does.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        if learned:
+            content = content_of(learned, self._clock())
+            if len(content):
+                self._add(content)
+        self.tidy()
+
+    def _add(self, content: Content, instead_of: Sequence[Filed] = ()) -> None:
+        evicted = self._folder.add(encoded(content), content.held, content.used.tobytes(), instead_of)
+        self.evicted["size"] += sum(each.rows for each in evicted or ())
+
+    def tidy(self) -> None:
+        """Drop what is too old, keep what was used of what is to go, merge what is small, sweep up.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._folder.tidying() as is_alone:
+            if not is_alone:
+                return
+            self._folder.sweep()
+            self._look()
+            self._drop_expired()
+            self._give_a_second_chance()
+            self._merge()
+
+    def _drop_expired(self) -> None:
+        longest = max(self._ages.rows, self._ages.missing)
+        old = [filed for filed, each in self._segments.items() if self._clock() - each.latest >= longest]
+        gone = [*old, *self._unreadable]
+        if gone:
+            self._folder.remove(gone)
+            self.evicted["expired"] += sum(each.rows for each in old)
+            self._unreadable.clear()
+            self._look()
+
+    def _give_a_second_chance(self) -> None:
+        """Where the limits are near, keep of old segments what was used, if that is the lesser part."""
+        limits = self._folder.limits.part(_FULL)
+        for filed, segment in list(self._segments.items())[:-1]:
+            if limits.allow(self.rows, self.nbytes):
+                return
+            used = np.asarray(segment.content.used) > 0
+            if used.mean() <= _LESSER:
+                kept = replace(segment.content.only(used), used=np.zeros(int(used.sum()), np.uint32))
+                self._replace([filed], kept)
+                self.evicted["size"] += filed.rows - kept.held
+
+    def _merge(self) -> None:
+        filed = self._cheapest() if len(self._segments) > MOST_SEGMENTS else ()
+        if filed:
+            content = merged([self._segments[each].content for each in filed])
+            kept = content.only(self._ages.valid(content, np.arange(len(content)), self._clock()))
+            self._replace(filed, kept)
+            self.evicted["expired"] += content.held - kept.held
+
+    def _cheapest(self) -> Sequence[Filed]:
+        """Neighbours whose merging costs least, and gives no segment that is too large."""
+        limits, filed = self._folder.limits.part(_SHARE), list(self._segments)
+        for size in (MERGED_AT_ONCE, MERGED_AT_ONCE // 2, 2):
+            groups = [filed[start : start + size] for start in range(len(filed) - size + 1)]
+            fitting = [
+                (sum(each.nbytes for each in group), group)
+                for group in groups
+                if limits.allow(sum(each.rows for each in group), sum(each.nbytes for each in group))
+            ]
+            if fitting:
+                return min(fitting)[1]
+        return ()
+
+    def _replace(self, filed: Sequence[Filed], content: Content) -> None:
+        """Put ``content`` in the place of segments."""
+        if len(content):
+            self._add(content, filed)
+        else:
+            self._folder.remove(filed)
+        self._look()
