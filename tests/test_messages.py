@@ -120,10 +120,13 @@ def test_the_package_shows_its_public_names_alone() -> None:
 @pytest.mark.parametrize(
     ("connector", "option", "told"),
     [
-        ("postgres", "lookup.cache", "There is no cache yet: equal keys of a window of rows are asked once"),
-        ("postgres", "lookup.cache.max-rows", "There is no cache yet"),
-        ("sqlite", "lookup.cache.ttl", "There is no cache yet"),
-        ("postgres", "lookup.partial-cache.expire-after-write", "There is no cache yet"),
+        (
+            "postgres",
+            "lookup.cache.max-rows",
+            "Write 'lookup.cache' = 'PARTIAL', and options that begin with",
+        ),
+        ("sqlite", "lookup.cache.ttl", "Write 'lookup.cache' = 'PARTIAL'"),
+        ("postgres", "lookup.partial-cache.missing-tll", "Did you mean 'lookup.partial-cache.missing-ttl'?"),
         ("postgres", "lookup.full-cache.reload-strategy", "can be read as a Spark table instead"),
         ("postgres", "lookup.max-retries", "Write 'retry-predicate' = 'exception', 'retry-strategy' ="),
         (
@@ -165,7 +168,8 @@ def test_a_connector_of_flink_is_told_what_it_is_here(connector: str, told: str)
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("lookup.cache", "In Flink, too, it belongs in WITH, not in a hint. There is no cache yet"),
+        ("lookup.cache", "Write 'cache'; in WITH it is 'lookup.cache'."),
+        ("lookup.partial-cache.max-rows", "In Flink, too, it belongs in WITH, not in a hint."),
         ("lookup.async", "Write 'async'; in WITH it is 'lookup.async'."),
         ("lookup-table", "Write 'table'."),
         ("capasity", "Did you mean 'capacity'?"),
@@ -184,7 +188,7 @@ def test_an_option_of_flink_in_a_hint_is_told_what_it_is_here(option: str, told:
         ("spark.table.exec.state.ttl", "There is no equivalent: state is Spark's"),
         ("table.exec.legacy-cast-behaviour", "There is no equivalent: all but table.exec.async-lookup.*"),
         ("execution.runtime-mode", "Leave it out: FROM STREAM makes a streaming query"),
-        ("lookup.cache", "In Flink, too, it belongs in WITH, not in SET. There is no cache yet"),
+        ("lookup.full-cache.x", "In Flink, too, it belongs in WITH, not in SET. There is no FULL cache yet"),
     ],
 )
 def test_a_job_option_of_flink_is_told_what_it_is_here(key: str, told: str) -> None:

@@ -11,7 +11,7 @@ from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.budgets import CONCURRENCY, RATE, Limit, limits_of
 from lookup_hints.plan.cluster_share import Limits, budget_of, cluster_of, notes_of
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
-from lookup_hints.runtime.spec import DeadLetters, Hedge, LookupSettings
+from lookup_hints.runtime.spec import DeadLetters, Hedge, LookupSettings, PartialCache
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.in_force import Conf, InForce, in_force
 from lookup_hints.spi.lookup_options import (
@@ -27,6 +27,8 @@ from lookup_hints.spi.options import Place, options_at, parsed
 _MISS, _EXCEPTION = "lookup_miss", "exception"
 _DEAD_LETTER = "dead-letter"
 _OF_TABLES = options_at(Place.TABLE, LOOKUP_OPTIONS)
+_LONGEST_MISSING = 30.0
+"""A key without a row is asked again after so many seconds, where nothing else was said."""
 _STRATEGY_KEYS = {
     "fixed_delay": ("fixed-delay",),
     "exponential_delay": ("initial-backoff", "max-backoff", "backoff-multiplier", "jitter-factor"),
@@ -119,6 +121,7 @@ def choose(
         retry=retry,
         budget=budget,
         hedge=_hedge(given) if asynchronous else None,
+        cache=_cache(given),
         log_keys=session_option("log-keys", conf),
         dead_letters=letters,
         max_errors=_limit(given, "max-errors"),
@@ -332,6 +335,21 @@ def _effect_notes(given: _Given) -> list[str]:
 def _hedge(given: _Given) -> Hedge | None:
     wish = given["hedge"]
     return None if wish is None else Hedge(None if wish == "p95" else wish)
+
+
+def _cache(given: _Given) -> PartialCache | None:
+    if given["cache"] == "none":
+        return None
+    ttl, missing_ttl = given["partial-cache.expire-after-write"], given["partial-cache.missing-ttl"]
+    if missing_ttl is None:
+        missing_ttl = min(ttl / 10, _LONGEST_MISSING)
+    return PartialCache(
+        expire_after_write=ttl,
+        expire_after_access=given["partial-cache.expire-after-access"],
+        missing_ttl=missing_ttl if given["partial-cache.cache-missing-key"] else None,
+        max_rows=given["partial-cache.max-rows"],
+        max_bytes=given["partial-cache.max-bytes"],
+    )
 
 
 def _hedged_in_vain(given: _Given) -> list[str]:

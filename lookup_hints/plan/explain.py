@@ -10,7 +10,7 @@ from lookup_hints.plan.access import shown
 from lookup_hints.plan.budgets import shown_owner
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
 from lookup_hints.runtime.spec import LookupName, LookupSettings
-from lookup_hints.spi.lookup_options import DEAD_LETTER_KEYS, ERROR_LIMIT_KEYS, RETRY_KEYS
+from lookup_hints.spi.lookup_options import CACHE_KEYS, DEAD_LETTER_KEYS, ERROR_LIMIT_KEYS, RETRY_KEYS
 
 Figures = Mapping[LookupName, Sequence[tuple[str, str]]]
 """What was measured of lookups: name and text of each figure."""
@@ -127,6 +127,8 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     yield from _budget(join)
     if settings.hedge is not None:
         yield "hedge", f"{settings.hedge}{source('hedge')}"
+    if settings.cache is not None:
+        yield "cache", f"{settings.cache}{source(*CACHE_KEYS)}"
     if settings.stops_early:
         yield "limit", "may stop it early, so nothing is read ahead of its rows"
     yield "function", join.function.name.function

@@ -31,10 +31,25 @@ class Keys:
     Args:
         table: the keys, in the order of their first row; none holds a NULL.
         codes: for each row the position of its key in ``table``, NULL where a key column is NULL.
+        known: what a cache has of them.
     """
 
     table: pa.Table
     codes: pa.Array
+    known: Known | None = None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of keys without asking: those that are neither found nor missing must be asked.
+
+    Args:
+        found: their rows.
+        missing: the positions of those that have none.
+    """
+
+    found: tuple[Placed, ...]
+    missing: pa.Array
 
 
 def distinct_keys(rows: pa.Table) -> Keys:

@@ -33,9 +33,9 @@ class FreshKeys:
         """How many keys of that window there are."""
         return len(self._queue[0][1])
 
-    def add(self, window: Window) -> None:
-        """All keys of a new window."""
-        self._queue.append((window, window.everything))
+    def add(self, window: Window, positions: pa.Array) -> None:
+        """The keys of a new window that are to be asked."""
+        self._queue.append((window, positions))
 
     def take(self, room: int) -> tuple[Window, pa.Array]:
         """The next keys of one window, ``room`` at most: their positions."""

@@ -27,6 +27,7 @@ from lookup_hints.runtime.failures import connector_name
 from lookup_hints.runtime.gate import OPEN, Gate
 from lookup_hints.runtime.metrics import Cause, LookupMetrics
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver
+from lookup_hints.runtime.remembering import Learn
 from lookup_hints.runtime.settling import Settling
 from lookup_hints.runtime.spec import Hedge, LookupSpec
 from lookup_hints.runtime.state import LookupState
@@ -54,6 +55,7 @@ class LookupFlow:
         watch: is shown what was counted, while the flow is driven.
         observer: is told of each HTTP request.
         keep: takes the keys that failed for good, where they are to be kept as dead letters.
+        learn: takes what the source answered, where that is to be remembered.
         gate: the limits of the origin.
     """
 
@@ -66,10 +68,11 @@ class LookupFlow:
         watch: Watch | None = None,
         observer: RequestObserver = UNOBSERVED,
         keep: Keep = lambda _: None,
+        learn: Learn | None = None,
         gate: Gate = OPEN,
     ) -> None:
         self._watched = Watched(watch)
-        self._state = LookupState(spec, secrets, observer, keep, gate)
+        self._state = LookupState(spec, secrets, observer, keep, gate, learn)
         self._settling = Settling(self._state, random)
         self._asking = Asking(self._state, self._settling)
         self._held_since: float | None = None
@@ -168,8 +171,9 @@ class LookupFlow:
         """Take the keys of a new window of input."""
         window = self._state.held.add(keys)
         self._state.size.saw(keys.table)
-        if keys.table.num_rows:
-            self._state.fresh.add(window)
+        asked = window.everything if keys.known is None else self._settling.recall(window, keys.known)
+        if len(asked):
+            self._state.fresh.add(window, asked)
         self._state.tally.count(
             rows_in=len(keys.codes), null_key_rows=keys.codes.null_count, keys=keys.table.num_rows
         )

@@ -146,6 +146,14 @@ class LookupMetrics:
     outages: Annotated[int, About("times", "the circuit breaker of the source opened")] = 0
     hits: Annotated[int, About("keys", "keys whose final outcome is at least one row")] = 0
     misses: Annotated[int, About("keys", "keys that found no row in the end")] = 0
+    cache_hits: Annotated[int, About("keys", "keys whose rows came from the cache of the executor")] = 0
+    cache_missing: Annotated[int, About("keys", "keys that the cache knows to have no row")] = 0
+    cache_misses: Annotated[int, About("keys", "keys that the cache did not know: they were asked")] = 0
+    cache_evicted_by_reason: Annotated[
+        CountsByKey[int], About("rows", "that left the cache: for its size, or as they expired")
+    ] = _NO_COUNTS
+    cache_rows: Annotated[Most, About("rows", "in the cache of an executor, at most")] = _NONE_IN_FLIGHT
+    cache_bytes: Annotated[Most, About("bytes", "that its files take, at most")] = _NONE_IN_FLIGHT
     skipped: Annotated[int, About("keys", "keys whose rows are dropped because of `on-error=skip`")] = 0
     dead_letters: Annotated[int, About("keys", "keys that failed for good and are kept as dead letters")] = 0
     errors: Annotated[int, About("requests", "requests that failed, in all or for some of their keys")] = 0

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
-from lookup_hints.runtime.arrow import Placed, absent, count_up_to, lists_per_key, place
+from lookup_hints.runtime.arrow import Known, Placed, absent, count_up_to, lists_per_key, place
 from lookup_hints.runtime.failures import connector_name, failure, is_defect, out_of_time
 from lookup_hints.runtime.state import LookupState
 from lookup_hints.runtime.steps import Ask, Batch, Part
+from lookup_hints.runtime.window import Window
 from lookup_hints.spi import ReportsOutcomes
 from lookup_hints.spi.model import LookupRequest, Outcome, PlacedRows
 
@@ -56,6 +57,7 @@ class Settling:
             placed = placed.filter(pc.invert(pc.is_in(placed.positions, value_set=again)))
             missed = missed.filter(pc.invert(pc.is_in(missed, value_set=again)))
         self._keep(part, placed)
+        self._learn(part, placed, missed, notes)
         if len(missed):
             told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
             self._tell(part.among(missed), Outcome(None, part.attempt, told))
@@ -65,6 +67,38 @@ class Settling:
         else:
             self._settle(part.among(absent(again, len(part))))
             self._retry(part.among(again), now, delay)
+
+    def recall(self, window: Window, known: Known) -> pa.Array:
+        """Settle the keys of a new window that are known, and return those that must be asked.
+
+        What the retry policy would ask again is asked: a late row is not known yet.
+        """
+        size, retry = window.keys.num_rows, self._settings.retry
+        again, missing, found = count_up_to(0), known.missing, known.found
+        if retry.on_miss or retry.on_rows is not None:
+            again = self._refused(_together(found, self._state.answer_schema), missing, size)
+            missing = missing.filter(pc.invert(pc.is_in(missing, value_set=again)))
+            found = tuple(each.filter(pc.invert(pc.is_in(each.positions, value_set=again))) for each in found)
+        hits = pc.unique(pa.concat_arrays([count_up_to(0), *(each.positions for each in found)]))
+        part = Part(Batch(window, size, math.inf), window.everything, attempt=0)
+        for each in found:
+            self._keep(part, each)
+        if len(missing):
+            self._tell(part.among(missing), Outcome(None, 0, [None] * len(missing)))
+        settled = pa.concat_arrays([hits, missing])
+        window.settle(settled)
+        asked = size - len(settled)
+        self._state.tally.count(hits=len(hits), misses=len(missing))
+        self._state.tally.count(cache_hits=len(hits), cache_missing=len(missing), cache_misses=asked)
+        if len(hits):
+            self._state.size.found(len(hits), sum(each.rows.nbytes for each in found))
+        return window.everything.filter(pc.invert(pc.is_in(window.everything, value_set=settled)))
+
+    def _learn(self, part: Part, placed: Placed, missed: pa.Array, notes: Sequence[Any]) -> None:
+        """Let what is final be remembered; not a miss of which the connector tells more than that."""
+        if self._state.learn is not None:
+            missing = missed[:0] if notes else missed
+            self._state.learn(part.keys, placed, missing)
 
     def _refused(self, placed: Placed, missed: pa.Array, size: int) -> pa.Array:
         """The positions of keys that the retry policy wants to ask again."""
@@ -148,6 +182,11 @@ class Settling:
         batch.unsettled -= size
         if batch.unsettled == 0:
             self._state.slots.leave(batch)
+
+
+def _together(found: Sequence[Placed], schema: pa.Schema) -> Placed:
+    rows = pa.concat_tables([schema.empty_table(), *(each.rows for each in found)])
+    return Placed(rows, pa.concat_arrays([count_up_to(0), *(each.positions for each in found)]))
 
 
 def _next_beat(due: float, delay: float) -> float:

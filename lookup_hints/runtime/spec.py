@@ -94,6 +94,34 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class PartialCache:
+    """Answers of a table that all tasks of an executor share, and for how long.
+
+    Args:
+        expire_after_write: seconds after which rows are asked anew.
+        expire_after_access: the same since they were last used, if at all.
+        missing_ttl: seconds after which a key without rows is asked anew; None: it is not remembered.
+        max_rows: how many rows one executor keeps; a key without rows counts as one.
+        max_bytes: how many bytes of its disk they may take.
+    """
+
+    expire_after_write: float
+    expire_after_access: float | None = None
+    missing_ttl: float | None = None
+    max_rows: int | None = None
+    max_bytes: int | None = None
+
+    def __str__(self) -> str:
+        missing = "is asked again" if self.missing_ttl is None else f"{self.missing_ttl:g} s"
+        unused = "" if self.expire_after_access is None else f", unused for {self.expire_after_access:g} s"
+        rows = "" if self.max_rows is None else f"{self.max_rows:,} rows"
+        nbytes = "" if self.max_bytes is None else f"{self.max_bytes / 1024**2:,.6g} MB"
+        limits = " and ".join(filter(None, (rows, nbytes)))
+        kept = f"; at most {limits} in each executor" if limits else ""
+        return f"partial: a row may be {self.expire_after_write:g} s old{unused}, a miss {missing}{kept}"
+
+
+@dataclass(frozen=True)
 class Hedge:
     """When a request that is slow is sent a second time.
 
@@ -120,6 +148,7 @@ class LookupSettings:
     written to ``dead_letters``, if there are any. ``max_errors`` keys may fail, ``max_error_ratio`` of all.
 
     ``budget`` is what its requests share with others. ``hedge`` says when slow ones are sent a second time.
+    ``cache`` says how answers are remembered, if they are.
     ``stops_early`` says that the query may be content with the first rows, ``log_keys`` that logs may hold
     values of keys.
     """
@@ -133,6 +162,7 @@ class LookupSettings:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     budget: Budget = Budget()
     hedge: Hedge | None = None
+    cache: PartialCache | None = None
     stops_early: bool = False
     log_keys: bool = False
     dead_letters: DeadLetters | None = None

@@ -10,6 +10,7 @@ from lookup_hints.runtime.events import EventLog
 from lookup_hints.runtime.gate import Gate
 from lookup_hints.runtime.held import HeldWindows
 from lookup_hints.runtime.observing import RequestObserver
+from lookup_hints.runtime.remembering import Learn
 from lookup_hints.runtime.request_size import RequestSize
 from lookup_hints.runtime.slots import Slots
 from lookup_hints.runtime.spec import LookupSpec
@@ -23,9 +24,16 @@ class LookupState:
     """Shared by the flow and its parts: where each key is, and what is known of sizes and speed."""
 
     def __init__(
-        self, spec: LookupSpec, secrets: Set[str], observer: RequestObserver, keep: Keep, gate: Gate
+        self,
+        spec: LookupSpec,
+        secrets: Set[str],
+        observer: RequestObserver,
+        keep: Keep,
+        gate: Gate,
+        learn: Learn | None,
     ) -> None:
         self.spec = spec
+        self.learn = learn
         self.gate = gate
         self.answer_schema = spec.answer_schema
         self.events = EventLog(spec, secrets)

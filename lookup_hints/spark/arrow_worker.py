@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from random import Random
 from typing import Any, TypeVar
 
@@ -32,12 +32,14 @@ from lookup_hints.runtime.masking import known_secrets, without_secrets
 from lookup_hints.runtime.metrics import Cause, LookupMetrics, Most, Report
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver, observed, observed_async
 from lookup_hints.runtime.process import OpenedAsync, OpenedSync, needing_its_driver
+from lookup_hints.runtime.remembering import Remembering
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.tally import Waits
 from lookup_hints.runtime.watching import Watch
 from lookup_hints.runtime.window import Settled
+from lookup_hints.spark.cached import Stores
 from lookup_hints.spark.frozen_objects import FrozenObjects
 from lookup_hints.spark.letters import Letters
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
@@ -114,7 +116,8 @@ def look_up(
         observer = process.this_process.the(Telemetry).observer(spec.name)
         watch = teller(spec.name.function)
         own = spec.over(opened.connector)
-        task = _Task(own, opened, batches, watch, observer, _gate(own))
+        memory = process.this_process.the(Stores).remembering(own, identity, folder_of_executor())
+        task = _Task(own, opened, batches, watch, observer, _gate(own), memory)
         try:
             yield from task.results()
         finally:
@@ -177,12 +180,14 @@ class _Task:
         watch: Watch | None = None,
         observer: RequestObserver = UNOBSERVED,
         gate: Gate = OPEN,
+        memory: Remembering | None = None,
     ) -> None:
         self._spec = spec
         self._opened = opened
         self._batches = batches
         self._observer = observer
         self._letters = Letters(spec, opened.secrets)
+        self._memory = memory or Remembering(spec, None)
         self._flow = LookupFlow(
             spec,
             Random(),  # noqa: S311 - jitter, not cryptography
@@ -190,6 +195,7 @@ class _Task:
             watch=watch and (lambda counts, waiting: watch(counts + self._counts, waiting)),
             observer=observer,
             keep=self._letters.keep,
+            learn=self._memory.learn,
             gate=gate,
         )
         self._limit_pause = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _pause_seconds)
@@ -200,7 +206,7 @@ class _Task:
     @property
     def metrics(self) -> LookupMetrics:
         """What was counted so far; read when the task is over, as the flow may live on another thread."""
-        return self._flow.metrics + self._counts
+        return self._flow.metrics + self._counts + self._memory.counts
 
     @property
     def _counts(self) -> LookupMetrics:
@@ -252,11 +258,12 @@ class _Task:
 
     def _checked(self, run: Iterator[Settled]) -> Iterator[Settled]:
         """``run``; it ends when its dead letters are written, and not too much has failed."""
-        with self._letters:
+        with self._letters, closing(self._memory):
             for settled in run:
                 yield settled
                 del settled  # it may be large, and the next one takes its time
                 self._letters.write_full_parts()
+                self._memory.write_if_much()
             self._flow.check_errors()
             self._letters.finish()
 
@@ -278,7 +285,8 @@ class _Task:
         batches = key_batches(self._read(), self._spec.key_schema)
         read = windows(batches, self._window_sizes())
         wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=self._pause)
-        return map(distinct_keys if self._spec.by_row else ordered_keys, wanted)
+        keys = map(distinct_keys if self._spec.by_row else ordered_keys, wanted)
+        return map(self._memory.recall, keys)
 
     def _read(self) -> Iterator[Sequence[pa.Array]]:
         """Spark's batches of key columns."""

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_NO_CACHE = (
-    "There is no cache yet: equal keys of a window of rows are asked once, and 'shuffle' = 'true' brings"
-    " equal keys to one task."
-)
+_OLD_CACHE = "Write 'lookup.cache' = 'PARTIAL', and options that begin with 'lookup.partial-cache.'."
 _NO_FULL_CACHE = (
-    "There is no cache yet. A table that is small and changes seldom can be read as a Spark table instead,"
-    " and joined without a lookup."
+    "There is no FULL cache yet. A table that is small and changes seldom can be read as a Spark table"
+    " instead, and joined without a lookup."
 )
 _RETRY = (
     "Write 'retry-predicate' = 'exception', 'retry-strategy' = 'fixed_delay', 'fixed-delay' and"
@@ -24,9 +21,7 @@ _NO_HBASE = "There is no connector for HBase yet. A connector of your own is one
 _HTTP = "The connector 'http' has names of its own: see its options in docs/options.md."
 
 TABLE_OPTIONS: Mapping[str, str] = {
-    "lookup.cache": _NO_CACHE,
-    "lookup.cache.": _NO_CACHE,
-    "lookup.partial-cache.": _NO_CACHE,
+    "lookup.cache.": _OLD_CACHE,
     "lookup.full-cache.": _NO_FULL_CACHE,
     "lookup.max-retries": _RETRY,
     "lookup.retry.": _RETRY,
@@ -82,6 +77,8 @@ HINT_OPTIONS: Mapping[str, str] = {
         if name.startswith(("lookup.", "scan.", "sink."))
     },
     "lookup.async": "Write 'async'; in WITH it is 'lookup.async'.",
+    "lookup.cache": "Write 'cache'; in WITH it is 'lookup.cache'.",
+    "lookup.partial-cache.": "In Flink, too, it belongs in WITH, not in a hint.",
     "lookup-table": "Write 'table'.",
 }
 """What to say of an option in a LOOKUP hint."""
@@ -140,8 +137,8 @@ CONNECTORS: Mapping[str, str] = {
 def instead_of(name: str, known: Mapping[str, str]) -> str:
     """What to write in place of ``name``, or nothing where it is none of ``known``; ignores case.
 
-    >>> instead_of("lookup.cache.ttl", TABLE_OPTIONS).partition(":")[0]
-    'There is no cache yet'
+    >>> instead_of("lookup.cache.ttl", TABLE_OPTIONS).partition(",")[0]
+    "Write 'lookup.cache' = 'PARTIAL'"
     """
     lower = name.lower()
     if lower in known:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from lookup_hints.spi.option_types import (
     BOOLEAN,
+    CACHE,
     DURATION,
     FOLDER,
     HEDGE,
     LABEL,
     NAMES,
+    SIZE,
     TEXT,
     choice,
     integer,
@@ -253,6 +255,54 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         places=_QUERY,
         table_key="lookup.hedge",
     ),
+    Option(
+        "cache",
+        CACHE,
+        "Whether answers are remembered: partial keeps those to keys that were asked, on the disk of each"
+        " executor, for all its tasks and queries. In a hint, none turns it off for one query.",
+        default="none",
+        places=_QUERY,
+        table_key="lookup.cache",
+    ),
+    Option(
+        "partial-cache.expire-after-write",
+        DURATION,
+        "Age up to which a row from the cache is used. In Flink there is no default.",
+        default=600.0,
+        table_key="lookup.partial-cache.expire-after-write",
+    ),
+    Option(
+        "partial-cache.expire-after-access",
+        DURATION,
+        "Time after which what nobody has used is asked again, beside the age above.",
+        table_key="lookup.partial-cache.expire-after-access",
+    ),
+    Option(
+        "partial-cache.cache-missing-key",
+        BOOLEAN,
+        "Whether it is remembered that a key has no row. A lookup that retries misses asks all the same.",
+        default=True,
+        table_key="lookup.partial-cache.cache-missing-key",
+    ),
+    Option(
+        "partial-cache.missing-ttl",
+        DURATION,
+        "Age up to which that is believed; by default a tenth of that of rows, and at most 30 s.",
+        table_key="lookup.partial-cache.missing-ttl",
+    ),
+    Option(
+        "partial-cache.max-rows",
+        integer(1),
+        "Rows that one executor keeps of the table, at most; a key without rows counts as one.",
+        table_key="lookup.partial-cache.max-rows",
+    ),
+    Option(
+        "partial-cache.max-bytes",
+        SIZE,
+        "Bytes that they take on its disk, at most.",
+        default=256 * 1024**2,
+        table_key="lookup.partial-cache.max-bytes",
+    ),
 )
 
 SESSION_OPTIONS: tuple[Option, ...] = (
@@ -300,6 +350,10 @@ SESSION_OPTIONS: tuple[Option, ...] = (
 )
 
 DEAD_LETTER_KEYS: tuple[str, ...] = ("dead-letter.path", "dead-letter.format", "dead-letter.then")
+
+CACHE_KEYS: tuple[str, ...] = tuple(
+    option.key for option in LOOKUP_OPTIONS if option.key.startswith(("cache", "partial-cache."))
+)
 
 ERROR_LIMIT_KEYS: tuple[str, ...] = ("max-errors", "max-error-ratio")
 

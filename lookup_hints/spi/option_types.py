@@ -218,7 +218,18 @@ def normal_value(text: str) -> str:
     return text.strip().lower().replace("-", "_")
 
 
+def _cache(text: str) -> str:
+    value = normal_value(text)
+    if value == "full":
+        raise ValueError("there is no FULL cache yet; PARTIAL keeps the answers to keys that were asked")
+    if value not in ("none", "partial"):
+        raise ValueError(_one_of("none, partial", text, ("none", "partial")))
+    return value
+
+
 BOOLEAN = OptionType("boolean", _boolean)
+CACHE = OptionType("none | partial", _cache)
+"""What is remembered of the answers to a lookup."""
 DURATION = OptionType("duration", _duration)
 HEDGE = OptionType("duration | p95", _hedge)
 SIZE = OptionType("size", _size)

@@ -1,0 +1,147 @@
+"""Between a flow and a cache: what is known of the keys of a window, and what the source has answered.
+
+The flow's driver hands over answers and does not wait; the thread that reads the input asks the cache, and
+writes. Where the cache fails, the task goes on without it and says so once: its rows are the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from lookup_hints.runtime.arrow import Keys, Known, Placed
+from lookup_hints.runtime.metrics import CountsByKey, LookupMetrics, Most
+from lookup_hints.runtime.spec import LookupSpec
+
+ROWS_AT_ONCE = 64 * 1024
+"""So many keys and rows are held in memory before they are written."""
+
+_log = logging.getLogger("lookup_hints.cache")
+
+Learn = Callable[[pa.Table, Placed, pa.Array], None]
+"""Takes keys that were asked, the rows of those that were found, and the positions of those that have none.
+
+What is neither found nor missing is not known yet. Called by whoever drives the flow, so it must not wait.
+"""
+
+Learned = tuple[pa.Table, Placed, pa.Array]
+
+
+class Cache(Protocol):
+    """Answers that are kept for other windows, tasks and queries. Any error means that there is none."""
+
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
+        """What is known of ``keys``."""
+
+    def learn(self, learned: Sequence[Learned]) -> None:
+        """Keep answers."""
+
+    @property
+    def evicted(self) -> CountsByKey[int]:
+        """How many rows have left it for this task, by reason."""
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Rows and bytes that it holds."""
+
+
+class Remembering:
+    """The cache of one lookup in one task, as the task uses it.
+
+    Args:
+        spec: the lookup.
+        cache: the answers; None where there is no cache.
+    """
+
+    def __init__(self, spec: LookupSpec, cache: Cache | None) -> None:
+        retry = spec.settings.retry
+        self._table = spec.table.name
+        self._columns = spec.columns if retry.on_rows is None else tuple(spec.answer_schema.names)
+        self._keeps_missing = spec.settings.cache is not None and spec.settings.cache.missing_ttl is not None
+        self._cache = cache
+        self._pending: deque[Learned] = deque()
+        self._learned = self._taken = 0
+        self._most_rows = self._most_bytes = 0
+        self._evicted: CountsByKey[int] = CountsByKey()
+
+    @property
+    def learn(self) -> Learn | None:
+        """Takes what the source answers, where that is remembered."""
+        return None if self._cache is None else self._learn
+
+    def _learn(self, keys: pa.Table, found: Placed, missing: pa.Array) -> None:
+        self._pending.append((keys, found, missing if self._keeps_missing else missing[:0]))
+        self._learned += keys.num_rows + found.rows.num_rows
+
+    def recall(self, keys: Keys) -> Keys:
+        """``keys`` with what is known of them. What has been learned is written before."""
+        self.write()
+        cache = self._cache
+        if cache is None or not keys.table.num_rows:
+            return keys
+        try:
+            known = cache.probe(keys.table, self._columns)
+        except Exception as error:
+            self._give_up(error)
+            return keys
+        self._look()
+        return replace(keys, known=known)
+
+    def write_if_much(self) -> None:
+        """Write what has been learned, if it takes much memory."""
+        if self._learned - self._taken >= ROWS_AT_ONCE:
+            self.write()
+
+    def write(self) -> None:
+        """Write what has been learned."""
+        cache, pending = self._cache, []
+        while self._pending:
+            pending.append(self._pending.popleft())
+        self._taken += sum(keys.num_rows + found.rows.num_rows for keys, found, _ in pending)
+        if cache is None or not pending:
+            return
+        try:
+            cache.learn(pending)
+        except Exception as error:
+            self._give_up(error)
+        self._look()
+
+    def close(self) -> None:
+        """The task is over, well or not: what it has learned is of use for others."""
+        self.write()
+
+    def _look(self) -> None:
+        if self._cache is not None:
+            rows, nbytes = self._cache.held
+            self._most_rows, self._most_bytes = max(self._most_rows, rows), max(self._most_bytes, nbytes)
+            self._evicted = self._cache.evicted
+
+    def _give_up(self, error: Exception) -> None:
+        self._cache = None
+        self._pending.clear()
+        warn_without_cache(self._table, said(error))
+
+    @property
+    def counts(self) -> LookupMetrics:
+        """What the cache has done."""
+        return LookupMetrics(
+            cache_rows=Most(self._most_rows),
+            cache_bytes=Most(self._most_bytes),
+            cache_evicted_by_reason=self._evicted,
+        )
+
+
+def warn_without_cache(table: str, why: str) -> None:
+    """Say that a task asks a table without the cache that it should have."""
+    _log.warning("Lookup of %s runs without its cache: %s", table, why)
+
+
+def said(error: Exception) -> str:
+    """What went wrong; not where, as names of files are of no use to the reader."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"{type(error).__name__}: {text}"

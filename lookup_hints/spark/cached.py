@@ -1,0 +1,135 @@
+"""The cache of a lookup on a worker: which folder of the executor has its answers."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import lookup_hints
+from lookup_hints.runtime.arrow import Known, Placed
+from lookup_hints.runtime.metrics import CountsByKey
+from lookup_hints.runtime.remembering import Learned, Remembering, said, warn_without_cache
+from lookup_hints.runtime.spec import LookupSpec, PartialCache
+
+if TYPE_CHECKING:
+    from lookup_hints.store.store import Store
+
+KEPT = 8
+"""So many stores stay open in a process that no task uses now."""
+
+
+class Stores:
+    """The stores that one process has open, and of what it has warned."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[Path, Store] = OrderedDict()
+        self._warned: set[str] = set()
+
+    def remembering(self, spec: LookupSpec, identity: str, folder: Path | None) -> Remembering:
+        """The cache of one task; it has none where none is wanted or can be.
+
+        Args:
+            spec: the lookup, over the connector that is open here.
+            identity: tells connectors apart that are not equal.
+            folder: that of the executor.
+        """
+        wanted = spec.settings.cache
+        cache = None if wanted is None else self._cache(spec, wanted, identity, folder)
+        return Remembering(spec, cache)
+
+    def _cache(
+        self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None
+    ) -> _StoreCache | None:
+        try:
+            store = self._store(spec, wanted, identity, folder)
+            return _StoreCache(store, partial(self._warn, spec.table.name))
+        except Exception as error:
+            self._warn(spec.table.name, said(error))
+            return None
+
+    def _store(self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None) -> Store:
+        # Imported late: what it needs is wanted on workers that have a cache, and on no others.
+        from lookup_hints.store.folder import Limits
+        from lookup_hints.store.hashing import can_hash
+        from lookup_hints.store.store import Ages, Store
+
+        if folder is None:
+            raise OSError(0, "Spark has given this worker no folder")
+        if not can_hash(spec.key_schema):
+            kinds = ", ".join(map(str, spec.key_schema.types))
+            raise TypeError(f"no cache is kept by keys of the types {kinds}")
+        path = folder / "cache" / name_of(spec, identity)
+        store = self._open.pop(path, None)
+        limits = Limits(wanted.max_bytes, wanted.max_rows)
+        ages = Ages(wanted.expire_after_write, wanted.missing_ttl or 0.0, wanted.expire_after_access)
+        if store is None or not path.is_dir():
+            store = Store(path, limits, ages, time.monotonic)
+        self._open[path] = store
+        while len(self._open) > KEPT:
+            self._open.popitem(last=False)
+        return store
+
+    def _warn(self, table: str, why: str) -> None:
+        if why not in self._warned:
+            self._warned.add(why)
+            warn_without_cache(table, why)
+
+
+class _StoreCache:
+    """A store as a flow's cache; it counts what happens from now on."""
+
+    def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
+        self._store, self._warn = store, warn
+        self._evicted_before = Counter(store.evicted)
+        self._damaged_before = store.damaged
+
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
+        """What is known of ``keys``."""
+        known = self._store.probe(keys, columns)
+        if self._store.damaged > self._damaged_before:
+            self._warn("a file of it is damaged and is not used")
+        return Known(tuple(Placed(rows, positions) for rows, positions in known.found), known.missing)
+
+    def learn(self, learned: Sequence[Learned]) -> None:
+        """Keep answers."""
+        from lookup_hints.store.content import Learned as Answered
+
+        self._store.learn(
+            [Answered(keys, found.rows, found.positions, missing) for keys, found, missing in learned]
+        )
+
+    @property
+    def evicted(self) -> CountsByKey[int]:
+        """How many rows have left it, by reason."""
+        return CountsByKey(dict(self._store.evicted - self._evicted_before))
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Rows and bytes that it holds."""
+        return self._store.rows, self._store.nbytes
+
+
+def name_of(spec: LookupSpec, identity: str) -> str:
+    """What the folder of its answers is called: a hash of all that decides them.
+
+    These are the connector with its table and options, what references and files hold on this machine, the
+    columns asked by and for, and the version of this library.
+    """
+    table = spec.table
+    resolved = {key: table.resolve(text, option=key, known=set()) for key, text in table.options.items()}
+    parts = (
+        identity,
+        sorted(resolved.items()),
+        spec.connector.opened_with(),
+        [(field.name, str(field.type)) for field in spec.key_schema],
+        [(field.name, str(field.type)) for field in spec.answer_schema],
+        lookup_hints.__version__,
+    )
+    return sha256(repr(parts).encode()).hexdigest()[:32]
