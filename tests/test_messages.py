@@ -126,7 +126,6 @@ def test_the_package_shows_its_public_names_alone() -> None:
             "Write 'lookup.cache' = 'PARTIAL', and options that begin with",
         ),
         ("sqlite", "lookup.cache.ttl", "Write 'lookup.cache' = 'PARTIAL'"),
-        ("postgres", "lookup.partial-cache.missing-tll", "Did you mean 'lookup.partial-cache.missing-ttl'?"),
         ("postgres", "lookup.full-cache.reload-strategy", "can be read as a Spark table instead"),
         ("postgres", "lookup.max-retries", "Write 'retry-predicate' = 'exception', 'retry-strategy' ="),
         (

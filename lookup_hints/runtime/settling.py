@@ -76,7 +76,7 @@ class Settling:
         size, retry = window.keys.num_rows, self._settings.retry
         again, missing, found = count_up_to(0), known.missing, known.found
         if retry.on_miss or retry.on_rows is not None:
-            again = self._refused(_together(found, self._state.answer_schema), missing, size)
+            again = missing if retry.on_rows is None else self._refused_of(known, size)
             missing = missing.filter(pc.invert(pc.is_in(missing, value_set=again)))
             found = tuple(each.filter(pc.invert(pc.is_in(each.positions, value_set=again))) for each in found)
         hits = pc.unique(pa.concat_arrays([count_up_to(0), *(each.positions for each in found)]))
@@ -93,6 +93,12 @@ class Settling:
         if len(hits):
             self._state.size.found(len(hits), sum(each.rows.nbytes for each in found))
         return window.everything.filter(pc.invert(pc.is_in(window.everything, value_set=settled)))
+
+    def _refused_of(self, known: Known, size: int) -> pa.Array:
+        none = Placed(self._state.answer_schema.empty_table(), count_up_to(0))
+        rows = pa.concat_tables([each.rows for each in (none, *known.found)])
+        positions = pa.concat_arrays([each.positions for each in (none, *known.found)])
+        return self._refused(Placed(rows, positions), known.missing, size)
 
     def _learn(self, part: Part, placed: Placed, missed: pa.Array, notes: Sequence[Any]) -> None:
         """Let what is final be remembered; not a miss of which the connector tells more than that."""
@@ -182,11 +188,6 @@ class Settling:
         batch.unsettled -= size
         if batch.unsettled == 0:
             self._state.slots.leave(batch)
-
-
-def _together(found: Sequence[Placed], schema: pa.Schema) -> Placed:
-    rows = pa.concat_tables([schema.empty_table(), *(each.rows for each in found)])
-    return Placed(rows, pa.concat_arrays([count_up_to(0), *(each.positions for each in found)]))
 
 
 def _next_beat(due: float, delay: float) -> float:

@@ -76,8 +76,9 @@ class Folder:
     """
 
     def __init__(self, path: Path, limits: Limits) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
+        for each in (*reversed(path.parents), path):
+            if not each.is_dir():
+                each.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
         if found.st_uid != os.getuid() or found.st_mode & 0o077 or not path.is_dir():
             raise PermissionError("the folder of the cache is open to others")
