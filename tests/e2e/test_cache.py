@@ -1,0 +1,138 @@
+"""A lookup with a cache through Spark: how often the source is asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lookup_hints import LookupSession, disable
+from lookup_hints.errors import HintError, LookupHintsError, OptionError
+from lookup_hints.runtime.metrics import LookupMetrics
+from tests.e2e.counting import Calls
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = ", ".join(f'[{number}, "n{number}"]' for number in range(0, 200, 2))
+JOIN = "SELECT v.id, p.name FROM visits v LEFT JOIN people p ON v.id = p.id"
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[LookupSession]:
+    own = LookupSession(spark.newSession())
+    own.sql("CREATE OR REPLACE TEMPORARY VIEW visits AS SELECT id FROM range(0, 200, 1, 2)")
+    yield own
+    disable(own.spark)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def people(session: LookupSession, log: Path, name: str = "people", **options: str) -> None:
+    """A table with a cache of its own, as each test logs to a file of its own."""
+    given = {
+        "connector": "tests.e2e.counting:CountingConnector",
+        "rows": f"[{ROWS}]",
+        "log": str(log),
+        "lookup.cache": "PARTIAL",
+        **{f"lookup.{key}": text for key, text in options.items()},
+    }
+    text = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+    session.sql(f"CREATE OR REPLACE TEMPORARY TABLE {name} (id BIGINT, name STRING) WITH ({text})")
+
+
+def rows(session: LookupSession, sql: str = JOIN) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in session.sql(sql).collect())
+
+
+EXPECTED = [(number, f"n{number}" if number % 2 == 0 else None) for number in range(200)]
+
+
+def test_a_second_run_asks_nothing(session: LookupSession, log: Path) -> None:
+    people(session, log)
+    assert rows(session) == EXPECTED
+    first = len(Calls.read(log).requests)
+    assert rows(session) == EXPECTED
+    assert rows(session, f"{JOIN} AND length(p.name) > 2") != EXPECTED, "residual conditions hold after it"
+    assert len(Calls.read(log).requests) == first
+    assert all(count == 1 for count in Calls.read(log).keys.values())
+
+
+def test_the_counts_say_what_came_from_it(session: LookupSession, log: Path) -> None:
+    people(session, log)
+    rows(session)
+    before = dict(session.metrics())
+    rows(session)
+    (new,) = (counts - before.get(name, LookupMetrics()) for name, counts in session.metrics().items())
+    assert (new.cache_hits, new.cache_missing, new.cache_misses, new.requests) == (100, 100, 0, 0)
+    assert new.cache_rows == 200
+
+
+def test_a_hint_goes_without_it(session: LookupSession, log: Path) -> None:
+    people(session, log)
+    rows(session)
+    first = len(Calls.read(log).requests)
+    hinted = JOIN.replace("SELECT", "SELECT /*+ LOOKUP('table' = 'p', 'cache' = 'none') */")
+    assert rows(session, hinted) == EXPECTED
+    assert len(Calls.read(log).requests) == 2 * first
+
+
+def test_a_hint_brings_it(session: LookupSession, log: Path) -> None:
+    people(session, log, cache="none")
+    hinted = JOIN.replace("SELECT", "SELECT /*+ LOOKUP('table' = 'p', 'cache' = 'partial') */")
+    for _ in range(2):
+        assert rows(session, hinted) == EXPECTED
+    assert all(count == 1 for count in Calls.read(log).keys.values())
+
+
+def test_answers_outlive_the_workers(session: LookupSession, log: Path) -> None:
+    """Spark ends idle workers after a minute; here they are killed."""
+    people(session, log)
+    rows(session)
+    first = len(Calls.read(log).requests)
+    session.sql(
+        "CREATE TEMPORARY TABLE worker (pid BIGINT) WITH ('connector' = 'tests.e2e.counting:WorkerNumber',"
+        " 'rows' = '[]')"
+    )
+    killed: set[int] = set()
+    for _ in range(4):
+        ((pid,),) = rows(session, "SELECT pid FROM worker")
+        assert isinstance(pid, int)
+        assert pid not in killed, "it is dead"
+        os.kill(pid, signal.SIGKILL)
+        killed.add(pid)
+        time.sleep(0.2)  # for Spark to see it
+    assert rows(session) == EXPECTED
+    assert len(Calls.read(log).requests) == first
+
+
+def test_rows_are_asked_again_when_they_are_too_old(session: LookupSession, log: Path) -> None:
+    people(session, log, **{"partial-cache.expire-after-write": "1 ms"})
+    rows(session)
+    first = len(Calls.read(log).requests)
+    assert rows(session) == EXPECTED
+    assert len(Calls.read(log).requests) == 2 * first
+
+
+def test_explain_says_how_old_an_answer_may_be(session: LookupSession, log: Path) -> None:
+    people(session, log)
+    plan = session.explain(JOIN)
+    assert "partial: a row may be 600 s old, a miss 30 s; at most 256 MB in each executor (table)" in plan
+
+
+def test_a_full_cache_is_refused(session: LookupSession, log: Path) -> None:
+    with pytest.raises(LookupHintsError, match="there is no FULL cache yet; PARTIAL keeps the answers"):
+        people(session, log, cache="FULL")
+        rows(session)
+    people(session, log)
+    hinted = JOIN.replace("SELECT", "SELECT /*+ LOOKUP('table' = 'p', 'cache' = 'full') */")
+    with pytest.raises((HintError, OptionError), match="there is no FULL cache yet"):
+        session.sql(hinted)
