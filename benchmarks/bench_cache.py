@@ -1,0 +1,219 @@
+"""What a cache costs and saves: alone, in lookups over PostgreSQL, and of tasks that ask for the same keys.
+
+``python -m benchmarks.bench_cache [--orders N] [--runs N]``. The store is measured in processor seconds of
+its thread. A run without any hit, and a first run, each use a table of a new name, whose cache is empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from benchmarks.bench_postgres import COLUMNS, write_orders
+from benchmarks.measuring import (
+    Figure,
+    Sample,
+    Theme,
+    Way,
+    cpu_ratio,
+    drained,
+    ratio,
+    scratch,
+    spark_session,
+    theme,
+    timed,
+)
+from benchmarks.postgres_raw import CUSTOMERS, ORDERS, customers_server, skewed_keys
+from lookup_hints import LookupSession
+from lookup_hints.store.content import Learned
+from lookup_hints.store.folder import Limits
+from lookup_hints.store.store import Ages, Store
+from tests.servers.postgres import PostgresServer
+
+ROWS = 1_000_000
+WINDOW = 65_536
+SEGMENTS = 8
+QUERY = (
+    "SELECT o.order_id, c.id, c.name, c.country, c.zip FROM {orders} o LEFT JOIN {table} c"
+    " ON o.customer_id = c.id"
+)
+SAME_KEYS = 10_000
+TASKS = 4
+_FOREVER = Ages(1e9, 1e9)
+_numbers = count()
+
+
+def main() -> None:
+    """Measure all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--orders", type=int, default=ORDERS)
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    title = f"A cache: {ROWS:,} rows of five columns; {options.orders:,} orders over PostgreSQL, local[2]"
+    with theme("cache", title, options.runs) as found, scratch() as folder:
+        for kind, least in (("integers", 3.0), ("strings", 1.5)):
+            _store_alone(found, folder / kind, kind, least)
+        with customers_server() as server, spark_session() as spark:
+            _through_spark(found, server, spark, folder, options.orders, options.runs)
+        _same_keys(found, folder)
+
+
+# --- the store alone -------------------------------------------------------------------------------
+
+
+def _store_alone(found: Theme, folder: Path, kind: str, least: float) -> None:
+    chance = np.random.default_rng(7)
+    store = Store(folder, Limits(), _FOREVER, time.monotonic)
+    ids = chance.permutation(ROWS)
+    batches = [_rows(ids[start : start + WINDOW], kind) for start in range(0, ROWS, WINDOW)]
+    inserted = statistics.median(_inserted(folder / str(run), batches) for run in range(5))
+    found.add(
+        Figure(f"rows inserted, keys are {kind}, merges included", inserted / 1e6, " M/s", at_least=2.0)
+    )
+    for part in np.array_split(ids, SEGMENTS):
+        store.learn([_learned(_rows(part, kind))])
+    probed = [_probed(store, chance, kind) for _ in range(25)][5:]
+    what = f"keys probed, {kind}, 80 % hits, rows taken, {SEGMENTS} segments"
+    found.add(Figure(what, statistics.median(probed) / 1e6, " M/s", at_least=least))
+
+
+def _inserted(folder: Path, batches: list[pa.Table]) -> float:
+    store = Store(folder, Limits(), _FOREVER, time.monotonic)
+
+    def insert() -> None:
+        for rows in batches:
+            store.learn([_learned(rows)])
+
+    return ROWS / _cpu(insert)
+
+
+def _probed(store: Store, chance: np.random.Generator, kind: str) -> float:
+    hits = WINDOW * 8 // 10
+    ids = np.concatenate(
+        [chance.choice(ROWS, hits, replace=False), ROWS + chance.choice(ROWS, WINDOW - hits, replace=False)]
+    )
+    keys = _rows(chance.permutation(ids), kind).select(["id"])
+    return WINDOW / _cpu(lambda: store.probe(keys, ("id", "name", "score", "zip", "kind")))
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    start = time.thread_time()
+    work()
+    return time.thread_time() - start
+
+
+def _rows(ids: npt.NDArray[np.int64], kind: str) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(ids) if kind == "integers" else pa.array([f"customer-{each:08d}" for each in ids]),
+            "name": pa.array([f"name-{each % 99_991}" for each in ids]),
+            "score": pa.array(ids * 0.5),
+            "zip": pa.array(ids % 100_003),
+            "kind": pa.array((ids % 7).astype(np.int32)),
+        }
+    )
+
+
+def _learned(rows: pa.Table) -> Learned:
+    everything = pa.array(np.arange(rows.num_rows, dtype=np.int32))
+    return Learned(rows.select(["id"]), rows, everything, everything[:0])
+
+
+# --- through Spark ---------------------------------------------------------------------------------
+
+
+def _through_spark(
+    found: Theme, server: PostgresServer, spark: SparkSession, folder: Path, orders: int, runs: int
+) -> None:
+    chance = random.Random(7)
+    write_orders(folder / "each", chance.sample(range(1, max(orders, CUSTOMERS) + 1), orders))
+    write_orders(folder / "skewed", skewed_keys(orders))
+    session = LookupSession(spark)
+    for name in ("each", "skewed"):
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    samples: dict[str, list[Sample]] = {}
+
+    def run(what: str, way: Way) -> None:
+        samples.setdefault(what, []).append(timed(way))
+
+    for number in range(runs + 1):
+        for kind in ("NONE", "PARTIAL")[:: 1 if number % 2 else -1]:
+            run(f"no key twice, cache {kind}", drained(session, _query(session, server, "each", kind)))
+        query = _query(session, server, "skewed", "PARTIAL")
+        run("Zipf 1.1, no cache", drained(session, _query(session, server, "skewed", "NONE")))
+        run("Zipf 1.1, first run", drained(session, query))
+        run("Zipf 1.1, second run", drained(session, query))
+    samples = {what: each[1:] for what, each in samples.items()}
+    found.times(samples, orders)
+    none, partial = samples["no key twice, cache NONE"], samples["no key twice, cache PARTIAL"]
+    note = f"processor seconds: {cpu_ratio(partial, none):.2f}"
+    found.add(
+        Figure("time with a cache that never hits / without", ratio(partial, none), at_most=1.1, note=note)
+    )
+    first, second = samples["Zipf 1.1, first run"], samples["Zipf 1.1, second run"]
+    note = f"processor seconds: {cpu_ratio(first, second):.2f}"
+    found.add(
+        Figure(
+            "Zipf 1.1, speed of the second run / of the first", ratio(first, second), at_least=2.5, note=note
+        )
+    )
+    found.add(
+        Figure(
+            "Zipf 1.1, speed of the second run / without cache", ratio(samples["Zipf 1.1, no cache"], second)
+        )
+    )
+
+
+def _query(session: LookupSession, server: PostgresServer, orders: str, kind: str) -> str:
+    table = f"customers_{next(_numbers)}"
+    session.sql(
+        f"CREATE TEMPORARY TABLE {table} ({COLUMNS}, PRIMARY KEY (id) NOT ENFORCED)"
+        f" WITH ('connector' = 'postgres', 'url' = '{server.url()}', 'table' = 'customers',"
+        f" 'lookup.cache' = '{kind}')"
+    )
+    return QUERY.format(orders=orders, table=table)
+
+
+# --- tasks that ask for the same keys --------------------------------------------------------------
+
+
+def _same_keys(found: Theme, folder: Path) -> None:
+    asked = []
+    for tasks in (1, TASKS):
+        notes = folder / f"notes-{tasks}"
+        with spark_session(f"local[{tasks}]") as spark:
+            session = LookupSession(spark)
+            session.sql(
+                "CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH"
+                f" ('connector' = 'benchmarks.connectors:Counted', 'notes' = '{notes}',"
+                " 'lookup.cache' = 'PARTIAL')"
+            )
+            spark.range(0, tasks * SAME_KEYS, 1, tasks).selectExpr(
+                f"id % {SAME_KEYS} AS id"
+            ).createOrReplaceTempView("o")
+            drained(session, "SELECT o.id, p.name FROM o LEFT JOIN people p ON o.id = p.id")()
+        asked.append([int(line) for line in notes.read_text(encoding="ascii").split()])
+    one, several = asked
+    note = f"requests: {len(several)} / {len(one)}"
+    found.add(
+        Figure(
+            f"keys that {TASKS} tasks ask for the same / one task",
+            sum(several) / sum(one),
+            note=note,
+            at_most=1.1,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
