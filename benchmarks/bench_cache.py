@@ -178,7 +178,7 @@ def _query(session: LookupSession, server: PostgresServer, orders: str, kind: st
     table = f"customers_{next(_numbers)}"
     session.sql(
         f"CREATE TEMPORARY TABLE {table} ({COLUMNS}, PRIMARY KEY (id) NOT ENFORCED)"
-        f" WITH ('connector' = 'postgres', 'url' = '{server.url()}', 'table' = 'customers',"
+        f" WITH ('connector' = 'postgres', 'url' = '{server.url()}', 'table-name' = 'customers',"
         f" 'lookup.cache' = '{kind}')"
     )
     return QUERY.format(orders=orders, table=table)

@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "performance.md"
 PLOT = ROOT / "docs" / "crossover.svg"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 ORDER = (
-    *("postgres", "http", "wide", "late_rows", "runners", "scale"),
+    *("postgres", "http", "wide", "late_rows", "runners", "scale", "cache"),
     *("read", "crossover", "latency", "overhead", "planning"),
     *("citizen_refusing", "citizen_rate", "citizen_dead", "citizen_killed", "citizen_slow"),
 )

@@ -123,6 +123,8 @@ def facts_of(lookup: Measured) -> Iterator[tuple[str, str]]:
     counts = lookup.counts
     yield "rows", _rows(counts)
     yield "keys", _keys(counts)
+    if has_cache(counts):
+        yield "cache", _cache(counts)
     yield "requests", _requests(lookup)
     if counts.requests:
         quantiles = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
@@ -151,11 +153,33 @@ def _keys(counts: LookupMetrics) -> str:
     return f"{counts.keys:,} asked, {counts.hits:,} found{share}, {counts.misses:,} missed{skipped}"
 
 
+def has_cache(counts: LookupMetrics) -> bool:
+    """Whether a cache was asked for keys."""
+    return from_cache(counts) + counts.cache_misses > 0
+
+
+def from_cache(counts: LookupMetrics) -> int:
+    """Keys whose outcome came from the cache."""
+    return counts.cache_hits + counts.cache_missing
+
+
+def _cache(counts: LookupMetrics) -> str:
+    known = from_cache(counts)
+    left = [f"{rows:,} left it ({why})" for why, rows in counts.cache_evicted_by_reason.counts.items()]
+    said = [
+        f"{known:,} keys known ({share_text(known, known + counts.cache_misses)})",
+        f"{counts.cache_missing:,} of them to have no row",
+        f"{counts.cache_rows:,} rows and {bytes_text(counts.cache_bytes)} held",
+        *left,
+    ]
+    return ", ".join(said)
+
+
 def _requests(lookup: Measured) -> str:
     counts = lookup.counts
     if not counts.requests:
         return "none"
-    each = (counts.keys + counts.retried_keys) / counts.requests
+    each = (counts.keys - from_cache(counts) + counts.retried_keys) / counts.requests
     of = "" if lookup.capacity is None else f" of {lookup.capacity}"
     return (
         f"{counts.requests:,} of {each:,.0f} key{'' if round(each) == 1 else 's'} each,"

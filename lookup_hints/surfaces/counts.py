@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from lookup_hints.runtime.figures import Measured, seconds_text, waited_for_source
+from lookup_hints.runtime.figures import Measured, from_cache, has_cache, seconds_text, waited_for_source
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.spec import LookupName
 
@@ -18,6 +18,7 @@ COLUMNS: tuple[tuple[str, Callable[[LookupMetrics], str]], ...] = (
     ("requests", lambda counts: f"{counts.requests:,}"),
     ("hits", lambda counts: f"{counts.hits:,}"),
     ("misses", lambda counts: f"{counts.misses:,}"),
+    ("cached", lambda counts: f"{from_cache(counts):,}" if has_cache(counts) else ""),
     ("retried", lambda counts: f"{counts.retried_keys:,}"),
     ("errors", lambda counts: f"{counts.errors:,}"),
     ("p99", lambda counts: seconds_text(counts.latency.quantile(0.99)) if counts.requests else ""),

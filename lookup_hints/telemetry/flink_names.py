@@ -16,14 +16,16 @@ from lookup_hints.telemetry.prometheus import Read
 PREFIX = "flink_taskmanager_job_task_operator_"
 
 SAME_COUNTS = {
-    "numRecordsIn": "rows_in",
-    "numRecordsOut": "rows_out",
-    "cache_loadCount": "requests",
-    "cache_numLoadFailures": "errors",
+    "numRecordsIn": ("rows_in",),
+    "numRecordsOut": ("rows_out",),
+    "cache_hitCount": ("cache_hits", "cache_missing"),
+    "cache_missCount": ("cache_misses",),
+    "cache_loadCount": ("requests",),
+    "cache_numLoadFailures": ("errors",),
 }
-"""Flink's name below an operator, and our count.
+"""Flink's name below an operator, and our counts of which it is the sum.
 
-``hitCount`` and ``missCount`` are those of a cache, ``latestLoadTime`` is that of a single load.
+``latestLoadTime`` is that of a single load, ``numCachedRecords`` that of one task's cache.
 """
 
 LABELS = ("job_name", "task_name", "operator_name", "subtask_index", "tm_id")
@@ -39,9 +41,9 @@ class FlinkCollector(Collector):
         """A family for each name."""
         lookups = self._read()
         for flinks, ours in SAME_COUNTS.items():
-            family = GaugeMetricFamily(PREFIX + flinks, f"lookup_hints: {ours}", labels=LABELS)
+            family = GaugeMetricFamily(PREFIX + flinks, f"lookup_hints: {' + '.join(ours)}", labels=LABELS)
             for name, counts in lookups.items():
-                family.add_metric(self._labels(name), getattr(counts, ours))
+                family.add_metric(self._labels(name), sum(getattr(counts, each) for each in ours))
             yield family
 
     def _labels(self, name: LookupName) -> tuple[str, ...]:

@@ -105,6 +105,29 @@ def test_facts_of_a_lookup_that_had_trouble() -> None:
     }
 
 
+def test_facts_of_a_lookup_with_a_cache() -> None:
+    counts = LookupMetrics(
+        tasks=1,
+        rows_in=100,
+        keys=100,
+        hits=90,
+        misses=10,
+        requests=1,
+        cache_hits=70,
+        cache_missing=5,
+        cache_misses=25,
+        cache_rows=Most(1200),
+        cache_bytes=Most(3_400_000),
+        cache_evicted_by_reason=CountsByKey({"size": 1000, "expired": 7}),
+    )
+    facts = dict(facts_of(Measured(CUSTOMERS, counts)))
+    assert facts["cache"] == (
+        "75 keys known (75 %), 5 of them to have no row, 1,200 rows and 3.4 MB held, 1,000 left it (size),"
+        " 7 left it (expired)"
+    )
+    assert facts["requests"].startswith("1 of 25 keys each")
+
+
 def test_facts_of_a_lookup_without_a_key_or_trouble() -> None:
     facts = dict(
         facts_of(Measured(CUSTOMERS, LookupMetrics(tasks=1, rows_in=3, null_key_rows=3, rows_out=3)))

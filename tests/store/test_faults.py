@@ -85,9 +85,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_is_an_error_of_the_writer_alone(small_disk: Path) -> None:
     one = store(small_disk, Clock())
-    with pytest.raises(OSError, match="No space left"):
+
+    def fill() -> None:
         for number in range(1000):
             one.learn([learned({number * 1000 + each: ["x" * 50] for each in range(1000)})])
+
+    with pytest.raises(OSError, match="No space left"):
+        fill()
     known = asked(one, list(range(5000)))
     assert known
     assert set(map(tuple, known.values())) == {("x" * 50,)}
