@@ -18,8 +18,9 @@ from lookup_hints.runtime.arrow import Keys, Known, Placed
 from lookup_hints.runtime.metrics import CountsByKey, LookupMetrics, Most
 from lookup_hints.runtime.spec import LookupSpec
 
-ROWS_AT_ONCE = 64 * 1024
-"""So many keys and rows are held in memory before they are written."""
+KEYS_AT_ONCE = 64 * 1024
+BYTES_AT_ONCE = 16 * 1024 * 1024
+"""So many keys, or bytes of rows, are held in memory before they are written."""
 
 _log = logging.getLogger("lookup_hints.cache")
 
@@ -65,7 +66,7 @@ class Remembering:
         self._keeps_missing = spec.settings.cache is not None and spec.settings.cache.missing_ttl is not None
         self._cache = cache
         self._pending: deque[Learned] = deque()
-        self._learned = self._taken = 0
+        self._learned = self._written = (0, 0)  # keys and bytes; each is changed by one thread
         self._most_rows = self._most_bytes = 0
         self._evicted: CountsByKey[int] = CountsByKey()
 
@@ -76,7 +77,8 @@ class Remembering:
 
     def _learn(self, keys: pa.Table, found: Placed, missing: pa.Array) -> None:
         self._pending.append((keys, found, missing if self._keeps_missing else missing[:0]))
-        self._learned += keys.num_rows + found.rows.num_rows
+        count, nbytes = self._learned
+        self._learned = count + keys.num_rows, nbytes + found.rows.nbytes
 
     def recall(self, keys: Keys) -> Keys:
         """``keys`` with what is known of them. What has been learned is written before."""
@@ -94,7 +96,8 @@ class Remembering:
 
     def write_if_much(self) -> None:
         """Write what has been learned, if it takes much memory."""
-        if self._learned - self._taken >= ROWS_AT_ONCE:
+        learned, written = self._learned, self._written
+        if learned[0] - written[0] >= KEYS_AT_ONCE or learned[1] - written[1] >= BYTES_AT_ONCE:
             self.write()
 
     def write(self) -> None:
@@ -102,7 +105,10 @@ class Remembering:
         cache, pending = self._cache, []
         while self._pending:
             pending.append(self._pending.popleft())
-        self._taken += sum(keys.num_rows + found.rows.num_rows for keys, found, _ in pending)
+        self._written = (
+            self._written[0] + sum(keys.num_rows for keys, _, _ in pending),
+            self._written[1] + sum(found.rows.nbytes for _, found, _ in pending),
+        )
         if cache is None or not pending:
             return
         try:

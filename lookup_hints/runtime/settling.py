@@ -73,32 +73,42 @@ class Settling:
 
         What the retry policy would ask again is asked: a late row is not known yet.
         """
-        size, retry = window.keys.num_rows, self._settings.retry
-        again, missing, found = count_up_to(0), known.missing, known.found
-        if retry.on_miss or retry.on_rows is not None:
-            again = missing if retry.on_rows is None else self._refused_of(known, size)
-            missing = missing.filter(pc.invert(pc.is_in(missing, value_set=again)))
-            found = tuple(each.filter(pc.invert(pc.is_in(each.positions, value_set=again))) for each in found)
-        hits = pc.unique(pa.concat_arrays([count_up_to(0), *(each.positions for each in found)]))
-        part = Part(Batch(window, size, math.inf), window.everything, attempt=0)
-        for each in found:
+        known = self._believed(known, window.keys.num_rows)
+        part = Part(Batch(window, len(window.everything), math.inf), window.everything, attempt=0)
+        hits = pc.unique(pa.concat_arrays([count_up_to(0), *(each.positions for each in known.found)]))
+        settled = pa.concat_arrays([hits, known.missing])
+        for each in known.found:
             self._keep(part, each)
-        if len(missing):
-            self._tell(part.among(missing), Outcome(None, 0, [None] * len(missing)))
-        settled = pa.concat_arrays([hits, missing])
+        if len(known.missing):
+            nothing = Outcome(None, 0, [None] * len(known.missing))
+            self._tell(part.among(known.missing), nothing)
         window.settle(settled)
-        asked = size - len(settled)
-        self._state.tally.count(hits=len(hits), misses=len(missing))
-        self._state.tally.count(cache_hits=len(hits), cache_missing=len(missing), cache_misses=asked)
+        self._count_known(len(hits), len(known.missing), of=len(part))
         if len(hits):
-            self._state.size.found(len(hits), sum(each.rows.nbytes for each in found))
-        return window.everything.filter(pc.invert(pc.is_in(window.everything, value_set=settled)))
+            self._state.size.found(len(hits), sum(each.rows.nbytes for each in known.found))
+        return absent(settled, len(part))
 
-    def _refused_of(self, known: Known, size: int) -> pa.Array:
+    def _count_known(self, hits: int, missing: int, of: int) -> None:
+        self._state.tally.count(
+            hits=hits,
+            misses=missing,
+            cache_hits=hits,
+            cache_missing=missing,
+            cache_misses=of - hits - missing,
+        )
+
+    def _believed(self, known: Known, size: int) -> Known:
+        """``known`` without what the retry policy would ask again."""
+        retry = self._settings.retry
+        if retry.on_rows is None:
+            return Known(known.found, known.missing[:0]) if retry.on_miss else known
         none = Placed(self._state.answer_schema.empty_table(), count_up_to(0))
         rows = pa.concat_tables([each.rows for each in (none, *known.found)])
         positions = pa.concat_arrays([each.positions for each in (none, *known.found)])
-        return self._refused(Placed(rows, positions), known.missing, size)
+        again = self._refused(Placed(rows, positions), known.missing, size)
+        found = (each.filter(pc.invert(pc.is_in(each.positions, value_set=again))) for each in known.found)
+        missing = known.missing.filter(pc.invert(pc.is_in(known.missing, value_set=again)))
+        return Known(tuple(found), missing)
 
     def _learn(self, part: Part, placed: Placed, missed: pa.Array, notes: Sequence[Any]) -> None:
         """Let what is final be remembered; not a miss of which the connector tells more than that."""

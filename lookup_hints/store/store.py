@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ MOST_SEGMENTS = 12
 MERGED_AT_ONCE = 8
 _JITTER = 0.1
 _FULL = 7 / 8
-_LESSER = 1 / 2
+_FEWER = 1 / 2
 _SHARE = 1 / 8
 """No merged segment is larger than this part of the limits: the oldest one is not much of the whole."""
 
@@ -145,12 +146,13 @@ class Store:
     def _look(self) -> None:
         """Map what is new, and let go of what is gone."""
         segments: dict[Filed, Segment] = {}
-        for filed in self._folder.filed():
+        there = self._folder.filed()
+        self._unreadable &= set(there)
+        for filed in there:
             segment = self._segments.get(filed) or self._opened(filed)
             if segment is not None:
                 segments[filed] = segment
         self._segments = segments
-        self._unreadable &= segments.keys()
 
     def _opened(self, filed: Filed) -> Segment | None:
         if filed in self._unreadable or not has_room_for(filed.nbytes):
@@ -209,22 +211,34 @@ class Store:
             self._look()
 
     def _give_a_second_chance(self) -> None:
-        """Where the limits are near, keep of old segments what was used, if that is the lesser part."""
-        limits = self._folder.limits.part(_FULL)
-        for filed, segment in list(self._segments.items())[:-1]:
-            if limits.allow(self.rows, self.nbytes):
-                return
-            used = np.asarray(segment.content.used) > 0
-            if used.mean() <= _LESSER:
-                kept = replace(segment.content.only(used), used=np.zeros(int(used.sum()), np.uint32))
-                self._replace([filed], kept)
-                self.evicted["size"] += filed.rows - kept.held
+        """Where the limits are near, keep of the oldest answers those that were used, if they are fewer."""
+        if self._folder.limits.part(_FULL).allow(self.rows, self.nbytes):
+            return
+        oldest = self._oldest()
+        contents = [self._segments[each].content for each in oldest]
+        used = sum(int(np.count_nonzero(each.used)) for each in contents)
+        if used <= _FEWER * sum(map(len, contents)):
+            content = merged(contents)
+            kept = content.only(content.used > 0)
+            self._replace(oldest, replace(kept, used=np.zeros(len(kept), np.uint32)))
+            self.evicted["size"] += sum(each.rows for each in oldest) - kept.held
+
+    def _oldest(self) -> Sequence[Filed]:
+        """So many of the oldest segments as take an eighth of the limits."""
+        share, filed = self._folder.limits.part(_SHARE), list(self._segments)
+        rows = accumulate(each.rows for each in filed)
+        nbytes = accumulate(each.nbytes for each in filed)
+        return filed[: 1 + sum(map(share.allow, rows, nbytes))]
 
     def _merge(self) -> None:
+        """What is too old falls out, unless it hides what is older: a row that was there before a miss."""
         filed = self._cheapest() if len(self._segments) > MOST_SEGMENTS else ()
         if filed:
-            content = merged([self._segments[each].content for each in filed])
-            kept = content.only(self._ages.valid(content, np.arange(len(content)), self._clock()))
+            content, now = merged([self._segments[each].content for each in filed]), self._clock()
+            fresh = now - content.loaded < max(self._ages.rows, self._ages.missing)
+            if filed[0] == next(iter(self._segments)):
+                fresh = self._ages.valid(content, np.arange(len(content)), now)
+            kept = content.only(fresh)
             self._replace(filed, kept)
             self.evicted["expired"] += content.held - kept.held
 

@@ -165,6 +165,17 @@ def test_a_merge_drops_what_is_too_old(tmp_path: Path, clock: Clock) -> None:
     assert asked(one, [*range(20), 99, 100]) == {99: ["a"], 100: ["a"]}
 
 
+def test_a_merge_does_not_bring_back_what_a_miss_has_hidden(tmp_path: Path, clock: Clock) -> None:
+    one = store(tmp_path, clock)
+    one.learn([learned({each: ["a"] for each in range(100, 1000)} | {1: ["gone"]})])
+    for each in range(1, stores.MOST_SEGMENTS):
+        one.learn([learned({each: []})])
+    clock.now += 150
+    for each in range(1000, 1000 + 2 * stores.MOST_SEGMENTS):
+        one.learn([learned({each: ["a"]})])
+        assert asked(one, [1, 100]) == {100: ["a"]}
+
+
 @pytest.mark.parametrize("limits", [Limits(max_rows=100), Limits(max_bytes=20_000)])
 def test_limits_hold_at_any_time_and_the_newest_stay(tmp_path: Path, clock: Clock, limits: Limits) -> None:
     one = store(tmp_path, clock, limits)
