@@ -23,10 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 KEYS = list(range(BATCHES * BATCH))
 
 
-def writer(folder: Path, step: int, first: int = 0) -> subprocess.Popen[bytes]:
-    """A process that writes, and is killed before ``step``."""
-    command = [sys.executable, "-m", "tests.store.writer", str(folder), str(step), str(first)]
-    return subprocess.Popen(command, cwd=ROOT)
+def writers(folder: Path, *how: object) -> list[int]:
+    """How processes that write ended."""
+    command = [sys.executable, "-m", "tests.store.writer", str(folder), *map(str, how)]
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return list(map(int, run.stdout.split()))
 
 
 def check(folder: Path, keys: list[Any]) -> Store:
@@ -45,18 +46,17 @@ def check(folder: Path, keys: list[Any]) -> Store:
 
 
 # All steps of the first writes, then some of those that merge and remove.
-@pytest.mark.parametrize("steps", [range(1, 13), range(13, 25), (150, 151, 152, 153), (263, 264, 265, 266)])
-def test_a_writer_that_is_killed_at_any_step_leaves_right_rows(tmp_path: Path, steps: Iterator[int]) -> None:
-    writers = [(step, writer(tmp_path / str(step), step)) for step in steps]
-    for step, process in writers:
-        assert process.wait() == -signal.SIGKILL, f"step {step} is one"
+STEPS = (*range(1, 27), *range(150, 155), *range(260, 266))
+
+
+def test_a_writer_that_is_killed_at_any_step_leaves_right_rows(tmp_path: Path) -> None:
+    assert writers(tmp_path, *STEPS) == [-signal.SIGKILL] * len(STEPS)
+    for step in STEPS:
         check(tmp_path / str(step), KEYS)
 
 
 def test_several_writers_at_once_keep_what_all_have_learned(tmp_path: Path) -> None:
-    starts = [each * 100 for each in range(4)]
-    writers = [writer(tmp_path, 0, first) for first in starts]
-    assert [process.wait() for process in writers] == [0] * len(writers)
+    assert writers(tmp_path, "together", 0, 100, 200, 300) == [0] * 4
     one = check(tmp_path, list(range(1000)))
     known = asked(one, list(range(1000)))
     assert len(known) > 200, "at most 400 rows are kept of 600"

@@ -1,6 +1,7 @@
-"""A process that writes to a store until it is killed: ``python -m tests.store.writer <folder> <step> <first>``.
+"""Processes that write to stores until they are killed: ``python -m tests.store.writer <folder> <step> ...``.
 
-It kills itself before its ``step``-th call that changes files; with step 0 it writes to the end.
+Each has a folder of its own, called like its step, and kills itself before its ``step``-th call that changes
+files. With ``together`` before the steps, which are then keys to begin with, all write to one folder, to the end.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,31 @@ CHANGES = ((os, "open"), (os, "write"), (os, "close"), (Path, "rename"), (Path, 
 
 
 def main() -> None:
-    """Write ``BATCHES``."""
-    folder, step, first = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    if step:
-        _kill_before(step)
+    """Write, and print how each process ended."""
+    folder, *steps = sys.argv[1:]
+    if steps[0] == "together":
+        children = [_begin(write, Path(folder), int(first)) for first in steps[1:]]
+    else:
+        children = [_begin(_write_until, Path(folder, step), int(step)) for step in steps]
+    print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+
+
+def _begin(work: Callable[[Path, int], None], folder: Path, number: int) -> int:
+    """The number of a process that does ``work``. It is a fork: to import all anew takes longer."""
+    child = os.fork()
+    if not child:
+        work(folder, number)
+        os._exit(0)
+    return child
+
+
+def _write_until(folder: Path, step: int) -> None:
+    _kill_before(step)
+    write(folder)
+
+
+def write(folder: Path, first: int = 0) -> None:
+    """Write ``BATCHES`` of keys from ``first`` on."""
     one = store(folder, Clock(), LIMITS)
     for number in range(BATCHES):
         start = first + number * BATCH
