@@ -166,9 +166,10 @@ class Folder:
     def _written(self, data: pa.Buffer | bytes) -> Iterator[Path]:
         """``data`` in a temporary file, locked as long as its writer lives, and removed at the end."""
         path = self.path / f"{uuid4().hex}{_TEMPORARY}"
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
+        with self._locked("door"):  # else one who sweeps up could take it for abandoned
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(file, fcntl.LOCK_EX)
+        try:
             left = memoryview(data)
             while left:
                 left = left[os.write(file, left) :]
