@@ -122,6 +122,7 @@ class LookupSession:
         on_open: str | None = None,
         hedge: float | str | None = None,
         access: str | None = None,
+        cache: str | None = None,
         shuffle: bool | None = None,
     ) -> DataFrame:
         """Join ``df`` with a lookup table, asking it for the keys of ``df`` alone; lazy, as ``df.join`` is.
@@ -157,6 +158,7 @@ class LookupSession:
             hedge: seconds after which a slow request is sent a second time, or ``p95``.
             access: ``lookup`` (the default) asks the table, ``scan`` reads it whole and lets Spark join it,
                 ``auto`` does what is surely cheaper.
+            cache: ``partial`` to use answers that are remembered, ``none`` to go without them.
             shuffle: whether the rows of ``df`` are partitioned by key first.
 
         Raises:
@@ -182,6 +184,7 @@ class LookupSession:
             "on-open": on_open,
             "hedge": hedge,
             "access": access,
+            "cache": cache,
             "shuffle": shuffle,
         }
         request = frame_join.JoinRequest(

@@ -93,6 +93,15 @@ def test_a_hint_brings_it(session: LookupSession, log: Path) -> None:
     assert all(count == 1 for count in Calls.read(log).keys.values())
 
 
+def test_a_frame_goes_without_it(session: LookupSession, log: Path) -> None:
+    people(session, log)
+    visits = session.spark.table("visits")
+    for cache in (None, None, "none"):
+        joined = session.lookup_join(visits, "people", on="id", how="left", cache=cache)
+        assert joined.count() == 200
+    assert set(Calls.read(log).keys.values()) == {2}, "by the first and the last"
+
+
 def test_answers_outlive_the_workers(session: LookupSession, log: Path) -> None:
     """Spark ends idle workers after a minute; here they are killed."""
     people(session, log)
