@@ -179,7 +179,7 @@ def _query(session: LookupSession, server: PostgresServer, orders: str, kind: st
     session.sql(
         f"CREATE TEMPORARY TABLE {table} ({COLUMNS}, PRIMARY KEY (id) NOT ENFORCED)"
         f" WITH ('connector' = 'postgres', 'url' = '{server.url()}', 'table-name' = 'customers',"
-        f" 'lookup.cache' = '{kind}')"
+        f" 'lookup.cache' = '{kind}', 'pool-size' = '3')"
     )
     return QUERY.format(orders=orders, table=table)
 
