@@ -138,9 +138,8 @@ def test_explain_says_how_old_an_answer_may_be(session: LookupSession, log: Path
 
 
 def test_a_full_cache_is_refused(session: LookupSession, log: Path) -> None:
-    people(session, log, cache="FULL")
     with pytest.raises(LookupHintsError, match="there is no FULL cache yet; PARTIAL keeps the answers"):
-        rows(session)
+        people(session, log, cache="FULL")
     people(session, log)
     hinted = JOIN.replace("SELECT", "SELECT /*+ LOOKUP('table' = 'p', 'cache' = 'full') */")
     with pytest.raises((HintError, OptionError), match="there is no FULL cache yet"):
