@@ -18,6 +18,11 @@ CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
 }
+GROUPS = {
+    "a snowflake whose branches meet": "SELECT 1 FROM sales s, homes h, shops p WHERE h.shop = p.id AND s.shop = p.id"
+}
+"""The queries whose keys come from a group with more rows than the largest table: its equalities multiply them."""
+
 _PRODUCT = re.compile(r"\bJoin (?:Inner|Cross)(?:, (?:left|right)Hint=.*)?$", re.MULTILINE)
 
 
@@ -51,14 +56,16 @@ def test_no_plan_has_a_product_that_sparks_has_not(worlds: Worlds, title: str) -
 
 @pytest.mark.parametrize("title", QUERIES)
 def test_the_rows_are_sparks_and_no_pair_of_keys_is_made_up(worlds: Worlds, title: str) -> None:
-    """No table is asked for more keys than there are rows to ask for it."""
+    """No table is asked for more keys than the group of relations that gives them has rows."""
     text = QUERIES[title]
+    given = GROUPS.get(title)
+    most = max(SIZES.values()) if given is None else worlds.plain.sql(given).count()
     for names in {choices(text)[0], choices(text)[-1]}:
         world = worlds.world(names)
         world.forget()
         worlds.check(text, names)
         for name in names:
-            assert world.calls(name).keys.total() <= max(SIZES.values()), name
+            assert world.calls(name).keys.total() <= most, name
 
 
 def test_a_product_is_seen(worlds: Worlds) -> None:
