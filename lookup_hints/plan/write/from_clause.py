@@ -85,10 +85,7 @@ def _is_simple(sheet: Sheet, block: Block, joins: Sequence[FromJoin]) -> bool:
         return False
     moved = {join.use.relation for join in joins}
     looked_up = [step.right in moved for step in chain.steps]
-    tail = looked_up[looked_up.index(True) :]
-    last = chain.steps[-1]
-    is_pivoted = last.right is None and sheet.statement.tokens.is_word(last.first, "PIVOT")
-    return all(tail[:-1] if is_pivoted else tail)
+    return all(looked_up[looked_up.index(True) :])
 
 
 # --- several chains --------------------------------------------------------------------------------

@@ -98,11 +98,11 @@ The lookup join with p cannot run: a subquery stands in its ON condition. Comput
 SELECT f.flight, p.seats FROM (SELECT *, EXISTS (SELECT 1 FROM airports a WHERE a.faa = flights.dest AND alt > 1000) AS is_high FROM flights) f LEFT JOIN planes p ON p.tailnum = f.tailnum AND f.is_high
 
 -- case: a RIGHT JOIN with USING before it, and another relation after it, where a hint wants it asked
-SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f USING (faa) JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT * FROM airlines) l ON l.carrier = f.carrier
+SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f USING (faa) JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT DISTINCT * FROM airlines) l ON l.carrier = f.carrier
 -- refused:
 The lookup join with p cannot run: a join with USING or NATURAL stands before it, and another relation after it; write ON with the equality, or put the lookup join last.
 -- instead:
-SELECT f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f ON f.faa = o.faa JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT * FROM airlines) l ON l.carrier = f.carrier
+SELECT f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f ON f.faa = o.faa JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT DISTINCT * FROM airlines) l ON l.carrier = f.carrier
 
 -- case: USING behind a comma, with a column that stands before the comma, too, where a hint wants it asked
 SELECT /*+ LOOKUP('table'='l') */ f.flight, l.name FROM (SELECT DISTINCT carrier FROM flights) g, flights f JOIN airlines l USING (carrier)
