@@ -32,7 +32,7 @@ def from_edits(sheet: Sheet, block: Block, joins: Sequence[LookupJoin]) -> Itera
     views = [join for join in joins if isinstance(join, FromJoin) and not join.use.around]
     if views:
         _refuse_using_behind_comma(sheet, block, views[0])
-    if _is_simple(sheet, block, views):
+    if _is_simple(block, views):
         direct = (relation for chain in source.chains for relation in chain.direct_shown)
         sheet.hidden[block] = [column for relation in direct for column in sheet.hidden_in(relation)]
         for join in views:
@@ -70,7 +70,7 @@ def _refuse_using_behind_comma(sheet: Sheet, block: Block, join: LookupJoin) -> 
         before += chain.shown
 
 
-def _is_simple(sheet: Sheet, block: Block, joins: Sequence[FromJoin]) -> bool:
+def _is_simple(block: Block, joins: Sequence[FromJoin]) -> bool:
     """Whether each lookup join can become its view where it stands: all of them are last in FROM."""
     assert block.source is not None
     if not joins:
