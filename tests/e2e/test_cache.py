@@ -104,7 +104,7 @@ def test_a_frame_goes_without_it(session: LookupSession, log: Path) -> None:
 
 def test_answers_outlive_the_workers(session: LookupSession, log: Path) -> None:
     """Spark ends idle workers after a minute; here they are killed."""
-    people(session, log)
+    people(session, log, **{"partial-cache.missing-ttl": "1 h"})
     rows(session)
     first = len(Calls.read(log).requests)
     session.sql(

@@ -37,7 +37,7 @@ def scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Pat
         (["check", "--format", "sa"], {"sarif"}),
         (["run", "job"], {"job.sql"}),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(sorted(words)),
 )
 def test_bash_completes(typed: list[str], completed: set[str], scripts: dict[str, Path]) -> None:
     bash = shutil.which("bash")
