@@ -175,11 +175,12 @@ def _through_spark(
 
 
 def _query(session: LookupSession, server: PostgresServer, orders: str, kind: str) -> str:
-    table = f"customers_{next(_numbers)}"
+    """Over a table whose cache, where it has one, is empty. Workers keep the connections of each table."""
+    table = f"customers_{next(_numbers)}" if kind == "PARTIAL" else "customers_asked"
     session.sql(
-        f"CREATE TEMPORARY TABLE {table} ({COLUMNS}, PRIMARY KEY (id) NOT ENFORCED)"
+        f"CREATE OR REPLACE TEMPORARY TABLE {table} ({COLUMNS}, PRIMARY KEY (id) NOT ENFORCED)"
         f" WITH ('connector' = 'postgres', 'url' = '{server.url()}', 'table-name' = 'customers',"
-        f" 'lookup.cache' = '{kind}', 'pool-size' = '3')"
+        f" 'lookup.cache' = '{kind}', 'pool-size' = '1')"
     )
     return QUERY.format(orders=orders, table=table)
 
