@@ -28,7 +28,7 @@ from lookup_connectors.conversion import (
     is_nested,
     row_with,
 )
-from lookup_connectors.sqlite_types import arrow_type, moments, never_fits
+from lookup_connectors.sqlite_types import arrow_type, has_one_spelling, moments, never_fits
 from lookup_hints.errors import ConnectorError, LookupTimeout, nearest
 from lookup_hints.spi import (
     DURATION,
@@ -89,7 +89,7 @@ class SqliteConnector(SyncLookup, Scan, Statistics, ReportsSchema):
         A moment or a decimal number has several ('2024-01-01', '2024-01-01 00:00:00', 1704067200), of
         which an equality in SQLite finds one; FLOAT is rounded on the way.
         """
-        return frozenset(column.name for column in self.table.schema if _has_one_spelling(column.type))
+        return frozenset(column.name for column in self.table.schema if has_one_spelling(column.type))
 
     def place(self) -> str:
         """The file, as the option says it."""
@@ -297,17 +297,6 @@ def _set_busy_timeout(connection: sqlite3.Connection, seconds: float) -> None:
 
 
 # --- asking ---------------------------------------------------------------------------------------
-
-
-def _has_one_spelling(kind: pa.DataType) -> bool:
-    return bool(
-        types.is_boolean(kind)
-        or types.is_integer(kind)
-        or types.is_float64(kind)
-        or types.is_string(kind)
-        or types.is_binary(kind)
-        or types.is_date(kind)
-    )
 
 
 def _parts(keys: pa.Table) -> Iterator[pa.Table]:

@@ -15,6 +15,18 @@ from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
 _ZONE = r"([Zz]|[+-]\d{2}(:?\d{2})?)$"
 
 
+def has_one_spelling(kind: pa.DataType) -> bool:
+    """Whether equal values of ``kind`` are stored alike in SQLite, and can be bound by its driver."""
+    return bool(
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_float64(kind)
+        or types.is_string(kind)
+        or types.is_binary(kind)
+        or types.is_date(kind)
+    )
+
+
 def moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """ISO texts as timestamps of ``kind``; where that has a zone, a text without one is UTC."""
     if kind.tz is None:

@@ -33,6 +33,7 @@ from lookup_connectors.adbc.statements import (
 )
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.conversion import REFUSALS, is_nested, row_with
+from lookup_connectors.sqlite_types import has_one_spelling
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.spi import (
     DURATION,
@@ -104,7 +105,7 @@ class AdbcConnector(AsyncLookup, Scan, ReportsSchema):
 
     def key_columns(self) -> frozenset[str]:
         """All but nested columns; with SQLite, those whose equal values have one spelling there."""
-        can_ask = _has_one_spelling if self._driver == SQLITE else lambda kind: not is_nested(kind)
+        can_ask = has_one_spelling if self._driver == SQLITE else lambda kind: not is_nested(kind)
         return frozenset(column.name for column in self.table.schema if can_ask(column.type))
 
     def requests_at_once(self) -> int | None:
@@ -379,18 +380,6 @@ class _Room:
         if self._taken > self._limit and self._keys > 1:
             message = f"table {self._table}: the rows of {self._keys} keys are too large to be taken at once."
             raise AnswerTooLarge(message, keys=max(1, self._keys * self._limit // self._taken // 2))
-
-
-def _has_one_spelling(kind: pa.DataType) -> bool:
-    """Whether equal values of ``kind`` are stored alike in SQLite, and can be bound by its driver."""
-    return bool(
-        types.is_boolean(kind)
-        or types.is_integer(kind)
-        or types.is_float64(kind)
-        or types.is_string(kind)
-        or types.is_binary(kind)
-        or types.is_date(kind)
-    )
 
 
 def _of_own_keys(rows: pa.Table, question: Question) -> pa.Table:
