@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupMetrics, LookupSession, register_connector
-from lookup_hints.runtime.metrics import about_counts
+from lookup_hints.runtime.metrics import CountsByKey, about_counts
 from tests.e2e.elsewhere import FailingConnector, Steps
 
 PEOPLE = str([[number, f"name {number}"] for number in range(0, 500, 2)]).replace("'", '"')
@@ -32,8 +32,8 @@ def told(counts: LookupMetrics) -> dict[str, Any]:
         for name, about in about_counts().items()
         if about.unit != "seconds" and name not in LUCK
     }
-    plain["errors_by_class"] = dict(counts.errors_by_class.counts)
-    return {**plain, "latencies": counts.latency.total}
+    by_key = {name: dict(each.counts) for name, each in plain.items() if isinstance(each, CountsByKey)}
+    return {**plain, **by_key, "latencies": counts.latency.total}
 
 
 def scenario(spark: SparkSession, folder: Path) -> Steps:
