@@ -319,10 +319,10 @@ def test_a_scan_that_is_left_early_leaves_nothing_behind(source: Source) -> None
 
 
 def test_an_answer_that_is_too_large_is_asked_for_fewer_keys(source: Source) -> None:
-    source.execute("DROP TABLE IF EXISTS wide; CREATE TABLE wide (k TEXT, v BIGINT);")
+    source.execute("DROP TABLE IF EXISTS long_texts; CREATE TABLE long_texts (k TEXT, v BIGINT);")
     for number in range(20):
-        source.execute(f"INSERT INTO wide VALUES ('{'x' * 5000}{number}', {number})")
-    table = source.table("wide", TEXT, max_bytes_in_flight="80 kb")
+        source.execute(f"INSERT INTO long_texts VALUES ('{'x' * 5000}{number}', {number})")
+    table = source.table("long_texts", TEXT, max_bytes_in_flight="80 kb")
     error = failure_of(lambda: ask(table, {"v": list(range(20))}))
     assert isinstance(error, AnswerTooLarge)
     assert 1 <= error.keys < 20
