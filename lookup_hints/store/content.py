@@ -33,6 +33,19 @@ class Learned:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What a store has of the keys that it was asked.
+
+    Args:
+        found: rows, and for each the position of its key; those of one key stand together.
+        missing: the positions of the keys that are known to have none.
+    """
+
+    found: tuple[tuple[pa.Table, pa.Array], ...]
+    missing: pa.Array
+
+
+@dataclass(frozen=True)
 class Content:
     """Entries in ascending order of their hashes, no two of which are equal, and their rows in that order.
 

@@ -76,12 +76,7 @@ class Folder:
     """
 
     def __init__(self, path: Path, limits: Limits) -> None:
-        for each in (*reversed(path.parents), path):
-            if not each.is_dir():
-                each.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
-        if found.st_uid != os.getuid() or found.st_mode & 0o077 or not path.is_dir():
-            raise PermissionError("the folder of the cache is open to others")
+        make_private(path)
         self.path, self.limits = path, limits
 
     def filed(self) -> list[Filed]:
@@ -102,7 +97,7 @@ class Folder:
         Raises:
             OSError: it cannot be written.
         """
-        with self._written(data) as segment, self._written(used) as notes, self._locked("door"):
+        with self._written(data) as segment, self._written(used) as notes, locked(self.path / "door"):
             filed = self.filed()
             number = max((each.number for each in instead_of), default=0)
             number = number or 1 + max((each.number for each in filed), default=0)
@@ -128,7 +123,7 @@ class Folder:
 
     def remove(self, filed: Iterable[Filed]) -> None:
         """Remove segments."""
-        with self._locked("door"):
+        with locked(self.path / "door"):
             self._remove(filed)
 
     def _remove(self, filed: Iterable[Filed]) -> None:
@@ -139,12 +134,12 @@ class Folder:
     @contextmanager
     def tidying(self) -> Iterator[bool]:
         """A block in which nobody else tidies up; tells whether it is so."""
-        with self._locked("broom", wait=False) as is_alone:
+        with locked(self.path / "broom", wait=False) as is_alone:
             yield is_alone
 
     def sweep(self) -> None:
         """Remove what killed writers have left: files that nobody has open, and notes without a segment."""
-        with self._locked("door"):
+        with locked(self.path / "door"):
             names = {each.name for each in os.scandir(self.path)}
             for name in names:
                 is_left = name.endswith(_TEMPORARY) and self._is_abandoned(name)
@@ -166,7 +161,7 @@ class Folder:
     def _written(self, data: pa.Buffer | bytes) -> Iterator[Path]:
         """``data`` in a temporary file, locked as long as its writer lives, and removed at the end."""
         path = self.path / f"{uuid4().hex}{_TEMPORARY}"
-        with self._locked("door"):  # else one who sweeps up could take it for abandoned
+        with locked(self.path / "door"):  # else one who sweeps up could take it for abandoned
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(file, fcntl.LOCK_EX)
         try:
@@ -179,17 +174,33 @@ class Folder:
                 path.unlink(missing_ok=True)
             os.close(file)
 
-    @contextmanager
-    def _locked(self, name: str, *, wait: bool = True) -> Iterator[bool]:
-        file = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-        finally:
-            os.close(file)
+
+def make_private(path: Path) -> None:
+    """Make a folder that nobody else can read, and those above it.
+
+    Raises:
+        OSError: it cannot be made, or belongs to somebody else.
+    """
+    for each in (*reversed(path.parents), path):
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077 or not path.is_dir():
+        raise PermissionError("the folder of the cache is open to others")
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """A block in which nobody else has the lock ``path``; tells whether it is so."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(file)
 
 
 def _size(file: os.DirEntry[str]) -> int:

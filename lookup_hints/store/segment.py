@@ -1,4 +1,4 @@
-"""One segment as a file: an index and rows as two Arrow streams, and a checksum at the end."""
+"""One segment as a file: an index, its directory and rows as Arrow streams, and a checksum at the end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ import pyarrow as pa
 from lookup_hints.store.content import Content, Positions, expanded
 from lookup_hints.store.hashing import Hashes, equal
 
-MAGIC = 0x3170756B6F6F4C
-_TAIL = struct.Struct("<QQQ")  # length of the index, checksum, magic
+MAGIC = 0x3270756B6F6F4C
+_TAIL = struct.Struct("<QQQQ")  # lengths of the index and of the directory, checksum, magic
 _BLOCK = 512
 _SLOTS = 2
 """So many for each entry, or up to twice as many: mostly the first entry of a slot is the one."""
+
+
+Directory = npt.NDArray[np.int32]
 
 
 class NotASegment(ValueError):
@@ -43,9 +46,9 @@ class Matches:
 class Segment:
     """A segment that is mapped into memory; it outlives its file."""
 
-    def __init__(self, content: Content) -> None:
-        self.content = content
-        self._directory, self._shift = _directory(content.hashes)
+    def __init__(self, content: Content, directory: Directory) -> None:
+        self.content, self._directory = content, directory
+        self._shift = _shift(len(content))
         self._has_one_row_each = bool((content.counts == 1).all())
         self.latest: float = content.loaded.max(initial=-np.inf)
         """When its newest entry was answered."""
@@ -83,12 +86,16 @@ class Segment:
         self.content.used[entries] = max(0, int(now)) + 1
 
 
-def _directory(hashes: Hashes) -> tuple[npt.NDArray[np.int32], np.uint64]:
+def _shift(entries: int) -> np.uint64:
+    shift: np.uint64 = np.uint64(64 - (_SLOTS * entries).bit_length())
+    return shift
+
+
+def _directory(hashes: Hashes) -> Directory:
     """For each number that hashes begin with, the first entry that has it or a larger one."""
-    bits = (_SLOTS * len(hashes)).bit_length()
-    shift = np.uint64(64 - bits)
-    begins = np.bincount((hashes >> shift).astype(np.int64), minlength=2**bits)
-    return (begins.cumsum() - begins).astype(np.int32), shift
+    shift = _shift(len(hashes))
+    begins = np.bincount((hashes >> shift).astype(np.int64), minlength=1 << (64 - int(shift)))
+    return (begins.cumsum() - begins).astype(np.int32)
 
 
 def encoded(content: Content) -> pa.Buffer:
@@ -103,14 +110,16 @@ def encoded(content: Content) -> pa.Buffer:
         ],
         names=["hash", "start", "count", "loaded_at", *content.keys.schema.names],
     )
-    length, size = _size(index), _size(index) + _size(content.rows)
-    size += -size % 8
+    directory = pa.RecordBatch.from_arrays([pa.array(_directory(content.hashes))], names=["entry"])
+    streams = (index, directory, content.rows)
+    lengths = [_size(each) for each in streams]
+    size = sum(lengths) + -sum(lengths) % 8
     buffer = pa.allocate_buffer(size + _TAIL.size)
     sink = pa.FixedSizeBufferWriter(buffer)
-    _write(sink, index)
-    _write(sink, content.rows)
+    for each in streams:
+        _write(sink, each)
     sink.write(bytes(size - sink.tell()))
-    sink.write(_TAIL.pack(length, _checksum(buffer.slice(0, size)), MAGIC))
+    sink.write(_TAIL.pack(*lengths[:2], _checksum(buffer.slice(0, size)), MAGIC))
     return buffer
 
 
@@ -135,7 +144,7 @@ def _checksum(body: pa.Buffer) -> int:
     return int((sums * weights).sum(dtype=np.uint64)) ^ len(body)
 
 
-def opened(path: Path, used: Path) -> Segment:
+def opened(path: Path, used: Path | None) -> Segment:
     """The segment under ``path``; what is noted of its use is shared with all who open it.
 
     Raises:
@@ -143,21 +152,23 @@ def opened(path: Path, used: Path) -> Segment:
         OSError: it cannot be read.
     """
     with pa.memory_map(str(path)) as file:
-        return Segment(_decoded(file.read_buffer(), used))
+        return _decoded(file.read_buffer(), used)
 
 
-def _decoded(file: pa.Buffer, used: Path) -> Content:
+def _decoded(file: pa.Buffer, used: Path | None) -> Segment:
     size = file.size - _TAIL.size
     if size < 0 or size % 8:
         raise NotASegment("it is cut off")
-    length, checksum, magic = _TAIL.unpack(file.slice(size).to_pybytes())
-    body = file.slice(0, size)
-    if magic != MAGIC or length > size or checksum != _checksum(body):
+    length, behind, checksum, magic = _TAIL.unpack(file.slice(size).to_pybytes())
+    body, behind = file.slice(0, size), length + behind
+    if magic != MAGIC or behind > size or checksum != _checksum(body):
         raise NotASegment("its bytes are not those that were written")
-    index, rows = _read(body.slice(0, length)), _read(body.slice(length))
+    index, directory = _read(body.slice(0, length)), _read(body.slice(length, behind - length))
     hashes, starts, counts, loaded = (column.to_numpy() for column in index.columns[:4])
-    keys = index.select(index.schema.names[4:])
-    return Content(hashes, starts, counts, loaded, _opened_used(used, len(hashes)), keys, rows)
+    keys, rows = index.select(index.schema.names[4:]), _read(body.slice(behind))
+    notes = np.zeros(0, np.uint32) if used is None else _opened_used(used, len(hashes))
+    content = Content(hashes, starts, counts, loaded, notes, keys, rows)
+    return Segment(content, directory.column(0).to_numpy())
 
 
 def _read(stream: pa.Buffer) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lookup_hints.store.content import Chosen, Content, Learned, Positions, content_of, merged
+from lookup_hints.store.content import Chosen, Content, Known, Learned, Positions, content_of, merged
 from lookup_hints.store.folder import Filed, Folder, Limits
 from lookup_hints.store.hashing import comparable, hashes_of, is_told_by_hash
 from lookup_hints.store.memory import has_room_for
@@ -58,19 +58,6 @@ class Ages:
         if self.unused is not None:
             valid &= now - np.maximum(loaded, content.used[entries]) < self.unused
         return valid
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a store has of the keys that it was asked.
-
-    Args:
-        found: rows, and for each the position of its key; those of one key stand together.
-        missing: the positions of the keys that are known to have none.
-    """
-
-    found: tuple[tuple[pa.Table, pa.Array], ...]
-    missing: pa.Array
 
 
 class Store:
