@@ -20,7 +20,7 @@ from lookup_hints.sql.lexer import string_literal
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 """Values of a statement's parameter markers, as ``spark.sql`` takes them."""
@@ -72,16 +72,16 @@ class Scope:
         """What the view of that name sees, where it is one lookup table seen through a query."""
         if not self.views.knows(name) or name in self.frames:
             return None
-        return self.views.find(name, self._analysed, case_sensitive=self._is_case_sensitive)
+        return self.views.find(name, self._rows_of, case_sensitive=self._is_case_sensitive)
 
     def remember_view(self, text: str) -> None:
         """Remember the view that the statement has made, if it made one."""
         found = view_definition(text, self.find, self.find_view, case_sensitive=self._is_case_sensitive)
         if found is not None:
-            self.views.remember(found, self._analysed)
+            self.views.remember(found, self._rows_of)
 
-    def _analysed(self, query: str) -> str:
-        return self.explained(query, None, "extended")
+    def _rows_of(self, text: str) -> list[Row]:
+        return self.sql(text).collect()
 
     @property
     def _is_case_sensitive(self) -> bool:

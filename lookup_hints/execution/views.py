@@ -8,7 +8,7 @@ plan of the view must be what it was when the view was made.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lookup_hints.errors import UnsupportedLookup
@@ -18,10 +18,14 @@ from lookup_hints.plan.read.virtual import Through
 from lookup_hints.plan.through import FindView, Sights
 from lookup_hints.sql.lexer import quoted
 
-Explained = Callable[[str], str]
-"""Spark's analysed plan of a query, as text; raises what Spark says where there is none."""
+Rows = Callable[[str], Sequence[Sequence[str]]]
+"""The rows of a statement that Spark itself runs; raises what Spark says."""
 
 _NUMBER = re.compile(r"#\d+")
+_HOW_ONLY = tuple(
+    f"spark.sql.{part}." for part in ("adaptive", "codegen", "execution", "optimizer", "shuffle")
+)
+"""Settings that say how a query runs, not what it means: Spark's ``ViewHelper`` keeps none with a view."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Definition:
 class _Remembered:
     name: str
     through: Through
-    plan: str
+    meaning: str
 
 
 class LookupViews:
@@ -49,20 +53,20 @@ class LookupViews:
         """Whether such a view of that name was made, whatever became of it."""
         return name.lower() in self._views
 
-    def remember(self, made: Definition, explained: Explained) -> None:
+    def remember(self, made: Definition, rows: Rows) -> None:
         """Keep what a view sees that Spark has just made; a view of its name that was there is gone."""
         self._views.pop(made.name.lower(), None)
         if made.through is not None:
-            plan = _plan_of(made.name, explained)
-            if plan is not None:
-                self._views[made.name.lower()] = _Remembered(made.name, made.through, plan)
+            meaning = _meaning_of(made.name, rows)
+            if meaning is not None:
+                self._views[made.name.lower()] = _Remembered(made.name, made.through, meaning)
 
-    def find(self, name: str, explained: Explained, *, case_sensitive: bool) -> Through | None:
+    def find(self, name: str, rows: Rows, *, case_sensitive: bool) -> Through | None:
         """What the view of that name sees; None where it is another one by now, or there is none."""
         found = self._views.get(name.lower())
         if found is None or (case_sensitive and found.name != name):
             return None
-        return found.through if _plan_of(found.name, explained) == found.plan else None
+        return found.through if _meaning_of(found.name, rows) == found.meaning else None
 
 
 def view_definition(
@@ -105,13 +109,23 @@ def _with_names(statement: Statement, at: int, through: Through) -> Through | No
     return renamed if renamed.is_clear else None
 
 
-def _plan_of(name: str, explained: Explained) -> str | None:
-    """Spark's plan of a view, its numbers those that each analysis gives alike; None where there is none."""
+def _meaning_of(name: str, rows: Rows) -> str | None:
+    """What a view means now: Spark's plan of it and the settings it depends on; None if there is no view."""
     try:
-        text = explained(f"SELECT * FROM {quoted(name)}")  # noqa: S608 (a quoted name)
+        text = rows(f"EXPLAIN EXTENDED SELECT * FROM {quoted(name)}")[0][0]  # noqa: S608 (a quoted name)
     except Exception:
         return None
-    _, _, analysed = text.partition("== Analyzed Logical Plan ==")
+    settings = sorted(f"{key}={value}" for key, value, *_ in rows("SET") if _decides(key))
+    return "\n".join([_analysed(text), *settings])
+
+
+def _analysed(explained: str) -> str:
+    """The analysed plan in what EXPLAIN says, its numbers those that each analysis gives alike."""
+    _, _, analysed = explained.partition("== Analyzed Logical Plan ==")
     plan, _, _ = analysed.partition("== Optimized Logical Plan ==")
     numbers: dict[str, str] = {}
-    return _NUMBER.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), plan) or None
+    return _NUMBER.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), plan)
+
+
+def _decides(setting: str) -> bool:
+    return setting.startswith("spark.sql.") and not setting.startswith(_HOW_ONLY)

@@ -107,6 +107,45 @@ def test_a_view_that_was_replaced_is_not_the_old_one(worlds: Worlds, world: Worl
     assert not world.calls("c").keys
 
 
+@pytest.mark.parametrize(
+    ("setting", "made_with", "now"),
+    [
+        ("spark.sql.session.timeZone", "UTC", "Asia/Kolkata"),
+        ("spark.sql.ansi.enabled", "false", "true"),
+    ],
+)
+def test_a_view_keeps_the_settings_that_it_was_made_with(
+    worlds: Worlds, world: World, setting: str, made_with: str, now: str
+) -> None:
+    text = "SELECT o.no, t.h, t.i FROM o JOIN t ON o.k = t.id"
+    made = "SELECT id, hour(timestamp_seconds(id)) AS h, 0 AS i FROM c"
+    if "ansi" in setting:
+        made = "SELECT id, 0 AS h, CAST(name AS INT) AS i FROM c"
+    sessions = (worlds.plain, world.session.spark)
+    before = worlds.plain.conf.get(setting) or ""
+    create = f"CREATE OR REPLACE TEMPORARY VIEW t AS {made}"
+    try:
+        for spark in sessions:
+            spark.conf.set(setting, made_with)
+        worlds.plain.sql(create)
+        world.session.sql(create)
+        assert "through" in world.session.explain(text)
+        for spark in sessions:
+            spark.conf.set(setting, now)
+        ours = sorted(map(repr, world.session.sql(text).collect()))
+        assert ours == sorted(map(repr, worlds.plain.sql(text).collect()))
+        assert not world.calls("c").keys
+    finally:
+        for spark in sessions:
+            spark.conf.set(setting, before)
+
+
+def test_how_a_query_runs_does_not_change_what_a_view_means(world: World) -> None:
+    world.session.sql(f"CREATE OR REPLACE TEMPORARY VIEW w AS {VIEWS['v']}")
+    world.session.spark.conf.set("spark.sql.shuffle.partitions", "3")
+    assert "through" in world.session.explain("SELECT o.no, w.n FROM o JOIN w ON o.k = w.i")
+
+
 def test_a_view_that_was_dropped_is_gone(world: World) -> None:
     from pyspark.errors import AnalysisException
 
