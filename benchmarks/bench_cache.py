@@ -126,7 +126,7 @@ def _rows(ids: npt.NDArray[np.int64], kind: str) -> pa.Table:
 
 def _learned(rows: pa.Table) -> Learned:
     everything = pa.array(np.arange(rows.num_rows, dtype=np.int32))
-    return Learned(rows.select(["id"]), rows, everything, everything[:0])
+    return Learned(rows.select(["id"]), rows, everything, everything[:0], time.monotonic())
 
 
 # --- through Spark ---------------------------------------------------------------------------------

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from lookup_hints.errors import QueryError
 from lookup_hints.execution.measure import explain_analyze
 from lookup_hints.execution.prepare import Prepared
 from lookup_hints.execution.scope import Args, Scope
@@ -47,7 +46,14 @@ class LookupSession:
 
     @property
     def _statements(self) -> Statements:
-        scope = Scope(self.spark, self._state.catalog, sizes=self._state.sizes, views=self._state.views)
+        state = self._state
+        scope = Scope(
+            self.spark,
+            state.catalog,
+            sizes=state.sizes,
+            views=state.views,
+            taken_back=state.taken_back,
+        )
         return Statements(self._state, scope)
 
     # --- statements --------------------------------------------------------------------------------
@@ -240,6 +246,27 @@ class LookupSession:
         """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
         return self._statements.run(prepared)
 
+    def invalidate(self, table: str, keys: Iterable[Any] | DataFrame | None = None) -> None:
+        """Use no remembered answers of a table that were asked for until now, as ``REFRESH TABLE`` does.
+
+        It holds for each statement that this session plans from now on, on all executors. Queries that run
+        already see it on a local Spark at once, and elsewhere when such a statement runs on their executor.
+
+        Args:
+            table: the name of a lookup table.
+            keys: values of its primary key, or a DataFrame of them: only answers to these are taken back. A
+                tuple each, where the key has several columns. Lookups by other columns are taken back whole.
+
+        Raises:
+            QueryError: there is no such table, or these are not its keys.
+
+        Example:
+            >>> def take_back(changes, batch):
+            ...     session.invalidate("customers", changes.select("id").distinct())
+            >>> change_stream.writeStream.foreachBatch(take_back).start()
+        """
+        self._statements.invalidate(table, keys)
+
     def metrics(self) -> Mapping[LookupName, LookupMetrics]:
         """What each lookup of this session counted so far, by table, alias, connector and line.
 
@@ -298,11 +325,7 @@ class LookupSession:
         return self._state.streams
 
     def _connector_named(self, name: str) -> Connector:
-        found = self._state.catalog.find(name)
-        if found is None:
-            known = [table.name for table in self._state.catalog.tables()]
-            raise QueryError(frame_join.no_table(name, known))
-        return build_connector(found)
+        return build_connector(self._statements.scope.table(name))
 
 
 def enable(spark: SparkSession) -> LookupSession:

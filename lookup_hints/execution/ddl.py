@@ -31,7 +31,7 @@ def run_ddl(ddl: Ddl, scope: Scope) -> DataFrame:
     catalog = scope.catalog
     if isinstance(ddl, CreateLookupTable):
         catalog.create(ddl, scope.conf)
-        return _nothing(scope)
+        return nothing(scope)
     if isinstance(ddl, ShowLookupTables):
         rows = [(table.name, table.connector) for table in catalog.tables()]
         return scope.rows("tableName STRING, connector STRING", rows)
@@ -39,7 +39,7 @@ def run_ddl(ddl: Ddl, scope: Scope) -> DataFrame:
         return _show_tables(ddl, scope)
     if isinstance(ddl, DropTable):
         _drop(ddl, scope)
-        return _nothing(scope)
+        return nothing(scope)
     table = catalog.find(ddl.name)
     assert table is not None, "only statements about lookup tables come here"
     if isinstance(ddl, DescribeTable):
@@ -70,7 +70,8 @@ def _show_tables(ddl: ShowTables, scope: Scope) -> DataFrame:
     return spark_tables.unionAll(scope.rows("namespace STRING, tableName STRING, isTemporary BOOLEAN", ours))
 
 
-def _nothing(scope: Scope) -> DataFrame:
+def nothing(scope: Scope) -> DataFrame:
+    """The result of a statement that has none."""
     return scope.spark.range(0).select()
 
 

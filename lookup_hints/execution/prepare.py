@@ -13,14 +13,13 @@ from lookup_hints.errors import HintError, Problem
 from lookup_hints.execution.scope import Args, Scope
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.plan.analysis import Columns
-from lookup_hints.plan.choose import Unwritable, session_option
+from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.read.statement import UnreadableStatement
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spark.functions import (
     Functions,
-    is_connect,
     spark_version,
     transport_for,
     wrapping_for,
@@ -163,12 +162,13 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
         name_scan=name_scan,
         predicates=retry_predicates(),
         wrapping=wrapping_for(transport),
-        unwritable=_unwritable_here(scope, conf),
+        unwritable=probe if scope.has_one_executor else lambda _: None,
         tables=scope.catalog.tables,
         table_size=scope.sizes.of,
         explain_cost=cache(lambda sql: _cost_of(sql, args, scope)),
         is_stream=lambda sql: _is_stream(sql, args, scope),
         find_view=cache(scope.find_view),
+        taken_back=scope.taken_back.of,
     )
 
 
@@ -186,12 +186,6 @@ def _is_stream(sql: str, args: Args, scope: Scope) -> bool:
         return bool(scope.sql(sql, args).isStreaming)
     except Exception:
         return False
-
-
-def _unwritable_here(scope: Scope, conf: Conf) -> Unwritable:
-    """Tells why a folder cannot be written to, where this process is on the machine of all workers."""
-    is_here = (conf("spark.master") or "").startswith("local[") or conf("spark.master") == "local"
-    return probe if is_here and not is_connect(scope.spark) else lambda _: None
 
 
 def _in_a_name(alias: str) -> str:

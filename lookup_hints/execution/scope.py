@@ -7,8 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from lookup_hints.errors import QueryError
 from lookup_hints.execution.table_sizes import TableSizes
+from lookup_hints.execution.taking_back import TakingsBack
 from lookup_hints.execution.views import LookupViews, view_definition
+from lookup_hints.frames.join import no_table
 from lookup_hints.frames.variables import run_over
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.read.virtual import Through
@@ -38,6 +41,7 @@ class Scope:
         hints: LOOKUP hints beside those of the text.
         sizes: how large the tables are.
         views: its views over lookup tables.
+        taken_back: which remembered answers of them may not be used.
     """
 
     spark: SparkSession
@@ -47,6 +51,7 @@ class Scope:
     hints: tuple[LookupHint, ...] = ()
     sizes: TableSizes = field(default_factory=TableSizes)
     views: LookupViews = field(default_factory=LookupViews)
+    taken_back: TakingsBack = field(default_factory=TakingsBack)
 
     def over(self, frames: Mapping[str, DataFrame]) -> Scope:
         """This scope with ``frames``, in the Spark session that they are of: a micro-batch has a copy."""
@@ -63,6 +68,17 @@ class Scope:
         """The lookup table of that name, or None."""
         own = self.connectors.get(name.lower())
         return self.catalog.find(name) if own is None else own.table
+
+    def table(self, name: str) -> LookupTable:
+        """The lookup table of that name.
+
+        Raises:
+            QueryError: there is none.
+        """
+        found = self.catalog.find(name)
+        if found is None:
+            raise QueryError(no_table(name, [table.name for table in self.catalog.tables()]))
+        return found
 
     def may_concern(self, name: str) -> bool:
         """Whether a lookup table has that name, or a view over one."""
@@ -93,6 +109,12 @@ class Scope:
         return build_connector(table) if own is None else own
 
     # --- Spark -------------------------------------------------------------------------------------
+
+    @property
+    def has_one_executor(self) -> bool:
+        """Whether all tasks run on this machine, in the process of the driver's Spark."""
+        master = self.conf("spark.master") or ""
+        return (master == "local" or master.startswith("local[")) and not is_connect(self.spark)
 
     def sql(self, text: str, args: Args = None) -> DataFrame:
         """Spark's own ``sql``, also where ``enable`` has put ours in its place."""

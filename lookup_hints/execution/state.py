@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from lookup_hints.execution.table_sizes import TableSizes
+from lookup_hints.execution.taking_back import TakingsBack
 from lookup_hints.execution.views import LookupViews
 from lookup_hints.spark.functions import Functions, policy_of, run_the_drivers_python
 from lookup_hints.streaming.streams import Streams
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SessionState:
-    """Its functions, its streaming queries, its lookup tables, their sizes, and its views over them."""
+    """Its functions, streams, lookup tables, their sizes, views over them, and what was taken back."""
 
     functions: Functions
     streams: Streams
     catalog: LookupCatalog
     sizes: TableSizes = field(default_factory=TableSizes)
     views: LookupViews = field(default_factory=LookupViews)
+    taken_back: TakingsBack = field(default_factory=TakingsBack)
 
 
 _states: WeakKeyDictionary[Any, SessionState] = WeakKeyDictionary()

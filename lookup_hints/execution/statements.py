@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lookup_hints.execution.ddl import run_ddl
-from lookup_hints.execution.prepare import Prepared, prepare, prepare_stream, read
+from lookup_hints.execution.ddl import nothing, run_ddl
+from lookup_hints.execution.prepare import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.execution.query import register, run_query
 from lookup_hints.execution.scope import Args, Scope
 from lookup_hints.execution.state import SessionState
 from lookup_hints.execution.streams import is_stream, start_stream
+from lookup_hints.execution.taking_back import keys_of, notice
 from lookup_hints.frames.variables import named_frames, variables_refused
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup
 from lookup_hints.statements.statement import Explain, Setting
 from lookup_hints.streaming.insert import StreamInsert, read_insert
-from lookup_hints.tables.ddl import Ddl
+from lookup_hints.tables.ddl import Ddl, RefreshTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,6 +52,9 @@ class Statements:
             return self._set(statement)
         if isinstance(statement, Explain):
             return self._run_explain(prepared, statement)
+        if isinstance(statement, RefreshTable):
+            self.invalidate(statement.name)
+            return nothing(self.scope)
         if isinstance(statement, Ddl):
             return run_ddl(statement, self.scope)
         try:
@@ -74,6 +78,18 @@ class Statements:
         register(prepared.plan, self.scope, self.state.functions)
         spark_plan = self.scope.explained(prepared.plan.sql, prepared.args, mode)
         return f"{explain(prepared.plan)}\n\n== Spark plan ==\n{spark_plan}"
+
+    def invalidate(self, name: str, keys: Iterable[Any] | DataFrame | None = None) -> None:
+        """Take back what is remembered of the table of that name."""
+        table = self.scope.table(name)
+        if keys is None:
+            self.scope.taken_back.take_back(table)
+        else:
+            self.scope.taken_back.take_back(table, table.primary_key, keys_of(table, keys))
+        if self.scope.has_one_executor:
+            conf = self.scope.settings()
+            spec = notice(self.scope.connector_of(table), self.scope.taken_back, conf)
+            self.state.functions.begin_task(self.scope.spark, spec, transport_of(conf))
 
     def _set(self, setting: Setting) -> DataFrame:
         self.scope.spark.conf.set(setting.key, setting.value)

@@ -337,9 +337,16 @@ def _hedge(given: _Given) -> Hedge | None:
     return None if wish is None else Hedge(None if wish == "p95" else wish)
 
 
+def cache_of(table: LookupTable, conf: Conf) -> PartialCache:
+    """How answers of ``table`` are remembered where that is wanted."""
+    return _partial_cache(_given(None, table, conf))
+
+
 def _cache(given: _Given) -> PartialCache | None:
-    if given["cache"] == "none":
-        return None
+    return None if given["cache"] == "none" else _partial_cache(given)
+
+
+def _partial_cache(given: _Given) -> PartialCache:
     ttl, missing_ttl = given["partial-cache.expire-after-write"], given["partial-cache.missing-ttl"]
     if missing_ttl is None:
         missing_ttl = min(ttl / 10, _LONGEST_MISSING)

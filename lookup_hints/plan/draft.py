@@ -19,7 +19,7 @@ from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.through import FindView
 from lookup_hints.retry import RowPredicate
-from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.runtime.spec import LookupSpec, TakenBack
 from lookup_hints.spi import Connector, TableSize
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
@@ -50,6 +50,7 @@ class Context:
         few_rows: whether the first rows of the statement alone will be taken.
         line: where the statement begins in its file, from 1.
         find_view: what a view sees, where it is one lookup table seen through a query.
+        taken_back: what was taken back of a table, in the last seconds.
     """
 
     find_table: FindTable
@@ -68,6 +69,7 @@ class Context:
     few_rows: bool = False
     line: int = 1
     find_view: FindView = lambda _: None
+    taken_back: Callable[[LookupTable, float], tuple[TakenBack, ...]] = lambda *_: ()
 
     @property
     def case_sensitive(self) -> bool:

@@ -38,7 +38,7 @@ from lookup_hints.plan.through import Sights, names_view
 from lookup_hints.plan.write.columns import residual_columns, used_columns
 from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
-from lookup_hints.runtime.spec import LookupName, LookupSpec
+from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi import Connector
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import Kind, code, pieces
@@ -368,7 +368,7 @@ def name_functions(draft: Draft) -> Draft:
             connector=join.connector,
             key_columns=tuple(join.use.base_column(key.column) for key in join.conditions.keys),
             columns=join.asked_columns,
-            settings=join.chosen.settings,
+            settings=_without_what_was_taken_back(join, draft.context),
             name=name,
             kind=join.kind,
             packed=_is_packed(draft.statement, join),
@@ -377,6 +377,14 @@ def name_functions(draft: Draft) -> Draft:
         return join.with_(spec=replace(unnamed, name=replace(name, function=function)))
 
     return draft.each_join(with_spec)
+
+
+def _without_what_was_taken_back(join: LookupJoin, context: Context) -> LookupSettings:
+    """How ``join`` runs: what was taken back of its table longer ago than a row may be old is gone anyway."""
+    settings = join.chosen.settings
+    if settings.cache is None:
+        return settings
+    return replace(settings, taken_back=context.taken_back(join.connector.table, settings.cache.longest))
 
 
 def _is_packed(statement: Statement, join: LookupJoin) -> bool:

@@ -244,7 +244,7 @@ class LookupFlow:
                 self._take_failures(ask, answer.failures, now)
                 ask, placed, notes = ask.without_failed(placed, answer)
         for part, share in ask.shares(placed):
-            self._settling.judge(part, share, now, ask.notes_of(part, notes))
+            self._settling.judge(part, share, ask.asked, now, ask.notes_of(part, notes))
 
     def _take_failures(self, ask: Ask, failures: Mapping[int, Exception], now: float) -> None:
         """Each key fails for its own reason; those of one reason fail together."""

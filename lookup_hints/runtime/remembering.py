@@ -24,13 +24,13 @@ BYTES_AT_ONCE = 16 * 1024 * 1024
 
 _log = logging.getLogger("lookup_hints.cache")
 
-Learn = Callable[[pa.Table, Placed, pa.Array], None]
-"""Takes keys that were asked, the rows of those that were found, and the positions of those that have none.
+Learn = Callable[[pa.Table, Placed, pa.Array, float], None]
+"""Takes keys, the rows of those found, the positions of those that have none, and when they were asked.
 
 What is neither found nor missing is not known yet. Called by whoever drives the flow, so it must not wait.
 """
 
-Learned = tuple[pa.Table, Placed, pa.Array]
+Learned = tuple[pa.Table, Placed, pa.Array, float]
 
 
 class Cache(Protocol):
@@ -75,8 +75,8 @@ class Remembering:
         """Takes what the source answers, where that is remembered."""
         return None if self._cache is None else self._learn
 
-    def _learn(self, keys: pa.Table, found: Placed, missing: pa.Array) -> None:
-        self._pending.append((keys, found, missing if self._keeps_missing else missing[:0]))
+    def _learn(self, keys: pa.Table, found: Placed, missing: pa.Array, asked: float) -> None:
+        self._pending.append((keys, found, missing if self._keeps_missing else missing[:0], asked))
         count, nbytes = self._learned
         self._learned = count + keys.num_rows, nbytes + found.rows.nbytes
 
@@ -106,8 +106,8 @@ class Remembering:
         while self._pending:
             pending.append(self._pending.popleft())
         self._written = (
-            self._written[0] + sum(keys.num_rows for keys, _, _ in pending),
-            self._written[1] + sum(found.rows.nbytes for _, found, _ in pending),
+            self._written[0] + sum(keys.num_rows for keys, *_ in pending),
+            self._written[1] + sum(found.rows.nbytes for _, found, *_ in pending),
         )
         if cache is None or not pending:
             return

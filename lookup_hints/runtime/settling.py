@@ -48,8 +48,8 @@ class Settling:
             else:
                 self._retry_error(part, error, now)
 
-    def judge(self, part: Part, placed: Placed, now: float, notes: Sequence[Any]) -> None:
-        """Settle the keys of ``part`` whose outcome is final, and let the others wait."""
+    def judge(self, part: Part, placed: Placed, asked: float, now: float, notes: Sequence[Any]) -> None:
+        """Settle the keys of ``part``, ``asked`` then, whose outcome is final, and let the others wait."""
         missed = absent(placed.positions, len(part))
         delay = self._settings.retry.delay_after_miss(part.attempt, self._spread())
         again = missed[:0] if delay is None else self._refused(placed, missed, len(part))
@@ -57,7 +57,7 @@ class Settling:
             placed = placed.filter(pc.invert(pc.is_in(placed.positions, value_set=again)))
             missed = missed.filter(pc.invert(pc.is_in(missed, value_set=again)))
         self._keep(part, placed)
-        self._learn(part, placed, missed, notes)
+        self._learn(part, placed, missed, asked, notes)
         if len(missed):
             told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
             self._tell(part.among(missed), Outcome(None, part.attempt, told))
@@ -110,11 +110,13 @@ class Settling:
         missing = known.missing.filter(pc.invert(pc.is_in(known.missing, value_set=again)))
         return Known(tuple(found), missing)
 
-    def _learn(self, part: Part, placed: Placed, missed: pa.Array, notes: Sequence[Any]) -> None:
+    def _learn(
+        self, part: Part, placed: Placed, missed: pa.Array, asked: float, notes: Sequence[Any]
+    ) -> None:
         """Let what is final be remembered; not a miss of which the connector tells more than that."""
         if self._state.learn is not None:
             missing = missed[:0] if notes else missed
-            self._state.learn(part.keys, placed, missing)
+            self._state.learn(part.keys, placed, missing, asked)
 
     def _refused(self, placed: Placed, missed: pa.Array, size: int) -> pa.Array:
         """The positions of keys that the retry policy wants to ask again."""

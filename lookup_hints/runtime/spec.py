@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -111,6 +112,11 @@ class PartialCache:
     max_rows: int | None = None
     max_bytes: int | None = None
 
+    @property
+    def longest(self) -> float:
+        """No answer is used that is older."""
+        return max(self.expire_after_write, self.missing_ttl or 0.0)
+
     def __str__(self) -> str:
         missing = "is asked again" if self.missing_ttl is None else f"{self.missing_ttl:g} s"
         unused = "" if self.expire_after_access is None else f", unused for {self.expire_after_access:g} s"
@@ -119,6 +125,23 @@ class PartialCache:
         limits = " and ".join(filter(None, (rows, nbytes)))
         kept = f"; at most {limits} in each executor" if limits else ""
         return f"partial: a row may be {self.expire_after_write:g} s old{unused}, a miss {missing}{kept}"
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """Answers that may not be used any more: those that were asked for before an executor hears of this.
+
+    Args:
+        session: who has taken them back, and counts.
+        number: which time it was, from 1.
+        columns: those that tell keys; none where everything is taken back.
+        keys: their values.
+    """
+
+    session: str
+    number: int
+    columns: tuple[str, ...] = ()
+    keys: tuple[tuple[Any, ...], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -148,7 +171,7 @@ class LookupSettings:
     written to ``dead_letters``, if there are any. ``max_errors`` keys may fail, ``max_error_ratio`` of all.
 
     ``budget`` is what its requests share with others. ``hedge`` says when slow ones are sent a second time.
-    ``cache`` says how answers are remembered, if they are.
+    ``cache`` says how answers are remembered, if they are; those ``taken_back`` are not used.
     ``stops_early`` says that the query may be content with the first rows, ``log_keys`` that logs may hold
     values of keys.
     """
@@ -163,6 +186,7 @@ class LookupSettings:
     budget: Budget = Budget()
     hedge: Hedge | None = None
     cache: PartialCache | None = None
+    taken_back: tuple[TakenBack, ...] = ()
     stops_early: bool = False
     log_keys: bool = False
     dead_letters: DeadLetters | None = None

@@ -7,6 +7,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +19,12 @@ from lookup_hints.runtime.arrow import Known, Placed
 from lookup_hints.runtime.metrics import CountsByKey
 from lookup_hints.runtime.remembering import Learned, Remembering, said, warn_without_cache
 from lookup_hints.runtime.spec import LookupSpec, PartialCache
+from lookup_hints.runtime.spec import TakenBack as Taken
+from lookup_hints.spi.model import LookupTable
 
 if TYPE_CHECKING:
     from lookup_hints.store.store import Store
+    from lookup_hints.store.taken import TakenBack
 
 KEPT = 8
 """So many stores stay open in a process that no task uses now."""
@@ -66,11 +71,12 @@ class Stores:
             kinds = ", ".join(map(str, spec.key_schema.types))
             raise TypeError(f"no cache is kept by keys of the types {kinds}")
         path = folder / "cache" / name_of(spec, identity)
+        taken = _taken_back(path.parent, spec, wanted.longest)
         store = self._open.pop(path, None)
         limits = Limits(wanted.max_bytes, wanted.max_rows)
         ages = Ages(wanted.expire_after_write, wanted.missing_ttl or 0.0, wanted.expire_after_access)
         if store is None or not path.is_dir():
-            store = Store(path, limits, ages, time.monotonic)
+            store = Store(path, limits, ages, time.monotonic, taken)
         self._open[path] = store
         while len(self._open) > KEPT:
             self._open.popitem(last=False)
@@ -102,7 +108,10 @@ class _StoreCache:
         from lookup_hints.store.content import Learned as Answered
 
         self._store.learn(
-            [Answered(keys, found.rows, found.positions, missing) for keys, found, missing in learned]
+            [
+                Answered(keys, found.rows, found.positions, missing, asked)
+                for keys, found, missing, asked in learned
+            ]
         )
 
     @property
@@ -116,20 +125,44 @@ class _StoreCache:
         return self._store.rows, self._store.nbytes
 
 
-def name_of(spec: LookupSpec, identity: str) -> str:
-    """What the folder of its answers is called: a hash of all that decides them.
+def name_of(spec: LookupSpec, identity: str) -> Path:
+    """What the folder of its answers is called, below that of its table: hashes of all that decides them.
 
-    These are the connector with its table and options, what references and files hold on this machine, the
-    columns asked by and for, and the version of this library.
+    These are the connector with its table and options, what references and files hold on this machine, and
+    the version of this library; and the columns asked by and for.
     """
     table = spec.table
     resolved = {key: table.resolve(text, option=key, known=set()) for key, text in table.options.items()}
-    parts = (
-        identity,
-        sorted(resolved.items()),
-        spec.connector.opened_with(),
-        [(field.name, str(field.type)) for field in spec.key_schema],
-        [(field.name, str(field.type)) for field in spec.answer_schema],
-        lookup_hints.__version__,
-    )
+    source = (identity, sorted(resolved.items()), spec.connector.opened_with(), lookup_hints.__version__)
+    columns = [
+        [(field.name, str(field.type)) for field in schema]
+        for schema in (spec.key_schema, spec.answer_schema)
+    ]
+    return Path(_hashed(source), _hashed(columns))
+
+
+def _hashed(parts: object) -> str:
     return sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _taken_back(folder: Path, spec: LookupSpec, longest: float) -> TakenBack:
+    """What is taken back of the table that has this ``folder``, what ``spec`` says of it included."""
+    from lookup_hints.store.taken import TakenBack
+
+    taken = TakenBack(folder, spec.key_schema)
+    for session, told in groupby(spec.settings.taken_back, key=attrgetter("session")):
+        done = taken.number(session)
+        new = [each for each in told if each.number > done]
+        if new:
+            keys = _keys_of(new, spec.table)
+            taken.take_back(session, new[-1].number, keys, time.monotonic(), longest)
+    return taken
+
+
+def _keys_of(taken: Sequence[Taken], table: LookupTable) -> pa.Table | None:
+    """The keys that were taken back; None where that is the whole table."""
+    columns = taken[-1].columns
+    if not columns or any(each.columns != columns for each in taken):
+        return None
+    values = zip(*(key for each in taken for key in each.keys), strict=True)
+    return pa.table(list(values), schema=pa.schema([table.schema.field(name) for name in columns]))

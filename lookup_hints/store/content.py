@@ -24,12 +24,14 @@ class Learned:
         rows: what was found.
         positions: for each row the position of its key.
         missing: the positions of the keys that have no rows.
+        asked: when it was asked: an answer is as old as its question.
     """
 
     keys: pa.Table
     rows: pa.Table
     positions: pa.Array
     missing: pa.Array
+    asked: float
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Content:
         hashes: of the keys.
         starts: the first row of each.
         counts: how many rows each has; 0 for a key that is known to have none.
-        loaded: when each was answered.
+        loaded: when each was asked for.
         used: when each was last used, in whole seconds from 1 on; 0 for not since then.
         keys: the keys, as they are compared.
         rows: the rows, those of one key side by side.
@@ -96,7 +98,7 @@ class Content:
         return replace(self, rows=rows, starts=self.counts.cumsum() - self.counts)
 
 
-def content_of(learned: Sequence[Learned], now: float) -> Content:
+def content_of(learned: Sequence[Learned]) -> Content:
     """What was ``learned``, one after the other; of a key that is there twice the last answer counts."""
     sizes = [each.keys.num_rows for each in learned]
     before = np.cumsum([0, *sizes[:-1]])
@@ -114,7 +116,7 @@ def content_of(learned: Sequence[Learned], now: float) -> Content:
         hashes_of(keys),
         counts.cumsum() - counts,
         counts,
-        np.full(keys.num_rows, now),
+        np.repeat([float(each.asked) for each in learned], sizes),
         np.zeros(keys.num_rows, np.uint32),
         keys,
         rows,

@@ -79,6 +79,10 @@ class Folder:
         make_private(path)
         self.path, self.limits = path, limits
 
+    def names(self) -> list[str]:
+        """The names of all its files."""
+        return [each.name for each in os.scandir(self.path)]
+
     def filed(self) -> list[Filed]:
         """All segments, from the oldest to the newest."""
         sizes = {each.name: _size(each) for each in os.scandir(self.path)}
@@ -121,6 +125,17 @@ class Folder:
             rows, nbytes = rows - leaving[-1].rows, nbytes - leaving[-1].nbytes
         return leaving
 
+    def put(self, name: str, data: bytes, instead_of: Iterable[str]) -> None:
+        """Write a file that is no segment, in the place of others.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._written(data) as file, locked(self.path / "door"):
+            file.rename(self.path / name)
+            for each in instead_of:
+                (self.path / each).unlink(missing_ok=True)
+
     def remove(self, filed: Iterable[Filed]) -> None:
         """Remove segments."""
         with locked(self.path / "door"):
@@ -140,7 +155,7 @@ class Folder:
     def sweep(self) -> None:
         """Remove what killed writers have left: files that nobody has open, and notes without a segment."""
         with locked(self.path / "door"):
-            names = {each.name for each in os.scandir(self.path)}
+            names = set(self.names())
             for name in names:
                 is_left = name.endswith(_TEMPORARY) and self._is_abandoned(name)
                 if is_left or (name.endswith(".used") and name[: -len("used")] + "segment" not in names):

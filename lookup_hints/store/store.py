@@ -20,6 +20,7 @@ from lookup_hints.store.folder import Filed, Folder, Limits
 from lookup_hints.store.hashing import comparable, hashes_of, is_told_by_hash
 from lookup_hints.store.memory import has_room_for
 from lookup_hints.store.segment import Matches, NotASegment, Segment, encoded, opened
+from lookup_hints.store.taken import TakenBack
 
 MOST_SEGMENTS = 12
 """When there are more, some are merged."""
@@ -68,13 +69,21 @@ class Store:
         limits: what it may hold.
         ages: how long answers are used.
         clock: seconds, the same for all processes.
+        taken: what was taken back of its table.
 
     Raises:
         OSError: there can be no such folder.
     """
 
-    def __init__(self, path: Path, limits: Limits, ages: Ages, clock: Callable[[], float]) -> None:
-        self._folder, self._ages, self._clock = Folder(path, limits), ages, clock
+    def __init__(
+        self,
+        path: Path,
+        limits: Limits,
+        ages: Ages,
+        clock: Callable[[], float],
+        taken: TakenBack | None = None,
+    ) -> None:
+        self._folder, self._ages, self._clock, self._taken = Folder(path, limits), ages, clock, taken
         self._segments: dict[Filed, Segment] = {}
         self._unreadable: set[Filed] = set()
         self.evicted: Counter[str] = Counter()
@@ -127,11 +136,17 @@ class Store:
     def _usable(self, segment: Segment, matches: Matches, now: float) -> tuple[Positions, Positions]:
         usable = matches.is_same & self._ages.valid(segment.content, matches.entries, now)
         entries = matches.entries[usable]
+        if self._taken is not None:
+            hashes, loaded = segment.content.hashes[entries], segment.content.loaded[entries]
+            usable[usable] = self._taken.allow(hashes, loaded)
+            entries = matches.entries[usable]
         segment.note_use(entries, now)
         return matches.asked[usable], entries
 
     def _look(self) -> None:
         """Map what is new, and let go of what is gone."""
+        if self._taken is not None:
+            self._taken.look(self._clock())
         segments: dict[Filed, Segment] = {}
         there = self._folder.filed()
         self._unreadable &= set(there)
@@ -163,7 +178,7 @@ class Store:
             OSError: they cannot be written.
         """
         if learned:
-            content = content_of(learned, self._clock())
+            content = content_of(learned)
             if len(content):
                 self._add(content)
         self.tidy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints import LookupSession, disable
-from lookup_hints.errors import HintError, LookupHintsError, OptionError
+from lookup_hints.errors import HintError, LookupHintsError, OptionError, QueryError
 from lookup_hints.runtime.metrics import LookupMetrics
+from sql_examples import take_back
 from tests.e2e.counting import Calls
 
 if TYPE_CHECKING:
@@ -46,7 +48,9 @@ def people(session: LookupSession, log: Path, name: str = "people", **options: s
         **{f"lookup.{key}": text for key, text in options.items()},
     }
     text = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
-    session.sql(f"CREATE OR REPLACE TEMPORARY TABLE {name} (id BIGINT, name STRING) WITH ({text})")
+    session.sql(
+        f"CREATE OR REPLACE TEMPORARY TABLE {name} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ({text})"
+    )
 
 
 def rows(session: LookupSession, sql: str = JOIN) -> list[tuple[object, ...]]:
@@ -129,6 +133,29 @@ def test_rows_are_asked_again_when_they_are_too_old(session: LookupSession, log:
     first = len(Calls.read(log).requests)
     assert rows(session) == EXPECTED
     assert len(Calls.read(log).requests) == 2 * first
+
+
+def test_what_was_taken_back_is_asked_again(session: LookupSession, log: Path) -> None:
+    people(session, log)
+    rows(session)
+    running = session.sql(JOIN)  # is planned, and does not know
+    session.sql("REFRESH TABLE people")
+    assert sorted(tuple(row) for row in running.collect()) == EXPECTED
+    assert set(Calls.read(log).keys.values()) == {2}, "on one machine it is told at once"
+    session.invalidate("people", [4, 5])
+    assert rows(session) == EXPECTED
+    assert {key for key, count in Calls.read(log).keys.items() if count == 3} == {("4",), ("5",)}
+    session.invalidate("people", session.spark.sql("SELECT id FROM visits WHERE id < 2"))
+    assert rows(session) == rows(session) == EXPECTED
+    assert Counter(Calls.read(log).keys.values()) == {2: 196, 3: 4}
+    with pytest.raises(QueryError, match=r"no keys of table people: .*values of \(id int64\)"):
+        session.invalidate("people", ["x"])
+    with pytest.raises(QueryError, match="No lookup table is called 'peeple'"):
+        session.invalidate("peeple")
+
+
+def test_a_stream_of_changes_takes_back(spark: SparkSession) -> None:
+    assert take_back.main(spark.newSession()) == [["Bern", "Oslo"], ["Bern", "Oslo"], ["Rome", "Oslo"]]
 
 
 def test_explain_says_how_old_an_answer_may_be(session: LookupSession, log: Path) -> None:

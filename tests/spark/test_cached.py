@@ -20,7 +20,7 @@ from lookup_hints.runtime import process
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.process import Process
-from lookup_hints.runtime.spec import LookupSettings, LookupSpec, PartialCache
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec, PartialCache, TakenBack
 from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spark.cached import name_of
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
@@ -211,6 +211,42 @@ def test_without_the_option_nothing_is_kept(executor: Path) -> None:
     assert not list(executor.rglob("*.segment"))
 
 
+# --- what was taken back
+
+
+def back(number: int, *ids: int, session: str = "a") -> TakenBack:
+    """Takes these ids back; without any, all."""
+    return (
+        TakenBack(session, number, ("id",), tuple((each,) for each in ids))
+        if ids
+        else TakenBack(session, number)
+    )
+
+
+def test_what_was_taken_back_is_asked_again_once() -> None:
+    connector = Asked()
+    run(connector, *range(10))
+    connector.answer = lambda each: [f"new{each}"]
+    connector.asked.clear()
+    taken = (back(1, 3), back(2, 4, 5))
+    expected = [["n2"], ["new3"], ["new4"], ["new5"], ["n6"]]
+    for _ in range(2):
+        assert run(connector, 2, 3, 4, 5, 6, taken_back=taken)[0] == expected
+    assert sorted(connector.asked) == [3, 4, 5]
+    assert run(connector, 2, 3, 4, 5, 6)[0] == expected, "those who were planned before know it, too"
+    run(connector, 2, taken_back=(*taken, back(3, 2)))
+    assert sorted(connector.asked) == [2, 3, 4, 5]
+    assert run(connector, *range(10), taken_back=(back(4),))[0] == [[f"new{each}"] for each in range(10)]
+
+
+def test_two_sessions_take_back_for_themselves() -> None:
+    connector = Asked()
+    run(connector, 1)
+    for taken in [(back(1),), (back(1),), (back(1, session="b"),), (back(1), back(1, session="b"))]:
+        run(connector, 1, taken_back=taken)
+    assert connector.asked == [1, 1, 1]
+
+
 # --- where it rests
 
 
@@ -350,14 +386,21 @@ class Table(SyncLookup):
         max_bytes=st.sampled_from([None, 1000, 10_000]),
     ),
     asks=st.integers(1, 4),
+    back=st.sampled_from([(), ("id",)]),
 )
 def test_a_cache_changes_no_row(
-    rows: list[tuple[float, str]], tasks: list[list[float | None]], cache: PartialCache, asks: int
+    rows: list[tuple[float, str]],
+    tasks: list[list[float | None]],
+    cache: PartialCache,
+    asks: int,
+    back: tuple[str, ...],
 ) -> None:
     connector = Table(f"t{hash((str(rows), cache))}", rows)
-    for ids in tasks:
+    for number, ids in enumerate(tasks):
+        keys = tuple((each,) for each in ids if each is not None) if back else ()
+        taken = (TakenBack("session", number // 2, back if keys else (), keys),)
         without = run(connector, *ids, cache=None)[0]
-        assert run(connector, *ids, cache=cache, batch_size=asks)[0] == without
+        assert run(connector, *ids, cache=cache, batch_size=asks, taken_back=taken)[0] == without
 
 
 def test_the_connector_that_is_carried_says_whose_answers_they_are() -> None:

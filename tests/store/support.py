@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,16 @@ import pyarrow as pa
 from lookup_hints.store.content import Learned
 from lookup_hints.store.folder import Limits
 from lookup_hints.store.store import Ages, Store
+from lookup_hints.store.taken import TakenBack
 
 AGES = Ages(rows=1000.0, missing=100.0)
 UNLIMITED = Limits()
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 KEYS = pa.schema([SCHEMA.field("id")])
+
+
+NOW = float("inf")
+"""For what is asked when it is learned."""
 
 
 class Clock:
@@ -28,13 +34,25 @@ class Clock:
         return self.now
 
 
-def store(folder: Path, clock: Clock, limits: Limits = UNLIMITED, ages: Ages = AGES) -> Store:
+class Learning(Store):
+    """A store that knows what NOW is."""
+
+    def learn(self, learned: Sequence[Learned]) -> None:
+        now = self._clock()
+        super().learn([replace(each, asked=min(each.asked, now)) for each in learned])
+
+
+def store(folder: Path, clock: Clock, limits: Limits = UNLIMITED, ages: Ages = AGES) -> Learning:
     """A store below ``folder``."""
-    return Store(folder / "lookup_hints" / "store", limits, ages, clock)
+    path = folder / "lookup_hints" / "store"
+    return Learning(path, limits, ages, clock, TakenBack(path.parent, KEYS))
 
 
 def learned(
-    answers: Mapping[Any, Sequence[str]], schema: pa.Schema = SCHEMA, unknown: Sequence[Any] = ()
+    answers: Mapping[Any, Sequence[str]],
+    schema: pa.Schema = SCHEMA,
+    unknown: Sequence[Any] = (),
+    when: float = NOW,
 ) -> Learned:
     """The names that were found by id; ids without names are known to have none, ``unknown`` ones are not."""
     ids = [*answers, *unknown]
@@ -44,6 +62,7 @@ def learned(
         rows=pa.table([[key for key, _, _ in rows], [name for _, _, name in rows]], schema=schema),
         positions=pa.array([at for _, at, _ in rows], pa.int32()),
         missing=pa.array([at for at, key in enumerate(answers) if not answers[key]], pa.int32()),
+        asked=when,
     )
 
 

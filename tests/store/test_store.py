@@ -19,7 +19,7 @@ from lookup_hints.store import store as stores
 from lookup_hints.store.content import Learned
 from lookup_hints.store.folder import Limits
 from lookup_hints.store.store import Ages
-from tests.store.support import AGES, SCHEMA, Clock, asked, keys, learned, store
+from tests.store.support import AGES, NOW, SCHEMA, Clock, asked, keys, learned, store
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_rows_of_a_key_keep_their_order_wherever_they_stood(tmp_path: Path, cloc
     one = store(tmp_path, clock)
     rows = pa.table([[2, 1, 2, 1], ["a", "b", "c", "d"]], schema=SCHEMA)
     positions, none = pa.array([1, 0, 1, 0], pa.int32()), pa.array([], pa.int32())
-    one.learn([Learned(keys([1, 2]), rows, positions, none)])
+    one.learn([Learned(keys([1, 2]), rows, positions, none, NOW)])
     assert asked(one, [1, 2]) == {1: ["b", "d"], 2: ["a", "c"]}
 
 
@@ -258,7 +258,8 @@ def test_keys_of_several_columns(tmp_path: Path, clock: Clock) -> None:
     both = pa.table({"a": [1, 1, 2, 2], "b": ["1", "2", "1", "2"]})
     one = store(tmp_path, clock)
     none = pa.array([], pa.int32())
-    one.learn([Learned(both, pa.table({"n": [10, 20, 30]}), pa.array([0, 1, 2], pa.int32()), none)])
+    rows = pa.table({"n": [10, 20, 30]})
+    one.learn([Learned(both, rows, pa.array([0, 1, 2], pa.int32()), none, NOW)])
     known = one.probe(both.take([3, 2, 1, 0]), ["n"])
     ((rows, positions),) = known.found
     assert dict(zip(positions.to_pylist(), rows.column("n").to_pylist(), strict=True)) == {
@@ -307,7 +308,7 @@ def test_no_keys_are_no_answer(tmp_path: Path, clock: Clock) -> None:
 
 def test_jitter_takes_a_tenth_at_most() -> None:
     ages = AGES
-    many = content.content_of([learned({each: ["a"] for each in range(512)})], 0.0)
+    many = content.content_of([learned({each: ["a"] for each in range(512)}, when=0.0)])
     every = np.arange(len(many))
     assert ages.valid(many, every, 899.0).all()
     assert not ages.valid(many, every, 1000.0).any()

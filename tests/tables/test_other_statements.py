@@ -14,6 +14,7 @@ from lookup_hints.tables.ddl import (
     Ddl,
     DescribeTable,
     DropTable,
+    RefreshTable,
     ShowColumns,
     ShowCreateTable,
     ShowLookupTables,
@@ -42,6 +43,9 @@ from lookup_hints.tables.ddl import (
         ("SHOW TABLES 'c*'", ShowTables(like="c*")),
         ("SHOW TABLES IN db LIKE 'c*'", ShowTables(like="c*", namespace="db")),
         ("SHOW LOOKUP TABLES;", ShowLookupTables()),
+        ("REFRESH TABLE t", RefreshTable("t")),
+        ("refresh `my t`;", RefreshTable("my t")),
+        ("REFRESH table", RefreshTable("table")),
     ],
 )
 def test_statements_that_may_concern_lookup_tables(text: str, statement: Ddl) -> None:
@@ -68,6 +72,10 @@ def test_statements_that_may_concern_lookup_tables(text: str, statement: Ddl) ->
         "SHOW TABLE EXTENDED LIKE 'x'",
         "SHOW LOOKUP",
         "SHOW FUNCTIONS",
+        "REFRESH TABLE db.t",
+        "REFRESH FUNCTION f",
+        "REFRESH '/a/path'",
+        "REFRESH",
     ],
 )
 def test_what_is_not_exactly_one_of_them_is_left_to_spark(text: str) -> None:

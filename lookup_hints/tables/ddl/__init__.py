@@ -1,4 +1,4 @@
-"""Statements about lookup tables: CREATE, DROP, DESCRIBE and SHOW, read and written."""
+"""Statements about lookup tables: CREATE, DROP, DESCRIBE, SHOW and REFRESH, read and written."""
 
 from lookup_hints.tables.ddl.parse import columns_of, parse_ddl, shown_statement
 from lookup_hints.tables.ddl.show import create_statement
@@ -7,6 +7,7 @@ from lookup_hints.tables.ddl.statements import (
     Ddl,
     DescribeTable,
     DropTable,
+    RefreshTable,
     ShowColumns,
     ShowCreateTable,
     ShowLookupTables,
@@ -18,6 +19,7 @@ __all__ = [
     "Ddl",
     "DescribeTable",
     "DropTable",
+    "RefreshTable",
     "ShowColumns",
     "ShowCreateTable",
     "ShowLookupTables",

@@ -18,6 +18,7 @@ from lookup_hints.tables.ddl.statements import (
     Ddl,
     DescribeTable,
     DropTable,
+    RefreshTable,
     ShowColumns,
     ShowCreateTable,
     ShowLookupTables,
@@ -135,6 +136,13 @@ def _show(reader: Reader) -> ShowCreateTable | ShowColumns | ShowTables | ShowLo
     if reader.words("LOOKUP", "TABLES"):
         return None if reader.rest else ShowLookupTables()
     return _show_tables(reader) if reader.words("TABLES") else None
+
+
+def _refresh(reader: Reader) -> RefreshTable | None:
+    if len(reader.rest) > 1:
+        reader.words("TABLE")
+    name = reader.last_name()
+    return None if name is None else RefreshTable(name)
 
 
 def _show_tables(reader: Reader) -> ShowTables | None:
@@ -291,6 +299,7 @@ _STATEMENTS: dict[str, Callable[[Reader], Ddl | None]] = {
     "DESC": _describe,
     "DESCRIBE": _describe,
     "SHOW": _show,
+    "REFRESH": _refresh,
 }
 """What reads a statement, by its first word."""
 

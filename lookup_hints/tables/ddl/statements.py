@@ -89,6 +89,13 @@ class ShowLookupTables:
     """``SHOW LOOKUP TABLES``."""
 
 
+@dataclass(frozen=True)
+class RefreshTable:
+    """``REFRESH [TABLE] name``."""
+
+    name: str
+
+
 Ddl = (
     CreateLookupTable
     | DropTable
@@ -97,4 +104,5 @@ Ddl = (
     | ShowColumns
     | ShowTables
     | ShowLookupTables
+    | RefreshTable
 )

@@ -1,0 +1,114 @@
+"""Taking remembered answers back: what a session has taken back of a table, and how executors hear of it.
+
+Each plan that is made afterwards says so to the executors on which it runs. So all of them are reached,
+wherever they are, and no clocks are compared: an executor takes back what was asked for before it hears.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from lookup_hints.errors import Problem, QueryError
+from lookup_hints.plan.choose import cache_of
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec, TakenBack
+from lookup_hints.spi import AsyncLookup, Connector
+from lookup_hints.spi.in_force import Conf
+from lookup_hints.spi.model import LookupTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_KEYS = 10_000
+"""Plans carry no more keys of a table; where there are more, all of the table is taken back."""
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """What was taken back, and when."""
+
+    taken: TakenBack
+    time: float
+
+
+class TakingsBack:
+    """What one session has taken back, by table."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._session, self._numbers, self._clock = uuid4().hex, count(1), clock
+        self._noted: dict[str, list[_Noted]] = {}
+
+    def take_back(
+        self, table: LookupTable, columns: tuple[str, ...] = (), keys: tuple[tuple[Any, ...], ...] = ()
+    ) -> None:
+        """Note that answers of ``table`` may not be used: those to ``keys``, or all without ``columns``."""
+        if columns and not keys:
+            return
+        taken = TakenBack(self._session, next(self._numbers), columns, keys)
+        older = self._noted.get(table.name.lower(), []) if columns else []
+        self._noted[table.name.lower()] = [*older, _Noted(taken, self._clock())]
+
+    def of(self, table: LookupTable, longest: float) -> tuple[TakenBack, ...]:
+        """What was taken back of ``table`` in the last ``longest`` seconds; of many keys, the whole table."""
+        since = self._clock() - longest
+        noted = [each for each in self._noted.get(table.name.lower(), ()) if each.time >= since]
+        if sum(len(each.taken.keys) for each in noted) > MOST_KEYS:
+            whole = TakenBack(self._session, noted[-1].taken.number)
+            noted = [_Noted(whole, noted[-1].time)]
+            self._noted[table.name.lower()] = noted
+        return tuple(each.taken for each in noted)
+
+
+def notice(connector: Connector, takings: TakingsBack, conf: Conf) -> LookupSpec:
+    """A lookup that lets an executor hear of what was taken back of the table of ``connector``."""
+    table, cache = connector.table, cache_of(connector.table, conf)
+    settings = LookupSettings(
+        asynchronous=isinstance(connector, AsyncLookup),
+        cache=cache,
+        taken_back=takings.of(table, cache.longest),
+    )
+    columns = table.schema.names[:1]
+    return LookupSpec(connector, table.primary_key or tuple(columns), tuple(columns), settings)
+
+
+def keys_of(table: LookupTable, keys: Iterable[Any] | DataFrame) -> tuple[tuple[Any, ...], ...]:
+    """``keys`` as values of the primary key of ``table``; those with a NULL are in no answer.
+
+    Raises:
+        QueryError: the table declares no primary key, or they are none of its keys.
+    """
+    columns = table.primary_key
+    if not columns:
+        tip = "Declare PRIMARY KEY (...) NOT ENFORCED, or take back the whole table: give no keys."
+        raise QueryError(Problem(f"The keys of table {table.name} are not known.", tip=tip))
+    rows = [_row(each) for each in _collected(keys)]
+    wrong = next((row for row in rows if len(row) != len(columns)), None)
+    if wrong is not None:
+        raise _not_a_key(table, f"one has {len(wrong)} values")
+    try:
+        for column, values in zip(columns, zip(*rows, strict=True), strict=False):
+            pa.array(values, table.schema.field(column).type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise _not_a_key(table, type(error).__name__) from None  # its text may hold a key
+    return tuple(row for row in dict.fromkeys(rows) if None not in row)
+
+
+def _collected(keys: Iterable[Any] | DataFrame) -> Iterable[Any]:
+    collect: Callable[[], list[Any]] | None = getattr(keys, "collect", None)
+    return keys if collect is None else collect()  # type: ignore[return-value]  # else it is iterable
+
+
+def _row(key: Any) -> tuple[Any, ...]:
+    return tuple(key) if isinstance(key, list | tuple) else (key,)
+
+
+def _not_a_key(table: LookupTable, why: str) -> QueryError:
+    kinds = ", ".join(f"{name} {table.schema.field(name).type}" for name in table.primary_key)
+    tip = f"Give values of ({kinds}): a value each, or a tuple where there are several columns."
+    return QueryError(Problem(f"These are no keys of table {table.name}: {why}.", tip=tip))

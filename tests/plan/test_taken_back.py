@@ -1,0 +1,88 @@
+"""What a session has taken back, and which of it a plan carries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lookup_hints.errors import QueryError
+from lookup_hints.execution.taking_back import MOST_KEYS, TakingsBack, keys_of
+from lookup_hints.runtime.spec import TakenBack
+from lookup_hints.spi.model import LookupTable
+from tests.plan.planning import TABLES, context, planned
+
+TABLE = LookupTable("people", pa.schema([("id", pa.int64()), ("day", pa.date32())]), primary_key=("id",))
+LONGEST = 600.0
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def told(takings: TakingsBack, table: LookupTable = TABLE) -> list[tuple[int, Any]]:
+    return [(each.number, each.keys) for each in takings.of(table, LONGEST)]
+
+
+def test_a_plan_carries_what_may_still_be_remembered() -> None:
+    clock = Clock()
+    takings = TakingsBack(clock)
+    assert told(takings) == []
+    takings.take_back(TABLE, ("id",), ((1,),))
+    clock.now += 400
+    takings.take_back(TABLE, ("id",), ((2,), (3,)))
+    takings.take_back(replace(TABLE, name="others"))
+    takings.take_back(TABLE, ("id",), ())
+    assert told(takings) == [(1, ((1,),)), (2, ((2,), (3,)))]
+    clock.now += 400
+    assert told(takings, replace(TABLE, name="PEOPLE")) == [(2, ((2,), (3,)))]
+    takings.take_back(TABLE)
+    assert told(takings) == [(4, ())]
+    clock.now += 601
+    assert told(takings) == []
+
+
+def test_of_many_keys_it_carries_the_whole_table() -> None:
+    takings = TakingsBack(Clock())
+    takings.take_back(TABLE, ("id",), tuple((each,) for each in range(MOST_KEYS)))
+    assert len(takings.of(TABLE, LONGEST)[0].keys) == MOST_KEYS
+    takings.take_back(TABLE, ("id",), ((-1,),))
+    assert told(takings) == [(2, ())]
+    takings.take_back(TABLE, ("id",), ((-2,),))
+    assert told(takings) == [(2, ()), (3, ((-2,),))]
+
+
+def test_a_lookup_with_a_cache_hears_of_it() -> None:
+    customers = TABLES["customers"]
+    taken = (TakenBack("s", 1),)
+
+    def settings(cache: str) -> Any:
+        table = replace(customers, options={**customers.options, "lookup.cache": cache})
+        using = replace(
+            context(tables={**TABLES, "customers": table}),
+            taken_back=lambda of, longest: taken if (of.name, longest) == ("customers", 600.0) else (),
+        )
+        plan = planned("SELECT 1 FROM orders o JOIN customers c ON o.id = c.id", using)
+        return plan.joins[0].function.settings
+
+    assert settings("PARTIAL").taken_back == taken
+    assert settings("NONE").taken_back == ()
+
+
+def test_keys_are_values_of_the_primary_key() -> None:
+    assert keys_of(TABLE, [1, (2,), [2], None]) == ((1,), (2,))
+    pair = replace(TABLE, primary_key=("id", "day"))
+    assert keys_of(pair, [(1, None)]) == ()
+    for wrong in (["secret"], [(1, 2)], [2**70]):
+        with pytest.raises(QueryError, match="These are no keys of table people") as error:
+            keys_of(TABLE, wrong)
+        assert "secret" not in str(error.value)
+    with pytest.raises(QueryError, match="one has 1 values"):
+        keys_of(pair, [1])
+    with pytest.raises(QueryError, match="Declare PRIMARY KEY"):
+        keys_of(replace(TABLE, primary_key=()), [1])
