@@ -21,14 +21,15 @@ from asyncpg.transaction import Transaction
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, Lease
 from lookup_connectors.conversion import REFUSALS, convert, is_nested, row_with
 from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
+from lookup_connectors.postgres_filters import can_filter, filter_of
 from lookup_connectors.postgres_place import checked_place, origin_of
 from lookup_connectors.postgres_reading import (
     BLOCKS,
-    condition_of,
     copied,
     parsed,
     ranges,
     values_of,
+    where_of,
 )
 from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
 from lookup_connectors.postgres_statistics import table_size
@@ -41,11 +42,12 @@ from lookup_hints.spi import (
     AnswerTooLarge,
     AsyncLookup,
     Ending,
+    Filter,
+    FilteredScan,
     LookupRequest,
     LookupTable,
     Option,
     ReportsSchema,
-    Scan,
     Statistics,
     TableSize,
     choice,
@@ -78,7 +80,7 @@ _WISHES = {_READ_ONLY: "on", _LIFE_SIGN: "1s"}
 _POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
 
 
-class PostgresConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
+class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsSchema):
     """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -187,18 +189,20 @@ class PostgresConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         if live is not None:
             await live.pool.close()
 
-    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """All rows, by COPY."""
-        return self.scan_partition(schema, "")
-
     def partitions(self, wanted: int) -> Sequence[str]:
         """Ranges of blocks; one where rows have no place: a view, a foreign table, servers before 14."""
         return ranges(asyncio.run(self._blocks()), wanted)
 
-    def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
-        """The rows of a range of blocks."""
+    def can_filter(self, wanted: Filter) -> bool:
+        """Texts by ``=`` and IN alone, as their order depends on a collation."""
+        return can_filter(self.table.schema.field(wanted.column).type, wanted)
+
+    def scan_filtered(
+        self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a range of blocks, by COPY."""
         loop = asyncio.new_event_loop()
-        batches = self._scanned(schema, partition)
+        batches = self._scanned(schema, partition, filters)
         try:
             while (batch := loop.run_until_complete(anext(batches, None))) is not None:
                 yield batch
@@ -308,7 +312,9 @@ class PostgresConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         ]
         return pa.table(arrays, schema=schema)
 
-    async def _scanned(self, schema: pa.Schema, partition: str) -> AsyncGenerator[pa.RecordBatch, None]:
+    async def _scanned(
+        self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
         async with self._one_connection(in_transaction=True) as connection:
             relation = await find_relation(connection, self._source, self.table.name)
             plans = plans_of(relation, self.table)
@@ -320,7 +326,9 @@ class PostgresConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
                 )
             wanted = [plans[name] for name in schema.names]
             selected = ", ".join(plan.selected for plan in wanted)
-            query = f"SELECT {selected} FROM {relation.sql}{condition_of(partition)}"  # noqa: S608  quoted
+            encoding = connection.get_settings().server_encoding
+            rows_of = where_of(partition, (filter_of(plans[each.column], each, encoding) for each in filters))
+            query = f"SELECT {selected} FROM {relation.sql}{rows_of}"  # noqa: S608  quoted
             async with aclosing(copied(connection, query)) as chunks:
                 async for chunk in chunks:
                     for batch in self._read(chunk, wanted, schema).to_batches():

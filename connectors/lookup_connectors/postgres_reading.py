@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any
 
 import asyncpg
@@ -52,22 +52,25 @@ def ranges(blocks: int, wanted: int) -> tuple[str, ...]:
     return tuple(f"{begin}-{end}" for begin, end in zip([0, *ends], [*ends, ""], strict=True))
 
 
-def condition_of(partition: str) -> str:
-    """The condition of rows in a range of blocks; empty for all rows.
+def where_of(partition: str, conditions: Iterable[str] = ()) -> str:
+    """The WHERE of a range of blocks, and of the ``conditions`` that there are; empty for all rows.
 
     Raises:
         ValueError: this is no range.
 
-    >>> condition_of("0-1024"), condition_of("")
-    (" WHERE ctid >= '(0,0)' AND ctid < '(1024,0)'", '')
+    >>> where_of("0-1024"), where_of(""), where_of("", ["a > 1", ""])
+    (" WHERE ctid >= '(0,0)' AND ctid < '(1024,0)'", '', ' WHERE a > 1')
     """
-    if not partition:
-        return ""
+    found = list(filter(None, [_condition_of(partition) if partition else "", *conditions]))
+    return f" WHERE {' AND '.join(found)}" if found else ""
+
+
+def _condition_of(partition: str) -> str:
     found = _RANGE.fullmatch(partition)
     if found is None:
         raise ValueError(f"{partition!r} is no range of blocks")
     end = f" AND ctid < '({found[2]},0)'" if found[2] else ""
-    return f" WHERE ctid >= '({found[1]},0)'{end}"
+    return f"ctid >= '({found[1]},0)'{end}"
 
 
 async def copied(connection: asyncpg.Connection, query: str) -> AsyncGenerator[bytes, None]:

@@ -28,17 +28,19 @@ from lookup_connectors.conversion import (
     is_nested,
     row_with,
 )
-from lookup_connectors.sqlite_types import arrow_type, has_one_spelling, moments, never_fits
+from lookup_connectors.sqlite_filters import bound_of, can_filter, fits, where_of
+from lookup_connectors.sqlite_types import affinity, arrow_type, has_one_spelling, moments, never_fits
 from lookup_hints.errors import ConnectorError, LookupTimeout, nearest
 from lookup_hints.spi import (
     DURATION,
     FILE,
     TEXT,
+    Filter,
+    FilteredScan,
     LookupRequest,
     LookupTable,
     Option,
     ReportsSchema,
-    Scan,
     Statistics,
     SyncLookup,
     TableSize,
@@ -65,7 +67,7 @@ class _RowNumbers:
     last: int
 
 
-class SqliteConnector(SyncLookup, Scan, Statistics, ReportsSchema):
+class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsSchema):
     """A table of an SQLite file."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -129,23 +131,31 @@ class SqliteConnector(SyncLookup, Scan, Statistics, ReportsSchema):
             self._connection.close()
             self._connection = None
 
-    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """All rows."""
-        return self.scan_partition(schema, "")
-
     def partitions(self, wanted: int) -> Sequence[str]:
         """Conditions on the row's number; one for a view, a table WITHOUT ROWID, and a small one."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
             numbers = self._row_numbers(connection)
         return _ranges(numbers.column, numbers.first, numbers.last, wanted) if numbers else ("",)
 
-    def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
-        """The rows that meet one of the conditions."""
-        query = f"SELECT {_list(schema.names)} FROM {_quoted(self._source)}{partition}"  # noqa: S608  quoted
+    def can_filter(self, wanted: Filter) -> bool:
+        """Not by a DECIMAL, which may be kept as a float; texts by ``=`` and IN alone."""
+        return can_filter(self.table.schema.field(wanted.column).type, wanted)
+
+    def scan_filtered(
+        self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that meet the condition of the partition and the filters."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
-            self._check_columns(self._stored_columns(connection))
+            stored = self._stored_columns(connection)
+            self._check_columns(stored)
+            declared = {name.lower(): kind for name, kind, _ in stored}
+            usable = [each for each in filters if fits(affinity(declared[each.column.lower()]), each)]
+            if len(bound_of(usable)) > _MAX_VARIABLES:
+                usable = []
+            rows_of = where_of(partition, usable, _quoted)
+            query = f"SELECT {_list(schema.names)} FROM {_quoted(self._source)}{rows_of}"  # noqa: S608  quoted
             with self._failures_explained():
-                cursor = connection.execute(query)
+                cursor = connection.execute(query, bound_of(usable))
                 while rows := cursor.fetchmany(_BATCH_ROWS):
                     yield from self._table(rows, schema, self.table.primary_key).to_batches()
 

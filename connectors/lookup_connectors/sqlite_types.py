@@ -38,7 +38,7 @@ def moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.coalesce(in_utc, pc.if_else(zoned, texts, None).cast(kind))
 
 
-def _affinity(declared: str) -> str:
+def affinity(declared: str) -> str:
     """What SQLite makes of values stored in a column declared so: https://sqlite.org/datatype3.html, 3.1."""
     upper = declared.upper()
     rules = (
@@ -53,17 +53,17 @@ def _affinity(declared: str) -> str:
 
 def never_fits(declared: str, kind: pa.DataType) -> str:
     """Why values of a column that SQLite declares so can never be read as ``kind``; empty when they can."""
-    affinity = _affinity(declared)
+    kept = affinity(declared)
     if not readable_as_json(kind) and not types.is_binary(kind):
         return f"SQLite has no value that can be read as {sql_type(kind)}."
     numeric = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
     whole = types.is_boolean(kind) or types.is_integer(kind)
-    if affinity == "TEXT" and numeric:
+    if kept == "TEXT" and numeric:
         return _kept_as("text", "STRING", declared, kind)
-    if affinity == "REAL" and whole:
+    if kept == "REAL" and whole:
         return _kept_as("floats", "DOUBLE", declared, kind)
-    if affinity in ("INTEGER", "REAL") and types.is_string(kind):
-        return _kept_as("numbers", "BIGINT" if affinity == "INTEGER" else "DOUBLE", declared, kind)
+    if kept in ("INTEGER", "REAL") and types.is_string(kind):
+        return _kept_as("numbers", "BIGINT" if kept == "INTEGER" else "DOUBLE", declared, kind)
     return ""
 
 
@@ -90,4 +90,4 @@ def arrow_type(declared: str) -> pa.DataType | None:
     named = next((kind() for words, kind in _WORDS if re.fullmatch(words, upper)), None)
     by_affinity = {"INTEGER": pa.int64(), "TEXT": pa.string(), "REAL": pa.float64()}
     blob = pa.binary() if upper == "BLOB" else None
-    return named or by_affinity.get(_affinity(upper)) or blob
+    return named or by_affinity.get(affinity(upper)) or blob

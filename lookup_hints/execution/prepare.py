@@ -25,7 +25,7 @@ from lookup_hints.spark.functions import (
     wrapping_for,
 )
 from lookup_hints.spark.letters import probe
-from lookup_hints.spi import Connector
+from lookup_hints.spi import Connector, Filter
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import code, pieces
@@ -150,8 +150,8 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
     def name_function(spec: LookupSpec, repeated: bool) -> str:
         return functions.name(f"lookup_{_in_a_name(spec.name.alias)}", spec, repeated, transport)
 
-    def name_scan(table: LookupTable, columns: tuple[str, ...]) -> str:
-        return functions.name("lookup_scan", connector(table), columns)
+    def name_scan(table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
+        return functions.name("lookup_scan", connector(table), columns, filters)
 
     return Context(
         find_table=scope.find,

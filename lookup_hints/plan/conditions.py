@@ -241,7 +241,7 @@ def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
         yield from conjuncts(statement, inner)
         return
     parts = list(cut_at(statement, part, "AND"))
-    if len(parts) == 1:
+    if len(parts) == 1 or isinstance(tree, exp.Or):  # AND binds closer: a AND b OR c is one condition
         yield Conjunct(part, _tree(statement, part))
         return
     trees = [statement.expression(each) for each in parts]
@@ -305,7 +305,7 @@ def key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> KeyE
     if sides is None:
         return None
     for dim, left in (sides, sides[::-1]):
-        column = _bare_column(dim.tree, names)
+        column = bare_column(dim.tree, names)
         if column is not None and can_be_key(left.tree, names):
             constant = next(left.tree.find_all(exp.Column), None) is None
             return KeyEquality(column, left.at, conjunct.at, constant)
@@ -388,7 +388,8 @@ def sides_of(statement: Statement, at: Cut) -> tuple[Conjunct, Conjunct] | None:
     return Conjunct(left, trees[0]), Conjunct(right, trees[1])
 
 
-def _bare_column(tree: exp.Expr, names: Names) -> str | None:
+def bare_column(tree: exp.Expr, names: Names) -> str | None:
+    """The dimension column (by the table's own name) that ``tree`` is, and nothing more."""
     while isinstance(tree, exp.Paren):
         tree = tree.this
     if not isinstance(tree, exp.Column) or isinstance(tree.this, exp.Star):

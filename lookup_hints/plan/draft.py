@@ -20,7 +20,7 @@ from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.through import FindView
 from lookup_hints.retry import RowPredicate
 from lookup_hints.runtime.spec import LookupSpec, TakenBack
-from lookup_hints.spi import Connector, TableSize
+from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.splice import Cut, Edit, Fragment
@@ -39,7 +39,8 @@ class Context:
         analyse: names and types of what a query gives, by Spark's analysis; raises Spark's own errors.
             None plans without Spark: keys are then taken to have their column's type.
         name_function: a name for a lookup function, from all that decides what it does.
-        name_scan: a name for the relation that reads the given columns of a whole lookup table.
+        name_scan: a name for the relation that reads the given columns of a whole lookup table, without the
+            rows that the given filters leave out.
         predicates: registered retry predicates.
         wrapping: what to write before and after a key of a type, so that it reaches Python as it is.
         unwritable: why a folder for dead letters cannot be written to, or None.
@@ -58,7 +59,7 @@ class Context:
     conf: Conf
     analyse: Analyse | None
     name_function: Callable[[LookupSpec, bool], str]
-    name_scan: Callable[[LookupTable, tuple[str, ...]], str]
+    name_scan: Callable[[LookupTable, tuple[str, ...], tuple[Filter, ...]], str]
     predicates: Mapping[str, RowPredicate]
     wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
     unwritable: Unwritable = lambda _: None
@@ -232,6 +233,7 @@ class TableScan(ABC):
         size: how large the table is, as far as its source says it.
         other_way: what asking would have cost, where that was possible; else empty.
         warning: what to say of a read that nobody may have meant; else empty.
+        filters: conditions of the query by which the source leaves rows out.
     """
 
     use: LookupUse
@@ -243,6 +245,7 @@ class TableScan(ABC):
     size: TableSize | None = None
     other_way: str = ""
     warning: str = ""
+    filters: tuple[Filter, ...] = ()
 
     @abstractmethod
     def edits(self, statement: Statement) -> Iterator[Edit]:

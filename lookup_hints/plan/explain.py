@@ -51,6 +51,7 @@ def _scan(scan: TableScan) -> str:
         *(("rows", text) for text in rows_of(scan)),
         *(("instead", text) for text in [scan.other_way] if text),
         ("columns", ", ".join(scan.columns)),
+        *([("filters", " AND ".join(map(str, scan.filters)))] if scan.filters else []),
         ("connector", table.connector),
         ("read by", at_once),
         *(("warning", text) for text in [scan.warning] if text),

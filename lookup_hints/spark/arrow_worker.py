@@ -45,7 +45,15 @@ from lookup_hints.spark.letters import Letters
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
 from lookup_hints.spark.live import teller
 from lookup_hints.spark.task import running_statement
-from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Scan, SyncLookup
+from lookup_hints.spi import (
+    AsyncLookup,
+    AsyncRowLookup,
+    Connector,
+    Filter,
+    FilteredScan,
+    Scan,
+    SyncLookup,
+)
 from lookup_hints.telemetry.workers import Telemetry
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
@@ -77,25 +85,38 @@ def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
     return one_key if len(spec.key_columns) == 1 else several_keys
 
 
-def scanned(connector: Connector, schema: pa.Schema, partition: str = "") -> Iterator[pa.RecordBatch]:
+def scanned(
+    connector: Connector, schema: pa.Schema, partition: str = "", filters: Sequence[Filter] = ()
+) -> Iterator[pa.RecordBatch]:
     """The rows of a partition of the table of ``connector``, with the columns of ``schema``.
+
+    Rows that ``filters`` leave out may be missing.
 
     Raises:
         ConnectorError: the scan failed; secrets are masked.
     """
-    batches = _scanned(connector, schema, partition)
+    batches = _scanned(connector, schema, partition, filters)
     return without_secrets(batches, connector, known_secrets(connector), kind=Exception)
 
 
-def _scanned(connector: Connector, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
+def _scanned(
+    connector: Connector, schema: pa.Schema, partition: str, filters: Sequence[Filter]
+) -> Iterator[pa.RecordBatch]:
     if not isinstance(connector, Scan):
         raise InternalError(f"{type(connector).__name__} was planned to be scanned, which it cannot")
     connector.table.check_allowed()
     who = f"connector {type(connector).__name__} of table {connector.table.name}"
     with needing_its_driver(connector):
-        batches = connector.scan_partition(schema, partition) if partition else connector.scan(schema)
-        for batch in batches:
+        for batch in _read(connector, schema, partition, filters):
             yield from conform(pa.Table.from_batches([batch]), schema, who).to_batches()
+
+
+def _read(
+    connector: Scan, schema: pa.Schema, partition: str, filters: Sequence[Filter]
+) -> Iterator[pa.RecordBatch]:
+    if filters and isinstance(connector, FilteredScan):
+        return connector.scan_filtered(schema, partition, filters)
+    return connector.scan_partition(schema, partition) if partition else connector.scan(schema)
 
 
 def look_up(

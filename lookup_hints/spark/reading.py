@@ -29,7 +29,7 @@ _log = logging.getLogger("lookup_hints")
 def create_view(spark: SparkSession, scan: TableScan) -> None:
     """Make the view that reads the whole table of ``scan``, anew at each action."""
     fields = [scan.use.table.schema.field(name) for name in scan.columns]
-    schema, connector = pa.schema(fields), scan.connector
+    schema, connector, filters = pa.schema(fields), scan.connector, scan.filters
     parts = parts_of(connector, scan.readers)
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -37,7 +37,7 @@ def create_view(spark: SparkSession, scan: TableScan) -> None:
 
         for batch in numbers:  # to the end: Spark ends a worker that leaves input unread
             for number in batch.column(0).to_pylist():
-                yield from scanned(connector, schema, parts[number])
+                yield from scanned(connector, schema, parts[number], filters)
 
     columns = ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in fields)
     stub = shipped(rows, install_tip=install_tip(connector))

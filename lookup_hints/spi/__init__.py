@@ -17,6 +17,7 @@ from lookup_hints.spi.door import (
     SyncRowLookup,
     TakesTurns,
 )
+from lookup_hints.spi.filtering import Filter, FilteredScan, FilterValue
 from lookup_hints.spi.model import (
     Answer,
     LookupRequest,
@@ -57,6 +58,9 @@ __all__ = [
     "Connector",
     "ConnectorError",
     "Ending",
+    "Filter",
+    "FilterValue",
+    "FilteredScan",
     "HoldsBack",
     "HttpExchange",
     "LookupRequest",

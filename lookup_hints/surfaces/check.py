@@ -15,6 +15,7 @@ from lookup_hints.plan.explain import joins_text
 from lookup_hints.plan.planner import plan, surely_uses_lookup
 from lookup_hints.plan.read.statement import UnreadableStatement
 from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.spi.filtering import Filter
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.policy import policy_of_configuration
 from lookup_hints.sql.lexer import code, pieces
@@ -281,5 +282,5 @@ def _function_name(spec: LookupSpec, _repeated: bool) -> str:
     return f"lookup_{spec.table.name}"
 
 
-def _scan_name(table: LookupTable, _columns: tuple[str, ...]) -> str:
+def _scan_name(table: LookupTable, _columns: tuple[str, ...], _filters: tuple[Filter, ...]) -> str:
     return f"lookup_scan_{table.name}"

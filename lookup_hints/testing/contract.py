@@ -21,6 +21,7 @@ from lookup_hints.runtime.masking import known_secrets
 from lookup_hints.spi import (
     AsyncLookup,
     Connector,
+    FilteredScan,
     ReportsOutcomes,
     ReportsSchema,
     Scan,
@@ -30,6 +31,7 @@ from lookup_hints.spi import (
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcome, Outcomes
 from lookup_hints.spi.secrets import masker
 from lookup_hints.testing.fake import looked_up
+from lookup_hints.testing.filtering import filters_over, meets
 
 Key = Mapping[str, Any]
 """The value of each column asked by."""
@@ -198,6 +200,21 @@ class ConnectorContract:
             assert (
                 pa.Table.from_batches(connector.scan(pa.schema(columns)), pa.schema(columns)).num_columns == 1
             )
+
+    def test_a_filtered_scan_gives_every_row_that_meets_the_filter(self, table: LookupTable) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, FilteredScan):
+            _skip("the connector cannot leave out rows of a scan")
+            return
+        rows = pa.Table.from_batches(connector.scan(table.schema), table.schema)
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            for wanted in filters_over(name, column):
+                if connector.can_filter(wanted):
+                    kept = pa.Table.from_batches(
+                        connector.scan_filtered(table.schema, "", [wanted]), table.schema
+                    )
+                    meeting = rows.filter(pa.array([meets(wanted, value) for value in column.to_pylist()]))
+                    assert not _counted(meeting) - _counted(kept), f"{wanted} loses rows"
 
     def test_the_size_it_tells_names_its_source_and_is_right_where_it_is_exact(
         self, table: LookupTable

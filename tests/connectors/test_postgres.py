@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
-from lookup_connectors.postgres_reading import condition_of
+from lookup_connectors.postgres_reading import where_of
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError
 from lookup_hints.spi.model import LookupRequest, LookupTable
@@ -582,7 +582,7 @@ def test_partitions_hold_rows_that_came_after_they_were_made(
 
 def test_a_partition_reads_only_its_blocks(postgres_server: PostgresServer, large: LookupTable) -> None:
     (_, second) = PostgresConnector(large).partitions(2)
-    query = f"EXPLAIN SELECT id FROM large{condition_of(second)}"
+    query = f"EXPLAIN SELECT id FROM large{where_of(second)}"
     (plan,) = postgres_server.fetch(query)[:1]
     assert "Tid Range Scan" in str(plan)
 

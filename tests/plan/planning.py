@@ -108,7 +108,7 @@ def context(
         conf=(conf or {}).get,
         analyse=None if analyse is None else (lambda sql: analyse),
         name_function=name_function,
-        name_scan=lambda of, columns: f"scan_{of.name}__{'_'.join(columns)}",
+        name_scan=lambda of, columns, filters: f"scan_{of.name}__{'_'.join(columns)}",
         predicates=predicates or {},
     )
 

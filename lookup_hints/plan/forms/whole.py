@@ -9,9 +9,11 @@ from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.analysis import alias_text, extended, selected_instead
 from lookup_hints.plan.draft import TableScan
 from lookup_hints.plan.forms.facts import Facts
+from lookup_hints.plan.forms.filters import filters_of
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.reading import readers_of
 from lookup_hints.plan.write.columns import used_columns
+from lookup_hints.spi import Filter, FilteredScan
 from lookup_hints.sql.splice import Edit
 
 _NEEDS_LEFT = {"SEMI": "a SEMI JOIN", "ANTI": "an ANTI JOIN", "LEFT": "a LEFT JOIN", "FULL": "a FULL JOIN"}
@@ -30,7 +32,9 @@ class WholeTable(TableScan):
             columns = tuple(use.table.schema.names)
         connector = facts.connector(use)
         readers = readers_of(connector, context.conf)
-        return cls(use, connector, columns, context.name_scan(use.table, columns), readers, reason)
+        filters = _filters(facts, use)
+        name = context.name_scan(use.table, columns, filters)
+        return cls(use, connector, columns, name, readers, reason, filters=filters)
 
     def edits(self, statement: Statement) -> Iterator[Edit]:
         """The edits that read the table; what stands between its name and its alias stays."""
@@ -51,6 +55,14 @@ def why_read(use: LookupUse) -> str:
         return f"{_NEEDS_LEFT[kind]} needs every row of its left side"
     is_shared = step.using or "NATURAL" in step.words
     return "the sides of USING and NATURAL stay in their order" if is_shared else "no equality gives its key"
+
+
+def _filters(facts: Facts, use: LookupUse) -> tuple[Filter, ...]:
+    """The conditions by which its source leaves rows out."""
+    connector = facts.connector(use)
+    if not isinstance(connector, FilteredScan):
+        return ()
+    return tuple(filter(connector.can_filter, filters_of(facts.statement, use, facts.names(use))))
 
 
 def cannot_be_read(facts: Facts, use: LookupUse) -> UnsupportedLookup:

@@ -18,6 +18,11 @@ SELECT c.name FROM orders o JOIN customers c ON ((o.k = c.id) AND (c.zip > 'a' O
 -- becomes:
 SELECT c.name FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (`__lookup_row`.`zip` > 'a' OR `__lookup_row`.`zip` IS NULL))) c
 
+-- case: AND binds closer than OR: what each branch asks for is a key
+SELECT c.name FROM orders o JOIN customers c ON o.k = c.id AND c.zip > 'a' OR o.k = c.id AND o.total > 3
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW inline(filter(ask_customers(o.k), `__lookup_row` -> (o.k = `__lookup_row`.`id` AND `__lookup_row`.`zip` > 'a' OR o.k = `__lookup_row`.`id` AND o.total > 3))) c
+
 -- case: the AND of BETWEEN and CASE does not cut
 SELECT c.name FROM orders o JOIN customers c ON c.zip BETWEEN 'a' AND 'b' AND CASE WHEN o.a AND c.zip = 'x' THEN true ELSE false END AND o.k = c.id
 -- becomes:
