@@ -8,7 +8,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
-_PAGES = ("CHANGELOG.md", "sql_examples/README.md")
+_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "sql_examples/README.md")
 _FILES = ("sql_examples/*.sql", "sql_examples/*.py", "sql_examples/*.ipynb", "tests/queries/*/*.sql")
 """What pages may link to outside their folder."""
 

@@ -31,7 +31,12 @@ def test_the_page_on_sql_is_made_from_the_cases() -> None:
 
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 NO_PROSE = re.compile(r"```.*?```|^[ \t]*\|[^\n]*|^#[^\n]*", re.DOTALL | re.MULTILINE)
 
 
@@ -42,6 +47,14 @@ def test_no_sentence_has_more_than_thirty_words(page: Path) -> None:
     ends = r"(?:(?<=[.!?:;])|(?<=[.!?:;]\*\*))\s+"
     sentences = [each for part in parts for each in re.split(ends, " ".join(part.split()))]
     assert [each for each in sentences if len(each.split()) > 30] == []
+
+
+def test_the_supported_versions_are_those_of_the_matrix() -> None:
+    page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (4\.\d|3\.5) \| (3\.[\d., ]+) \|", page, re.MULTILINE)
+    matrix = (ROOT / ".ci" / "matrix").read_text(encoding="utf-8")
+    cells = re.findall(r"(3\.\d+)-(\d\.\d)", re.findall(r"^CELLS=\((.*)\)", matrix, re.MULTILINE)[0])
+    assert {(python, spark) for spark, pythons in rows for python in pythons.split(", ")} == set(cells)
 
 
 def test_every_decision_is_in_the_index() -> None:
