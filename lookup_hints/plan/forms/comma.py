@@ -89,14 +89,14 @@ def _offers(facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relat
     chains = [chain for chain in _chains(use) if not waiting & set(chain.relations)]
     links = links_of(facts, use.block)
     side_by_side = [Link(tuple(frozenset((each,)) for each in chain.relations)) for chain in chains]
-    found = []
+    found, shown = [], frozenset(use.block.shown)  # a SEMI JOIN hides its right side
     for group in joined_by([*links, *side_by_side], (each for chain in chains for each in chain.relations)):
         inside = [(equality, referred) for equality, referred in given if referred.relations <= group]
         offer = _product(facts, use, inside)
         if offer is not None:
             needs = smallest_joined([*links, *side_by_side], offer.needs, group, chains)
             if not is_multiplied_by(facts, use, {chain_of[each] for each in needs}):
-                found.append(_Offer(offer.keys, needs))
+                found.append(_Offer(offer.keys, needs & shown))
     yield from sorted(found, key=lambda offer: (not is_by_primary_key(use, offer.keys), -len(offer.keys)))
 
 

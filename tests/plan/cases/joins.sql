@@ -78,3 +78,8 @@ LATERAL VIEW OUTER inline(filter(ask_customers(o.k), `__lookup_row` -> (`__looku
 
  -- rest
 WHERE nope = 1
+
+-- case: a relation that a SEMI JOIN hides stands behind no lookup
+SELECT c.name FROM orders o LEFT SEMI JOIN vips v ON o.k = v.k, zips z, customers c WHERE c.id = o.k AND c.zip = z.zip
+-- becomes:
+SELECT c.name FROM (SELECT struct(o.*) AS `__lookup_1`, struct(c.*) AS `__lookup_2` FROM orders o LEFT SEMI JOIN vips v ON o.k = v.k LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_3` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS c, zips z WHERE c.id = o.k AND c.zip = z.zip
