@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import asyncpg
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from lookup_hints.spi import TableSize
+
+if TYPE_CHECKING:
+    import asyncpg
 
 SECONDS = 1.0
 """The server ends a statement that takes longer: it waits for a lock, and planning does not."""
@@ -13,7 +17,7 @@ SECONDS = 1.0
 # statistics of a small table must not hide that it is large by now. Parts of a partitioned table are counted
 # one by one, as nothing analyses its root by itself. No rows and no pages is what servers before 14 say of
 # tables that they never analysed.
-_SIZE = """
+SIZE = """
 WITH RECURSIVE parts(oid) AS (
   SELECT to_regclass($1)::oid
   UNION
@@ -41,7 +45,11 @@ FROM told
 
 async def table_size(connection: asyncpg.Connection, source: str) -> TableSize:
     """What the catalog says of the table or view that SQL finds under the name ``source``."""
-    found = await connection.fetchrow(_SIZE, source, timeout=SECONDS)
+    return size_of(await connection.fetchrow(SIZE, source, timeout=SECONDS))
+
+
+def size_of(found: Mapping[str, Any]) -> TableSize:
+    """What the row that ``SIZE`` gives says."""
     if found["kind"] == "v":
         return TableSize(None, source="a view has no statistics")
     if not found["parts"]:

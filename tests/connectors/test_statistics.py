@@ -14,6 +14,7 @@ from threading import Event, Thread
 import asyncpg
 import pyarrow as pa
 import pytest
+from lookup_connectors.adbc import AdbcConnector
 from lookup_connectors.memory import MemoryConnector, put_rows
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.sqlite import SqliteConnector
@@ -21,6 +22,7 @@ from lookup_connectors.sqlite import SqliteConnector
 from lookup_hints.execution.table_sizes import TableSizes
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.model import LookupTable
+from tests.connectors.adbc_tables import DuckDbSource, PostgresAdbcSource, SqliteFileSource
 from tests.servers.postgres import PostgresServer
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -214,6 +216,54 @@ def test_sqlite_tells_what_it_knows_without_reading(
 def test_a_file_that_is_not_here_gives_no_size_and_no_error(tmp_path: Path) -> None:
     connector = SqliteConnector(LookupTable("t", SCHEMA, options={"path": str(tmp_path / "no.db")}))
     assert TableSizes().of(connector).rows is None
+
+
+# --- ADBC ------------------------------------------------------------------------------------------
+
+
+def test_duckdb_tells_the_rows_of_its_tables(tmp_path: Path) -> None:
+    source = DuckDbSource(tmp_path / "t.duckdb")
+    source.execute(
+        "CREATE TABLE t AS SELECT range AS id FROM range(300); CREATE VIEW v AS FROM t; CREATE SCHEMA s;"
+        "CREATE TABLE s.t AS SELECT range AS id FROM range(70); CREATE TABLE e (id BIGINT)"
+    )
+    told = [
+        AdbcConnector(source.table("x", SCHEMA, table_name=name)).statistics()
+        for name in ["T", "s.t", "e", "v"]
+    ]
+    assert [size.rows for size in told] == [300, 70, 0, None]
+    assert told[0].source == "duckdb_tables()"
+
+
+@pytest.mark.parametrize(
+    ("statements", "size"),
+    [
+        ((ROWS,), TableSize(300, source=UPPER)),
+        ((ROWS, "ANALYZE"), TableSize(300, source="sqlite_stat1")),
+        (
+            ("DROP TABLE t", "CREATE VIEW t AS SELECT 1"),
+            TableSize(None, source="never analysed, and without numbered rows"),
+        ),
+    ],
+)
+def test_sqlite_tells_the_same_by_adbc(tmp_path: Path, statements: tuple[str, ...], size: TableSize) -> None:
+    source = SqliteFileSource(tmp_path / "t.db")
+    source.execute(";".join(("CREATE TABLE t (id BIGINT)", *statements)))
+    assert AdbcConnector(source.table("t", SCHEMA)).statistics() == size
+
+
+def test_postgres_tells_the_same_by_adbc(postgres_server: PostgresServer, name: str) -> None:
+    source = PostgresAdbcSource(postgres_server)
+    source.execute(f"CREATE TABLE {name} AS SELECT g AS id FROM generate_series(1, 5000) g; ANALYZE {name}")
+    source.execute(f"CREATE VIEW {name}_view AS SELECT * FROM {name}")
+    for each in (name, f"{name}_view", "nowhere"):
+        by_adbc = AdbcConnector(source.table(each, SCHEMA)).statistics()
+        assert by_adbc == postgres(postgres_server, each).statistics()
+    with locked(postgres_server, name):
+        size = TableSizes(seconds=5).of(AdbcConnector(source.table(name, SCHEMA)))
+    assert size.source.startswith("the source did not say it ("), (
+        "the server ends the statement after a second"
+    )
 
 
 # --- memory ----------------------------------------------------------------------------------------

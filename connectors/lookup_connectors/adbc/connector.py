@@ -19,6 +19,7 @@ from lookup_connectors.adbc.connections import Connections, Server
 from lookup_connectors.adbc.drivers import POSTGRES, SQLITE, dialect_of
 from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure
 from lookup_connectors.adbc.place import check_driver, check_options, file_of, origin_of, place_of
+from lookup_connectors.adbc.sizes import table_size
 from lookup_connectors.adbc.sqlite_columns import plan_sqlite, told_by_sqlite
 from lookup_connectors.adbc.statements import (
     MARK,
@@ -46,6 +47,8 @@ from lookup_hints.spi import (
     Option,
     ReportsSchema,
     Scan,
+    Statistics,
+    TableSize,
     integer,
 )
 from lookup_hints.spi.model import identity_of_file
@@ -57,7 +60,7 @@ _SQLITE_BATCH = {"adbc.sqlite.query.batch_rows": 16_384}
 _LOOKS_AT_TYPES = 3
 
 
-class AdbcConnector(AsyncLookup, Scan, ReportsSchema):
+class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
     """A table or view of any database that has an ADBC driver."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -185,6 +188,11 @@ class AdbcConnector(AsyncLookup, Scan, ReportsSchema):
                 raise self._error("the type of a column changed while it was opened.") from None
             except DRIVER_ERRORS as error:
                 raise server.explained(error) from None
+
+    def statistics(self) -> TableSize:
+        """What the catalog of PostgreSQL, DuckDB or SQLite says; nothing of other databases."""
+        with Server.of(self.table, self.OPTIONS).connected() as connection:
+            return table_size(connection, self._relation, self._driver)
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns, as the driver tells their types, and the primary key where it can be told."""

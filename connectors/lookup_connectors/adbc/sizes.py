@@ -1,0 +1,79 @@
+"""How large a database says that a table is, by a query of its catalog.
+
+ADBC has a call for statistics, which only PostgreSQL's driver knows. It does not tell whether the table has
+grown since it was analysed, which its catalog does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from adbc_driver_manager import dbapi
+
+from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE
+from lookup_connectors.adbc.failures import DRIVER_ERRORS
+from lookup_connectors.adbc.statements import schema_and_name
+from lookup_connectors.postgres_statistics import SECONDS, SIZE, size_of
+from lookup_hints.spi import TableSize
+
+_DUCKDB_TABLES = """
+SELECT estimated_size FROM duckdb_tables()
+WHERE lower(table_name) = lower(?) AND lower(schema_name) = lower(coalesce(nullif(?, ''), current_schema()))
+  AND database_name = current_database()
+"""
+_SQLITE_ANALYSED = "SELECT stat FROM sqlite_stat1 WHERE tbl = ? COLLATE NOCASE AND stat IS NOT NULL"
+_SQLITE_IS_TABLE = "SELECT count(*) FROM sqlite_master WHERE name = ? COLLATE NOCASE AND type = 'table'"
+
+
+def table_size(connection: dbapi.Connection, relation: str, driver: str) -> TableSize:
+    """What the catalog says of ``relation``, a name as SQL writes it."""
+    if driver == POSTGRES:
+        return _of_postgres(connection, relation)
+    if driver == DUCKDB:
+        return _of_duckdb(connection, relation)
+    if driver == SQLITE:
+        return _of_sqlite(connection, relation)
+    return TableSize(None, source=f"nobody knows where {driver} keeps statistics")
+
+
+def _of_postgres(connection: dbapi.Connection, relation: str) -> TableSize:
+    _row(connection, f"SET statement_timeout = '{SECONDS:g}s'")
+    return size_of(_row(connection, SIZE, relation))
+
+
+def _of_duckdb(connection: dbapi.Connection, relation: str) -> TableSize:
+    schema, name = schema_and_name(relation, "duckdb")
+    found = _row(connection, _DUCKDB_TABLES, name, schema)
+    if not found:
+        return TableSize(None, source="a view, or a table of another database")
+    return TableSize(found["estimated_size"], source="duckdb_tables()")
+
+
+def _of_sqlite(connection: dbapi.Connection, relation: str) -> TableSize:
+    _, name = schema_and_name(relation, "sqlite")
+    with suppress(*DRIVER_ERRORS):  # no statistics in this file
+        # A line for each index; one over a part of the rows tells fewer.
+        counts = [int(row["stat"].split()[0]) for row in _rows(connection, _SQLITE_ANALYSED, name)]
+        if counts:
+            return TableSize(max(counts), source="sqlite_stat1")
+    with suppress(*DRIVER_ERRORS):  # WITHOUT ROWID
+        # Each by itself is one step in the table's tree; both in one SELECT read all of it.
+        ends = (f"(SELECT {end}(rowid) FROM {relation})" for end in ("max", "min"))  # noqa: S608  quoted
+        span = _row(connection, f"SELECT {' - '.join(ends)} + 1 AS span")["span"]
+        if span is not None and _row(connection, _SQLITE_IS_TABLE, name)["count(*)"]:
+            return TableSize(span, source="row numbers, an upper estimate")
+    return TableSize(None, source="never analysed, and without numbered rows")
+
+
+def _row(connection: dbapi.Connection, sql: str, *values: str) -> dict[str, Any]:
+    """The first row; empty where there is none."""
+    return next(iter(_rows(connection, sql, *values)), {})
+
+
+def _rows(connection: dbapi.Connection, sql: str, *values: str) -> Sequence[dict[str, Any]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters=values or None)
+        rows: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist() if cursor.description else []
+    return rows
