@@ -52,6 +52,12 @@ class Known:
     missing: pa.Array
 
 
+def unknown(known: Known, keys: int) -> pa.Array:
+    """For each of so many keys whether nothing is known of it."""
+    settled = [known.missing, *(each.positions for each in known.found)]
+    return pc.invert(pc.is_in(count_up_to(keys), value_set=pa.concat_arrays(settled)))
+
+
 def distinct_keys(rows: pa.Table) -> Keys:
     """The distinct keys among ``rows``, equal as SQL's join has it: -0.0 is 0.0 and NaN equals NaN."""
     return reduce(_paired, (_column_keys(rows, name) for name in rows.column_names))

@@ -22,6 +22,9 @@ KEYS_AT_ONCE = 64 * 1024
 BYTES_AT_ONCE = 16 * 1024 * 1024
 """So many keys, or bytes of rows, are held in memory before they are written."""
 
+SHORTEST_LOOK, LONGEST_LOOK = 0.002, 0.02
+"""Seconds between two looks at what other tasks have written."""
+
 _log = logging.getLogger("lookup_hints.cache")
 
 Learn = Callable[[pa.Table, Placed, pa.Array, float], None]
@@ -38,6 +41,20 @@ class Cache(Protocol):
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
         """What is known of ``keys``."""
+
+    def turn(self, keys: pa.Table) -> Callable[[Known], bool]:
+        """Begin to find out whether other tasks ask for ``keys``.
+
+        What is returned takes what is known of them, and tells whether to look again in a moment, as others
+        ask for much of the rest. Where it does not, others see that this task asks for the rest.
+        """
+
+    @property
+    def asked(self) -> int:
+        """How many keys this task asks for, as others see it."""
+
+    def end(self) -> None:
+        """What this task asked for has been answered, or will not be."""
 
     def learn(self, learned: Sequence[Learned]) -> None:
         """Keep answers."""
@@ -67,6 +84,7 @@ class Remembering:
         self._cache = cache
         self._pending: deque[Learned] = deque()
         self._learned = self._written = (0, 0)  # keys and bytes; each is changed by one thread
+        self._ended = 0  # of the keys learned, those that others do not see asked for any more
         self._most_rows = self._most_bytes = 0
         self._evicted: CountsByKey[int] = CountsByKey()
 
@@ -80,25 +98,44 @@ class Remembering:
         count, nbytes = self._learned
         self._learned = count + keys.num_rows, nbytes + found.rows.nbytes
 
-    def recall(self, keys: Keys) -> Keys:
-        """``keys`` with what is known of them. What has been learned is written before."""
+    def recall(self, keys: Keys, sleep: Callable[[float], None]) -> Keys:
+        """``keys`` with what is known of them. What has been learned is written before.
+
+        Where other tasks are asking for most of the rest, it waits for them, if not for long.
+        """
         self.write()
         cache = self._cache
         if cache is None or not keys.table.num_rows:
             return keys
         try:
-            known = cache.probe(keys.table, self._columns)
+            known = self._known(cache, keys.table, sleep)
         except Exception as error:
             self._give_up(error)
             return keys
         self._look()
         return replace(keys, known=known)
 
-    def write_if_much(self) -> None:
-        """Write what has been learned, if it takes much memory."""
+    def _known(self, cache: Cache, keys: pa.Table, sleep: Callable[[float], None]) -> Known:
+        waits, seconds, known = cache.turn(keys), SHORTEST_LOOK, cache.probe(keys, self._columns)
+        while waits(known):
+            sleep(seconds)
+            seconds = min(LONGEST_LOOK, 2 * seconds)
+            self.write()  # others may wait for that
+            known = cache.probe(keys, self._columns)
+        # Between the last two looks, who was waited for may have written, and left.
+        return known if seconds == SHORTEST_LOOK else cache.probe(keys, self._columns)
+
+    def write_if_due(self) -> None:
+        """Write what has been learned, if it takes much memory, or is all that others wait for."""
         learned, written = self._learned, self._written
-        if learned[0] - written[0] >= KEYS_AT_ONCE or learned[1] - written[1] >= BYTES_AT_ONCE:
+        is_much = learned[0] - written[0] >= KEYS_AT_ONCE or learned[1] - written[1] >= BYTES_AT_ONCE
+        if is_much or self._is_all(learned[0]):
             self.write()
+
+    def _is_all(self, keys: int) -> bool:
+        """Whether so many keys since its start are all that others see this task ask for."""
+        asked = 0 if self._cache is None else self._cache.asked
+        return 0 < asked <= keys - self._ended
 
     def write(self) -> None:
         """Write what has been learned."""
@@ -113,13 +150,21 @@ class Remembering:
             return
         try:
             cache.learn(pending)
+            if self._is_all(self._written[0]):
+                self._end(cache)
         except Exception as error:
             self._give_up(error)
         self._look()
 
+    def _end(self, cache: Cache) -> None:
+        self._ended = self._written[0]
+        cache.end()
+
     def close(self) -> None:
         """The task is over, well or not: what it has learned is of use for others."""
         self.write()
+        if self._cache is not None:
+            self._end(self._cache)
 
     def _look(self) -> None:
         if self._cache is not None:
@@ -128,6 +173,8 @@ class Remembering:
             self._evicted = self._cache.evicted
 
     def _give_up(self, error: Exception) -> None:
+        if self._cache is not None:
+            self._cache.end()
         self._cache = None
         self._pending.clear()
         warn_without_cache(self._table, said(error))

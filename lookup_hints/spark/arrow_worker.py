@@ -281,10 +281,10 @@ class _Task:
         """``run``; it ends when its dead letters are written, and not too much has failed."""
         with self._letters, closing(self._memory):
             for settled in run:
+                self._memory.write_if_due()
                 yield settled
                 del settled  # it may be large, and the next one takes its time
                 self._letters.write_full_parts()
-                self._memory.write_if_much()
             self._flow.check_errors()
             self._letters.finish()
 
@@ -307,7 +307,7 @@ class _Task:
         read = windows(batches, self._window_sizes())
         wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=self._pause)
         keys = map(distinct_keys if self._spec.by_row else ordered_keys, wanted)
-        return map(self._memory.recall, keys)
+        return (self._memory.recall(each, self._wait_for_others) for each in keys)
 
     def _read(self) -> Iterator[Sequence[pa.Array]]:
         """Spark's batches of key columns."""
@@ -317,6 +317,11 @@ class _Task:
             if batch is None:
                 return
             yield batch
+
+    def _wait_for_others(self, seconds: float) -> None:
+        """Other tasks are asking for the keys that are wanted next."""
+        with self._waiting("source"):
+            time.sleep(seconds)
 
     def _pause(self, seconds: float) -> None:
         """Give Spark time to look at the rows that it has."""

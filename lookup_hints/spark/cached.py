@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import lookup_hints
-from lookup_hints.runtime.arrow import Known, Placed
+from lookup_hints.runtime.arrow import Known, Placed, unknown
 from lookup_hints.runtime.metrics import CountsByKey
 from lookup_hints.runtime.remembering import Learned, Remembering, said, warn_without_cache
 from lookup_hints.runtime.spec import LookupSpec, PartialCache
@@ -92,7 +92,7 @@ class _StoreCache:
     """A store as a flow's cache; it counts what happens from now on."""
 
     def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
-        self._store, self._warn = store, warn
+        self._store, self._warn, self._asking = store, warn, store.asking()
         self._evicted_before = Counter(store.evicted)
         self._damaged_before = store.damaged
 
@@ -102,6 +102,22 @@ class _StoreCache:
         if self._store.damaged > self._damaged_before:
             self._warn("a file of it is damaged and is not used")
         return Known(tuple(Placed(rows, positions) for rows, positions in known.found), known.missing)
+
+    def turn(self, keys: pa.Table) -> Callable[[Known], bool]:
+        """Begin to find out whether others ask for ``keys``; what is returned tells whether to look again."""
+        from lookup_hints.store.hashing import comparable, hashes_of
+
+        turn = self._asking.turn(hashes_of(comparable(keys)))
+        return lambda known: turn.waits(unknown(known, keys.num_rows).to_numpy(zero_copy_only=False))
+
+    @property
+    def asked(self) -> int:
+        """How many keys this task asks for, as others see it."""
+        return self._asking.keys
+
+    def end(self) -> None:
+        """What this task asked for has been answered, or will not be."""
+        self._asking.end()
 
     def learn(self, learned: Sequence[Learned]) -> None:
         """Keep answers."""
@@ -113,6 +129,7 @@ class _StoreCache:
                 for keys, found, missing, asked in learned
             ]
         )
+        self._asking.answered(sum(keys.num_rows for keys, *_ in learned))
 
     @property
     def evicted(self) -> CountsByKey[int]:

@@ -157,20 +157,9 @@ class Folder:
         with locked(self.path / "door"):
             names = set(self.names())
             for name in names:
-                is_left = name.endswith(_TEMPORARY) and self._is_abandoned(name)
+                is_left = name.endswith(_TEMPORARY) and is_abandoned(self.path / name)
                 if is_left or (name.endswith(".used") and name[: -len("used")] + "segment" not in names):
                     (self.path / name).unlink(missing_ok=True)
-
-    def _is_abandoned(self, name: str) -> bool:
-        """Whether the writer of a temporary file, who has it locked, is gone."""
-        with suppress(OSError):
-            file = os.open(self.path / name, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            finally:
-                os.close(file)
-        return False
 
     @contextmanager
     def _written(self, data: pa.Buffer | bytes) -> Iterator[Path]:
@@ -202,6 +191,18 @@ def make_private(path: Path) -> None:
     found = path.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or not path.is_dir():
         raise PermissionError("the folder of the cache is open to others")
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether the writer of a file, who has it locked, is gone."""
+    with suppress(OSError):
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        finally:
+            os.close(file)
+    return False
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from lookup_hints.store.asking import Asking
 from lookup_hints.store.content import Chosen, Content, Known, Learned, Positions, content_of, merged
 from lookup_hints.store.folder import Filed, Folder, Limits
 from lookup_hints.store.hashing import comparable, hashes_of, is_told_by_hash
@@ -102,6 +103,10 @@ class Store:
         return sum(each.nbytes for each in self._segments)
 
     # Asking.
+
+    def asking(self) -> Asking:
+        """For one task: which keys are being asked for by whom."""
+        return Asking(self._folder.path, self._clock)
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
         """What is known of ``keys``, which are distinct and hold no NULL.

@@ -1,0 +1,91 @@
+"""Processes of an executor that want the same keys at the same time do not all ask for them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lookup_hints.store.asking import FIRST_PATIENCE, LEAST_PATIENCE, Asking
+from tests.spark.askers import KEYS
+from tests.store.support import Clock
+
+
+def asked(folder: Path, processes: int, *how: str) -> tuple[list[int], int, int]:
+    """How so many processes ended, and how many requests, for how many keys, they have sent."""
+    folder.mkdir()
+    command = [sys.executable, "-m", "tests.spark.askers", str(folder), str(processes), *how]
+    ended = subprocess.run(command, capture_output=True, check=True, text=True)
+    *ends, requests, keys = map(int, ended.stdout.split())
+    return ends, requests, keys
+
+
+@pytest.mark.parametrize("how", ["sync", "async", "row"])
+def test_four_tasks_with_the_same_keys_send_the_requests_of_one(tmp_path: Path, how: str) -> None:
+    ends, requests, keys = asked(tmp_path / "one", 1, how, "same", "lives")
+    assert (ends, keys) == ([0], KEYS)
+    ends, together, keys = asked(tmp_path / "four", 4, how, "same", "lives")
+    assert ends == [0, 0, 0, 0]
+    assert together <= 1.1 * requests
+    assert keys <= 1.1 * KEYS
+
+
+def test_one_that_dies_is_not_waited_for(tmp_path: Path) -> None:
+    ends, _, keys = asked(tmp_path / "dies", 3, "sync", "same", "dies")
+    assert ends == [-signal.SIGALRM, 0, 0]
+    assert keys <= 2 * KEYS
+
+
+def hashes(*numbers: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    return np.array(numbers, np.uint64)
+
+
+EVERYTHING = np.ones(4, np.bool_)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_who_comes_second_waits_as_long_as_answers_come(tmp_path: Path, clock: Clock) -> None:
+    one, other = Asking(tmp_path, clock), Asking(tmp_path, clock)
+    assert not one.turn(hashes(1, 2, 3, 4)).waits(EVERYTHING)
+    turn = other.turn(hashes(4, 3, 2, 1))
+    assert turn.waits(EVERYTHING)
+    clock.now += FIRST_PATIENCE
+    assert turn.waits(EVERYTHING)
+    clock.now += 0.01
+    assert turn.waits(np.array([True, True, True, False])), "one has been answered"
+    clock.now += FIRST_PATIENCE + 0.01
+    assert not turn.waits(np.array([True, True, True, False]))
+    assert (one.keys, other.keys) == (4, 3)
+    assert not turn.waits(np.zeros(4, np.bool_))
+
+
+def test_nobody_waits_for_few_of_the_keys(tmp_path: Path, clock: Clock) -> None:
+    one, other = Asking(tmp_path, clock), Asking(tmp_path, clock)
+    one.turn(hashes(1)).waits(EVERYTHING[:1])
+    assert not other.turn(hashes(1, 2, 3, 4)).waits(EVERYTHING)
+
+
+def test_what_has_ended_is_not_waited_for(tmp_path: Path, clock: Clock) -> None:
+    one, other = Asking(tmp_path, clock), Asking(tmp_path, clock)
+    one.turn(hashes(1, 2, 3, 4)).waits(EVERYTHING)
+    clock.now += 0.001
+    one.answered(4)
+    one.end()
+    assert not other.turn(hashes(1, 2, 3, 4)).waits(EVERYTHING)
+    other.end()
+    one.turn(hashes(1, 2, 3, 4)).waits(EVERYTHING)
+    turn = other.turn(hashes(1, 2, 3, 4))
+    assert turn.waits(EVERYTHING)
+    clock.now += LEAST_PATIENCE + 0.01
+    assert not turn.waits(EVERYTHING), "answers are known to come sooner"
+    for each in (one, other):
+        each.end()
+    assert not list(tmp_path.glob("*.asking"))
