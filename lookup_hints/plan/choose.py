@@ -356,6 +356,8 @@ def _partial_cache(given: _Given) -> PartialCache:
         missing_ttl=missing_ttl if given["partial-cache.cache-missing-key"] else None,
         max_rows=given["partial-cache.max-rows"],
         max_bytes=given["partial-cache.max-bytes"],
+        stale_while_revalidate=given["partial-cache.stale-while-revalidate"] or 0.0,
+        stale_if_error=given["partial-cache.stale-if-error"] or 0.0,
     )
 
 

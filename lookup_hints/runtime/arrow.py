@@ -46,10 +46,14 @@ class Known:
     Args:
         found: their rows.
         missing: the positions of those that have none.
+        late: which of those that are found have rows that are too old.
+        stale: rows of others that are too old, for the case that asking fails.
     """
 
     found: tuple[Placed, ...]
     missing: pa.Array
+    late: pa.Array | None = None
+    stale: tuple[Placed, ...] = ()
 
 
 def unknown(known: Known, keys: int) -> pa.Array:

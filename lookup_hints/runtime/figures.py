@@ -169,6 +169,7 @@ def _cache(counts: LookupMetrics) -> str:
     said = [
         f"{known:,} keys known ({share_text(known, known + counts.cache_misses)})",
         f"{counts.cache_missing:,} of them to have no row",
+        *([f"{counts.cache_stale:,} too old and used"] if counts.cache_stale else []),
         f"{counts.cache_rows:,} rows and {bytes_text(counts.cache_bytes)} held",
         *left,
     ]

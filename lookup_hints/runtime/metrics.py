@@ -149,6 +149,9 @@ class LookupMetrics:
     cache_hits: Annotated[int, About("keys", "keys whose rows came from the cache of the executor")] = 0
     cache_missing: Annotated[int, About("keys", "keys that the cache knows to have no row")] = 0
     cache_misses: Annotated[int, About("keys", "keys that the cache did not know: they were asked")] = 0
+    cache_stale: Annotated[
+        int, About("keys", "keys whose rows from the cache were older than they may be")
+    ] = 0
     cache_evicted_by_reason: Annotated[
         CountsByKey[int], About("rows", "that left the cache: for its size, or as they expired")
     ] = _NO_COUNTS

@@ -42,6 +42,9 @@ class Cache(Protocol):
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
         """What is known of ``keys``."""
 
+    def ask_anew(self, keys: pa.Table) -> None:
+        """Let fresh rows of ``keys`` be asked for beside the task."""
+
     def turn(self, keys: pa.Table) -> Callable[[Known], bool]:
         """Begin to find out whether other tasks ask for ``keys``.
 
@@ -109,6 +112,8 @@ class Remembering:
             return keys
         try:
             known = self._known(cache, keys.table, sleep)
+            if known.late is not None:
+                cache.ask_anew(keys.table.take(known.late))
         except Exception as error:
             self._give_up(error)
             return keys

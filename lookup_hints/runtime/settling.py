@@ -84,6 +84,9 @@ class Settling:
             self._tell(part.among(known.missing), nothing)
         window.settle(settled)
         self._count_known(len(hits), len(known.missing), of=len(part))
+        if known.late is not None:
+            late = pc.sum(pc.is_in(known.late, value_set=hits)).as_py()
+            self._state.tally.count(cache_stale=late or 0)
         if len(hits):
             self._state.size.found(len(hits), sum(each.rows.nbytes for each in known.found))
         return absent(settled, len(part))
@@ -101,14 +104,14 @@ class Settling:
         """``known`` without what the retry policy would ask again."""
         retry = self._settings.retry
         if retry.on_rows is None:
-            return Known(known.found, known.missing[:0]) if retry.on_miss else known
+            return replace(known, missing=known.missing[:0]) if retry.on_miss else known
         none = Placed(self._state.answer_schema.empty_table(), count_up_to(0))
         rows = pa.concat_tables([each.rows for each in (none, *known.found)])
         positions = pa.concat_arrays([each.positions for each in (none, *known.found)])
         again = self._refused(Placed(rows, positions), known.missing, size)
         found = (each.filter(pc.invert(pc.is_in(each.positions, value_set=again))) for each in known.found)
         missing = known.missing.filter(pc.invert(pc.is_in(known.missing, value_set=again)))
-        return Known(tuple(found), missing)
+        return replace(known, found=tuple(found), missing=missing)
 
     def _learn(
         self, part: Part, placed: Placed, missed: pa.Array, asked: float, notes: Sequence[Any]
@@ -167,7 +170,10 @@ class Settling:
         return self._random.uniform(-1.0, 1.0)
 
     def give_up(self, part: Part, error: ConnectorError) -> None:
-        """The keys of ``part`` failed for good: do what `on-error` says."""
+        """The keys of ``part`` failed for good: do what `on-error` says, where no rows are left of before."""
+        part = self._without_stale(part)
+        if not len(part):
+            return
         if self._settings.on_error == "fail":
             raise error
         self._state.given_up.take(part, error)
@@ -179,6 +185,23 @@ class Settling:
             told = error.__cause__ if isinstance(error.__cause__, Exception) else error
             self._tell(part, Outcome(told, part.attempt, [None] * len(part)))
         self._settle(part)
+
+    def _without_stale(self, part: Part) -> Part:
+        """Settle the keys of ``part`` of which there are rows that are too old; the others are returned."""
+        every = part.batch.window.stale
+        stale = [each.filter(pc.is_in(each.positions, value_set=part.positions)) for each in every]
+        positions = pa.concat_arrays([part.positions[:0], *(each.positions for each in stale)])
+        if not len(positions):
+            return part
+        for each in stale:
+            self._state.held.keep(
+                part.batch.window, Placed(each.rows.select(self._spec.columns), each.positions)
+            )
+        is_settled = pc.is_in(part.positions, value_set=positions)
+        settled = replace(part, positions=part.positions.filter(is_settled))
+        self._state.tally.count(hits=len(settled), cache_stale=len(settled))
+        self._settle(settled)
+        return replace(part, positions=part.positions.filter(pc.invert(is_settled)))
 
     def _tell(self, part: Part, outcome: Outcome) -> None:
         """Let the connector say in rows how it ended for keys without rows, where it does."""

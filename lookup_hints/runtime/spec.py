@@ -104,6 +104,8 @@ class PartialCache:
         missing_ttl: seconds after which a key without rows is asked anew; None: it is not remembered.
         max_rows: how many rows one executor keeps; a key without rows counts as one.
         max_bytes: how many bytes of its disk they may take.
+        stale_while_revalidate: seconds for which older rows are used while they are asked for anew.
+        stale_if_error: seconds for which older rows are used where asking fails.
     """
 
     expire_after_write: float
@@ -111,11 +113,14 @@ class PartialCache:
     missing_ttl: float | None = None
     max_rows: int | None = None
     max_bytes: int | None = None
+    stale_while_revalidate: float = 0.0
+    stale_if_error: float = 0.0
 
     @property
     def longest(self) -> float:
         """No answer is used that is older."""
-        return max(self.expire_after_write, self.missing_ttl or 0.0)
+        stale = max(self.stale_while_revalidate, self.stale_if_error)
+        return max(self.expire_after_write + stale, self.missing_ttl or 0.0)
 
     def __str__(self) -> str:
         missing = "is asked again" if self.missing_ttl is None else f"{self.missing_ttl:g} s"
@@ -124,7 +129,14 @@ class PartialCache:
         nbytes = "" if self.max_bytes is None else f"{self.max_bytes / 1024**2:,.6g} MB"
         limits = " and ".join(filter(None, (rows, nbytes)))
         kept = f"; at most {limits} in each executor" if limits else ""
-        return f"partial: a row may be {self.expire_after_write:g} s old{unused}, a miss {missing}{kept}"
+        stale = ""
+        if self.stale_while_revalidate:
+            age = self.expire_after_write + self.stale_while_revalidate
+            stale += f"; {age:g} s while it is asked for anew"
+        if self.stale_if_error:
+            stale += f"; {self.expire_after_write + self.stale_if_error:g} s where asking fails"
+        old = f"a row may be {self.expire_after_write:g} s old{unused}, a miss {missing}"
+        return f"partial: {old}{stale}{kept}"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -39,6 +41,7 @@ from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.tally import Waits
 from lookup_hints.runtime.watching import Watch
 from lookup_hints.runtime.window import Settled
+from lookup_hints.spark.background import Background
 from lookup_hints.spark.cached import Stores
 from lookup_hints.spark.frozen_objects import FrozenObjects
 from lookup_hints.spark.letters import Letters
@@ -133,12 +136,15 @@ def look_up(
     """
     spec.table.check_allowed()
     process.this_process.the(FrozenObjects).begin_task()
-    with _opened(spec, identity) as opened:
-        observer = process.this_process.the(Telemetry).observer(spec.name)
+    here = process.this_process
+    with _opened(spec, identity, here) as opened:
+        observer = here.the(Telemetry).observer(spec.name)
         watch = teller(spec.name.function)
         own = spec.over(opened.connector)
-        memory = process.this_process.the(Stores).remembering(own, identity, folder_of_executor())
-        task = _Task(own, opened, batches, watch, observer, _gate(own), memory)
+        memory = here.the(Stores).remembering(
+            own, identity, folder_of_executor(), _asking_anew(spec, identity)
+        )
+        task = _Task(own, opened, batches, watch, observer, _gate(own, here), memory)
         try:
             yield from task.results()
         finally:
@@ -148,7 +154,28 @@ def look_up(
             observer.task_ended(counts)
 
 
-def _opened(spec: LookupSpec, identity: str) -> AbstractContextManager[OpenedSync | OpenedAsync]:
+def _asking_anew(spec: LookupSpec, identity: str) -> Callable[[pa.Table], None] | None:
+    """Lets keys be asked for anew beside the tasks, where rows that are too old may be used meanwhile."""
+    cache, background = spec.settings.cache, process.this_process.the(Background)
+    if cache is None or not cache.stale_while_revalidate:
+        return None
+    return lambda keys: background.do(partial(_ask_anew, spec, identity, keys, background.process))
+
+
+def _ask_anew(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Process) -> None:
+    """Ask for ``keys``, but for those of which others have got fresh rows by now; what fails is left."""
+    settings = replace(spec.settings, on_error="fail", dead_letters=None, stops_early=False)
+    with _opened(spec, identity, here) as opened:
+        own = replace(spec, settings=settings).over(opened.connector)
+        memory = here.the(Stores).remembering(own, identity, folder_of_executor())
+        columns = iter([[column.combine_chunks() for column in keys.columns]])
+        for _ in _Task(own, opened, columns, gate=_gate(own, here), memory=memory, here=here).results():
+            pass
+
+
+def _opened(
+    spec: LookupSpec, identity: str, here: process.Process
+) -> AbstractContextManager[OpenedSync | OpenedAsync]:
     """What this process has opened for ``spec``: its connector, or the one that an earlier task left."""
 
     def read(ability: type[_C]) -> _C:
@@ -160,13 +187,13 @@ def _opened(spec: LookupSpec, identity: str) -> AbstractContextManager[OpenedSyn
         raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")
 
     if spec.settings.asynchronous:
-        return process.this_process.asynchronous(identity, lambda: read(AsyncLookup))  # type: ignore[type-abstract]
-    return process.this_process.sync(identity, lambda: read(SyncLookup))  # type: ignore[type-abstract]
+        return here.asynchronous(identity, lambda: read(AsyncLookup))  # type: ignore[type-abstract]
+    return here.sync(identity, lambda: read(SyncLookup))  # type: ignore[type-abstract]
 
 
-def _gate(spec: LookupSpec) -> Gate:
+def _gate(spec: LookupSpec, here: process.Process) -> Gate:
     """What the requests of this task have to pass."""
-    ledgers, statement = process.this_process.the(Ledgers), running_statement()
+    ledgers, statement = here.the(Ledgers), running_statement()
     return gate_of(spec, ledgers, folder_of_executor(), statement=int(statement or 0))
 
 
@@ -202,8 +229,10 @@ class _Task:
         observer: RequestObserver = UNOBSERVED,
         gate: Gate = OPEN,
         memory: Remembering | None = None,
+        here: process.Process | None = None,
     ) -> None:
         self._spec = spec
+        self._here = here or process.this_process
         self._opened = opened
         self._batches = batches
         self._observer = observer
@@ -293,7 +322,7 @@ class _Task:
         return run_sync(self._flow, self._inputs(), lookup, clock=time.monotonic, sleep=time.sleep)
 
     def _run_async(self, opened: OpenedAsync) -> Iterator[Settled]:
-        return run_async(self._driver(opened), self._inputs(), process.this_process.loop.call)
+        return run_async(self._driver(opened), self._inputs(), self._here.loop.call)
 
     def _driver(self, opened: OpenedAsync) -> AsyncDriver:
         if not self._spec.by_row:

@@ -37,24 +37,36 @@ class Stores:
         self._open: OrderedDict[Path, Store] = OrderedDict()
         self._warned: set[str] = set()
 
-    def remembering(self, spec: LookupSpec, identity: str, folder: Path | None) -> Remembering:
+    def remembering(
+        self,
+        spec: LookupSpec,
+        identity: str,
+        folder: Path | None,
+        ask_anew: Callable[[pa.Table], None] | None = None,
+    ) -> Remembering:
         """The cache of one task; it has none where none is wanted or can be.
 
         Args:
             spec: the lookup, over the connector that is open here.
             identity: tells connectors apart that are not equal.
             folder: that of the executor.
+            ask_anew: lets keys be asked for anew whose rows are too old. Without it such rows are not used.
         """
         wanted = spec.settings.cache
-        cache = None if wanted is None else self._cache(spec, wanted, identity, folder)
+        cache = None if wanted is None else self._cache(spec, wanted, identity, folder, ask_anew)
         return Remembering(spec, cache)
 
     def _cache(
-        self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None
+        self,
+        spec: LookupSpec,
+        wanted: PartialCache,
+        identity: str,
+        folder: Path | None,
+        ask_anew: Callable[[pa.Table], None] | None,
     ) -> _StoreCache | None:
         try:
             store = self._store(spec, wanted, identity, folder)
-            return _StoreCache(store, partial(self._warn, spec.table.name))
+            return _StoreCache(store, partial(self._warn, spec.table.name), ask_anew)
         except Exception as error:
             self._warn(spec.table.name, said(error))
             return None
@@ -74,7 +86,13 @@ class Stores:
         taken = _taken_back(path.parent, spec, wanted.longest)
         store = self._open.pop(path, None)
         limits = Limits(wanted.max_bytes, wanted.max_rows)
-        ages = Ages(wanted.expire_after_write, wanted.missing_ttl or 0.0, wanted.expire_after_access)
+        ages = Ages(
+            rows=wanted.expire_after_write,
+            missing=wanted.missing_ttl or 0.0,
+            unused=wanted.expire_after_access,
+            late=wanted.stale_while_revalidate,
+            stale=wanted.stale_if_error,
+        )
         if store is None or not path.is_dir():
             store = Store(path, limits, ages, time.monotonic, taken)
         self._open[path] = store
@@ -91,8 +109,10 @@ class Stores:
 class _StoreCache:
     """A store as a flow's cache; it counts what happens from now on."""
 
-    def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
-        self._store, self._warn, self._asking = store, warn, store.asking()
+    def __init__(
+        self, store: Store, warn: Callable[[str], None], ask_anew: Callable[[pa.Table], None] | None = None
+    ) -> None:
+        self._store, self._warn, self._asking, self._ask_anew = store, warn, store.asking(), ask_anew
         self._evicted_before = Counter(store.evicted)
         self._damaged_before = store.damaged
 
@@ -101,7 +121,19 @@ class _StoreCache:
         known = self._store.probe(keys, columns)
         if self._store.damaged > self._damaged_before:
             self._warn("a file of it is damaged and is not used")
-        return Known(tuple(Placed(rows, positions) for rows, positions in known.found), known.missing)
+        found, late, stale = (
+            tuple(Placed(rows, positions) for rows, positions in each)
+            for each in (known.found, known.late, known.stale)
+        )
+        if self._ask_anew is None or not late:
+            return Known(found, known.missing, stale=(*late, *stale))
+        positions = pa.concat_arrays([each.positions for each in late]).unique()
+        return Known((*found, *late), known.missing, positions, stale)
+
+    def ask_anew(self, keys: pa.Table) -> None:
+        """Let fresh rows of ``keys`` be asked for beside the task."""
+        if self._ask_anew is not None:
+            self._ask_anew(keys)
 
     def turn(self, keys: pa.Table) -> Callable[[Known], bool]:
         """Begin to find out whether others ask for ``keys``; what is returned tells whether to look again."""

@@ -303,6 +303,19 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         default=256 * 1024**2,
         table_key="lookup.partial-cache.max-bytes",
     ),
+    Option(
+        "partial-cache.stale-while-revalidate",
+        DURATION,
+        "Time for which a row that is too old is used all the same, while the worker asks for it anew beside"
+        " its tasks.",
+        table_key="lookup.partial-cache.stale-while-revalidate",
+    ),
+    Option(
+        "partial-cache.stale-if-error",
+        DURATION,
+        "Time for which a row that is too old is used where asking for it has failed for good.",
+        table_key="lookup.partial-cache.stale-if-error",
+    ),
 )
 
 SESSION_OPTIONS: tuple[Option, ...] = (

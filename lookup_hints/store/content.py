@@ -41,10 +41,14 @@ class Known:
     Args:
         found: rows, and for each the position of its key; those of one key stand together.
         missing: the positions of the keys that are known to have none.
+        late: rows of other keys that are too old, but may be used while they are asked for anew.
+        stale: rows of still others, which may be used where asking fails.
     """
 
     found: tuple[tuple[pa.Table, pa.Array], ...]
     missing: pa.Array
+    late: tuple[tuple[pa.Table, pa.Array], ...] = ()
+    stale: tuple[tuple[pa.Table, pa.Array], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -44,11 +44,34 @@ class Ages:
         rows: of a key that has rows.
         missing: of a key that has none.
         unused: since it was last used, too; None for no such limit.
+        late: for so long after ``rows``, rows may be used while they are asked for anew.
+        stale: the same where asking fails.
     """
 
     rows: float
     missing: float
     unused: float | None = None
+    late: float = 0.0
+    stale: float = 0.0
+
+    @property
+    def longest(self) -> float:
+        """Nothing that is older is of any use."""
+        return max(self.rows + max(self.late, self.stale), self.missing)
+
+    def of_use(self, content: Content, entries: Positions, now: float) -> Chosen:
+        """Which of the ``entries`` of ``content`` are valid, or may be used all the same."""
+        return self.valid(content, entries, now) | self.within(
+            max(self.late, self.stale), content, entries, now
+        )
+
+    def within(self, more: float, content: Content, entries: Positions, now: float) -> Chosen:
+        """Which of the ``entries`` of ``content`` have rows that are too old by less than ``more``."""
+        if not more:
+            return np.zeros(len(entries), np.bool_)
+        age = now - content.loaded[entries]
+        within: Chosen = (content.counts[entries] > 0) & (age >= 0) & (age < self.rows + more)
+        return within
 
     def valid(self, content: Content, entries: Positions, now: float) -> Chosen:
         """Which of the ``entries`` of ``content`` may be used."""
@@ -60,6 +83,13 @@ class Ages:
         if self.unused is not None:
             valid &= now - np.maximum(loaded, content.used[entries]) < self.unused
         return valid
+
+
+Placed = tuple[pa.Table, Positions]
+
+
+def _placed(found: Sequence[Placed]) -> tuple[tuple[pa.Table, pa.Array], ...]:
+    return tuple((rows, pa.array(at, pa.int32())) for rows, at in found)
 
 
 class Store:
@@ -120,7 +150,10 @@ class Store:
         to_compare = None if is_told_by_hash(keys.schema) else compared
         # In the order of the hashes, so that what is asked of a segment lies side by side.
         asked, is_open = np.argsort(hashes), np.ones(len(hashes), np.bool_)
-        found, missing = [], [np.zeros(0, np.int64)]
+        missing = [np.zeros(0, np.int64)]
+        found: list[Placed] = []
+        late: list[Placed] = []
+        stale: list[Placed] = []
         for segment in reversed(self._segments.values()):
             if not len(asked):
                 break
@@ -128,25 +161,27 @@ class Store:
             if len(matches.asked):
                 is_open[matches.asked] = False
                 asked = asked[is_open[asked]]
-                positions, entries = self._usable(segment, matches, now)
+                positions, entries = self._allowed(segment, matches)
+                valid = self._ages.valid(segment.content, entries, now)
+                is_late = ~valid & self._ages.within(self._ages.late, segment.content, entries, now)
+                is_stale = ~(valid | is_late)
+                is_stale &= self._ages.within(self._ages.stale, segment.content, entries, now)
                 has_rows = segment.content.counts[entries] > 0
-                missing.append(positions[~has_rows])
-                if has_rows.any():
-                    found.append(segment.rows_of(positions[has_rows], entries[has_rows], columns))
-        return Known(
-            tuple((rows, pa.array(at, pa.int32())) for rows, at in found),
-            pa.array(np.sort(np.concatenate(missing)), pa.int32()),
-        )
+                segment.note_use(entries[valid | is_late], now)
+                missing.append(positions[valid & ~has_rows])
+                for rows, chosen in ((found, valid & has_rows), (late, is_late), (stale, is_stale)):
+                    if chosen.any():
+                        rows.append(segment.rows_of(positions[chosen], entries[chosen], columns))
+        nowhere = pa.array(np.sort(np.concatenate(missing)), pa.int32())
+        return Known(_placed(found), nowhere, _placed(late), _placed(stale))
 
-    def _usable(self, segment: Segment, matches: Matches, now: float) -> tuple[Positions, Positions]:
-        usable = matches.is_same & self._ages.valid(segment.content, matches.entries, now)
-        entries = matches.entries[usable]
+    def _allowed(self, segment: Segment, matches: Matches) -> tuple[Positions, Positions]:
+        """Keys that a segment has, and their entries, but for what was taken back."""
+        is_same, entries = matches.is_same, matches.entries
         if self._taken is not None:
-            hashes, loaded = segment.content.hashes[entries], segment.content.loaded[entries]
-            usable[usable] = self._taken.allow(hashes, loaded)
-            entries = matches.entries[usable]
-        segment.note_use(entries, now)
-        return matches.asked[usable], entries
+            content = segment.content
+            is_same = is_same & self._taken.allow(content.hashes[entries], content.loaded[entries])
+        return (matches.asked, entries) if is_same.all() else (matches.asked[is_same], entries[is_same])
 
     def _look(self) -> None:
         """Map what is new, and let go of what is gone."""
@@ -208,8 +243,8 @@ class Store:
             self._merge()
 
     def _drop_expired(self) -> None:
-        longest = max(self._ages.rows, self._ages.missing)
-        old = [filed for filed, each in self._segments.items() if self._clock() - each.latest >= longest]
+        now, longest = self._clock(), self._ages.longest
+        old = [filed for filed, each in self._segments.items() if now - each.latest >= longest]
         gone = [*old, *self._unreadable]
         if gone:
             self._folder.remove(gone)
@@ -242,9 +277,9 @@ class Store:
         filed = self._cheapest() if len(self._segments) > MOST_SEGMENTS else ()
         if filed:
             content, now = merged([self._segments[each].content for each in filed]), self._clock()
-            fresh = now - content.loaded < max(self._ages.rows, self._ages.missing)
+            fresh = now - content.loaded < self._ages.longest
             if filed[0] == next(iter(self._segments)):
-                fresh = self._ages.valid(content, np.arange(len(content)), now)
+                fresh = self._ages.of_use(content, np.arange(len(content)), now)
             kept = content.only(fresh)
             self._replace(filed, kept)
             self.evicted["expired"] += content.held - kept.held

@@ -79,6 +79,15 @@ def test_explain_says_how_old_an_answer_may_be_and_who_wants_that() -> None:
     assert "at most 5,000 rows and 256 MB in each executor (table)" in limits
 
 
+def test_rows_that_are_too_old_are_used_on_request_alone() -> None:
+    times = {"partial_cache__stale_while_revalidate": "60 s", "partial_cache__stale_if_error": "1 d"}
+    found = cache(cache="PARTIAL", **times)
+    assert found is not None
+    assert (found.stale_while_revalidate, found.stale_if_error, found.longest) == (60.0, 86400.0, 87000.0)
+    shown = explain(plan(cache="PARTIAL", **times))
+    assert "a miss 30 s; 660 s while it is asked for anew; 87000 s where asking fails;" in shown
+
+
 def test_what_is_no_cache_is_refused() -> None:
     with pytest.raises(
         HintError, match="'cache' cannot be 'full': there is no FULL cache yet; PARTIAL keeps"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.process import Process
 from lookup_hints.runtime.spec import LookupSettings, LookupSpec, PartialCache, TakenBack
 from lookup_hints.spark.arrow_worker import look_up
+from lookup_hints.spark.background import Background
 from lookup_hints.spark.cached import name_of
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable, RowRequest, Rows
@@ -47,6 +49,26 @@ class Asked(SyncLookup, AsyncLookup):
         ids = request.keys.column("id").to_pylist()
         self.asked += ids
         rows = [{"id": each, "name": name} for each in ids for name in self.answer(each)]
+        return pa.Table.from_pylist(rows, schema=self.table.schema).select(request.columns)
+
+    async def alookup(self, request: LookupRequest) -> pa.Table:
+        return self.lookup(request)
+
+
+version: list[int] = []
+"""So often the rows of AskedAnew have changed; -1 where it fails."""
+
+
+class AskedAnew(SyncLookup, AsyncLookup):
+    """Is opened twice in a process: by its tasks, and beside them."""
+
+    def __init__(self, name: str, **options: str) -> None:
+        super().__init__(LookupTable(name, SCHEMA, options={"connector": "anew", **options}))
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        if version[-1:] == [-1]:
+            raise ConnectorError("down")
+        rows = [{"id": each, "name": f"v{len(version)}"} for each in request.keys.column("id").to_pylist()]
         return pa.Table.from_pylist(rows, schema=self.table.schema).select(request.columns)
 
     async def alookup(self, request: LookupRequest) -> pa.Table:
@@ -247,6 +269,72 @@ def test_two_sessions_take_back_for_themselves() -> None:
     assert connector.asked == [1, 1, 1]
 
 
+# --- rows that are too old
+
+
+def fail(each: int) -> Sequence[str]:
+    raise ConnectorError("down")
+
+
+@BOTH
+def test_where_asking_fails_rows_that_are_too_old_are_used(asynchronous: bool) -> None:
+    old = PartialCache(0.0001, missing_ttl=30.0, stale_if_error=600.0)
+    connector = Asked()
+    run(connector, 1, 2, cache=old, asynchronous=asynchronous)
+    connector.answer = lambda each: [f"new{each}"]
+    assert run(connector, 2, cache=old, asynchronous=asynchronous)[0] == [["new2"]], "they are asked first"
+    connector.answer = fail
+    how: dict[str, Any] = {"cache": old, "asynchronous": asynchronous}
+    found, counts = run(connector, 1, 2, **how)
+    assert found == [["n1"], ["new2"]]
+    assert (counts.cache_stale, counts.hits, counts.cache_hits, counts.cache_misses) == (2, 2, 0, 2)
+    with pytest.raises(ConnectorError, match="down"):
+        run(connector, 1, 3, **how)
+    found, counts = run(connector, 1, 3, **how, on_error="null")
+    assert found == [["n1"], []]
+    assert (counts.cache_stale, counts.hits, counts.misses) == (1, 1, 1)
+    with pytest.raises(ConnectorError, match="down"):
+        run(connector, 1, taken_back=(back(1),), **how)
+
+
+def test_there_is_an_end_to_that() -> None:
+    old = PartialCache(0.0001, missing_ttl=30.0, stale_if_error=0.0001)
+    connector = Asked()
+    run(connector, 1, cache=old)
+    connector.answer = fail
+    with pytest.raises(ConnectorError, match="down"):
+        run(connector, 1, cache=old)
+
+
+@BOTH
+def test_rows_that_are_too_old_are_used_while_they_are_asked_for_anew(asynchronous: bool) -> None:
+    late = PartialCache(0.05, missing_ttl=30.0, stale_while_revalidate=600.0)
+    connector = AskedAnew("anew", key=f"{asynchronous}")
+    how: dict[str, Any] = {"cache": late, "asynchronous": asynchronous}
+    version.clear()
+    assert run(connector, 1, 2, **how)[0] == [["v0"], ["v0"]]
+    time.sleep(0.06)
+    version.append(1)
+    found, counts = run(connector, 1, 3, **how)
+    assert found == [["v0"], ["v1"]]
+    assert (counts.cache_stale, counts.cache_hits, counts.cache_misses, counts.requests) == (1, 1, 1, 1)
+    process.this_process.the(Background).wait()
+    version.append(2)
+    assert run(connector, 1, **how)[0] in ([["v1"]], [["v2"]])
+    process.this_process.the(Background).wait()
+
+
+def test_what_cannot_be_asked_anew_is_used_until_it_is_too_old_for_that() -> None:
+    late = PartialCache(0.0001, missing_ttl=30.0, stale_while_revalidate=600.0)
+    connector = AskedAnew("anew", key="fails")
+    version.clear()
+    run(connector, 1, cache=late)
+    version.append(-1)
+    for _ in range(2):
+        assert run(connector, 1, cache=late)[0] == [["v0"]]
+        process.this_process.the(Background).wait()
+
+
 # --- where it rests
 
 
@@ -384,6 +472,8 @@ class Table(SyncLookup):
         missing_ttl=st.sampled_from([None, 0.0001, 30.0]),
         max_rows=st.sampled_from([None, 1, 5]),
         max_bytes=st.sampled_from([None, 1000, 10_000]),
+        stale_while_revalidate=st.sampled_from([0.0, 0.0001, 600.0]),
+        stale_if_error=st.sampled_from([0.0, 600.0]),
     ),
     asks=st.integers(1, 4),
     back=st.sampled_from([(), ("id",)]),

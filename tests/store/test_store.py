@@ -18,7 +18,7 @@ from lookup_hints.store import content, hashing
 from lookup_hints.store import store as stores
 from lookup_hints.store.content import Learned
 from lookup_hints.store.folder import Limits
-from lookup_hints.store.store import Ages
+from lookup_hints.store.store import Ages, Store
 from tests.store.support import AGES, NOW, SCHEMA, Clock, asked, keys, learned, store
 
 
@@ -312,3 +312,32 @@ def test_jitter_takes_a_tenth_at_most() -> None:
     every = np.arange(len(many))
     assert ages.valid(many, every, 899.0).all()
     assert not ages.valid(many, every, 1000.0).any()
+
+
+def late_and_stale(of: Store, ids: list[int]) -> tuple[list[int], list[int]]:
+    known = of.probe(keys(ids), ["name"])
+    late, stale = (
+        [each for _, at in groups for each in at.to_pylist()] for groups in (known.late, known.stale)
+    )
+    return sorted(ids[at] for at in late), sorted(ids[at] for at in stale)
+
+
+def test_rows_that_are_too_old_are_kept_for_as_long_as_they_may_be_used(tmp_path: Path) -> None:
+    clock = Clock()
+    one = store(tmp_path, clock, ages=Ages(rows=100.0, missing=100.0, late=50.0, stale=200.0))
+    one.learn([learned({1: ["a"], 2: []})])
+    assert late_and_stale(one, [1, 2]) == ([], [])
+    clock.now += 149
+    for number in range(3, 40):  # merged meanwhile
+        one.learn([learned({number: ["b"]})])
+    assert asked(one, [1, 2]) == {}
+    assert late_and_stale(one, [1, 2, 3]) == ([1], [])
+    clock.now += 1
+    assert late_and_stale(one, [1, 2]) == ([], [1])
+    clock.now += 149
+    assert late_and_stale(one, [1, 2]) == ([], [1])
+    clock.now += 1
+    assert late_and_stale(one, [1, 2]) == ([], [])
+    one.learn([learned({1: ["new"]})])
+    assert late_and_stale(one, [1]) == ([], [])
+    assert asked(one, [1]) == {1: ["new"]}
