@@ -126,7 +126,6 @@ def test_the_package_shows_its_public_names_alone() -> None:
             "Write 'lookup.cache' = 'PARTIAL', and options that begin with",
         ),
         ("sqlite", "lookup.cache.ttl", "Write 'lookup.cache' = 'PARTIAL'"),
-        ("postgres", "lookup.full-cache.reload-strategy", "can be read as a Spark table instead"),
         ("postgres", "lookup.max-retries", "Write 'retry-predicate' = 'exception', 'retry-strategy' ="),
         (
             "postgres",
@@ -169,6 +168,7 @@ def test_a_connector_of_flink_is_told_what_it_is_here(connector: str, told: str)
     [
         ("lookup.cache", "Write 'cache'; in WITH it is 'lookup.cache'."),
         ("lookup.partial-cache.max-rows", "In Flink, too, it belongs in WITH, not in a hint."),
+        ("lookup.full-cache.max-bytes", "In Flink, too, it belongs in WITH, not in a hint."),
         ("lookup.async", "Write 'async'; in WITH it is 'lookup.async'."),
         ("lookup-table", "Write 'table'."),
         ("capasity", "Did you mean 'capacity'?"),
@@ -187,7 +187,7 @@ def test_an_option_of_flink_in_a_hint_is_told_what_it_is_here(option: str, told:
         ("spark.table.exec.state.ttl", "There is no equivalent: state is Spark's"),
         ("table.exec.legacy-cast-behaviour", "There is no equivalent: all but table.exec.async-lookup.*"),
         ("execution.runtime-mode", "Leave it out: FROM STREAM makes a streaming query"),
-        ("lookup.full-cache.x", "In Flink, too, it belongs in WITH, not in SET. There is no FULL cache yet"),
+        ("lookup.full-cache.x", "In Flink, too, it belongs in WITH, not in SET."),
     ],
 )
 def test_a_job_option_of_flink_is_told_what_it_is_here(key: str, told: str) -> None:

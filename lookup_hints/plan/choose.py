@@ -11,8 +11,16 @@ from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.budgets import CONCURRENCY, RATE, Limit, limits_of
 from lookup_hints.plan.cluster_share import Limits, budget_of, cluster_of, notes_of
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
-from lookup_hints.runtime.spec import DeadLetters, Hedge, LookupSettings, PartialCache
-from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
+from lookup_hints.runtime.spec import (
+    DeadLetters,
+    FullCache,
+    Hedge,
+    LookupSettings,
+    PartialCache,
+    Periodic,
+    Timed,
+)
+from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
 from lookup_hints.spi.in_force import Conf, InForce, in_force
 from lookup_hints.spi.lookup_options import (
     DEAD_LETTER_KEYS,
@@ -27,6 +35,10 @@ from lookup_hints.spi.options import Place, options_at, parsed
 _MISS, _EXCEPTION = "lookup_miss", "exception"
 _DEAD_LETTER = "dead-letter"
 _OF_TABLES = options_at(Place.TABLE, LOOKUP_OPTIONS)
+_RELOAD_KEYS = {
+    "periodic": ("full-cache.periodic-reload.interval", "full-cache.periodic-reload.schedule-mode"),
+    "timed": ("full-cache.timed-reload.iso-time", "full-cache.timed-reload.interval-in-days"),
+}
 _LONGEST_MISSING = 30.0
 """A key without a row is asked again after so many seconds, where nothing else was said."""
 _STRATEGY_KEYS = {
@@ -122,6 +134,7 @@ def choose(
         budget=budget,
         hedge=_hedge(given) if asynchronous else None,
         cache=_cache(given),
+        whole=_full_cache(given, connector) if given["cache"] == "full" else None,
         log_keys=session_option("log-keys", conf),
         dead_letters=letters,
         max_errors=_limit(given, "max-errors"),
@@ -343,7 +356,7 @@ def cache_of(table: LookupTable, conf: Conf) -> PartialCache:
 
 
 def _cache(given: _Given) -> PartialCache | None:
-    return None if given["cache"] == "none" else _partial_cache(given)
+    return _partial_cache(given) if given["cache"] == "partial" else None
 
 
 def _partial_cache(given: _Given) -> PartialCache:
@@ -359,6 +372,54 @@ def _partial_cache(given: _Given) -> PartialCache:
         stale_while_revalidate=given["partial-cache.stale-while-revalidate"] or 0.0,
         stale_if_error=given["partial-cache.stale-if-error"] or 0.0,
     )
+
+
+def _full_cache(given: _Given, connector: Connector) -> FullCache:
+    """How the table is kept whole.
+
+    Raises:
+        QueryError: it cannot be read, or the options say not when to read it again.
+    """
+    table = connector.table
+    why = _why_not_whole(given, connector)
+    if why:
+        message = f"'cache' = 'full' cannot be: {why}."
+        tip = "Write 'partial': it keeps the answers to keys that were asked."
+        raise _problem_of(given, table, message, "cache", tip=tip)
+    strategy = given["full-cache.reload-strategy"]
+    for key in given.own(_RELOAD_KEYS["timed" if strategy == "periodic" else "periodic"]):
+        message = f"'lookup.{key}' has no effect where 'lookup.full-cache.reload-strategy' is '{strategy}'."
+        raise _problem_of(given, table, message, "cache", tip="Leave it out, or write the other strategy.")
+    return FullCache(
+        reload=_reload(given, table),
+        keeps_old=given["full-cache.on-reload-failure"] == "keep",
+        max_bytes=given["full-cache.max-bytes"],
+    )
+
+
+def _why_not_whole(given: _Given, connector: Connector) -> str:
+    if not isinstance(connector, Scan):
+        return f"connector {connector.table.connector!r} answers keys only, so the table cannot be read"
+    if not given["scan"]:
+        return "'scan' = 'false' forbids to read the table"
+    is_guarded = given["on-scan"] == "error"
+    return "'lookup.on-scan' = 'error' forbids to read the table" if is_guarded else ""
+
+
+def _reload(given: _Given, table: LookupTable) -> Periodic | Timed:
+    strategy = given["full-cache.reload-strategy"]
+    needed, example = {
+        "periodic": ("full-cache.periodic-reload.interval", "10 min"),
+        "timed": ("full-cache.timed-reload.iso-time", "03:00"),
+    }[strategy]
+    if given[needed] is None:
+        message = f"'cache' = 'full' with the reload strategy '{strategy}' needs 'lookup.{needed}'."
+        tip = f"For example 'lookup.{needed}' = '{example}' in WITH."
+        raise _problem_of(given, table, message, "cache", tip=tip)
+    if strategy == "timed":
+        return Timed(given[needed], given["full-cache.timed-reload.interval-in-days"])
+    is_rate = given["full-cache.periodic-reload.schedule-mode"] == "fixed_rate"
+    return Periodic(given[needed], fixed_rate=is_rate)
 
 
 def _hedged_in_vain(given: _Given) -> list[str]:

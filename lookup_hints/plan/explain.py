@@ -10,7 +10,13 @@ from lookup_hints.plan.access import shown
 from lookup_hints.plan.budgets import shown_owner
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
 from lookup_hints.runtime.spec import LookupName, LookupSettings
-from lookup_hints.spi.lookup_options import CACHE_KEYS, DEAD_LETTER_KEYS, ERROR_LIMIT_KEYS, RETRY_KEYS
+from lookup_hints.spi.lookup_options import (
+    CACHE_KEYS,
+    DEAD_LETTER_KEYS,
+    ERROR_LIMIT_KEYS,
+    FULL_CACHE_KEYS,
+    RETRY_KEYS,
+)
 
 Figures = Mapping[LookupName, Sequence[tuple[str, str]]]
 """What was measured of lookups: name and text of each figure."""
@@ -130,6 +136,8 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
         yield "hedge", f"{settings.hedge}{source('hedge')}"
     if settings.cache is not None:
         yield "cache", f"{settings.cache}{source(*CACHE_KEYS)}"
+    if settings.whole is not None:
+        yield "cache", f"{settings.whole}{source(*FULL_CACHE_KEYS)}"
     if settings.stops_early:
         yield "limit", "may stop it early, so nothing is read ahead of its rows"
     yield "function", join.function.name.function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -382,9 +383,10 @@ def name_functions(draft: Draft) -> Draft:
 def _without_what_was_taken_back(join: LookupJoin, context: Context) -> LookupSettings:
     """How ``join`` runs: what was taken back of its table longer ago than a row may be old is gone anyway."""
     settings = join.chosen.settings
-    if settings.cache is None:
+    if settings.cache is None and settings.whole is None:
         return settings
-    return replace(settings, taken_back=context.taken_back(join.connector.table, settings.cache.longest))
+    longest = math.inf if settings.cache is None else settings.cache.longest
+    return replace(settings, taken_back=context.taken_back(join.connector.table, longest))
 
 
 def _is_packed(statement: Statement, join: LookupJoin) -> bool:

@@ -172,8 +172,19 @@ def _cache(counts: LookupMetrics) -> str:
         *([f"{counts.cache_stale:,} too old and used"] if counts.cache_stale else []),
         f"{counts.cache_rows:,} rows and {bytes_text(counts.cache_bytes)} held",
         *left,
+        *_loads(counts),
     ]
     return ", ".join(said)
+
+
+def _loads(counts: LookupMetrics) -> Iterator[str]:
+    if counts.cache_loads:
+        took = seconds_text(counts.cache_load_millis / 1000)
+        yield f"the table read {counts.cache_loads:,} times, in {took} at most"
+    if counts.cache_load_failures:
+        yield f"{counts.cache_load_failures:,} times in vain"
+    if counts.cache_age:
+        yield f"its rows up to {seconds_text(counts.cache_age)} old"
 
 
 def _requests(lookup: Measured) -> str:

@@ -157,6 +157,12 @@ class LookupMetrics:
     ] = _NO_COUNTS
     cache_rows: Annotated[Most, About("rows", "in the cache of an executor, at most")] = _NONE_IN_FLIGHT
     cache_bytes: Annotated[Most, About("bytes", "that its files take, at most")] = _NONE_IN_FLIGHT
+    cache_loads: Annotated[int, About("times", "a whole table was read into the cache of an executor")] = 0
+    cache_load_failures: Annotated[int, About("times", "it could not be read, or kept")] = 0
+    cache_load_millis: Annotated[
+        Most, About("milliseconds", "the last load took; the longest one of several")
+    ] = _NONE_IN_FLIGHT
+    cache_age: Annotated[Most, About("seconds", "the oldest whole table in use was old")] = _NONE_IN_FLIGHT
     skipped: Annotated[int, About("keys", "keys whose rows are dropped because of `on-error=skip`")] = 0
     dead_letters: Annotated[int, About("keys", "keys that failed for good and are kept as dead letters")] = 0
     errors: Annotated[int, About("requests", "requests that failed, in all or for some of their keys")] = 0

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
 
+from lookup_hints.errors import LookupHintsError
 from lookup_hints.runtime.arrow import Keys, Known, Placed
 from lookup_hints.runtime.metrics import CountsByKey, LookupMetrics, Most
 from lookup_hints.runtime.spec import LookupSpec
@@ -33,11 +34,40 @@ Learn = Callable[[pa.Table, Placed, pa.Array, float], None]
 What is neither found nor missing is not known yet. Called by whoever drives the flow, so it must not wait.
 """
 
+
+class NotKept(Exception):
+    """There is no cache, for a reason that its text tells."""
+
+
 Learned = tuple[pa.Table, Placed, pa.Array, float]
 
 
+@dataclass(frozen=True)
+class Loads:
+    """How often a whole table was read for a task.
+
+    Args:
+        done: it is there since.
+        failed: it could not be read, or kept.
+        millis: how long the last one took.
+        age: how old it is, in seconds.
+    """
+
+    done: int = 0
+    failed: int = 0
+    millis: int = 0
+    age: int = 0
+
+
 class Cache(Protocol):
-    """Answers that are kept for other windows, tasks and queries. Any error means that there is none."""
+    """Answers that are kept for other windows, tasks and queries.
+
+    Any error means that there is none, but those of the source: they fail the task.
+    """
+
+    @property
+    def learns(self) -> bool:
+        """Whether it takes answers."""
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
         """What is known of ``keys``."""
@@ -70,6 +100,10 @@ class Cache(Protocol):
     def held(self) -> tuple[int, int]:
         """Rows and bytes that it holds."""
 
+    @property
+    def loads(self) -> Loads:
+        """How often a whole table was read for this task."""
+
 
 class Remembering:
     """The cache of one lookup in one task, as the task uses it.
@@ -77,24 +111,28 @@ class Remembering:
     Args:
         spec: the lookup.
         cache: the answers; None where there is no cache.
+        warn: takes the table, and why it is asked without its cache.
     """
 
-    def __init__(self, spec: LookupSpec, cache: Cache | None) -> None:
+    def __init__(
+        self, spec: LookupSpec, cache: Cache | None, warn: Callable[[str, str], None] | None = None
+    ) -> None:
         retry = spec.settings.retry
         self._table = spec.table.name
         self._columns = spec.columns if retry.on_rows is None else tuple(spec.answer_schema.names)
         self._keeps_missing = spec.settings.cache is not None and spec.settings.cache.missing_ttl is not None
-        self._cache = cache
+        self._cache, self._warn = cache, warn or warn_without_cache
         self._pending: deque[Learned] = deque()
         self._learned = self._written = (0, 0)  # keys and bytes; each is changed by one thread
         self._ended = 0  # of the keys learned, those that others do not see asked for any more
         self._most_rows = self._most_bytes = 0
         self._evicted: CountsByKey[int] = CountsByKey()
+        self._loads = Loads()
 
     @property
     def learn(self) -> Learn | None:
         """Takes what the source answers, where that is remembered."""
-        return None if self._cache is None else self._learn
+        return None if self._cache is None or not self._cache.learns else self._learn
 
     def _learn(self, keys: pa.Table, found: Placed, missing: pa.Array, asked: float) -> None:
         self._pending.append((keys, found, missing if self._keeps_missing else missing[:0], asked))
@@ -114,10 +152,13 @@ class Remembering:
             known = self._known(cache, keys.table, sleep)
             if known.late is not None:
                 cache.ask_anew(keys.table.take(known.late))
+        except LookupHintsError:
+            raise
         except Exception as error:
             self._give_up(error)
             return keys
-        self._look()
+        finally:
+            self._look()
         return replace(keys, known=known)
 
     def _known(self, cache: Cache, keys: pa.Table, sleep: Callable[[float], None]) -> Known:
@@ -175,14 +216,15 @@ class Remembering:
         if self._cache is not None:
             rows, nbytes = self._cache.held
             self._most_rows, self._most_bytes = max(self._most_rows, rows), max(self._most_bytes, nbytes)
-            self._evicted = self._cache.evicted
+            self._evicted, self._loads = self._cache.evicted, self._cache.loads
 
     def _give_up(self, error: Exception) -> None:
+        self._look()
         if self._cache is not None:
             self._cache.end()
         self._cache = None
         self._pending.clear()
-        warn_without_cache(self._table, said(error))
+        self._warn(self._table, said(error))
 
     @property
     def counts(self) -> LookupMetrics:
@@ -191,6 +233,10 @@ class Remembering:
             cache_rows=Most(self._most_rows),
             cache_bytes=Most(self._most_bytes),
             cache_evicted_by_reason=self._evicted,
+            cache_loads=self._loads.done,
+            cache_load_failures=self._loads.failed,
+            cache_load_millis=Most(self._loads.millis),
+            cache_age=Most(self._loads.age),
         )
 
 
@@ -201,5 +247,7 @@ def warn_without_cache(table: str, why: str) -> None:
 
 def said(error: Exception) -> str:
     """What went wrong; not where, as names of files are of no use to the reader."""
+    if isinstance(error, NotKept):
+        return str(error)
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return f"{type(error).__name__}: {text}"

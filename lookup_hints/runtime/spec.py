@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime, time, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -157,6 +158,72 @@ class TakenBack:
 
 
 @dataclass(frozen=True)
+class Periodic:
+    """A table that is kept whole is read again after an interval.
+
+    Args:
+        interval: seconds.
+        fixed_rate: whether they count from the beginning of the last load, not from its end.
+    """
+
+    interval: float
+    fixed_rate: bool = False
+
+    def after(self, number: int, began: float, ended: float) -> float:
+        """When it is due after load ``number``, from 1, in seconds on the clock of the others."""
+        return (began if self.fixed_rate else ended) + self.interval
+
+    def __str__(self) -> str:
+        return f"{self.interval:g} s after {'the start' if self.fixed_rate else 'the end'} of the last time"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A table that is kept whole is read again at a time of day.
+
+    Args:
+        at: the time; without an offset, that of the machine.
+        days: how many days lie between two times, but for the first one.
+    """
+
+    at: time
+    days: int = 1
+
+    def after(self, number: int, began: float, ended: float) -> float:
+        """When it is due after load ``number``, from 1, in seconds since 1970, as the others are."""
+        since = datetime.fromtimestamp(began, self.at.tzinfo)
+        due = datetime.combine(since.date(), self.at)
+        if due <= since:
+            due += timedelta(days=1)
+        return (due + timedelta(days=0 if number == 1 else self.days - 1)).timestamp()
+
+    def __str__(self) -> str:
+        return f"at {self.at.isoformat()}{'' if self.days == 1 else f' each {self.days} days'}"
+
+
+@dataclass(frozen=True)
+class FullCache:
+    """A table that each executor keeps whole.
+
+    Args:
+        reload: when it is read again.
+        keeps_old: whether the rows of the last time are used when that fails; else lookups fail.
+        max_bytes: how many bytes of its disk they may take.
+    """
+
+    reload: Periodic | Timed
+    keeps_old: bool = True
+    max_bytes: int | None = None
+
+    def __str__(self) -> str:
+        then = "the old rows are used" if self.keeps_old else "lookups fail"
+        limit = "" if self.max_bytes is None else f"; at most {self.max_bytes / 1024**2:,.6g} MB of its disk"
+        return (
+            f"full: each executor reads the table, and again {self.reload}; where that fails, {then}{limit}"
+        )
+
+
+@dataclass(frozen=True)
 class Hedge:
     """When a request that is slow is sent a second time.
 
@@ -184,6 +251,7 @@ class LookupSettings:
 
     ``budget`` is what its requests share with others. ``hedge`` says when slow ones are sent a second time.
     ``cache`` says how answers are remembered, if they are; those ``taken_back`` are not used.
+    ``whole`` says that the table is kept as a whole.
     ``stops_early`` says that the query may be content with the first rows, ``log_keys`` that logs may hold
     values of keys.
     """
@@ -199,6 +267,7 @@ class LookupSettings:
     hedge: Hedge | None = None
     cache: PartialCache | None = None
     taken_back: tuple[TakenBack, ...] = ()
+    whole: FullCache | None = None
     stops_early: bool = False
     log_keys: bool = False
     dead_letters: DeadLetters | None = None

@@ -17,7 +17,7 @@ from lookup_hints.errors import InternalError
 from lookup_hints.origin.gates import folder_of_executor, gate_of
 from lookup_hints.origin.ledger import Ledgers
 from lookup_hints.runtime import process
-from lookup_hints.runtime.arrow import Keys, conform, distinct_keys, ordered_keys
+from lookup_hints.runtime.arrow import Keys, distinct_keys, ordered_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
 from lookup_hints.runtime.batching import (
     CAREFUL_GROWTH,
@@ -30,10 +30,10 @@ from lookup_hints.runtime.batching import (
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.gate import OPEN, Gate
-from lookup_hints.runtime.masking import known_secrets, without_secrets
+from lookup_hints.runtime.masking import without_secrets
 from lookup_hints.runtime.metrics import Cause, LookupMetrics, Most, Report
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver, observed, observed_async
-from lookup_hints.runtime.process import OpenedAsync, OpenedSync, needing_its_driver
+from lookup_hints.runtime.process import OpenedAsync, OpenedSync
 from lookup_hints.runtime.remembering import Remembering
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupSpec
@@ -48,15 +48,7 @@ from lookup_hints.spark.letters import Letters
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
 from lookup_hints.spark.live import teller
 from lookup_hints.spark.task import running_statement
-from lookup_hints.spi import (
-    AsyncLookup,
-    AsyncRowLookup,
-    Connector,
-    Filter,
-    FilteredScan,
-    Scan,
-    SyncLookup,
-)
+from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.telemetry.workers import Telemetry
 
 ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
@@ -86,40 +78,6 @@ def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
     if spec.packed:
         return packed_keys
     return one_key if len(spec.key_columns) == 1 else several_keys
-
-
-def scanned(
-    connector: Connector, schema: pa.Schema, partition: str = "", filters: Sequence[Filter] = ()
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition of the table of ``connector``, with the columns of ``schema``.
-
-    Rows that ``filters`` leave out may be missing.
-
-    Raises:
-        ConnectorError: the scan failed; secrets are masked.
-    """
-    batches = _scanned(connector, schema, partition, filters)
-    return without_secrets(batches, connector, known_secrets(connector), kind=Exception)
-
-
-def _scanned(
-    connector: Connector, schema: pa.Schema, partition: str, filters: Sequence[Filter]
-) -> Iterator[pa.RecordBatch]:
-    if not isinstance(connector, Scan):
-        raise InternalError(f"{type(connector).__name__} was planned to be scanned, which it cannot")
-    connector.table.check_allowed()
-    who = f"connector {type(connector).__name__} of table {connector.table.name}"
-    with needing_its_driver(connector):
-        for batch in _read(connector, schema, partition, filters):
-            yield from conform(pa.Table.from_batches([batch]), schema, who).to_batches()
-
-
-def _read(
-    connector: Scan, schema: pa.Schema, partition: str, filters: Sequence[Filter]
-) -> Iterator[pa.RecordBatch]:
-    if filters and isinstance(connector, FilteredScan):
-        return connector.scan_filtered(schema, partition, filters)
-    return connector.scan_partition(schema, partition) if partition else connector.scan(schema)
 
 
 def look_up(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
@@ -10,19 +11,20 @@ from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 import lookup_hints
 from lookup_hints.runtime.arrow import Known, Placed, unknown
 from lookup_hints.runtime.metrics import CountsByKey
-from lookup_hints.runtime.remembering import Learned, Remembering, said, warn_without_cache
+from lookup_hints.runtime.remembering import Cache, Learned, Loads, Remembering, said, warn_without_cache
 from lookup_hints.runtime.spec import LookupSpec, PartialCache
 from lookup_hints.runtime.spec import TakenBack as Taken
 from lookup_hints.spi.model import LookupTable
 
 if TYPE_CHECKING:
+    from lookup_hints.spark.whole_tables import HeldTable
     from lookup_hints.store.store import Store
     from lookup_hints.store.taken import TakenBack
 
@@ -35,6 +37,7 @@ class Stores:
 
     def __init__(self) -> None:
         self._open: OrderedDict[Path, Store] = OrderedDict()
+        self._held: OrderedDict[Path, HeldTable] = OrderedDict()
         self._warned: set[str] = set()
 
     def remembering(
@@ -52,37 +55,47 @@ class Stores:
             folder: that of the executor.
             ask_anew: lets keys be asked for anew whose rows are too old. Without it such rows are not used.
         """
-        wanted = spec.settings.cache
-        cache = None if wanted is None else self._cache(spec, wanted, identity, folder, ask_anew)
-        return Remembering(spec, cache)
+        try:
+            cache = self._cache(spec, identity, folder, ask_anew)
+        except Exception as error:
+            self._warn(spec.table.name, said(error))
+            cache = None
+        return Remembering(spec, cache, self._warn)
 
     def _cache(
         self,
         spec: LookupSpec,
-        wanted: PartialCache,
         identity: str,
         folder: Path | None,
         ask_anew: Callable[[pa.Table], None] | None,
-    ) -> _StoreCache | None:
-        try:
-            store = self._store(spec, wanted, identity, folder)
-            return _StoreCache(store, partial(self._warn, spec.table.name), ask_anew)
-        except Exception as error:
-            self._warn(spec.table.name, said(error))
+    ) -> Cache | None:
+        if spec.settings.whole is not None:
+            return self._whole(spec, identity, folder)
+        wanted = spec.settings.cache
+        if wanted is None:
             return None
+        store = self._store(spec, wanted, identity, folder)
+        return _StoreCache(store, partial(self._warn, spec.table.name), ask_anew)
+
+    def _whole(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
+        from lookup_hints.spark.whole_tables import HeldTable
+
+        answers = _folder_of(spec, identity, folder)
+        taken = _taken_back(answers.parent, spec, math.inf)
+        path = answers / "whole"
+        held = self._held.pop(path, None)
+        if held is None or not path.is_dir():
+            held = HeldTable(path, spec)
+        self._held[path] = held
+        _keep_few(self._held)
+        return held.cache(spec, taken)
 
     def _store(self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None) -> Store:
         # Imported late: what it needs is wanted on workers that have a cache, and on no others.
         from lookup_hints.store.folder import Limits
-        from lookup_hints.store.hashing import can_hash
         from lookup_hints.store.store import Ages, Store
 
-        if folder is None:
-            raise OSError(0, "Spark has given this worker no folder")
-        if not can_hash(spec.key_schema):
-            kinds = ", ".join(map(str, spec.key_schema.types))
-            raise TypeError(f"no cache is kept by keys of the types {kinds}")
-        path = folder / "cache" / name_of(spec, identity)
+        path = _folder_of(spec, identity, folder)
         taken = _taken_back(path.parent, spec, wanted.longest)
         store = self._open.pop(path, None)
         limits = Limits(wanted.max_bytes, wanted.max_rows)
@@ -96,8 +109,7 @@ class Stores:
         if store is None or not path.is_dir():
             store = Store(path, limits, ages, time.monotonic, taken)
         self._open[path] = store
-        while len(self._open) > KEPT:
-            self._open.popitem(last=False)
+        _keep_few(self._open)
         return store
 
     def _warn(self, table: str, why: str) -> None:
@@ -106,8 +118,32 @@ class Stores:
             warn_without_cache(table, why)
 
 
+def _keep_few(opened: OrderedDict[Path, Any]) -> None:
+    while len(opened) > KEPT:
+        opened.popitem(last=False)
+
+
+def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
+    """The folder of its answers, below that of the executor.
+
+    Raises:
+        OSError: the executor has none.
+        TypeError: its keys cannot be told apart by hashes.
+    """
+    from lookup_hints.store.hashing import can_hash
+
+    if folder is None:
+        raise OSError(0, "Spark has given this worker no folder")
+    if not can_hash(spec.key_schema):
+        kinds = ", ".join(map(str, spec.key_schema.types))
+        raise TypeError(f"no cache is kept by keys of the types {kinds}")
+    return folder / "cache" / name_of(spec, identity)
+
+
 class _StoreCache:
     """A store as a flow's cache; it counts what happens from now on."""
+
+    learns, loads = True, Loads()
 
     def __init__(
         self, store: Store, warn: Callable[[str], None], ask_anew: Callable[[pa.Table], None] | None = None

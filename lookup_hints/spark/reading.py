@@ -33,7 +33,7 @@ def create_view(spark: SparkSession, scan: TableScan) -> None:
     parts = parts_of(connector, scan.readers)
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from lookup_hints.spark.arrow_worker import scanned
+        from lookup_hints.spark.scanning import scanned
 
         for batch in numbers:  # to the end: Spark ends a worker that leaves input unread
             for number in batch.column(0).to_pylist():

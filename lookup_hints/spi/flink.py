@@ -8,10 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _OLD_CACHE = "Write 'lookup.cache' = 'PARTIAL', and options that begin with 'lookup.partial-cache.'."
-_NO_FULL_CACHE = (
-    "There is no FULL cache yet. A table that is small and changes seldom can be read as a Spark table"
-    " instead, and joined without a lookup."
-)
 _RETRY = (
     "Write 'retry-predicate' = 'exception', 'retry-strategy' = 'fixed_delay', 'fixed-delay' and"
     " 'max-attempts'."
@@ -22,7 +18,6 @@ _HTTP = "The connector 'http' has names of its own: see its options in docs/opti
 
 TABLE_OPTIONS: Mapping[str, str] = {
     "lookup.cache.": _OLD_CACHE,
-    "lookup.full-cache.": _NO_FULL_CACHE,
     "lookup.max-retries": _RETRY,
     "lookup.retry.": _RETRY,
     "max-retries": _RETRY,
@@ -79,6 +74,7 @@ HINT_OPTIONS: Mapping[str, str] = {
     "lookup.async": "Write 'async'; in WITH it is 'lookup.async'.",
     "lookup.cache": "Write 'cache'; in WITH it is 'lookup.cache'.",
     "lookup.partial-cache.": "In Flink, too, it belongs in WITH, not in a hint.",
+    "lookup.full-cache.": "In Flink, too, it belongs in WITH, not in a hint.",
     "lookup-table": "Write 'table'.",
 }
 """What to say of an option in a LOOKUP hint."""
@@ -93,6 +89,7 @@ SESSION_OPTIONS: Mapping[str, str] = {
         for name, answer in TABLE_OPTIONS.items()
         if name.startswith("lookup.")
     },
+    "lookup.full-cache.": "In Flink, too, it belongs in WITH, not in SET.",
     "table.exec.async-lookup.key-ordered-enabled": "Leave it out: rows keep their order.",
     "table.exec.async-scalar.": _CALLS,
     "table.exec.async-table.": _CALLS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lookup_hints.spi.option_types import (
     BOOLEAN,
-    CACHE,
     DURATION,
     FOLDER,
     HEDGE,
@@ -12,6 +11,7 @@ from lookup_hints.spi.option_types import (
     NAMES,
     SIZE,
     TEXT,
+    TIME_OF_DAY,
     choice,
     integer,
     number,
@@ -257,9 +257,9 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "cache",
-        CACHE,
-        "Whether answers are remembered: partial keeps those to keys that were asked, on the disk of each"
-        " executor, for all its tasks and queries. In a hint, none turns it off for one query.",
+        choice("none", "partial", "full"),
+        "What is remembered on the disk of each executor, for all its tasks and queries: partial keeps the"
+        " answers to keys that were asked, full the whole table. In a hint, none turns it off for one query.",
         default="none",
         places=_QUERY,
         table_key="lookup.cache",
@@ -316,6 +316,57 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         "Time for which a row that is too old is used where asking for it has failed for good.",
         table_key="lookup.partial-cache.stale-if-error",
     ),
+    Option(
+        "full-cache.reload-strategy",
+        choice("periodic", "timed"),
+        "When a table that is kept whole is read again: periodic takes an interval, timed a time of day.",
+        default="periodic",
+        table_key="lookup.full-cache.reload-strategy",
+    ),
+    Option(
+        "full-cache.periodic-reload.interval",
+        DURATION,
+        "With periodic: how long after it was read. Needed there.",
+        table_key="lookup.full-cache.periodic-reload.interval",
+    ),
+    Option(
+        "full-cache.periodic-reload.schedule-mode",
+        choice("fixed_delay", "fixed_rate"),
+        "With periodic: whether the interval begins when reading has ended (fixed_delay) or begun"
+        " (fixed_rate).",
+        default="fixed_delay",
+        table_key="lookup.full-cache.periodic-reload.schedule-mode",
+    ),
+    Option(
+        "full-cache.timed-reload.iso-time",
+        TIME_OF_DAY,
+        "With timed: at which time of day, as in `10:15`, `10:15Z` or `10:15+07:00`; without an offset it is"
+        " that of the executor. Needed there.",
+        table_key="lookup.full-cache.timed-reload.iso-time",
+    ),
+    Option(
+        "full-cache.timed-reload.interval-in-days",
+        integer(1),
+        "With timed: how many days lie between two times, after the first one.",
+        default=1,
+        table_key="lookup.full-cache.timed-reload.interval-in-days",
+    ),
+    Option(
+        "full-cache.on-reload-failure",
+        choice("keep", "fail"),
+        "What becomes of lookups when the table could not be read again: keep uses the rows of the last"
+        " time, fail fails them, as Flink does.",
+        default="keep",
+        table_key="lookup.full-cache.on-reload-failure",
+    ),
+    Option(
+        "full-cache.max-bytes",
+        SIZE,
+        "Bytes that the table may take on the disk of one executor, twice that while it is read again. A"
+        " larger one is not kept: it is asked by key.",
+        default=1024**3,
+        table_key="lookup.full-cache.max-bytes",
+    ),
 )
 
 SESSION_OPTIONS: tuple[Option, ...] = (
@@ -366,6 +417,11 @@ DEAD_LETTER_KEYS: tuple[str, ...] = ("dead-letter.path", "dead-letter.format", "
 
 CACHE_KEYS: tuple[str, ...] = tuple(
     option.key for option in LOOKUP_OPTIONS if option.key.startswith(("cache", "partial-cache."))
+)
+
+FULL_CACHE_KEYS: tuple[str, ...] = (
+    "cache",
+    *(option.key for option in LOOKUP_OPTIONS if option.key.startswith("full-cache.")),
 )
 
 ERROR_LIMIT_KEYS: tuple[str, ...] = ("max-errors", "max-error-ratio")

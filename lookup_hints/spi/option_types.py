@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import time
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -218,18 +219,14 @@ def normal_value(text: str) -> str:
     return text.strip().lower().replace("-", "_")
 
 
-def _cache(text: str) -> str:
-    value = normal_value(text)
-    if value == "full":
-        raise ValueError("there is no FULL cache yet; PARTIAL keeps the answers to keys that were asked")
-    if value not in ("none", "partial"):
-        raise ValueError(_one_of("none, partial", text, ("none", "partial")))
-    return value
+def _time_of_day(text: str) -> time:
+    try:
+        return time.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip()))
+    except ValueError:
+        raise ValueError("write a time of day, as in '10:15', '10:15Z' or '10:15+07:00'") from None
 
 
 BOOLEAN = OptionType("boolean", _boolean)
-CACHE = OptionType("none | partial", _cache)
-"""What is remembered of the answers to a lookup."""
 DURATION = OptionType("duration", _duration)
 HEDGE = OptionType("duration | p95", _hedge)
 SIZE = OptionType("size", _size)
@@ -238,6 +235,7 @@ TRIGGER = OptionType(
     "processing-time <duration> | available-now | once | real-time <duration> | continuous <duration>",
     _trigger,
 )
+TIME_OF_DAY = OptionType("ISO time", _time_of_day)
 TEXT = OptionType("text", _text)
 LABEL = OptionType("name", _label)
 FILE = OptionType("file", _text)

@@ -132,6 +132,11 @@ class TakenBack:
         except FileNotFoundError:  # a newer one has come in its place
             return _decoded(b"", now)
 
+    @property
+    def before(self) -> float:
+        """No answer to any key counts that was asked for until then."""
+        return max((each.before for each in self._notes.values()), default=_NEVER)
+
     def allow(self, hashes: Hashes, asked: npt.NDArray[np.float64]) -> Chosen:
         """Which answers to keys with these ``hashes`` may be used, where each was ``asked`` for then."""
         allowed: Chosen = np.ones(len(hashes), np.bool_)

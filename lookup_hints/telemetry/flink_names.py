@@ -20,8 +20,8 @@ SAME_COUNTS = {
     "numRecordsOut": ("rows_out",),
     "cache_hitCount": ("cache_hits", "cache_missing"),
     "cache_missCount": ("cache_misses",),
-    "cache_loadCount": ("requests",),
-    "cache_numLoadFailures": ("errors",),
+    "cache_loadCount": ("requests", "cache_loads"),
+    "cache_numLoadFailures": ("errors", "cache_load_failures"),
 }
 """Flink's name below an operator, and our counts of which it is the sum.
 

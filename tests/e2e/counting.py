@@ -21,12 +21,12 @@ from lookup_hints.spi.model import LookupRequest
 
 def write_down(request: LookupRequest, file: Path) -> None:
     """Add a line for ``request`` to ``file``."""
-    line = json.dumps(
-        {
-            "keys": [list(map(repr, row.values())) for row in request.keys.to_pylist()],
-            "columns": list(request.columns),
-        }
-    )
+    keys = [list(map(repr, row.values())) for row in request.keys.to_pylist()]
+    _add({"keys": keys, "columns": list(request.columns)}, file)
+
+
+def _add(call: dict[str, Any], file: Path) -> None:
+    line = json.dumps(call)
     # One write of one line in append mode stays whole between processes.
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "w") as log:
         log.write(line + "\n")
@@ -51,6 +51,10 @@ class CountingConnector(MemoryConnector):
             await asyncio.sleep(latency)
         return await super().alookup(request)
 
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        _add({"scanned": schema.names}, Path(self.table.options["log"]))
+        return super().scan(schema)
+
 
 class WorkerNumber(MemoryConnector):
     """A table of one row: the number of the process that reads it."""
@@ -61,9 +65,10 @@ class WorkerNumber(MemoryConnector):
 
 @dataclass(frozen=True)
 class Calls:
-    """What was asked."""
+    """What was asked, and how often the table was read."""
 
     requests: list[dict[str, Any]]
+    scans: int = 0
 
     @property
     def keys(self) -> Counter[tuple[str, ...]]:
@@ -80,7 +85,9 @@ class Calls:
         """The calls written to ``log`` so far."""
         if not log.exists():
             return cls([])
-        return cls([json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()])
+        calls = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+        requests = [each for each in calls if "keys" in each]
+        return cls(requests, len(calls) - len(requests))
 
 
 class LoggedSqlite(SqliteConnector):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints import LookupSession, disable
-from lookup_hints.errors import HintError, LookupHintsError, OptionError, QueryError
+from lookup_hints.errors import OptionError, QueryError
 from lookup_hints.runtime.metrics import LookupMetrics
 from sql_examples import take_back
 from tests.e2e.counting import Calls
@@ -164,10 +164,21 @@ def test_explain_says_how_old_an_answer_may_be(session: LookupSession, log: Path
     assert "partial: a row may be 600 s old, a miss 30 s; at most 256 MB in each executor (table)" in plan
 
 
-def test_a_full_cache_is_refused(session: LookupSession, log: Path) -> None:
-    with pytest.raises(LookupHintsError, match="there is no FULL cache yet; PARTIAL keeps the answers"):
-        people(session, log, cache="FULL")
-    people(session, log)
-    hinted = JOIN.replace("SELECT", "SELECT /*+ LOOKUP('table' = 'p', 'cache' = 'full') */")
-    with pytest.raises((HintError, OptionError), match="there is no FULL cache yet"):
-        session.sql(hinted)
+def test_a_whole_table_is_read_once_and_no_key_is_asked(session: LookupSession, log: Path) -> None:
+    reload = {"full-cache.periodic-reload.interval": "1 h"}
+    people(session, log, cache="FULL", **reload)
+    before = dict(session.metrics())
+    for _ in range(2):
+        assert rows(session) == EXPECTED
+    assert rows(session, f"{JOIN} AND length(p.name) > 2") != EXPECTED, "residual conditions hold after it"
+    (new,) = (counts - before.get(name, LookupMetrics()) for name, counts in session.metrics().items())
+    assert (new.cache_loads, new.requests, new.cache_rows) == (1, 0, 100)
+    assert Calls.read(log).scans == 1
+    assert not Calls.read(log).keys
+    assert "full: each executor reads the table, and again 3600 s after the end" in session.explain(JOIN)
+    hinted = JOIN.replace("SELECT", "SELECT /*+ LOOKUP('table' = 'p', 'cache' = 'none') */")
+    assert rows(session, hinted) == EXPECTED
+    assert Calls.read(log).keys
+    people(session, log, cache="FULL")
+    with pytest.raises(OptionError, match=r"needs 'lookup\.full-cache\.periodic-reload\.interval'"):
+        session.sql(JOIN)

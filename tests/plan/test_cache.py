@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import time, timedelta, timezone
 
 import pytest
 
 from lookup_hints.errors import HintError, OptionError
 from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.explain import explain
-from lookup_hints.runtime.spec import PartialCache
+from lookup_hints.runtime.spec import FullCache, PartialCache, Periodic, Timed
 from tests.plan.planning import TABLES, context, planned
 
 MB = 1024**2
@@ -89,13 +90,84 @@ def test_rows_that_are_too_old_are_used_on_request_alone() -> None:
 
 
 def test_what_is_no_cache_is_refused() -> None:
-    with pytest.raises(
-        HintError, match="'cache' cannot be 'full': there is no FULL cache yet; PARTIAL keeps"
-    ):
-        cache("'cache'='full'")
-    with pytest.raises(OptionError, match=r"'lookup\.cache' cannot be 'FULL': there is no FULL cache yet"):
-        cache(cache="FULL")
     with pytest.raises(OptionError, match=r"'lookup\.cache' cannot be 'lru'"):
         cache(cache="lru")
     with pytest.raises(OptionError, match=r"'lookup\.partial-cache\.max-rows' cannot be '0'"):
         cache(cache="partial", partial_cache__max_rows="0")
+
+
+# --- full
+
+INTERVAL = {"full_cache__periodic_reload__interval": "10 min"}
+AT = {"full_cache__reload_strategy": "TIMED", "full_cache__timed_reload__iso_time": "03:00+02:00"}
+
+
+def whole(hint: str = "", **table: str) -> FullCache | None:
+    return plan(hint, **table).joins[0].chosen.settings.whole
+
+
+def test_a_table_is_kept_whole_where_somebody_wants_that() -> None:
+    kept = FullCache(Periodic(600.0), max_bytes=1024 * MB)
+    assert whole(cache="FULL", **INTERVAL) == kept
+    assert whole("'cache'='full'", cache="PARTIAL", **INTERVAL) == kept
+    assert whole("'cache'='none'", cache="FULL", **INTERVAL) is None
+    assert cache(cache="FULL", **INTERVAL) is None
+
+
+def test_the_options_of_reloads_are_flinks() -> None:
+    rate = whole(cache="FULL", **INTERVAL, full_cache__periodic_reload__schedule_mode="FIXED_RATE")
+    assert rate is not None
+    assert rate.reload == Periodic(600.0, fixed_rate=True)
+    timed = whole(cache="FULL", **AT, full_cache__timed_reload__interval_in_days="7")
+    assert timed is not None
+    assert timed.reload == Timed(time(3, tzinfo=timezone(timedelta(hours=2))), 7)
+    others = whole(
+        cache="FULL", **INTERVAL, full_cache__on_reload_failure="fail", full_cache__max_bytes="5 mb"
+    )
+    assert others == FullCache(Periodic(600.0), keeps_old=False, max_bytes=5 * MB)
+
+
+@pytest.mark.parametrize("text", ["10:15", "10:15Z", "10:15:30+07:00"])
+def test_a_time_of_day_is_written_as_in_flink(text: str) -> None:
+    assert whole(cache="FULL", **{**AT, "full_cache__timed_reload__iso_time": text}) is not None
+
+
+def test_explain_says_when_the_table_is_read_again() -> None:
+    assert (
+        "cache        full: each executor reads the table, and again 600 s after the end of the last time;"
+        " where that fails, the old rows are used; at most 1,024 MB of its disk (table)"
+    ) in explain(plan(cache="FULL", **INTERVAL))
+    timed = explain(plan(cache="FULL", **AT, full_cache__on_reload_failure="fail"))
+    assert "and again at 03:00:00+02:00; where that fails, lookups fail" in timed
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({}, r"'periodic' needs 'lookup\.full-cache\.periodic-reload\.interval'.*= '10 min' in WITH"),
+        (
+            {"full_cache__reload_strategy": "timed"},
+            r"'timed' needs 'lookup\.full-cache\.timed-reload\.iso-time'",
+        ),
+        ({**AT, **INTERVAL}, r"periodic-reload\.interval' has no effect where .*reload-strategy' is 'timed'"),
+        ({**AT, "full_cache__reload_strategy": "periodic", **INTERVAL}, "iso-time' has no effect"),
+        ({**INTERVAL, "on_scan": "error"}, "'lookup.on-scan' = 'error' forbids to read the table"),
+        ({**AT, "full_cache__timed_reload__iso_time": "25:00"}, "write a time of day, as in '10:15'"),
+        ({"full_cache__periodic_reload__interval": "0 s"}, "it must be at least 1 ms"),
+    ],
+)
+def test_a_table_that_cannot_be_kept_whole_is_refused(table: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=f"(?s)customers.*{said}"):
+        whole(cache="FULL", **table)
+    if table.get("full_cache__timed_reload__iso_time") != "25:00" and "0 s" not in table.values():
+        with pytest.raises(HintError, match=f"(?s){said}"):
+            whole("'cache'='full'", **table)
+
+
+def test_a_connector_that_answers_keys_only_cannot_be_kept_whole() -> None:
+    options = {**TABLES["rates"].options, "lookup.cache": "FULL"}
+    tables = {**TABLES, "rates": replace(TABLES["rates"], options=options)}
+    with pytest.raises(
+        OptionError, match=r"(?s)answers keys only, so the table cannot be read.*Write 'partial'"
+    ):
+        planned("SELECT 1 FROM orders o JOIN rates r ON o.id = r.currency", context(tables=tables))

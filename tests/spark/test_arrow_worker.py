@@ -41,8 +41,9 @@ from lookup_hints.runtime.metrics import BY_SPARK, CountsByKey, LookupMetrics
 from lookup_hints.runtime.process import OpenedAsync, Process
 from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spark import arrow_worker
-from lookup_hints.spark.arrow_worker import arrow_lookup, look_up, rows_of_join, scanned
+from lookup_hints.spark.arrow_worker import arrow_lookup, look_up, rows_of_join
 from lookup_hints.spark.pandas_worker import pandas_lookup, python_values, wrapping
+from lookup_hints.spark.scanning import scanned
 from lookup_hints.spi import TEXT, AsyncLookup, Option, ReportsOutcomes, Scan, SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable, Outcome
 from lookup_hints.spi.secrets import Secret

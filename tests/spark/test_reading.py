@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import InternalError
-from lookup_hints.spark.arrow_worker import scanned
 from lookup_hints.spark.reading import parts_of
+from lookup_hints.spark.scanning import scanned
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.model import LookupTable
 

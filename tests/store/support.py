@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookup_hints.store.content import Learned
+from lookup_hints.store.content import Known, Learned
 from lookup_hints.store.folder import Limits
 from lookup_hints.store.store import Ages, Store
 from lookup_hints.store.taken import TakenBack
@@ -73,7 +73,11 @@ def keys(ids: Sequence[Any], schema: pa.Schema = SCHEMA) -> pa.Table:
 
 def asked(of: Store, ids: Sequence[Any], schema: pa.Schema = SCHEMA) -> dict[Any, list[str]]:
     """What the store knows of ``ids``: their names, none for a miss."""
-    known = of.probe(keys(ids, schema), ["name"])
+    return told(of.probe(keys(ids, schema), ["name"]), ids)
+
+
+def told(known: Known, ids: Sequence[Any]) -> dict[Any, list[str]]:
+    """What is known of ``ids``: their names, none for a miss."""
     answers: dict[Any, list[str]] = {ids[at]: [] for at in known.missing.to_pylist()}
     for rows, positions in known.found:
         for name, at in zip(rows.column("name").to_pylist(), positions.to_pylist(), strict=True):

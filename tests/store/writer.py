@@ -41,7 +41,7 @@ def _begin(work: Callable[[Path, int], None], folder: Path, number: int) -> int:
 
 
 def _write_until(folder: Path, step: int) -> None:
-    _kill_before(step)
+    kill_before(step)
     write(folder)
 
 
@@ -53,7 +53,8 @@ def write(folder: Path, first: int = 0) -> None:
         one.learn([learned({each: [f"n{each}"] for each in range(start, start + BATCH)})])
 
 
-def _kill_before(step: int) -> None:
+def kill_before(step: int) -> None:
+    """Let this process kill itself before its ``step``-th call that changes files."""
     calls = 0
 
     def counted(function: Any) -> Any:
