@@ -51,6 +51,7 @@ class LookupSession:
             self.spark,
             state.catalog,
             sizes=state.sizes,
+            costs=state.costs,
             views=state.views,
             taken_back=state.taken_back,
         )

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import QueryError
+from lookup_hints.execution.left_costs import LeftCosts
 from lookup_hints.execution.table_sizes import TableSizes
 from lookup_hints.execution.taking_back import TakingsBack
 from lookup_hints.execution.views import LookupViews, view_definition
@@ -40,6 +41,7 @@ class Scope:
         connectors: lookup tables that stand in no catalog, by their names in lower case.
         hints: LOOKUP hints beside those of the text.
         sizes: how large the tables are.
+        costs: what Spark says of left sides.
         views: its views over lookup tables.
         taken_back: which remembered answers of them may not be used.
     """
@@ -50,6 +52,7 @@ class Scope:
     connectors: Mapping[str, Connector] = field(default_factory=dict)
     hints: tuple[LookupHint, ...] = ()
     sizes: TableSizes = field(default_factory=TableSizes)
+    costs: LeftCosts = field(default_factory=LeftCosts)
     views: LookupViews = field(default_factory=LookupViews)
     taken_back: TakingsBack = field(default_factory=TakingsBack)
 

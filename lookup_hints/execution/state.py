@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from lookup_hints.execution.left_costs import LeftCosts
 from lookup_hints.execution.table_sizes import TableSizes
 from lookup_hints.execution.taking_back import TakingsBack
 from lookup_hints.execution.views import LookupViews
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SessionState:
-    """Its functions, streams, lookup tables, their sizes, views over them, and what was taken back."""
+    """Its functions, streams, lookup tables, sizes, costs, views, and what was taken back."""
 
     functions: Functions
     streams: Streams
     catalog: LookupCatalog
     sizes: TableSizes = field(default_factory=TableSizes)
+    costs: LeftCosts = field(default_factory=LeftCosts)
     views: LookupViews = field(default_factory=LookupViews)
     taken_back: TakingsBack = field(default_factory=TakingsBack)
 

@@ -1,0 +1,42 @@
+"""What EXPLAIN COST says of a left side, remembered: it takes Spark several times as long as analysis."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lookup_hints.execution.table_sizes import REMEMBERED_SECONDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_REMEMBERED = 100
+"""The text of one plan may be long."""
+
+
+class LeftCosts:
+    """The costs of left sides, each remembered for a minute under the hash of Spark's analysed plan.
+
+    A view that was replaced, or a file that is another one, is another plan. One that only grew is not.
+
+    Args:
+        clock: tells the time.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told: dict[int, tuple[float, str]] = {}
+
+    def of(self, query: DataFrame, explained: Callable[[], str]) -> str:
+        """What ``explained`` says of the cost of ``query``, or what it said less than a minute ago."""
+        plan, now = query.semanticHash(), self._clock()
+        at, cost = self._told.get(plan, (now - REMEMBERED_SECONDS, ""))
+        if now - at < REMEMBERED_SECONDS:
+            return cost
+        return self._remembered(plan, now, explained())
+
+    def _remembered(self, plan: int, now: float, cost: str) -> str:
+        kept = {each: told for each, told in self._told.items() if now - told[0] < REMEMBERED_SECONDS}
+        self._told = dict([*kept.items(), (plan, (now, cost))][-MOST_REMEMBERED:])
+        return cost
