@@ -9,8 +9,8 @@ from enum import Enum
 from lookup_hints.plan.cost import LeftRows
 from lookup_hints.spi import TableSize
 
-LEFT_ROWS_PER_ROW = 4
-"""Reading is surely better from so many left rows for each row of the table on."""
+LEFT_ROWS_PER_ROW = 0.9
+"""Reading is better from so many left rows for each row of the table on: `benchmarks/bench_crossover.py`."""
 
 FEWEST_KEYS = 10_000
 """Fewer keys are a request or two, whatever the table."""
@@ -82,9 +82,9 @@ def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> Deci
         return _asks(f"{counted} are few", reading)
     if told.rows > LEFT_ROWS_PER_ROW * size.rows:
         asking = f"asking takes a key for each of {counted}, fewer where keys repeat"
-        reason = f"there are {counted}, more than {LEFT_ROWS_PER_ROW} for each of {shown(size)}"
+        reason = f"there are {counted}, more than {LEFT_ROWS_PER_ROW:g} for each of {shown(size)}"
         return Decision(reads=True, reason=reason, other_way=asking)
-    return _asks(f"{counted} are not more than {LEFT_ROWS_PER_ROW} for each row of the table", reading)
+    return _asks(f"{counted} are not more than {LEFT_ROWS_PER_ROW:g} for each row of the table", reading)
 
 
 def _asks(reason: str, other_way: str = "") -> Decision:

@@ -72,12 +72,12 @@ def test_a_table_that_is_too_large_to_be_read_is_asked_and_spark_is_not(
         (None, f"the rows on the left are {UNKNOWN}"),
         (1_000, "1,000 rows or more on the left (EXPLAIN COST) are few"),
         (
-            1_000_000,
-            "1,000,000 rows or more on the left (EXPLAIN COST) are not more than 4 for each row of the table",
+            500_000,
+            "500,000 rows or more on the left (EXPLAIN COST) are not more than 0.9 for each row of the table",
         ),
         (
-            4_000_000,
-            "4,000,000 rows or more on the left (EXPLAIN COST) are not more than 4 for each row of the table",
+            900_000,
+            "900,000 rows or more on the left (EXPLAIN COST) are not more than 0.9 for each row of the table",
         ),
     ],
 )
@@ -86,10 +86,10 @@ def test_it_is_asked_where_reading_is_not_surely_better(rows: int | None, reason
 
 
 def test_it_is_read_where_that_is_surely_better() -> None:
-    many = "4,000,001 rows or more on the left (EXPLAIN COST)"
-    assert decide(case(), of(MILLION), left(4_000_001)) == Decision(
+    many = "900,001 rows or more on the left (EXPLAIN COST)"
+    assert decide(case(), of(MILLION), left(900_001)) == Decision(
         True,
-        f"there are {many}, more than 4 for each of about 1,000,000 rows, 68.0 MB (pg_class)",
+        f"there are {many}, more than 0.9 for each of about 1,000,000 rows, 68.0 MB (pg_class)",
         f"asking takes a key for each of {many}, fewer where keys repeat",
     )
 

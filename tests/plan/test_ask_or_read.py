@@ -213,7 +213,7 @@ def test_a_lookup_join_before_it_may_take_rows_away_where_it_is_inner() -> None:
         f"SELECT * FROM orders o {kind} JOIN customers c ON o.k = c.id {kind} JOIN customers d ON o.id = d.id"
         for kind in ("", "LEFT")
     )
-    big = TableSize(999_999, None, "pg_class")
+    big = TableSize(1_999_999, None, "pg_class")
     spark = Spark()
     assert len(planned(inner, known(spark, big)).joins) == 2
     assert spark.asked == ["SELECT * FROM orders o"]
@@ -257,7 +257,7 @@ def test_spark_that_knows_nothing_leaves_it_to_asking() -> None:
 def test_explain_says_why_it_is_read_and_what_asking_takes() -> None:
     text = explain(planned(JOIN, known()))
     for line in (
-        "read because  there are 995,000 rows or more on the left (EXPLAIN COST), more than 4 for each of about"
+        "read because  there are 995,000 rows or more on the left (EXPLAIN COST), more than 0.9 for each of about"
         " 1,000 rows, 0.1 MB (pg_class)",
         "rows          about 1,000 rows, 0.1 MB (pg_class)",
         "instead       asking takes a key for each of 995,000 rows or more on the left (EXPLAIN COST), fewer"
