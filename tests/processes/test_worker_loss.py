@@ -1,4 +1,4 @@
-"""A process that is killed in the middle of a lookup takes no row with it, and leaves none twice."""
+"""What breaks in the middle of a lookup, or of a read, takes no row with it, and leaves none twice."""
 
 from __future__ import annotations
 
@@ -20,3 +20,7 @@ def test_the_answer_stays_right(outcomes: Outcomes, step: str) -> None:
     assert gave["killed"] == 1
     assert gave["workers"] >= 2, "another process has asked again"
     assert gave["right"]
+
+
+def test_a_part_of_a_read_that_fails_is_read_again_alone(outcomes: Outcomes) -> None:
+    assert outcomes.gave("read_in_parts") == {"right": True, "tries": [1, 1, 2, 1, 1]}

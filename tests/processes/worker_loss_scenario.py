@@ -1,4 +1,4 @@
-"""Processes of a cluster that are killed in the middle of a lookup. See ``test_worker_loss``."""
+"""Processes of a cluster that are killed in the middle of a lookup; a read that fails. See ``test_worker_loss``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,11 +16,11 @@ from lookup_connectors.memory import MemoryConnector
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession
-from lookup_hints.spi import TEXT, Option
+from lookup_hints.spi import TEXT, ConnectorError, Option
 from lookup_hints.spi.model import LookupRequest
 from tests.e2e.elsewhere import Steps, cluster
 
-ROWS = 4000
+ROWS, PARTS, FALTERS = 4000, 5, 2
 PEOPLE = ", ".join(f'[{n}, "name {n}"]' for n in range(0, 500, 2))
 
 
@@ -41,6 +41,30 @@ class Hesitating(MemoryConnector):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         return super().lookup(request)
+
+
+class Faltering(MemoryConnector):
+    """Is read in parts; the first try of one of them fails in its middle."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = Hesitating.OPTIONS
+
+    def partitions(self, wanted: int) -> Sequence[str]:
+        """Always as many."""
+        return tuple(map(str, range(PARTS)))
+
+    def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
+        """The rows of the part; each try leaves a line."""
+        tries = Path(self.table.options["folder"]) / f"part-{partition}"
+        is_first = not tries.exists()
+        with tries.open("a", encoding="utf-8") as log:
+            log.write(f"{os.getpid()}\n")
+        rows = pa.Table.from_batches(self.scan(schema), schema)
+        size = rows.num_rows // PARTS
+        own = rows.slice(int(partition) * size, size)
+        yield from own.slice(0, size // 2).to_batches()
+        if is_first and int(partition) == FALTERS:
+            raise ConnectorError("the line broke")
+        yield from own.slice(size // 2).to_batches()
 
 
 def parent(pid: int) -> int:
@@ -121,6 +145,17 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
         ("executor_of_a_stream", executor, stream),
     ):
         step.run(name, lambda name=name, victim=victim, run=run: killed(name, victim, run))  # type: ignore[misc]
+
+    @step
+    def read_in_parts() -> Any:
+        session.sql(
+            "CREATE TEMPORARY TABLE parted (id BIGINT, name STRING) WITH ('connector' ="
+            f" 'tests.processes.worker_loss_scenario:Faltering', 'rows' = '[{PEOPLE}]', 'folder' = '{folder}')"
+        )
+        rows = session.sql("SELECT id, name FROM parted").collect()
+        tries = [len((folder / f"part-{part}").read_text("utf-8").splitlines()) for part in range(PARTS)]
+        return {"right": sorted(rows) == sorted(spark.table("everyone").collect()), "tries": tries}
+
     return step
 
 
