@@ -83,6 +83,8 @@ OWNERS = {
     "pyspark": {"execution", "spark", "streaming", "surfaces"},
     "pandas": {"spark.pandas_worker"},
     "IPython": {"surfaces.notebook"},
+    "prompt_toolkit": {"surfaces.shell.prompt"},
+    "pygments": {"surfaces.shell.prompt"},
     "prometheus_client": {"telemetry"},
     "opentelemetry": {"telemetry"},
 }

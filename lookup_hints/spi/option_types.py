@@ -14,10 +14,17 @@ from lookup_hints.errors import did_you_mean
 
 @dataclass(frozen=True)
 class OptionType:
-    """A named set of values and how one is read from text; ``parse`` raises ValueError."""
+    """A named set of values and how one is read from text; ``parse`` raises ValueError.
+
+    Args:
+        name: what it is called in the reference.
+        parse: reads a value.
+        values: those that can be listed.
+    """
 
     name: str
     parse: Callable[[str], Any] = field(compare=False)
+    values: tuple[str, ...] = field(default=(), compare=False)
 
 
 _DURATION = re.compile(r"\s*(-?\d+)\s*([^\d\s]*)\s*", re.UNICODE)
@@ -111,7 +118,7 @@ def choice(*values: str) -> OptionType:
             raise ValueError(_one_of(", ".join(values), text, values))
         return value
 
-    return OptionType(" | ".join(values), parse)
+    return OptionType(" | ".join(values), parse, values)
 
 
 def _one_of(listed: str, given: str, values: Sequence[str]) -> str:
@@ -132,7 +139,7 @@ def spelled(**values: Sequence[str]) -> OptionType:
             raise ValueError(_one_of(", ".join(names), value, list(names)))
         return spellings[value]
 
-    return OptionType(" | ".join(names), parse)
+    return OptionType(" | ".join(names), parse, tuple(names))
 
 
 Trigger = tuple[str, str | bool]
@@ -226,14 +233,15 @@ def _time_of_day(text: str) -> time:
         raise ValueError("write a time of day, as in '10:15', '10:15Z' or '10:15+07:00'") from None
 
 
-BOOLEAN = OptionType("boolean", _boolean)
+BOOLEAN = OptionType("boolean", _boolean, ("true", "false"))
 DURATION = OptionType("duration", _duration)
-HEDGE = OptionType("duration | p95", _hedge)
+HEDGE = OptionType("duration | p95", _hedge, ("p95",))
 SIZE = OptionType("size", _size)
 DURATION_OR_ZERO = OptionType("duration", lambda text: _duration(text, 0.0))
 TRIGGER = OptionType(
     "processing-time <duration> | available-now | once | real-time <duration> | continuous <duration>",
     _trigger,
+    tuple(_TRIGGERS),
 )
 TIME_OF_DAY = OptionType("ISO time", _time_of_day)
 TEXT = OptionType("text", _text)

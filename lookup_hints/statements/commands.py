@@ -15,12 +15,13 @@ from lookup_hints.spi.policy import policy_of_configuration
 from lookup_hints.sql.lexer import Kind, blanked, pieces
 from lookup_hints.streaming.options import RESTART_OPTIONS, STREAM_OPTIONS
 
-_OPTIONS: dict[str, Option] = {
+SESSION_KEYS: dict[str, Option] = {
     key: option
     for option in (*LOOKUP_OPTIONS, *SESSION_OPTIONS, *STREAM_OPTIONS, *RESTART_OPTIONS)
     if Place.SESSION in option.places
     for key in option.session_keys
 }
+"""What SET and ``--conf`` may give of ours, by each of its names."""
 _OURS = re.compile(
     r"(spark\.)?((lookup|table\.exec\.async-lookup|restart-strategy)\.|restart-strategy$|table\.dml-sync$"
     r"|(jobmanager\.)?execution\.failover-strategy$)",
@@ -70,9 +71,9 @@ def check_configuration(key: str, value: str) -> None:
 
 
 def _check(key: str, value: str, key_at: Span | None, value_at: Span | None) -> None:
-    option = _OPTIONS.get(key)
+    option = SESSION_KEYS.get(key)
     if option is None:
-        known = [each for each in _OPTIONS if _family(each) == _family(key.lower())]
+        known = [each for each in SESSION_KEYS if _family(each) == _family(key.lower())]
         raise OptionError(_unknown(key, key_at, known))
     try:
         option.type.parse(value)

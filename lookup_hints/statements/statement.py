@@ -15,7 +15,7 @@ from lookup_hints.streaming.insert import StreamInsert, names_a_stream, read_ins
 from lookup_hints.tables.ddl import Ddl, ShowCreateTable, parse_ddl, shown_statement
 
 # Spark's own, and those that Delta Lake, Iceberg and Hudi add.
-_FIRST_WORDS = (
+FIRST_WORDS = (
     *("ADD", "ALTER", "ANALYZE", "BEGIN", "CACHE", "CALL", "CLEAR", "CLOSE", "COMMENT", "COMMIT"),
     *("CONVERT", "COPY", "CREATE", "DECLARE", "DELETE", "DESC", "DESCRIBE", "DFS", "DROP", "EXECUTE"),
     *("EXPLAIN", "EXPORT", "FETCH", "FROM", "GENERATE", "GRANT", "IMPORT", "INSERT", "LIST", "LOAD"),
@@ -23,6 +23,7 @@ _FIRST_WORDS = (
     *("REPLACE", "RESET", "RESTORE", "REVOKE", "ROLLBACK", "SELECT", "SET", "SHOW", "START", "TABLE"),
     *("TRUNCATE", "UNCACHE", "UNLOCK", "UPDATE", "USE", "VACUUM", "VALUES", "WITH"),
 )
+"""What statements begin with."""
 _AS_CLOSE = 0.75
 
 
@@ -104,9 +105,9 @@ def check_first_word(text: str) -> str | None:
     if not found or found[0].kind is not Kind.WORD or _is_label(found):
         return None
     word = found[0].text.upper()
-    if word in _FIRST_WORDS:
+    if word in FIRST_WORDS:
         return None
-    near = get_close_matches(word, _FIRST_WORDS, n=1, cutoff=_AS_CLOSE)
+    near = get_close_matches(word, FIRST_WORDS, n=1, cutoff=_AS_CLOSE)
     if near:
         at = Span(text, found[0].start, found[0].end)
         raise QueryError(Problem(f"No statement begins with {word}.", at, f"Did you mean {near[0]}?"))

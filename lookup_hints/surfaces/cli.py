@@ -1,4 +1,4 @@
-"""The command line: ``lookup-hints run``, ``explain``, ``check``, and what ``submit`` adds."""
+"""The command line: ``lookup-hints run``, ``shell``, ``explain``, ``check``, and what ``submit`` adds."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"lookup-hints {__version__}")
     commands = parser.add_subparsers(
-        title="commands", required=True, metavar="demo | run | explain | check | submit | ..."
+        title="commands", required=True, metavar="demo | run | shell | explain | check | submit | ..."
     )
 
     shows = commands.add_parser(
@@ -89,6 +89,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_result_options(run)
     metrics_option.add_options(run)
     run.set_defaults(command=_run)
+
+    shell = commands.add_parser("shell", help="run statements as you type them", description=_shell.__doc__)
+    shell.add_argument("-f", "--init", metavar="FILE.sql", help="run the statements of this file first")
+    _add_spark(shell)
+    job.add_showing_options(shell)
+    shell.set_defaults(command=_shell)
 
     explain = commands.add_parser(
         "explain", help="show how each statement would run", description=_explain.__doc__
@@ -126,6 +132,10 @@ def _completion(parser: argparse.ArgumentParser, shell: str) -> int:
 def _add_spark_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="FILE.sql", nargs="?", help="- is the standard input, as is a pipe")
     command.add_argument("-c", dest="sql", metavar="SQL", help="run this in place of a file")
+    _add_spark(command)
+
+
+def _add_spark(command: argparse.ArgumentParser) -> None:
     job.add_surroundings(command)
     where = command.add_mutually_exclusive_group()
     where.add_argument("--master", help="Spark master, for example local[4] (default local[*])")
@@ -212,6 +222,31 @@ def _opened(path: Path) -> TextIO:
         return path.open("w", encoding="utf-8", newline="")
     except OSError as error:
         raise job.WrongUse(f"--output: {path} cannot be written: {error.strerror}") from None
+
+
+# --- shell -----------------------------------------------------------------------------------------
+
+
+def _shell(options: argparse.Namespace) -> int:
+    """Run statements as you type them: with a history, completion, and Ctrl-C to cancel one."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise job.WrongUse("The shell needs a terminal. Send SQL through a pipe to `lookup-hints run`.")
+    try:
+        from lookup_hints.surfaces.shell.prompt import HISTORY, prompt
+    except ModuleNotFoundError as error:
+        raise job.WrongUse(
+            f"The package {error.name} is missing. Try: pip install 'lookup-hints[shell]'"
+        ) from None
+    from lookup_hints.surfaces.shell.loop import HELP, Shell
+    from lookup_hints.surfaces.shell.names import SessionNames
+
+    script = job.read(options.init, options.param) if options.init else job.script_of("", "", options.param)
+    showing = job.Showing.of(options, bar=sys.stderr.isatty())
+    with _session(options, script) as session:
+        names = SessionNames(session)
+        showing.tell(f"lookup_hints {__version__} on Spark {session.spark.version}\n{HELP}")
+        shell = Shell(session, script.params, showing, names.forget)
+        return shell.run(script.statements, prompt(names, Path.home() / HISTORY))
 
 
 # --- explain and check -----------------------------------------------------------------------------
