@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,13 @@ _FILES = ("sql_examples/*.sql", "sql_examples/*.py", "sql_examples/*.ipynb", "te
 """What pages may link to outside their folder."""
 
 _LINK = re.compile(r"\]\((\.\./[^)#\s]+)")
+
+_TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
+_ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+_TITLE = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
+_FEW_COLUMNS = 3
+"""Tables with so many fit on a phone."""
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -31,6 +40,29 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let links out of the folder of the pages lead to the copies."""
     depth = page.file.src_uri.count("/")
     return _LINK.sub(lambda link: f"]({inside(link[1], depth)}", markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let wide tables become cards where the screen is narrow; ``site.css`` draws them."""
+    return _TABLE.sub(lambda table: as_cards(table[0]), html)
+
+
+def as_cards(table: str) -> str:
+    """A table with the title of its column in each cell, where it has more than three columns.
+
+    >>> as_cards("<table><th>a</th><th>b</th><th>c</th><th>d</th><tr><td>1</td><td>2</td></tr></table>")[-67:]
+    '<tr><td data-title="a">1</td><td data-title="b">2</td></tr></table>'
+    """
+    titles = [escape(unescape(_TAG.sub("", title))) for title in _TITLE.findall(table)]
+    if len(titles) <= _FEW_COLUMNS:
+        return table
+    row = _ROW.sub(lambda row: _titled(row[0], titles), table)
+    return row.replace("<table", "<table data-cards", 1)
+
+
+def _titled(row: str, titles: Sequence[str]) -> str:
+    left = iter(titles)
+    return re.sub("<td", lambda _: f'<td data-title="{next(left, "")}"', row)
 
 
 def home() -> str:
