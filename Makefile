@@ -5,6 +5,7 @@
 # make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
 # make check           format, lint and types only
 # make docs            the documentation site, in site/; a broken link is an error
+# make release         a wheel, a source archive, and a list of what they bring (SBOM, CycloneDX), in dist/
 # make bench           the benchmarks (over half an hour), and their table in docs/performance.md
 # make clean           remove what these made
 # make help            show this
@@ -16,7 +17,7 @@
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test test-processes test-sql test-matrix check docs bench clean help java
+.PHONY: demo test test-processes test-sql test-matrix check docs release bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -63,6 +64,18 @@ check: $(VENV)/.dev
 docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
 
+# What a user may have in the end: the list is of an environment with the wheel and all that its connectors and ways in
+# need. PySpark is not in it, as clusters bring their own.
+RELEASED = postgres,http-fast,redis,adbc,notebook,shell,prometheus,otel
+release: $(VENV)/.release
+	@rm -rf dist build/release
+	@$(BIN)/python -m build --outdir dist . > /dev/null
+	@$(BIN)/python -m venv --without-pip build/release
+	@$(PIP) --python build/release/bin/python install "$$(echo dist/*.whl)[$(RELEASED)]"
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	  --output-file dist/lookup-hints.cdx.json build/release/bin/python
+	@ls dist
+
 bench: java $(VENV)/.bench
 	@for file in benchmarks/bench_*.py; do \
 	  name=$$(basename "$$file" .py); echo "== $$name"; \
@@ -90,6 +103,10 @@ $(VENV)/.dev: pyproject.toml $(BIN)/python
 
 $(VENV)/.docs: pyproject.toml $(BIN)/python
 	@$(PIP) install -e '.[docs]'
+	@touch $@
+
+$(VENV)/.release: pyproject.toml $(BIN)/python
+	@$(PIP) install -e '.[release]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs import generate_dashboard, generate_metrics, generate_options, generate_sql_support
+from lookup_hints import __version__
 
 
 def test_the_option_reference_is_made_from_the_option_tables() -> None:
@@ -54,7 +55,22 @@ def test_the_supported_versions_are_those_of_the_matrix() -> None:
     rows = re.findall(r"^\| (4\.\d|3\.5) \| (3\.[\d., ]+) \|", page, re.MULTILINE)
     matrix = (ROOT / ".ci" / "matrix").read_text(encoding="utf-8")
     cells = re.findall(r"(3\.\d+)-(\d\.\d)", re.findall(r"^CELLS=\((.*)\)", matrix, re.MULTILINE)[0])
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert set(re.findall(r"Python :: (3\.\d+)", project)) == {python for python, _ in cells}
     assert {(python, spark) for spark, pythons in rows for python in pythons.split(", ")} == set(cells)
+
+
+def test_the_conda_recipe_asks_for_what_the_package_asks_for() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    recipe = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^dependencies = \[(.*)\]", project, re.MULTILINE)
+    asked = re.findall(r"- (\w.*)", recipe.partition("  run:\n")[2].partition("\n\n")[0])
+    python = re.findall(r'^requires-python = "(.*)"', project, re.MULTILINE)
+    assert [each.replace(" ", "") for each in asked] == [
+        "python" + python[0],
+        *re.findall(r'"(.*?)"', listed),
+    ]
+    assert f'version: "{__version__}"' in recipe
 
 
 def test_every_decision_is_in_the_index() -> None:
