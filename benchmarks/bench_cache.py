@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from itertools import count
@@ -16,10 +18,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.bench_postgres import COLUMNS, write_orders
+from benchmarks.http_server import running_api
 from benchmarks.measuring import (
     Figure,
     Sample,
@@ -48,6 +52,7 @@ QUERY = (
     " ON o.customer_id = c.id"
 )
 SAME_KEYS = 10_000
+HTTP_KEYS = 40_000
 TASKS = 4
 _FOREVER = Ages(1e9, 1e9)
 _numbers = count()
@@ -58,14 +63,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--orders", type=int, default=ORDERS)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--pause", type=float, default=120.0, help="seconds between two queries")
     options = parser.parse_args()
     title = f"A cache: {ROWS:,} rows of five columns; {options.orders:,} orders over PostgreSQL, local[2]"
     with theme("cache", title, options.runs) as found, scratch() as folder:
         for kind, least in (("integers", 3.0), ("strings", 1.5)):
             _store_alone(found, folder / kind, kind, least)
+            _private_memory(found, folder / kind, kind)
         with customers_server() as server, spark_session() as spark:
             _through_spark(found, server, spark, folder, options.orders, options.runs)
+            _over_http(found, spark, options.runs)
         _same_keys(found, folder)
+        _after_a_pause(found, folder, options.pause)
 
 
 # --- the store alone -------------------------------------------------------------------------------
@@ -85,6 +94,32 @@ def _store_alone(found: Theme, folder: Path, kind: str, least: float) -> None:
     probed = [_probed(store, chance, kind) for _ in range(25)][5:]
     what = f"keys probed, {kind}, 80 % hits, rows taken, {SEGMENTS} segments"
     found.add(Figure(what, statistics.median(probed) / 1e6, " M/s", at_least=least))
+
+
+def _private_memory(found: Theme, folder: Path, kind: str) -> None:
+    """Of a process that probes all keys of a store, beside one that has the same keys and no store.
+
+    Pages of files are not counted, be they written back to the disk or not.
+    """
+    none, some = (
+        int(subprocess.check_output([sys.executable, "-c", _PROBE, str(each), kind])) for each in ("", folder)
+    )
+    what = f"private memory of a process for a cache of {ROWS:,} rows, {kind}"
+    found.add(Figure(what, (some - none) / 1024, " MB", at_most=40))
+
+
+_PROBE = """
+import sys
+from pathlib import Path
+from benchmarks import bench_cache as bench
+keys = bench._rows(bench.np.arange(bench.ROWS), sys.argv[2]).select(["id"])
+if sys.argv[1]:
+    store = bench.Store(Path(sys.argv[1]), bench.Limits(), bench._FOREVER, bench.time.monotonic)
+    for start in range(0, bench.ROWS, bench.WINDOW):
+        store.probe(keys.slice(start, bench.WINDOW).combine_chunks(), ("id", "name", "score", "zip", "kind"))
+lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+print(next(line.split()[1] for line in lines if line.startswith("Anonymous")))
+"""
 
 
 def _inserted(folder: Path, batches: list[pa.Table]) -> float:
@@ -214,6 +249,59 @@ def _same_keys(found: Theme, folder: Path) -> None:
             at_most=1.1,
         )
     )
+
+
+# --- over HTTP, and after a pause --------------------------------------------------------------------
+
+
+def _over_http(found: Theme, spark: SparkSession, runs: int) -> None:
+    """One key in each request: the first run asks for all, the second for none."""
+    session, speeds = LookupSession(spark), []
+    with running_api() as api:
+        for _ in range(runs):
+            table = f"people_{next(_numbers)}"
+            session.sql(
+                f"CREATE TEMPORARY TABLE {table} (id BIGINT, name STRING, country STRING) WITH ('connector' ="
+                f" 'http', 'url' = '{api.url}/people/{{id}}', 'lookup.cache' = 'PARTIAL')"
+            )
+            query = (
+                f"SELECT o.id, p.name FROM range(0, {HTTP_KEYS}, 1, 2) o LEFT JOIN {table} p ON o.id = p.id"
+            )
+            first, second = (timed(drained(session, query)).seconds for _ in range(2))
+            speeds.append(first / second)
+    what = f"{HTTP_KEYS:,} keys over HTTP, one in a request, speed of the second run / of the first"
+    found.add(Figure(what, statistics.median(speeds), at_least=20))
+
+
+def _after_a_pause(found: Theme, folder: Path, seconds: float) -> None:
+    """Spark ends idle workers meanwhile; the answers stay."""
+    notes = folder / "notes-pause"
+    with spark_session() as spark:
+        session = LookupSession(spark)
+        session.sql(
+            "CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH"
+            f" ('connector' = 'benchmarks.connectors:Counted', 'notes' = '{notes}',"
+            " 'lookup.cache' = 'PARTIAL')"
+        )
+        ask = drained(
+            session, f"SELECT o.id, p.name FROM range({SAME_KEYS}) o LEFT JOIN people p ON o.id = p.id"
+        )
+        ask()
+        ask()
+        before, asked = _workers(), len(notes.read_text(encoding="ascii").split())
+        time.sleep(seconds)
+        dead = before - _workers()
+        ask()
+        again = sum(int(line) for line in notes.read_text(encoding="ascii").split()[asked:])
+    note = f"{len(dead)} of {len(before)} workers had ended"
+    what = f"hit ratio after a pause of {seconds:g} s"
+    found.add(Figure(what, 100 * (1 - again / SAME_KEYS), " %", at_least=100, note=note))
+
+
+def _workers() -> set[int]:
+    """The Python workers of Spark that this process has, which are children of a daemon."""
+    children = psutil.Process().children(recursive=True)
+    return {each.pid for each in children if each.name().startswith("python") and each.parent() in children}
 
 
 if __name__ == "__main__":
