@@ -7,6 +7,8 @@ its thread. A run without any hit, and a first run, each use a table of a new na
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import random
 import statistics
 import subprocess
@@ -73,6 +75,8 @@ def main() -> None:
         with customers_server() as server, spark_session() as spark:
             _through_spark(found, server, spark, folder, options.orders, options.runs)
             _over_http(found, spark, options.runs)
+        with customers_server() as server:
+            _whole_table(found, server, folder)
         _same_keys(found, folder)
         _after_a_pause(found, folder, options.pause)
 
@@ -218,6 +222,35 @@ def _query(session: LookupSession, server: PostgresServer, orders: str, kind: st
         f" 'lookup.cache' = '{kind}', 'pool-size' = '1')"
     )
     return QUERY.format(orders=orders, table=table)
+
+
+# --- a whole table ---------------------------------------------------------------------------------
+
+
+def _whole_table(found: Theme, server: PostgresServer, folder: Path) -> None:
+    """In worker processes alone: what Spark takes to begin is not measured."""
+    runs = []
+    for number in range(3):
+        kinds = ("FULL", "FULL", "NONE")
+        runs.append([_worker(server, folder / f"whole-{number}", kind) for kind in kinds])
+    loaded, others, asked = zip(*runs, strict=True)
+    what = f"of {CUSTOMERS:,} rows of five columns kept whole"
+    first = statistics.median(each["first"] for each in loaded)
+    found.add(Figure(f"seconds to the first answer {what}", first, " s", at_most=2.0))
+    pays = statistics.median((each["first"] - each["second"]) * 1000 for each in others)
+    found.add(Figure("what a second worker pays to begin with it", pays, " ms", at_most=50.0))
+    without = statistics.median(each["own"] for each in asked)
+    for who, each in (("worker that reads it", loaded), ("worker that uses it", others)):
+        more = statistics.median(run["own"] for run in each) - without
+        found.add(Figure(f"memory of its own of a {who} / without cache, more", more, " MB", at_most=40.0))
+
+
+def _worker(server: PostgresServer, folder: Path, kind: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.whole_table", server.url(), kind]
+    env = {**os.environ, "SPARK_LOCAL_DIRS": str(folder)}
+    run = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=env)
+    result: dict[str, float] = json.loads(run.stdout)
+    return result
 
 
 # --- tasks that ask for the same keys --------------------------------------------------------------
