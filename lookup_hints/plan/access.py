@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -11,6 +12,12 @@ from lookup_hints.spi import TableSize
 
 LEFT_ROWS_PER_ROW = 0.9
 """Reading is better from so many left rows for each row of the table on: `benchmarks/bench_crossover.py`."""
+
+KEYS_PER_ROW = 0.5
+"""To read a row costs about as much as to ask for so many keys."""
+
+MOST_BYTES = 10**9
+"""A larger table is not read while a statement runs."""
 
 FEWEST_KEYS = 10_000
 """Fewer keys are a request or two, whatever the table."""
@@ -52,11 +59,13 @@ class Decision:
         reads: whether its table is read whole; else it is asked.
         reason: why, as a sentence goes on behind "because".
         other_way: what the other way would have cost, as far as it is known; else empty.
+        reads_after: the keys after which an executor that asks may read it; None where it may not.
     """
 
     reads: bool
     reason: str
     other_way: str = ""
+    reads_after: int | None = None
 
 
 def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRows]) -> Decision:
@@ -66,6 +75,20 @@ def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRow
     why_ask = "" if case.wish is Access.AUTO else case.wished_by
     why_ask = why_ask or case.must_ask
     return Decision(reads=False, reason=why_ask) if why_ask else _by_price(case, size(), left)
+
+
+def keys_worth_reading(size: TableSize, most_rows: int) -> int | None:
+    """For how many keys to ask costs as much as to read the table; None where that is not to be done.
+
+    >>> keys_worth_reading(TableSize(1_000_000, 64_000_000, "pg_class"), 10_000_000)
+    500000
+    >>> keys_worth_reading(TableSize(100, 6_400, "counted"), 10_000_000)
+    10000
+    >>> keys_worth_reading(TableSize(None, source="a view"), 10_000_000)
+    """
+    if size.rows is None or size.rows > most_rows or (size.bytes or 0) > MOST_BYTES:
+        return None
+    return max(FEWEST_KEYS, math.ceil(KEYS_PER_ROW * size.rows))
 
 
 def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> Decision:

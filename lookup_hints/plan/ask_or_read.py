@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lookup_hints.errors import HintError, OptionError, Problem
-from lookup_hints.plan.access import MOST_ROWS, Access, Case, Decision, decide
+from lookup_hints.plan.access import MOST_ROWS, Access, Case, Decision, decide, keys_worth_reading
 from lookup_hints.plan.cost import LeftRows, certain_rows
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.hinted import hint_of
@@ -13,7 +14,7 @@ from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.plan.unfiltered import certain_left
 from lookup_hints.plan.wish import LOOKUP, SCAN, value_of, wish_of
-from lookup_hints.spi import Scan
+from lookup_hints.spi import Scan, TableSize
 from lookup_hints.spi.in_force import InForce
 from lookup_hints.spi.options import Place
 
@@ -69,7 +70,17 @@ def _decision(draft: Draft, join: LookupJoin, is_stopped: bool) -> Decision:
         must_ask=no_scan or _must_ask(draft, join, is_stopped),
         most_rows=_most_rows(draft, join.use),
     )
-    return decide(case, lambda: draft.context.table_size(join.connector), lambda: _left_rows(draft, join))
+    sizes: list[TableSize] = []
+
+    def size() -> TableSize:
+        sizes.append(draft.context.table_size(join.connector))
+        return sizes[0]
+
+    decision = decide(case, size, lambda: _left_rows(draft, join))
+    keys = keys_worth_reading(sizes[0], case.most_rows) if sizes else None
+    if decision.reads or keys is None or _stream(draft, join):
+        return decision
+    return replace(decision, reads_after=keys)
 
 
 def _said(draft: Draft, use: LookupUse, wish: InForce) -> str:

@@ -138,6 +138,8 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
         yield "cache", f"{settings.cache}{source(*CACHE_KEYS)}"
     if settings.whole is not None:
         yield "cache", f"{settings.whole}{source(*FULL_CACHE_KEYS)}"
+    if settings.switch is not None:
+        yield "may read", str(settings.switch)
     if settings.stops_early:
         yield "limit", "may stop it early, so nothing is read ahead of its rows"
     yield "function", join.function.name.function

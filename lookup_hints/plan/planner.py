@@ -15,7 +15,7 @@ from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.analysis import Analysis, KeyQuestion, KeyTypeError
 from lookup_hints.plan.ask_or_read import BetterRead, choose_access, read_as_decided
 from lookup_hints.plan.budgets import gives_limits
-from lookup_hints.plan.choose import choose, session_option
+from lookup_hints.plan.choose import Choice, choose, session_option
 from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.ctes import must_run_once, notes_of_ctes
 from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan
@@ -39,7 +39,7 @@ from lookup_hints.plan.through import Sights, names_view
 from lookup_hints.plan.write.columns import residual_columns, used_columns
 from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
-from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec
+from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec, Switch
 from lookup_hints.spi import Connector
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import Kind, code, pieces
@@ -217,9 +217,22 @@ def choose_settings(draft: Draft) -> Draft:
         choice = choose(
             join.hint, join.connector, context.conf, context.predicates, context.unwritable, others
         )
-        return join.with_(choice=choice, notes=(*join.notes, *choice.notes))
+        return join.with_(choice=_with_switch(choice, join), notes=(*join.notes, *choice.notes))
 
     return draft.each_join(with_choice)
+
+
+def _with_switch(choice: Choice, join: LookupJoin) -> Choice:
+    """``choice``; the table may be read while the statement runs, where nothing that was said is against it.
+
+    A retry that waits for late rows, or looks at rows, wants the source's answer. So does who wants no cache.
+    """
+    settings, keys = choice.settings, None if join.access is None else join.access.reads_after
+    retry = settings.retry
+    wants_source = "cache" in choice.sources or retry.on_miss or retry.on_rows is not None
+    if keys is None or wants_source:
+        return choice
+    return replace(choice, settings=replace(settings, switch=Switch(keys)))
 
 
 def _that_may_share_budgets(draft: Draft) -> list[Connector]:

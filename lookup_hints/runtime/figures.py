@@ -183,6 +183,8 @@ def _loads(counts: LookupMetrics) -> Iterator[str]:
         yield f"the table read {counts.cache_loads:,} times, in {took} at most"
     if counts.cache_load_failures:
         yield f"{counts.cache_load_failures:,} times in vain"
+    if counts.switched_after:
+        yield f"instead of asking, after {counts.switched_after:,} keys"
     if counts.cache_age:
         yield f"its rows up to {seconds_text(counts.cache_age)} old"
 

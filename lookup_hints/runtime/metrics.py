@@ -163,6 +163,9 @@ class LookupMetrics:
         Most, About("milliseconds", "the last load took; the longest one of several")
     ] = _NONE_IN_FLIGHT
     cache_age: Annotated[Most, About("seconds", "the oldest whole table in use was old")] = _NONE_IN_FLIGHT
+    switched_after: Annotated[
+        Most, About("keys", "an executor had asked for when it read the table instead")
+    ] = _NONE_IN_FLIGHT
     skipped: Annotated[int, About("keys", "keys whose rows are dropped because of `on-error=skip`")] = 0
     dead_letters: Annotated[int, About("keys", "keys that failed for good and are kept as dead letters")] = 0
     errors: Annotated[int, About("requests", "requests that failed, in all or for some of their keys")] = 0

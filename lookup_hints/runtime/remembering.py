@@ -39,6 +39,9 @@ class NotKept(Exception):
     """There is no cache, for a reason that its text tells."""
 
 
+NOTHING = Known((), pa.nulls(0, pa.int32()))
+"""What is known where nothing takes part that could know keys: they are not counted as unknown to a cache."""
+
 Learned = tuple[pa.Table, Placed, pa.Array, float]
 
 
@@ -51,12 +54,14 @@ class Loads:
         failed: it could not be read, or kept.
         millis: how long the last one took.
         age: how old it is, in seconds.
+        after: for how many keys the executor had asked before.
     """
 
     done: int = 0
     failed: int = 0
     millis: int = 0
     age: int = 0
+    after: int = 0
 
 
 class Cache(Protocol):
@@ -70,7 +75,7 @@ class Cache(Protocol):
         """Whether it takes answers."""
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
-        """What is known of ``keys``."""
+        """What is known of ``keys``; ``NOTHING`` where there is nothing yet that could know them."""
 
     def ask_anew(self, keys: pa.Table) -> None:
         """Let fresh rows of ``keys`` be asked for beside the task."""
@@ -159,7 +164,7 @@ class Remembering:
             return keys
         finally:
             self._look()
-        return replace(keys, known=known)
+        return keys if known is NOTHING else replace(keys, known=known)
 
     def _known(self, cache: Cache, keys: pa.Table, sleep: Callable[[float], None]) -> Known:
         waits, seconds, known = cache.turn(keys), SHORTEST_LOOK, cache.probe(keys, self._columns)
@@ -237,6 +242,7 @@ class Remembering:
             cache_load_failures=self._loads.failed,
             cache_load_millis=Most(self._loads.millis),
             cache_age=Most(self._loads.age),
+            switched_after=Most(self._loads.after),
         )
 
 

@@ -224,6 +224,25 @@ class FullCache:
 
 
 @dataclass(frozen=True)
+class Switch:
+    """When an executor reads a table that it asks by key, in one run of a statement.
+
+    Args:
+        keys: when it has asked for so many: then they have cost as much as reading will.
+        max_bytes: a table that takes more of its disk is asked on.
+    """
+
+    keys: int
+    max_bytes: int = 2**30
+
+    def __str__(self) -> str:
+        return (
+            f"each executor reads the table when it has asked for {self.keys:,} keys, and answers from that"
+            " until the statement ends"
+        )
+
+
+@dataclass(frozen=True)
 class Hedge:
     """When a request that is slow is sent a second time.
 
@@ -251,7 +270,7 @@ class LookupSettings:
 
     ``budget`` is what its requests share with others. ``hedge`` says when slow ones are sent a second time.
     ``cache`` says how answers are remembered, if they are; those ``taken_back`` are not used.
-    ``whole`` says that the table is kept as a whole.
+    ``whole`` says that the table is kept as a whole, ``switch`` that it may be read for this statement.
     ``stops_early`` says that the query may be content with the first rows, ``log_keys`` that logs may hold
     values of keys.
     """
@@ -268,6 +287,7 @@ class LookupSettings:
     cache: PartialCache | None = None
     taken_back: tuple[TakenBack, ...] = ()
     whole: FullCache | None = None
+    switch: Switch | None = None
     stops_early: bool = False
     log_keys: bool = False
     dead_letters: DeadLetters | None = None

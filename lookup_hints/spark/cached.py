@@ -19,8 +19,9 @@ import lookup_hints
 from lookup_hints.runtime.arrow import Known, Placed, unknown
 from lookup_hints.runtime.metrics import CountsByKey
 from lookup_hints.runtime.remembering import Cache, Learned, Loads, Remembering, said, warn_without_cache
-from lookup_hints.runtime.spec import LookupSpec, PartialCache
+from lookup_hints.runtime.spec import LookupSpec, PartialCache, Switch
 from lookup_hints.runtime.spec import TakenBack as Taken
+from lookup_hints.spark.task import in_stream, running_statement
 from lookup_hints.spi.model import LookupTable
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class Stores:
     ) -> Cache | None:
         if spec.settings.whole is not None:
             return self._whole(spec, identity, folder)
+        if spec.settings.switch is not None:
+            return self._switching(spec, spec.settings.switch, identity, folder)
         wanted = spec.settings.cache
         if wanted is None:
             return None
@@ -89,6 +92,20 @@ class Stores:
         self._held[path] = held
         _keep_few(self._held)
         return held.cache(spec, taken)
+
+    def _switching(
+        self, spec: LookupSpec, switch: Switch, identity: str, folder: Path | None
+    ) -> Cache | None:
+        """A stream asks on: what its next rows find may be newer. So does a worker that can keep nothing."""
+        run = running_statement()
+        if run is None or in_stream():
+            return None
+        try:
+            from lookup_hints.spark.switching import Switching
+
+            return Switching(_folder_of(spec, identity, folder) / "read", run, spec, switch)
+        except (ImportError, OSError, TypeError):
+            return None
 
     def _store(self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None) -> Store:
         # Imported late: what it needs is wanted on workers that have a cache, and on no others.

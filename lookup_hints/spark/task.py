@@ -22,6 +22,11 @@ def running_statement() -> str | None:
     return job_property("spark.sql.execution.id")
 
 
+def in_stream() -> bool:
+    """Whether this task belongs to a streaming query."""
+    return job_property(_QUERY) is not None
+
+
 def task_run() -> TaskRun | None:
     """The run of a task that this worker is in; None outside of Spark."""
     context = _context()

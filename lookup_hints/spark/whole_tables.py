@@ -94,6 +94,17 @@ class HeldTable:
         """Rows and bytes that it has."""
         return self._generations.held
 
+    def is_there(self) -> bool:
+        """Whether it has been read."""
+        return self._generations.opened() is not None
+
+    def read_alone(self) -> bool:
+        """Read it unless another process does, or has failed to; tells whether it is there."""
+        with self._generations.loading(wait=False) as is_alone:
+            if is_alone and not self.is_there() and self._generations.noted() is None:
+                self._load()
+        return self.is_there()
+
     # --- when ------------------------------------------------------------------------------------------
 
     def _due(self, current: Generation, note: Note | None) -> float:

@@ -182,3 +182,31 @@ def test_a_whole_table_is_read_once_and_no_key_is_asked(session: LookupSession, 
     people(session, log, cache="FULL")
     with pytest.raises(OptionError, match=r"needs 'lookup\.full-cache\.periodic-reload\.interval'"):
         session.sql(JOIN)
+
+
+def test_a_lookup_that_asks_for_much_reads_its_table_instead(session: LookupSession, log: Path) -> None:
+    people(session, log, cache="NONE")
+    session.sql("CREATE OR REPLACE TEMPORARY VIEW many AS SELECT id FROM range(0, 100000, 1, 1)")
+    text = "SELECT count(p.name) AS names FROM (SELECT id FROM many WHERE id >= 0) v LEFT JOIN people p USING (id)"
+    assert rows(session, text) == [(100,)]
+    assert Calls.read(log).scans == 0, "a cache was refused"
+    asked = len(Calls.read(log).keys)
+    session.sql("DROP TABLE people")
+    given = f"'connector' = 'tests.e2e.counting:CountingConnector', 'rows' = '[{ROWS}]', 'log' = '{log}'"
+    session.sql(f"CREATE TEMPORARY TABLE people (id BIGINT, name STRING) WITH ({given})")
+    before = dict(session.metrics())
+    log.unlink()
+    assert "may read" in session.explain(text)
+    assert rows(session, text) == [(100,)]
+    (new,) = (
+        counts - before.get(name, LookupMetrics())
+        for name, counts in session.metrics().items()
+        if name not in before
+    )
+    assert Calls.read(log).scans == new.cache_loads == 1
+    assert 10_000 <= new.switched_after < 100_000 == asked
+    assert len(Calls.read(log).keys) < new.switched_after
+    for _ in range(2):
+        log.unlink()
+        assert rows(session, text) == [(100,)]
+        assert Calls.read(log).scans == 1, "each run reads anew"

@@ -347,3 +347,55 @@ def test_a_large_read_is_warned_of_by_default(rows: int | None, on_scan: str | N
 def test_the_notebooks_picture_says_the_same(using: Context, told: tuple[str, ...]) -> None:
     picture = plan_picture(planned(JOIN, using))
     assert [text for text in told if text not in picture] == []
+
+
+# --- to ask, and then to read
+
+
+def may_read(plan: LookupPlan) -> int | None:
+    switch = plan.joins[0].chosen.settings.switch
+    return None if switch is None else switch.keys
+
+
+LARGE = TableSize(2_000_000, 128_000_000, "pg_class")
+
+
+def test_a_lookup_may_read_its_table_when_it_has_asked_for_half_of_it() -> None:
+    plan = planned(JOIN, known(size=LARGE))
+    assert may_read(plan) == 1_000_000
+    shown = explain(plan)
+    assert "may read     each executor reads the table when it has asked for 1,000,000 keys" in shown
+    assert may_read(planned(hinted(access="auto"), known(size=LARGE))) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (hinted(timeout="9 s"), {}),  # who says how it is asked
+        (hinted(access="auto", cache="none"), {}),
+        (hinted(access="auto", cache="partial"), {}),
+        (JOIN, {"lookup.cache": "NONE"}),
+        (JOIN, {"lookup.cache": "PARTIAL"}),
+        (JOIN, {"lookup.access": "lookup"}),
+        (JOIN, {"scan": "false"}),
+        (JOIN, {"lookup.on-scan": "error"}),
+        (JOIN, {"lookup.scan.max-rows": "1000"}),
+        (f"{JOIN} LIMIT 5", {}),
+    ],
+)
+def test_it_asks_to_the_end_where_somebody_says_so(text: str, options: dict[str, str]) -> None:
+    assert may_read(planned(text, known(size=LARGE, options=options))) is None
+
+
+@pytest.mark.parametrize(
+    "size", [TableSize(None, source="a view"), TableSize(11_000_000), TableSize(2_000_000, 2 * 10**9)]
+)
+def test_a_table_of_unknown_size_or_a_large_one_is_asked_to_the_end(size: TableSize) -> None:
+    assert may_read(planned(JOIN, known(size=size))) is None
+
+
+def test_a_stream_and_who_waits_for_late_rows_ask_to_the_end() -> None:
+    assert may_read(planned(JOIN, known(size=LARGE, stream=True))) is None
+    late = {"retry_predicate": "lookup_miss", "retry_strategy": "fixed_delay", "fixed_delay": "1s"}
+    text = hinted(access="auto", max_attempts="3", **late)
+    assert may_read(planned(text, known(size=LARGE))) is None
