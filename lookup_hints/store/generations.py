@@ -164,6 +164,7 @@ class Generations:
             folder.rename(self.path / new.name)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            pa.default_memory_pool().release_unused()  # it keeps what was needed once
         (self.path / _NOTE).unlink(missing_ok=True)
         self._sweep()
         return new

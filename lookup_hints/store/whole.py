@@ -26,7 +26,7 @@ _RANGES = 128
 """Ranges of hashes; a power of two."""
 
 _SHIFT = np.uint64(64 - _RANGES.bit_length() + 1)
-_AT_ONCE = 8 * 1024 * 1024
+_AT_ONCE = 4 * 1024 * 1024
 """Bytes of rows that are held in memory, and that a segment has unless one range has more."""
 
 
