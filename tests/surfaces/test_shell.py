@@ -88,7 +88,7 @@ HINT_KEYS = list(options_at(Place.HINT, LOOKUP_OPTIONS))
         ("SELECT /*+ LOOKUP('no such option' = '|", []),
         ("SELECT /*+ LOOKUP('table'='c') |", []),
         ("SELECT /*+ BROADCAST(|", []),
-        ("CREATE TEMPORARY TABLE t WITH ('connector' = 'sq|", ["sqlite'"]),
+        ("CREATE TEMPORARY TABLE t WITH ('connector' = 'sqli|", ["sqlite'"]),
         ("CREATE TEMPORARY TABLE t WITH ('connector' = 'sqlite', 'pa|", ["path' = '"]),
         ("CREATE TEMPORARY TABLE t WITH ('lookup.asy|", ["lookup.async' = '"]),
         ("SET table.exec.async-lookup.t|", ["table.exec.async-lookup.timeout"]),
