@@ -116,8 +116,10 @@ class Scope:
     @property
     def has_one_executor(self) -> bool:
         """Whether all tasks run on this machine, in the process of the driver's Spark."""
+        if is_connect(self.spark):  # to ask it for its master would be a trip for nothing
+            return False
         master = self.conf("spark.master") or ""
-        return (master == "local" or master.startswith("local[")) and not is_connect(self.spark)
+        return master == "local" or master.startswith("local[")
 
     def sql(self, text: str, args: Args = None) -> DataFrame:
         """Spark's own ``sql``, also where ``enable`` has put ours in its place."""
