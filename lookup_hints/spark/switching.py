@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,15 +16,15 @@ import pyarrow as pa
 
 from lookup_hints.runtime.arrow import Known
 from lookup_hints.runtime.metrics import CountsByKey
-from lookup_hints.runtime.remembering import NOTHING, Learned, Loads, said
+from lookup_hints.runtime.remembering import NOTHING, Loads, said
 from lookup_hints.runtime.spec import FullCache, LookupSpec, Periodic, Switch
-from lookup_hints.spark.whole_tables import HeldTable
+from lookup_hints.spark.whole_tables import HeldTable, WholeCache
 from lookup_hints.store.folder import locked, make_private
 
 _log = logging.getLogger("lookup_hints.cache")
 
 
-class Switching:
+class Switching(WholeCache):
     """The table of one lookup in one run of a statement, as a task sees it: asked first, then maybe read.
 
     Args:
@@ -70,19 +70,6 @@ class Switching:
             return False
         self._after = asked
         return self._held.read_alone()
-
-    def learn(self, learned: Sequence[Learned]) -> None:
-        """Nothing: it has all rows, or none."""
-
-    def ask_anew(self, keys: pa.Table) -> None:
-        """Nothing: no row is too old."""
-
-    def turn(self, keys: pa.Table) -> Callable[[Known], bool]:
-        """Nobody is waited for."""
-        return lambda _: False
-
-    def end(self) -> None:
-        """Nothing is noted of what was asked."""
 
     @property
     def held(self) -> tuple[int, int]:

@@ -198,7 +198,24 @@ class HeldTable:
         )
 
 
-class HeldCache:
+class WholeCache:
+    """What a flow's cache that has all rows, or none, does with answers: nothing."""
+
+    def learn(self, learned: Sequence[Learned]) -> None:
+        """Nothing: it has all rows, or none."""
+
+    def ask_anew(self, keys: pa.Table) -> None:
+        """Nothing: all its rows are equally old."""
+
+    def turn(self, keys: pa.Table) -> Callable[[Known], bool]:
+        """Nobody is waited for."""
+        return lambda _: False
+
+    def end(self) -> None:
+        """Nothing is noted of what was asked."""
+
+
+class HeldCache(WholeCache):
     """A table that is kept whole as a flow's cache; it counts what happens from now on."""
 
     learns, asked = False, 0
@@ -210,19 +227,6 @@ class HeldCache:
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
         """The rows of ``keys``; all others have none."""
         return self._table.probe(keys, columns)
-
-    def learn(self, learned: Sequence[Learned]) -> None:
-        """Nothing: it holds all rows."""
-
-    def ask_anew(self, keys: pa.Table) -> None:
-        """Nothing: all its rows are equally old."""
-
-    def turn(self, keys: pa.Table) -> Callable[[Known], bool]:
-        """Nobody is waited for: nobody asks."""
-        return lambda _: False
-
-    def end(self) -> None:
-        """Nothing was asked for."""
 
     @property
     def held(self) -> tuple[int, int]:
