@@ -40,7 +40,7 @@ from lookup_hints.plan.write.columns import residual_columns, used_columns
 from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
 from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec, Switch
-from lookup_hints.spi import Connector
+from lookup_hints.spi import Connector, KeepsAnswers
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.sql.splice import Cut, spliced
@@ -382,7 +382,7 @@ def name_functions(draft: Draft) -> Draft:
             connector=join.connector,
             key_columns=tuple(join.use.base_column(key.column) for key in join.conditions.keys),
             columns=join.asked_columns,
-            settings=_without_what_was_taken_back(join, draft.context),
+            settings=_with_what_may_be_used(join, draft.context),
             name=name,
             kind=join.kind,
             packed=_is_packed(draft.statement, join),
@@ -393,8 +393,24 @@ def name_functions(draft: Draft) -> Draft:
     return draft.each_join(with_spec)
 
 
+def _with_what_may_be_used(join: LookupJoin, context: Context) -> LookupSettings:
+    """How ``join`` runs, with what it may use of earlier answers."""
+    settings, connector = _without_what_was_taken_back(join, context), join.connector
+    if not isinstance(connector, KeepsAnswers) or not connector.keeps():
+        return settings
+    return replace(
+        settings, kept_as=None if join.chosen.wants_no_cache else _name_of_answers(connector, context)
+    )
+
+
+def _name_of_answers(connector: Connector, context: Context) -> str:
+    """What answers are kept as: another name since some were taken back in this session."""
+    taken = context.taken_back(connector.table, math.inf)
+    return f"{taken[-1].session} {taken[-1].number}" if taken else ""
+
+
 def _without_what_was_taken_back(join: LookupJoin, context: Context) -> LookupSettings:
-    """How ``join`` runs: what was taken back of its table longer ago than a row may be old is gone anyway."""
+    """What was taken back of the table longer ago than a row may be old is gone anyway."""
     settings = join.chosen.settings
     if settings.cache is None and settings.whole is None:
         return settings

@@ -126,6 +126,8 @@ def facts_of(lookup: Measured) -> Iterator[tuple[str, str]]:
     if has_cache(counts):
         yield "cache", _cache(counts)
     yield "requests", _requests(lookup)
+    if counts.kept_answers:
+        yield "kept answers", f"{counts.kept_answers:,} used, and the source not asked"
     if counts.requests:
         quantiles = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
         yield (
@@ -193,7 +195,8 @@ def _requests(lookup: Measured) -> str:
     counts = lookup.counts
     if not counts.requests:
         return "none"
-    each = (counts.keys - from_cache(counts) + counts.retried_keys) / counts.requests
+    asked = counts.keys - from_cache(counts) + counts.retried_keys
+    each = asked / (counts.requests + counts.kept_answers)
     of = "" if lookup.capacity is None else f" of {lookup.capacity}"
     return (
         f"{counts.requests:,} of {each:,.0f} key{'' if round(each) == 1 else 's'} each,"

@@ -22,6 +22,7 @@ from lookup_hints.runtime.remembering import Cache, Learned, Loads, Remembering,
 from lookup_hints.runtime.spec import LookupSpec, PartialCache, Switch
 from lookup_hints.runtime.spec import TakenBack as Taken
 from lookup_hints.spark.task import in_stream, running_statement
+from lookup_hints.spi import Connector, KeepsAnswers
 from lookup_hints.spi.model import LookupTable
 
 if TYPE_CHECKING:
@@ -62,6 +63,20 @@ class Stores:
             self._warn(spec.table.name, said(error))
             cache = None
         return Remembering(spec, cache, self._warn)
+
+    def let_keep(self, connector: Connector, identity: str, folder: Path | None) -> None:
+        """Let a ``connector`` that keeps answers itself do so in a folder of its own below ``folder``."""
+        if not isinstance(connector, KeepsAnswers) or not connector.keeps():
+            return
+        try:
+            from lookup_hints.store.folder import make_private
+
+            path = _folder_below(folder) / "kept" / _hashed(_source(connector, identity))
+            make_private(path)
+        except Exception as error:
+            self._warn(connector.table.name, said(error))
+        else:
+            connector.keep_in(path)
 
     def _cache(
         self,
@@ -149,12 +164,17 @@ def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
     """
     from lookup_hints.store.hashing import can_hash
 
-    if folder is None:
-        raise OSError(0, "Spark has given this worker no folder")
+    parent = _folder_below(folder)
     if not can_hash(spec.key_schema):
         kinds = ", ".join(map(str, spec.key_schema.types))
         raise TypeError(f"no cache is kept by keys of the types {kinds}")
-    return folder / "cache" / name_of(spec, identity)
+    return parent / "cache" / name_of(spec, identity)
+
+
+def _folder_below(folder: Path | None) -> Path:
+    if folder is None:
+        raise OSError(0, "Spark has given this worker no folder")
+    return folder
 
 
 class _StoreCache:
@@ -230,17 +250,20 @@ class _StoreCache:
 def name_of(spec: LookupSpec, identity: str) -> Path:
     """What the folder of its answers is called, below that of its table: hashes of all that decides them.
 
-    These are the connector with its table and options, what references and files hold on this machine, and
-    the version of this library; and the columns asked by and for.
+    These are those of its source, and the columns asked by and for.
     """
-    table = spec.table
-    resolved = {key: table.resolve(text, option=key, known=set()) for key, text in table.options.items()}
-    source = (identity, sorted(resolved.items()), spec.connector.opened_with(), lookup_hints.__version__)
     columns = [
         [(field.name, str(field.type)) for field in schema]
         for schema in (spec.key_schema, spec.answer_schema)
     ]
-    return Path(_hashed(source), _hashed(columns))
+    return Path(_hashed(_source(spec.connector, identity)), _hashed(columns))
+
+
+def _source(connector: Connector, identity: str) -> object:
+    """The connector with its table and options, what references and files hold here, and our version."""
+    table = connector.table
+    resolved = {key: table.resolve(text, option=key, known=set()) for key, text in table.options.items()}
+    return identity, sorted(resolved.items()), connector.opened_with(), lookup_hints.__version__
 
 
 def _hashed(parts: object) -> str:

@@ -39,6 +39,9 @@ class Reporting(Protocol):
     def throttled(self) -> None:
         """The source refused a request for a while, as it is asked too much."""
 
+    def recalled(self) -> None:
+        """The lookup is answered by what the connector has kept: the source was not asked."""
+
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
         """A block in which one request waits before it is sent."""
 
@@ -71,6 +74,9 @@ class _Nobody:
         pass
 
     def throttled(self) -> None:
+        pass
+
+    def recalled(self) -> None:
         pass
 
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:

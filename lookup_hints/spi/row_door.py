@@ -22,8 +22,8 @@ class RowDoor(Protocol):
 
 def rows_of(request: LookupRequest) -> list[RowRequest]:
     """The keys of ``request``, each as a request of its own."""
-    schema, timeout, attempt = request.schema, request.timeout, request.attempt
-    return [RowRequest(key, schema, timeout, attempt) for key in _keys_of(request)]
+    same = request.schema, request.timeout, request.attempt, request.kept_as
+    return [RowRequest(key, *same) for key in _keys_of(request)]
 
 
 def _keys_of(request: LookupRequest) -> list[dict[str, Any]]:
