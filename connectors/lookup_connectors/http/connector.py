@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, BytesInFlight, Lease
 from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic, from_netrc, netrc_path
-from lookup_connectors.http.exchange import Exchange, Limits, Policy
+from lookup_connectors.http.exchange import Answers, Exchange, Limits, Policy
 from lookup_connectors.http.message import HttpFailure, Request, Response, host_and_port
 from lookup_connectors.http.options import OPTIONS
 from lookup_connectors.http.paths import PathFailure
@@ -20,6 +22,7 @@ from lookup_connectors.http.plan import (
     Plan,
     Templates,
     check_address,
+    keeps_answers,
     origin_and_user,
     origins,
     plain_origin,
@@ -41,6 +44,7 @@ from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,
     HoldsBack,
+    KeepsAnswers,
     LookupRequest,
     LookupTable,
     Miss,
@@ -51,18 +55,25 @@ from lookup_hints.spi import (
     Rows,
     SyncRowLookup,
     TakesTurns,
+    reporting,
 )
 from lookup_hints.spi.model import identity_of_file
 from lookup_hints.spi.secrets import has_reference, masker
 
+if TYPE_CHECKING:
+    from lookup_connectors.http.cache import Kept
+
 _T = TypeVar("_T")
+
+_NO_HISHEL = "'http.cache' = 'true' needs the package hishel."
+_INSTALL_HISHEL = "Install it here and on every worker: pip install 'lookup-hints[http-cache]'."
 
 _PARSED = 8
 """A parsed document of small objects takes so many times the bytes of its text."""
 _SMALL_BODY = 64 * 1024
 
 
-class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, TakesTurns):
+class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, KeepsAnswers, ReportsOutcomes, TakesTurns):
     """An HTTP API that answers JSON."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -72,9 +83,10 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, T
         self._live: _Live | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._driver: Driver | None = None
+        self._folder: Path | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None, "_loop": None, "_driver": None}
+        return {**self.__dict__, "_live": None, "_loop": None, "_driver": None, "_folder": None}
 
     def check(self) -> None:
         """Refuse options that do not fit together, or that cannot be read here."""
@@ -82,6 +94,8 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, T
         if hidden:
             raise OptionError(Problem(f"table {self.table.name}: {hidden[0]!r} may not be a reference."))
         plan_of(self.table)
+        if keeps_answers(self.table) and find_spec("hishel") is None:
+            raise OptionError(Problem(f"table {self.table.name}: {_NO_HISHEL}", tip=_INSTALL_HISHEL))
         _check_hosts(self.table, {key: plain_origin(self.table.options.get(key, "")) for key in _URLS})
 
     def key_columns(self) -> frozenset[str]:
@@ -112,6 +126,14 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, T
         """Passwords, tokens, and what references in the options stand for."""
         return self._live.secrets if self._live else self.table.read(self.OPTIONS)[1]
 
+    def keeps(self) -> str:
+        """As `http.cache` says."""
+        return "answers as long as their HTTP headers allow" if keeps_answers(self.table) else ""
+
+    def keep_in(self, folder: Path) -> None:
+        """Keep them there."""
+        self._folder = folder
+
     # Life.
 
     def open(self) -> None:
@@ -130,6 +152,8 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, T
         """Read the options; the first request makes the first connection."""
         await self.aclose()
         self._live = _Live.of(self.table)
+        if self._folder is not None:
+            self._live.keep_in(self._folder)
         self._driver = self._live.driver()
 
     def close(self) -> None:
@@ -141,8 +165,11 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, T
 
     async def aclose(self) -> None:
         """Disconnect."""
-        driver, self._driver, self._live = self._driver, None, None
+        driver, live = self._driver, self._live
+        self._driver = self._live = None
         if driver is not None:
+            if live is not None and live.kept is not None:
+                await driver.beside(live.kept.close)
             await driver.close()
 
     # One key.
@@ -182,8 +209,11 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, T
         """The rows of each key."""
         with self._driving.budget.lease(again=request.attempt > 1) as lease:
             if self.keys_per_request() > 1:
-                parts = [self._opened.rows(keys, request) for keys in self._opened.groups(request)]
-                return self._table(request, await self._all(parts, lease))
+                answers = self._opened.answers(request)
+                parts = [self._opened.rows(keys, request, answers) for keys in self._opened.groups(request)]
+                found = await self._all(parts, lease)
+                _tell_whether_recalled(answers)
+                return self._table(request, found)
             return await self._each(request, lambda row: self._driving.run(self._opened.row(row), lease))
 
     async def _all(self, parts: Sequence[Steps[_T]], lease: Lease) -> list[_T]:
@@ -280,6 +310,7 @@ class _Live:
     ) -> None:
         self.plan = plan
         self.connecting = connecting
+        self.kept: Kept | None = None
         self.tells_outcomes: bool = options["outcome-rows"]
         self._name = table.name
         self._engine: str = options["engine"]
@@ -329,6 +360,25 @@ class _Live:
         tokens = self._auth.secrets if isinstance(self._auth, ClientCredentials) else set()
         return self._secrets | tokens
 
+    def keep_in(self, folder: Path) -> None:
+        """Keep answers there.
+
+        Raises:
+            HttpFailure: a package is missing for that.
+        """
+        try:
+            from lookup_connectors.http.cache import Kept
+        except ModuleNotFoundError as error:
+            text = f"table {self._name}: {_NO_HISHEL} {_INSTALL_HISHEL}"
+            raise HttpFailure(text, permanent=True) from error
+        self.kept = Kept(self._name, folder)
+
+    def answers(self, request: LookupRequest | RowRequest) -> Answers | None:
+        """The answers that are kept, as far as ``request`` may use them."""
+        if self.kept is None or request.kept_as is None:
+            return None
+        return self.kept.answers(request.kept_as, confirmed=request.attempt > 1)
+
     def driver(self) -> Driver:
         """What drives async exchanges.
 
@@ -366,11 +416,13 @@ class _Live:
             first = self._request(Keys.one(request.key))
         except Unaskable:
             return Miss()
+        answers = self.answers(request)
         try:
-            response, rows = yield from self._pages(first, deadline)
+            response, rows = yield from self._pages(first, deadline, answers)
         except HttpFailure as failure:
             failure.elapsed = time.monotonic() - started
             raise
+        _tell_whether_recalled(answers)
         elapsed = time.monotonic() - started
         if not rows:
             return Miss(_told("miss", response, elapsed, request.attempt))
@@ -378,15 +430,15 @@ class _Live:
         given = self._given(request.key)
         return [Found(row, name, given, told) for row, name in zip(rows.rows, rows.names, strict=True)]
 
-    def rows(self, keys: Keys, request: LookupRequest) -> Steps[FoundRows]:
+    def rows(self, keys: Keys, request: LookupRequest, answers: Answers | None) -> Steps[FoundRows]:
         """The rows of many keys, which say themselves whose they are."""
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
         try:
             first = self._request(keys)
         except Unaskable:
-            return (yield from self._one_by_one(keys, request))
-        response, rows = yield from self._pages(first, deadline)
+            return (yield from self._without_unaskable(keys, request, answers))
+        response, rows = yield from self._pages(first, deadline, answers)
         told = _told("hit", response, time.monotonic() - started, request.attempt)
         given = self._given(
             {name: values[0] for name, values in keys.columns.items() if name not in keys.lists}
@@ -398,10 +450,11 @@ class _Live:
         said = self.plan.reader.said
         return key if said.isdisjoint(key) else {name: key[name] for name in key if name not in said}
 
-    def _one_by_one(self, keys: Keys, request: LookupRequest) -> Steps[FoundRows]:
-        """Without the keys that cannot be asked for."""
+    def _without_unaskable(
+        self, keys: Keys, request: LookupRequest, answers: Answers | None
+    ) -> Steps[FoundRows]:
         askable = [at for at in range(len(keys)) if self._is_askable(keys.among([at]))]
-        return (yield from self.rows(keys.among(askable), request)) if askable else FoundRows()
+        return (yield from self.rows(keys.among(askable), request, answers)) if askable else FoundRows()
 
     def _request(self, keys: Keys) -> Request:
         try:
@@ -416,11 +469,13 @@ class _Live:
             return False
         return True
 
-    def _pages(self, request: Request, deadline: float | None) -> Steps[tuple[Response, PageRows]]:
+    def _pages(
+        self, request: Request, deadline: float | None, answers: Answers | None
+    ) -> Steps[tuple[Response, PageRows]]:
         """The rows of all pages, and the last response."""
         paging, reader = self.plan.paging, self.plan.reader
         if paging.kind == "none":
-            response = yield from self._exchange.ask(request, deadline)
+            response = yield from self._exchange.ask(request, deadline, answers)
             if self._exchange.is_miss(response):
                 return response, PageRows()
             yield from _room_to_parse(response)
@@ -435,7 +490,7 @@ class _Live:
                     f"there are more than {paging.most} pages ('max-pages'). Nothing is cut off: ask for less"
                 )
             asked.add((current.url, current.body))
-            response = yield from self._exchange.ask(current, deadline)
+            response = yield from self._exchange.ask(current, deadline, answers)
             if self._exchange.is_miss(response):
                 if len(asked) > 1 and not paging.may_miss:
                     raise self._failure(f"the next page is not there ({response.status})")
@@ -471,6 +526,12 @@ class _Live:
         for at, values in enumerate(zip(*common, strict=True)):
             groups.setdefault(values, []).append(at)
         return [keys.among(positions) for positions in groups.values()]
+
+
+def _tell_whether_recalled(answers: Answers | None) -> None:
+    """Tell who counts that no server was asked in a lookup, where that is so."""
+    if answers is not None and answers.recalled and not answers.asked:
+        reporting().recalled()
 
 
 def _room_to_parse(response: Response) -> Steps[None]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.codes import Codes
@@ -19,10 +21,11 @@ from lookup_connectors.http.message import (
     joined_url,
     origin_of,
 )
-from lookup_connectors.http.steps import Few, Pause, Send, Steps, Take
+from lookup_connectors.http.steps import Beside, Few, Pause, Room, Send, Steps, Take
 from lookup_connectors.http.throttle import reported_pause
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
+_NOT_MODIFIED = 304
 _REDIRECTS = (301, 302, 303, 307, 308)
 _UNREACHABLE = (502, 503, 504)
 """What gateways answer where they cannot reach the server."""
@@ -46,6 +49,36 @@ class Policy:
     miss: Codes
     transient: Codes
     waits: bool
+
+
+class Recalled(Protocol):
+    """What is kept for one request."""
+
+    @property
+    def response(self) -> Response | None:
+        """The response, where it may be used as it is."""
+
+    @property
+    def request(self) -> Request:
+        """What to send where it may not; it asks the server to confirm what is kept, if anything is."""
+
+    def end(self, response: Response) -> Response | None:
+        """What answers the request, which is kept if it may be; None: ask again. Blocks.
+
+        A response 304 leaves what is kept, and renews it.
+        """
+
+
+class Answers(Protocol):
+    """Answers that are kept, for one lookup."""
+
+    asked: bool
+    """Whether a server was asked."""
+    recalled: bool
+    """Whether a response was used as it was kept."""
+
+    def recall(self, request: Request, signed: Request) -> Recalled:
+        """What is kept for ``request``, which goes out as ``signed``. Blocks."""
 
 
 class Exchange:
@@ -72,8 +105,12 @@ class Exchange:
         self._wall_clock = wall_clock
         self._check_origin = check_origin
 
-    def ask(self, request: Request, deadline: float | None) -> Steps[Response]:
+    def ask(
+        self, request: Request, deadline: float | None, answers: Answers | None = None
+    ) -> Steps[Response]:
         """The response to ``request``: a success or a miss, after redirects, pauses and a renewed token.
+
+        It may come from ``answers``, and takes no turn then.
 
         Raises:
             HttpFailure: anything else.
@@ -83,6 +120,13 @@ class Exchange:
         while True:
             credentials = yield from self._auth.credentials(self._left(deadline))
             signed = self._signed(request, credentials)
+            recalled: Recalled | None = None
+            if answers is not None and request.method == "GET":
+                recalled = yield Beside(partial(answers.recall, request, signed))
+                if recalled.response is not None:
+                    yield Room(len(recalled.response.body))
+                    return recalled.response
+                answers.asked, signed = True, recalled.request
             try:
                 response, wait = yield from self._in_turn(signed, own, deadline)
             except KeptConnectionLost:
@@ -100,7 +144,14 @@ class Exchange:
                 redirects += 1
                 request = self._redirected(request, response, redirects)
                 continue
-            if response.status in self._policy.miss or response.status in self._policy.success:
+            if recalled is not None and (response.status == _NOT_MODIFIED or self._answers(response)):
+                kept: Response | None = yield Beside(partial(recalled.end, response))
+                if kept is None:
+                    continue
+                if kept is not response:
+                    yield Room(len(kept.body))
+                response = kept
+            if self._answers(response):
                 return response
             raise self._failure(request, response)
 
@@ -148,6 +199,9 @@ class Exchange:
         if response.status == 429 or (response.status == 503 and "retry-after" in response.headers):
             return "refused", told
         return "lost" if response.status in _UNREACHABLE else "served", told
+
+    def _answers(self, response: Response) -> bool:
+        return response.status in self._policy.miss or response.status in self._policy.success
 
     def is_miss(self, response: Response) -> bool:
         """Whether its status says that there is nothing."""

@@ -69,6 +69,14 @@ OUTCOMES = (
     Option("outcome-rows", BOOLEAN, "A key without rows gets one of key and `$` columns.", default=False),
 )  # fmt: skip
 
+CACHE = Option(
+    "http.cache",
+    BOOLEAN,
+    "Keep answers as `Cache-Control`, `Expires`, `ETag` and the like allow (RFC 9111, a private cache). Needs"
+    " the package hishel: `lookup-hints[http-cache]`.",
+    default=False,
+)
+
 LIMITS = (
     Option(
         "engine",
@@ -106,4 +114,4 @@ WHO = (
     Option("tls-key-password", TEXT, "Password of the private key.", secret=True),
 )  # fmt: skip
 
-OPTIONS = (*REQUEST, *RESPONSE, *OUTCOMES, *LIMITS, *WHO)
+OPTIONS = (*REQUEST, *RESPONSE, *OUTCOMES, CACHE, *LIMITS, *WHO)
