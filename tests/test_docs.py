@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate_dashboard, generate_metrics, generate_options, generate_sql_support
+from docs import (
+    generate_dashboard,
+    generate_metrics,
+    generate_options,
+    generate_plan_picture,
+    generate_sql_support,
+)
 from lookup_hints import __version__
 
 
@@ -24,6 +30,11 @@ def test_the_page_on_metrics_is_made_from_the_counts() -> None:
 def test_the_dashboard_is_made_from_its_panels() -> None:
     text = generate_dashboard.TARGET.read_text(encoding="utf-8")
     assert text == generate_dashboard.dashboard(), "run: python docs/generate_dashboard.py"
+
+
+def test_the_picture_of_a_notebooks_plan_is_what_a_notebook_shows() -> None:
+    svg = generate_plan_picture.TARGET.read_text(encoding="utf-8")
+    assert svg == generate_plan_picture.picture(), "run: python docs/generate_plan_picture.py"
 
 
 def test_the_page_on_sql_is_made_from_the_cases() -> None:

@@ -176,7 +176,8 @@ def _facts(plan: LookupPlan, join: LookupJoin, first: str) -> Iterator[str]:
     settings, conditions = join.chosen.settings, join.conditions
     line = Span(plan.text, join.at.start, join.at.end).line
     in_flight = f", {settings.capacity} in flight" if settings.asynchronous else ""
-    yield f"{first}{in_flight}, {settings.batch_size} keys a request"
+    keys = "1 key" if settings.batch_size == 1 else f"{settings.batch_size} keys"
+    yield f"{first}{in_flight}, {keys} a request"
     yield f"timeout {settings.timeout:g} s, on error {settings.failures}; line {line}"
     yield f"retry {settings.retry}"
     if join.access is not None:
