@@ -173,14 +173,14 @@ def test_a_slow_request_is_sent_again_and_the_first_answer_counts(
     session: LookupSession, api: Api, engine: str
 ) -> None:
     people(session, api, engine=engine)
-    api.script("/people/39", {"delay": 20})
+    api.script("/people/39", {"delay": 120})
     hint = "/*+ LOOKUP('table'='p', 'hedge'='300 ms') */"
     session.sql("CREATE TEMPORARY VIEW once AS SELECT id AS person FROM range(0, 40, 1, 1)")
     query = f"SELECT {hint} o.person, p.name FROM once o JOIN people p ON o.person = p.id"
     assert "a second request after 0.3 s, for 5 % of them at most (hint)" in session.explain(query)
     started = time.monotonic()
     assert sorted(session.sql(query).collect()) == [(key, f"n{key}") for key in range(40)]
-    assert time.monotonic() - started < 15, "the first request takes 20 s"
+    assert time.monotonic() - started < 100, "the first request takes 120 s"
     assert api.targets() == {**{f"/people/{key}": 1 for key in range(40)}, "/people/39": 2}
     (counts,) = session.metrics().values()
     assert (counts.requests, counts.hedges, counts.hedges_won) == (41, 1, 1)
