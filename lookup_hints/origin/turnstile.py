@@ -141,7 +141,7 @@ class Turnstile:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._ledger, self._rules, self._spent, self._process = ledger, rules, spent, process
-        self.clock, self._sleep = clock, sleep
+        self.clock, self.sleep = clock, sleep
         self._gate = ledger.books.gate
         self._lease: Lease | None = None
         self._ticket = 0.0
@@ -230,7 +230,7 @@ class Turnstile:
             if deadline is not None and self.clock() >= deadline:
                 raise NoTurn(f"{self._rules.source} had no turn for this lookup within its time.")
             with reporting().waiting(wait[1]):
-                self._sleep(wait[0])
+                self.sleep(wait[0])
 
     def _why(self, deadline: float | None) -> Wait:
         """What is waited for, at first.
@@ -257,16 +257,26 @@ class Turnstile:
         Raises:
             ConnectorError: it does.
         """
-        books, now, source = self._ledger.books, self.clock(), self._rules.source
+        books, now = self._ledger.books, self.clock()
         if why == "outage":
             self._check_outage(books.breaker.opened_at, books.breaker.until, now)
-        elif deadline is not None and books.pause.opens >= deadline:
-            wait = books.pause.opens - now
-            raise ConnectorError(
-                f"{source} may be asked again in {wait:.3g} s, which is longer than this lookup has left."
-                " Raise 'timeout', or ask less: 'lookup.rate-limit', 'lookup.max-concurrency'.",
-                retry_after=wait,
-            )
+        else:
+            self.check_pause(books.pause.opens, deadline)
+
+    def check_pause(self, opens: float, deadline: float | None) -> None:
+        """Refuse to wait until ``opens`` where that is after the ``deadline``.
+
+        Raises:
+            ConnectorError: it is.
+        """
+        if deadline is None or opens < deadline:
+            return
+        wait = opens - self.clock()
+        raise ConnectorError(
+            f"{self._rules.source} may be asked again in {wait:.3g} s, which is longer than this lookup has"
+            " left. Raise 'timeout', or ask less: 'lookup.rate-limit', 'lookup.max-concurrency'.",
+            retry_after=wait,
+        )
 
     def _check_outage(self, opened_at: float, until: float, now: float) -> None:
         again = f"It is asked again in {max(0.0, until - now):.3g} s"
@@ -337,11 +347,13 @@ class Turnstile:
         """A pause, or an outage."""
         if not self._gate.is_shut:
             return None
-        pause, outage = books.pause.opens - now, books.breaker.waits(now)
+        outage = books.breaker.waits(now)
         if outage > 0:
             return min(outage, self._rules.timeout / 10), "outage"
-        if pause > 0:
-            return pause, "throttle"
+        if books.pause.opens > now:
+            if books.pause.may_try(now):
+                return None
+            return max(POLL_SECONDS, books.pause.worth_asking(now, POLL_SECONDS)), "throttle"
         if not books.breaker.opened_at:
             self._gate.is_shut = 0.0
         return None
@@ -349,6 +361,8 @@ class Turnstile:
     def _probe(self, books: Books, now: float) -> None:
         if books.breaker.opened_at:
             books.breaker.probes(now)
+        elif books.pause.opens > now:
+            books.pause.tries(now)
 
     def _lacks_permit(self, books: Books, now: float) -> tuple[float, Wait] | None:
         """Take another permit, if none is left."""
@@ -409,7 +423,7 @@ class Turnstile:
             self._pump()
         elif self._held > self._in_use and self._idle_timer is None:
             self._give_back_soon()
-        return 0.0
+        return pause or 0.0 if ending == "refused" else 0.0
 
     def _give_back_soon(self) -> None:
         """Give back what is idle when no request comes for a moment; at once where no loop could do it."""
@@ -457,7 +471,8 @@ class Turnstile:
         unsaid, self._unsaid = self._unsaid, Unsaid(most_in_use=self._in_use)
         lease = self._own_lease(books, now)
         if unsaid.served:
-            books.pause.served(now)
+            if books.pause.served(unsaid.last_started, now):
+                books.limit.unpaused(now)
             books.breaker.answered(unsaid.served, unsaid.last_started, now)
             if self._rules.adapts:
                 seconds = unsaid.last_ended - unsaid.last_started
@@ -480,7 +495,8 @@ class Turnstile:
     def _note(self, books: Books, started: float, ending: Ending, pause: float | None, now: float) -> None:
         """What a request that was not simply served says of the origin."""
         if pause:
-            books.pause.asked(pause, now)
+            try_after = books.limit.settling if ending == "refused" else None
+            books.pause.asked(pause, started, now, try_after)
         if ending == "refused":
             self._note_refusal(books, started, pause or 0.0, now)
         elif ending == "lost" and self._rules.adapts:
@@ -555,11 +571,14 @@ class Asker:
         self.gave_up = False
         """Whether the last wait for a turn was cancelled."""
 
-    async def take(self, deadline: float | None = None) -> None:
+    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
         """Wait for a turn, and take it."""
         started = self._clock()
         self.gave_up = False
         try:
+            if (wait := self._told(started, deadline, after)) > 0:
+                with reporting().waiting("throttle"):
+                    await asyncio.sleep(wait)
             await self._turnstile.wait(deadline)
         except asyncio.CancelledError:
             self.gave_up = True
@@ -567,10 +586,24 @@ class Asker:
         finally:
             self.waited += self._clock() - started
 
-    def wait_for_turn(self, deadline: float | None = None) -> None:
+    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
         """The same, blocking the thread."""
         started = self._clock()
         try:
+            if (wait := self._told(started, deadline, after)) > 0:
+                with reporting().waiting("throttle"):
+                    self._turnstile.sleep(wait)
             self._turnstile.wait_blocking(deadline)
         finally:
             self.waited += self._clock() - started
+
+    def _told(self, now: float, deadline: float | None, after: float | None) -> float:
+        """Seconds until ``after``.
+
+        Raises:
+            ConnectorError: that is too long.
+        """
+        if after is None or after <= now:
+            return 0.0
+        self._turnstile.check_pause(after, deadline)
+        return after - now

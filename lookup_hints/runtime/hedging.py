@@ -169,16 +169,16 @@ class _First:
         self._sent = clock()
         self._is_waiting = False
 
-    async def take(self, deadline: float | None = None) -> None:
+    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
         self._is_waiting = True
         try:
-            await self._own.take(deadline)
+            await self._own.take(deadline, after)
         finally:
             self._is_waiting = False
             self._sent = self._clock()
 
-    def wait_for_turn(self, deadline: float | None = None) -> None:
-        self._own.wait_for_turn(deadline)
+    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+        self._own.wait_for_turn(deadline, after)
         self._sent = self._clock()
 
     @property

@@ -8,6 +8,7 @@ requests, as in a scan or when a connector is used alone, each turn is there at 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,24 +27,25 @@ class Turns(Protocol):
     def take_at_once(self) -> bool:
         """Take a turn where one is free now; else ``take`` or ``wait_for_turn`` waits for one."""
 
-    async def take(self, deadline: float | None = None) -> None:
+    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
         """Wait for a turn, and take it.
 
         Args:
             deadline: on the monotonic clock, or None: when the lookup must be over.
+            after: on the same clock, or None: when the source allows this request again, which it refused.
 
         Raises:
             ConnectorError: the source is paused for longer than that, or down.
         """
 
-    def wait_for_turn(self, deadline: float | None = None) -> None:
+    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
         """The same for a caller that blocks its thread."""
 
     def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
         """A request is over, and its turn with it.
 
         Returns:
-            Seconds that the caller must wait itself before it takes its next turn; 0 where turns do that.
+            Seconds after which the same request may be sent again, for ``after`` of its next turn.
 
         Args:
             started: when it was sent, on the monotonic clock.
@@ -62,11 +64,11 @@ class _Free:
     def take_at_once(self) -> bool:
         return True
 
-    async def take(self, deadline: float | None = None) -> None:
-        pass
+    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
+        await asyncio.sleep(max(0.0, (after or 0.0) - time.monotonic()))
 
-    def wait_for_turn(self, deadline: float | None = None) -> None:
-        pass
+    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+        time.sleep(max(0.0, (after or 0.0) - time.monotonic()))
 
     def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
         return pause or (_PAUSE if ending == "refused" else 0.0)

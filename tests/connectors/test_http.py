@@ -726,27 +726,47 @@ def test_a_429_is_waited_out(api: Api, sync: bool) -> None:
     assert sum(api.targets().values()) == 2
 
 
-def test_one_429_stops_all_requests_to_the_origin(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    api.script("/people/1", {"status": 429, "headers": {"Retry-After": "1"}})
-    is_refused, asked = asyncio.Event(), Pause.asked
+async def ask_one_after_a_refusal(connector: HttpConnector) -> None:
+    """Key 1, and once it is refused key 2 and key 3."""
+    is_refused = asyncio.Event()
+    with pytest.MonkeyPatch.context() as patch:
+        asked = Pause.asked
 
-    def noted(pause: Pause, seconds: float, now: float) -> None:
-        is_refused.set()
-        asked(pause, seconds, now)
+        def noted(pause: Pause, *given: Any) -> None:
+            is_refused.set()
+            asked(pause, *given)
 
-    monkeypatch.setattr(Pause, "asked", noted)
-
-    async def ask_two(connector: HttpConnector) -> None:
-        first = asyncio.create_task(connector.alookup_row(RowRequest({"id": 1}, SCHEMA)))
+        patch.setattr(Pause, "asked", noted)
+        keys = [RowRequest({"id": key}, SCHEMA) for key in (1, 2, 3)]
+        first = asyncio.create_task(connector.alookup_row(keys[0]))
         await asyncio.wait_for(is_refused.wait(), 30)
-        await connector.alookup_row(RowRequest({"id": 2}, SCHEMA))
-        await first
+        await asyncio.gather(first, *map(connector.alookup_row, keys[1:]))
 
-    during(table_of(api, "/people/{id}"), ask_two)
+
+def asked_after_the_first(api: Api) -> list[tuple[str, float]]:
     first, *others = api.asked()
     assert first["target"] == "/people/1"
-    assert all(each["time"] - first["time"] > 0.95 for each in others)
-    assert len(others) == 2
+    return [(each["target"], each["time"] - first["time"]) for each in others]
+
+
+def test_a_429_holds_for_its_request_where_the_origin_serves_others(api: Api) -> None:
+    api.script("/people/1", {"status": 429, "headers": {"Retry-After": "2"}})
+    during(table_of(api, "/people/{id}"), ask_one_after_a_refusal)
+    *others, (target, waited) = asked_after_the_first(api)
+    assert target == "/people/1"
+    assert waited > 1.95
+    assert sorted(target for target, _ in others) == ["/people/2", "/people/3"]
+    assert all(0.05 < waited < 1.9 for _, waited in others), "the first of them tries, a moment later"
+
+
+def test_a_429_holds_for_all_requests_where_the_origin_refuses_others_too(api: Api) -> None:
+    refusal = {"status": 429, "headers": {"Retry-After": "2"}}
+    for key in (1, 2, 3):
+        api.script(f"/people/{key}", refusal)
+    during(table_of(api, "/people/{id}"), ask_one_after_a_refusal)
+    (_, tried), *others = asked_after_the_first(api)
+    assert tried < 1.9
+    assert all(waited > 1.95 for _, waited in others)
 
 
 @BOTH

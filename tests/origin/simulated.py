@@ -82,11 +82,12 @@ class Executor:
         return served
 
     async def _ask(self, asker: Any) -> bool:
+        after: float | None = None
         while True:
-            if not asker.take_at_once():
-                await asker.take()
+            if after is not None or not asker.take_at_once():
+                await asker.take(None, after)
             started = self._loop.time()
             ending, pause = await self._server.ask()
-            asker.over(started, ending, pause)
+            after = started + wait if (wait := asker.over(started, ending, pause)) else None
             if ending != "refused":
                 return ending == "served"

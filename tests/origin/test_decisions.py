@@ -133,6 +133,29 @@ def test_where_refusals_cost_a_pause_it_tries_less_often_and_for_one_more_in_tha
     assert limit.allowed(1000) == 20, "some twenty rounds of 0.1 s are the two seconds of a pause"
 
 
+def test_the_longer_it_finds_the_same_the_less_often_it_tries_for_more() -> None:
+    limit, now, waits = Limit(cells()), 10.0, []
+    limit.served(10, 10, 0.1, now)
+    for _ in range(6):
+        limit.value = 20.0
+        assert limit.refused(now, 20, 0.0, now)
+        waits.append(limit.tries_at - now)
+        now = limit.tries_at + 1.0
+    assert waits == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+    limit.value = 30.0
+    limit.refused(now, 30, 0.0, now)
+    assert limit.tries_at == now + 1.0, "it bears more now"
+
+
+def test_where_others_are_served_in_a_pause_trying_for_more_costs_none() -> None:
+    limit = Limit(cells())
+    limit.served(1000, 10, 0.1, 10.0)
+    limit.refused(10.0, 20, 2.0, 10.5)
+    assert limit.tries_at == 50.5
+    limit.unpaused(10.6)
+    assert limit.tries_at == 11.6
+
+
 def test_a_lost_request_cuts_and_says_nothing_of_what_is_bearable() -> None:
     limit = Limit(cells())
     limit.lost(10.0, 10.1)
@@ -146,11 +169,62 @@ def test_a_lost_request_cuts_and_says_nothing_of_what_is_bearable() -> None:
 
 def test_a_pause_that_is_told_holds_and_a_shorter_one_does_not_end_it() -> None:
     pause = Pause(cells())
-    pause.asked(10.0, 100.0)
-    pause.asked(2.0, 101.0)
+    pause.asked(10.0, 99.9, 100.0, 0.1)
+    pause.asked(2.0, 99.9, 101.0, 0.1)
     assert pause.opens == 110.0
-    pause.asked(1e9, 101.0)
+    pause.asked(1e9, 99.9, 101.0, 0.1)
     assert pause.opens == 101.0 + 7 * 86400
+
+
+def asked(seconds: float = 10.0) -> Pause:
+    """At 100, in a round of 0.1 s."""
+    pause = Pause(cells())
+    pause.asked(seconds, 99.9, 100.0, 0.1)
+    return pause
+
+
+def test_a_pause_ends_for_others_when_one_that_tried_is_served() -> None:
+    pause = asked()
+    assert not pause.served(99.95, 100.05), "it was under way when the other was refused"
+    assert not pause.may_try(100.05)
+    assert pause.may_try(100.1)
+    pause.tries(100.1)
+    assert not pause.may_try(100.2), "one is enough"
+    assert not pause.served(99.95, 100.15)
+    assert pause.served(100.1, 100.2)
+    assert pause.opens == 100.2
+
+
+def test_a_pause_holds_where_one_that_tried_is_refused_and_the_next_is_not_tried() -> None:
+    pause = asked()
+    pause.tries(100.1)
+    pause.asked(10.0, 100.1, 100.15, 0.1)
+    assert pause.opens == 110.15
+    assert not pause.may_try(105.0)
+    pause.asked(10.0, 111.0, 111.1, 0.1)
+    assert not pause.may_try(112.0)
+    pause.asked(10.0, 170.0, 170.1, 0.1)
+    assert pause.may_try(171.0), "after a minute it may have changed its ways"
+
+
+def test_a_pause_that_comes_with_an_answer_is_not_tried() -> None:
+    pause = Pause(cells())
+    pause.asked(10.0, 99.9, 100.0)
+    assert not pause.may_try(105.0), "no request is left of its allowance"
+    assert pause.worth_asking(100.0, 0.01) == 10.0
+
+
+def test_a_short_pause_is_waited_for() -> None:
+    assert not asked(0.3).may_try(100.2)
+
+
+def test_who_waits_for_a_pause_looks_again_when_it_may_have_ended() -> None:
+    pause = asked()
+    assert pause.worth_asking(100.0, 0.01) == pytest.approx(0.1)
+    pause.tries(100.1)
+    assert pause.worth_asking(100.1, 0.01) == 0.01
+    pause.asked(10.0, 100.1, 100.2, 0.1)
+    assert pause.worth_asking(100.2, 0.01) == pytest.approx(10.0)
 
 
 def test_guesses_double_until_a_request_is_served() -> None:
@@ -160,14 +234,14 @@ def test_guesses_double_until_a_request_is_served() -> None:
         pause.refused(sent, 1.0, sent)
         opens.append(pause.opens - sent)
     assert opens == [1.0, 0.5, 2.0, 4.0], "the second was sent before the pause was over"
-    pause.served(110.0)
+    pause.served(109.9, 110.0)
     pause.refused(111.0, 1.0, 111.0)
     assert pause.opens == 112.0
 
 
 def test_a_guess_is_short_while_others_are_served() -> None:
     pause = Pause(cells())
-    pause.served(100.0)
+    pause.served(99.9, 100.0)
     for sent in (101.0, 110.0, 120.0):
         pause.refused(sent, 1.0, sent)
     assert pause.opens == 122.0

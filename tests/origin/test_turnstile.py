@@ -9,6 +9,7 @@ import pytest
 
 from lookup_hints.errors import SourceDown
 from lookup_hints.origin.turnstile import Rules
+from lookup_hints.spi.turns import Ending
 from tests.origin.simulated import Executor, Server
 from tests.runtime.support import VirtualLoop
 
@@ -46,8 +47,36 @@ def test_a_source_that_asks_for_pauses_is_refused_by_few(loop: VirtualLoop) -> N
 
     begin = loop.time()
     loop.run_until_complete(run())
-    assert server.count("refused", begin + 2.0, begin + 19.0) == 0
-    assert server.count("served", begin, begin + 15.0) >= 0.9 * 15.0 * 50 / 0.1 - 50 / 0.1
+    assert server.count("refused", begin + 2.0, begin + 15.0) <= 0.003 * 13.0 * 50 / 0.1
+    assert server.count("served", begin, begin + 15.0) >= 0.9 * 15.0 * 50 / 0.1
+
+
+def test_a_source_that_bounds_a_rate_is_asked_when_it_says(loop: VirtualLoop) -> None:
+    """It serves 200 requests in each second, and refuses all others until the next one begins."""
+
+    class Windows(Server):
+        async def ask(self) -> tuple[Ending, float | None]:
+            self._pause = 1.0 - (loop.time() - begin) % 1.0
+            return await super().ask()
+
+        async def _answer(self) -> Ending:
+            window = int(loop.time() - begin)
+            if windows[window] >= 200:
+                await asyncio.sleep(0.001)
+                return "refused"
+            windows[window] += 1
+            return await super()._answer()
+
+    begin, windows = loop.time(), Counter[int]()
+    server = Windows(loop, 1000, 0.02)
+    executor = Executor(loop, server, Rules())
+
+    async def run() -> None:
+        await asyncio.gather(*(executor.task(1500) for _ in range(4)))
+
+    loop.run_until_complete(run())
+    assert all(windows[second] == 200 for second in range(26)), windows
+    assert server.count("refused", begin + 5.0) <= 0.015 * server.count("served", begin + 5.0)
 
 
 @pytest.mark.parametrize("tasks", [8, 1])

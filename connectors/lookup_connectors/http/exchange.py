@@ -21,7 +21,7 @@ from lookup_connectors.http.message import (
     joined_url,
     origin_of,
 )
-from lookup_connectors.http.steps import Beside, Few, Pause, Room, Send, Steps, Take
+from lookup_connectors.http.steps import Beside, Few, Room, Send, Steps, Take
 from lookup_connectors.http.throttle import reported_pause
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
@@ -117,6 +117,7 @@ class Exchange:
         """
         own = turns()
         redirects, renewed = 0, False
+        after: float | None = None
         while True:
             credentials = yield from self._auth.credentials(self._left(deadline))
             signed = self._signed(request, credentials)
@@ -128,13 +129,12 @@ class Exchange:
                     return recalled.response
                 answers.asked, signed = True, recalled.request
             try:
-                response, wait = yield from self._in_turn(signed, own, deadline)
+                response, wait = yield from self._in_turn(signed, own, deadline, after=after)
             except KeptConnectionLost:
                 # Few at once: where the server is down, they are what finds out.
                 response, wait = yield Few(self._in_turn(signed, own, deadline, fresh=True))
             if wait is not None:
-                if wait:
-                    yield Pause(wait)
+                after = self._clock() + wait if wait else None
                 continue
             if response.status == 401 and self._auth.renews and not renewed:
                 renewed = True
@@ -156,15 +156,21 @@ class Exchange:
             raise self._failure(request, response)
 
     def _in_turn(
-        self, request: Request, own: Turns, deadline: float | None, *, fresh: bool = False
+        self,
+        request: Request,
+        own: Turns,
+        deadline: float | None,
+        *,
+        after: float | None = None,
+        fresh: bool = False,
     ) -> Steps[tuple[Response, float | None]]:
         """The response, by a turn of ``own``; and if it must be asked again, after how many seconds.
 
         Raises:
             HttpFailure: there is no response, or one that says when to come back, which is too late.
         """
-        if not own.take_at_once():
-            yield Take(own, deadline)
+        if after is not None or not own.take_at_once():
+            yield Take(own, deadline, after)
         started = self._clock()
         ending: Ending = "unknown"
         pause: float | None = None

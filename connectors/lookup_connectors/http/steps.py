@@ -27,16 +27,11 @@ class Send(NamedTuple):
 
 
 class Take(NamedTuple):
-    """Wait for a turn of ``turns``, and take it; the lookup must be over at ``deadline``."""
+    """Wait for a turn of ``turns`` that is not before ``after``; the lookup must be over at ``deadline``."""
 
     turns: Turns
     deadline: float | None
-
-
-class Pause(NamedTuple):
-    """Wait for so many seconds, as the server wants it."""
-
-    seconds: float
+    after: float | None
 
 
 class Room(NamedTuple):
@@ -63,7 +58,7 @@ class Few(NamedTuple):
     steps: Generator[Any, Any, Any]
 
 
-Step: TypeAlias = "Send | Take | Pause | Room | Beside | Alone | Few"
+Step: TypeAlias = "Send | Take | Room | Beside | Alone | Few"
 Steps: TypeAlias = Generator[Step, Any, _T]
 """Says what it wants, is sent what came of it, and returns a result."""
 

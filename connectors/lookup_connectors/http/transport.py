@@ -24,7 +24,7 @@ from lookup_connectors.http.message import (
     Response,
 )
 from lookup_connectors.http.slots import Slots
-from lookup_connectors.http.steps import Beside, Few, Pause, Room, Send, Step, Steps, Take
+from lookup_connectors.http.steps import Beside, Few, Room, Send, Step, Steps, Take
 from lookup_connectors.http.unasked import CheckedNetwork, CheckedStream, Unasked
 from lookup_hints.spi import reporting
 
@@ -442,10 +442,7 @@ class Driver:
             return await self._send(step, lease)
         if isinstance(step, Take):
             with lease.idle():
-                await step.turns.take(step.deadline)
-        elif isinstance(step, Pause):
-            with lease.idle(), reporting().waiting("throttle"):
-                await asyncio.sleep(step.seconds)
+                await step.turns.take(step.deadline, step.after)
         elif isinstance(step, Room):
             await lease.room(step.size)
         elif isinstance(step, Beside):
