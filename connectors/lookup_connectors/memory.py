@@ -30,9 +30,12 @@ from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import (
     TEXT,
     AsyncLookup,
+    Changes,
+    ChangesRequest,
     LookupRequest,
     LookupTable,
     Option,
+    ReportsChanges,
     ReportsSchema,
     Scan,
     Statistics,
@@ -70,7 +73,7 @@ def _copied(rows: Any) -> pa.Table | list[dict[str, Any]]:
     return [dict(row) for row in copied]
 
 
-class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsSchema):
+class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsChanges, ReportsSchema):
     """Rows that are already here."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -139,6 +142,16 @@ class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsSchema):
         """The rows, counted."""
         rows = self._converted()
         return TableSize(rows.num_rows, rows.nbytes, "counted", exact=True)
+
+    def changes(self, request: ChangesRequest) -> Changes:
+        """The rows in which the column is greater."""
+        rows = self._converted()
+        column = rows.column(request.column)
+        latest = pc.max(column)
+        if request.since is None:
+            return Changes(latest)
+        changed = rows.filter(pc.greater(column, request.since))
+        return Changes(latest, changed.select(request.schema.names) if len(changed) <= request.most else None)
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns of rows that Python gave; JSON does not say what its texts are."""

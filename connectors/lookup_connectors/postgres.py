@@ -21,6 +21,7 @@ from asyncpg.transaction import Transaction
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, Lease
 from lookup_connectors.conversion import REFUSALS, convert, is_nested, row_with
 from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
+from lookup_connectors.postgres_changes import changed_query, latest_query
 from lookup_connectors.postgres_filters import can_filter, filter_of
 from lookup_connectors.postgres_place import checked_place, origin_of
 from lookup_connectors.postgres_reading import (
@@ -41,12 +42,15 @@ from lookup_hints.spi import (
     TEXT,
     AnswerTooLarge,
     AsyncLookup,
+    Changes,
+    ChangesRequest,
     Ending,
     Filter,
     FilteredScan,
     LookupRequest,
     LookupTable,
     Option,
+    ReportsChanges,
     ReportsSchema,
     Statistics,
     TableSize,
@@ -80,7 +84,7 @@ _WISHES = {_READ_ONLY: "on", _LIFE_SIGN: "1s"}
 _POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
 
 
-class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsSchema):
+class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, ReportsSchema):
     """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -213,6 +217,15 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsSchema):
     def statistics(self) -> TableSize:
         """What the catalog says since the table was analysed; nothing of a view."""
         return asyncio.run(self._size())
+
+    def changes(self, request: ChangesRequest) -> Changes:
+        """The rows in which the column is greater, by an index on it where there is one."""
+        try:
+            return asyncio.run(asyncio.wait_for(self._changes(request), request.timeout))
+        except asyncio.TimeoutError:
+            raise LookupTimeout(
+                f"table {self.table.name}: PostgreSQL named no changes within {request.timeout:g} s."
+            ) from None
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns and the primary key, from the catalog."""
@@ -349,6 +362,25 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsSchema):
     async def _size(self) -> TableSize:
         async with self._one_connection() as connection:
             return await table_size(connection, self._source)
+
+    async def _changes(self, request: ChangesRequest) -> Changes:
+        async with self._one_connection(in_transaction=True) as connection:
+            relation = await find_relation(connection, self._source, self.table.name)
+            plans = plans_of(relation, self.table)
+            column, keys = plans[request.column], [plans[name] for name in request.schema.names]
+            # In this order: a row that becomes visible in between must not be in the greatest value already.
+            latest = await connection.fetchval(latest_query(relation.sql, column))
+            only = pa.schema([column.field])
+            greatest = self._table(plans, [[latest]], only, ()).column(0)[0]
+            if request.since is None:
+                return Changes(greatest)
+            (bound,) = column.bind(pa.chunked_array([pa.repeat(request.since, 1)]))
+            query = changed_query(relation.sql, column, keys, request.most)
+            count, *arrays = await connection.fetchrow(query, bound)
+        if count > request.most:
+            return Changes(greatest)
+        arrays = [array or () for array in arrays]
+        return Changes(greatest, self._table(plans, arrays, request.schema, request.schema.names))
 
     async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
         async with self._one_connection() as connection:

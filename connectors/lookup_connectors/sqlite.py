@@ -28,6 +28,7 @@ from lookup_connectors.conversion import (
     is_nested,
     row_with,
 )
+from lookup_connectors.sqlite_changes import changed_since, latest_query
 from lookup_connectors.sqlite_filters import bound_of, can_filter, fits, where_of
 from lookup_connectors.sqlite_types import affinity, arrow_type, has_one_spelling, moments, never_fits
 from lookup_hints.errors import ConnectorError, LookupTimeout, nearest
@@ -35,11 +36,14 @@ from lookup_hints.spi import (
     DURATION,
     FILE,
     TEXT,
+    Changes,
+    ChangesRequest,
     Filter,
     FilteredScan,
     LookupRequest,
     LookupTable,
     Option,
+    ReportsChanges,
     ReportsSchema,
     Statistics,
     SyncLookup,
@@ -67,7 +71,7 @@ class _RowNumbers:
     last: int
 
 
-class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsSchema):
+class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, ReportsSchema):
     """A table of an SQLite file."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -169,6 +173,38 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsSchema):
         if numbers is None:
             return TableSize(None, source="never analysed, and without numbered rows")
         return TableSize(numbers.last - numbers.first + 1, source="row numbers, an upper estimate")
+
+    def changes(self, request: ChangesRequest) -> Changes:
+        """The rows in which the column is greater; those of moments are compared here, by their value."""
+        column = self.table.schema.field(request.column)
+        options = self.table.read(self.OPTIONS)[0]
+        with closing(self._connected(options)) as connection:
+            self._check_columns(self._stored_columns(connection))
+            with (
+                self._failures_explained(),
+                _deadline(connection, request.timeout, options["busy-timeout"]),
+            ):
+                query = latest_query(_quoted(self._source), _quoted(column.name), column.type)
+                only = pa.schema([column])
+                latest = pc.max(self._table(connection.execute(query).fetchall(), only, ()).column(0))
+                keys = None if request.since is None else self._changed(connection, request, request.since)
+        return Changes(latest, keys)
+
+    def _changed(
+        self, connection: sqlite3.Connection, request: ChangesRequest, since: pa.Scalar
+    ) -> pa.Table | None:
+        """The keys of the rows in which the column is greater than ``since``; None for too many."""
+        wanted = pa.schema([self.table.schema.field(request.column), *request.schema])
+        condition, bound = changed_since(_quoted(request.column), since)
+        query = f"SELECT {_list(wanted.names)} FROM {_quoted(self._source)} WHERE {condition}"  # noqa: S608  quoted
+        cursor = connection.execute(query, (bound,))
+        found = [wanted.empty_table()]
+        while rows := cursor.fetchmany(_BATCH_ROWS):
+            table = self._table(rows, wanted, self.table.primary_key)
+            found.append(table.filter(pc.greater(table.column(0), since)))
+            if sum(each.num_rows for each in found) > request.most:
+                return None
+        return pa.table(pa.concat_tables(found).columns[1:], schema=request.schema)
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns, from their declared types, and the primary key."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
@@ -12,6 +12,7 @@ from lookup_hints.plan.budgets import CONCURRENCY, RATE, Limit, limits_of
 from lookup_hints.plan.cluster_share import Limits, budget_of, cluster_of, notes_of
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.runtime.spec import (
+    ChangedColumn,
     DeadLetters,
     FullCache,
     Hedge,
@@ -21,6 +22,7 @@ from lookup_hints.runtime.spec import (
     Timed,
 )
 from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
+from lookup_hints.spi.changes import changed_column_of
 from lookup_hints.spi.in_force import Conf, InForce, in_force
 from lookup_hints.spi.lookup_options import (
     DEAD_LETTER_KEYS,
@@ -139,7 +141,7 @@ def choose(
         retry=retry,
         budget=budget,
         hedge=_hedge(given) if asynchronous else None,
-        cache=_cache(given),
+        cache=_cache(given, connector.table),
         whole=_full_cache(given, connector) if given["cache"] == "full" else None,
         log_keys=session_option("log-keys", conf),
         dead_letters=letters,
@@ -361,8 +363,15 @@ def cache_of(table: LookupTable, conf: Conf) -> PartialCache:
     return _partial_cache(_given(None, table, conf))
 
 
-def _cache(given: _Given) -> PartialCache | None:
-    return _partial_cache(given) if given["cache"] == "partial" else None
+def _cache(given: _Given, table: LookupTable) -> PartialCache | None:
+    if given["cache"] != "partial":
+        return None
+    return replace(_partial_cache(given), changed=_changed(given, table))
+
+
+def _changed(given: _Given, table: LookupTable) -> ChangedColumn | None:
+    column = changed_column_of(table)
+    return None if column is None else ChangedColumn(column, given["cache.check-interval"])
 
 
 def _partial_cache(given: _Given) -> PartialCache:
@@ -400,6 +409,7 @@ def _full_cache(given: _Given, connector: Connector) -> FullCache:
         reload=_reload(given, table),
         keeps_old=given["full-cache.on-reload-failure"] == "keep",
         max_bytes=given["full-cache.max-bytes"],
+        changed=_changed(given, table),
     )
 
 

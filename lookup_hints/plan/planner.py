@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
@@ -388,7 +388,8 @@ def name_functions(draft: Draft) -> Draft:
             packed=_is_packed(draft.statement, join),
         )
         function = draft.context.name_function(unnamed, join.repeated)
-        return join.with_(spec=replace(unnamed, name=replace(name, function=function)))
+        named = replace(unnamed, name=replace(name, function=function))
+        return join.with_(spec=named, notes=(*join.notes, *_notes_of_changes(named)))
 
     return draft.each_join(with_spec)
 
@@ -407,6 +408,17 @@ def _name_of_answers(connector: Connector, context: Context) -> str:
     """What answers are kept as: another name since some were taken back in this session."""
     taken = context.taken_back(connector.table, math.inf)
     return f"{taken[-1].session} {taken[-1].number}" if taken else ""
+
+
+def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:
+    """What a change drops where a row may lose its key: an answer to the old key would keep it."""
+    changed = spec.settings.changed
+    if changed is not None and not spec.has_lasting_keys:
+        columns = ", ".join(spec.key_columns)
+        yield (
+            f"each change that {changed.column.name} tells drops all that is remembered of this lookup, as"
+            f" ({columns}) is not a part of a PRIMARY KEY of {spec.table.name}"
+        )
 
 
 def _without_what_was_taken_back(join: LookupJoin, context: Context) -> LookupSettings:

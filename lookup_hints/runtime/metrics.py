@@ -158,6 +158,9 @@ class LookupMetrics:
     cache_evicted_by_reason: Annotated[
         CountsByKey[int], About("rows", "that left the cache: for its size, or as they expired")
     ] = _NO_COUNTS
+    cache_checks: Annotated[
+        int, About("times", "the source was asked which remembered rows have changed")
+    ] = 0
     cache_rows: Annotated[Most, About("rows", "in the cache of an executor, at most")] = _NONE_IN_FLIGHT
     cache_bytes: Annotated[Most, About("bytes", "that its files take, at most")] = _NONE_IN_FLIGHT
     cache_loads: Annotated[int, About("times", "a whole table was read into the cache of an executor")] = 0

@@ -110,6 +110,17 @@ class Cache(Protocol):
         """How often a whole table was read for this task."""
 
 
+class Watch(Protocol):
+    """Finds out whether rows have changed since they were remembered."""
+
+    @property
+    def asked(self) -> int:
+        """How often this task has asked the source for that."""
+
+    def is_current(self) -> bool:
+        """Whether what is known may be used; it may wait for the source."""
+
+
 class Remembering:
     """The cache of one lookup in one task, as the task uses it.
 
@@ -117,16 +128,22 @@ class Remembering:
         spec: the lookup.
         cache: the answers; None where there is no cache.
         warn: takes the table, and why it is asked without its cache.
+        watch: says whether answers may be used; None where they may while they are young.
     """
 
     def __init__(
-        self, spec: LookupSpec, cache: Cache | None, warn: Callable[[str, str], None] | None = None
+        self,
+        spec: LookupSpec,
+        cache: Cache | None,
+        warn: Callable[[str, str], None] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         retry = spec.settings.retry
         self._table = spec.table.name
         self._columns = spec.columns if retry.on_rows is None else tuple(spec.answer_schema.names)
         self._keeps_missing = spec.settings.cache is not None and spec.settings.cache.missing_ttl is not None
-        self._cache, self._warn = cache, warn or warn_without_cache
+        self._cache, self._warn, self._watch = cache, warn or warn_without_cache, watch
+        self._keeps_stale = spec.settings.cache is not None and spec.settings.cache.stale_if_error > 0
         self._pending: deque[Learned] = deque()
         self._learned = self._written = (0, 0)  # keys and bytes; each is changed by one thread
         self._ended = 0  # of the keys learned, those that others do not see asked for any more
@@ -167,6 +184,8 @@ class Remembering:
         return keys if known is NOTHING else replace(keys, known=known)
 
     def _known(self, cache: Cache, keys: pa.Table, sleep: Callable[[float], None]) -> Known:
+        if self._watch is not None and not self._watch.is_current():
+            return self._stale(cache, keys)
         waits, seconds, known = cache.turn(keys), SHORTEST_LOOK, cache.probe(keys, self._columns)
         while waits(known):
             sleep(seconds)
@@ -175,6 +194,11 @@ class Remembering:
             known = cache.probe(keys, self._columns)
         # Between the last two looks, who was waited for may have written, and left.
         return known if seconds == SHORTEST_LOOK else cache.probe(keys, self._columns)
+
+    def _stale(self, cache: Cache, keys: pa.Table) -> Known:
+        """What may be used where asking fails, too: nobody knows whether it has changed."""
+        known = cache.probe(keys, self._columns) if self._keeps_stale else Known((), NOTHING.missing)
+        return Known((), known.missing[:0], stale=(*known.found, *known.stale))
 
     def write_if_due(self) -> None:
         """Write what has been learned, if it takes much memory, or is all that others wait for."""
@@ -238,6 +262,7 @@ class Remembering:
             cache_rows=Most(self._most_rows),
             cache_bytes=Most(self._most_bytes),
             cache_evicted_by_reason=self._evicted,
+            cache_checks=0 if self._watch is None else self._watch.asked,
             cache_loads=self._loads.done,
             cache_load_failures=self._loads.failed,
             cache_load_millis=Most(self._loads.millis),

@@ -7,6 +7,7 @@ from datetime import datetime, time, timedelta
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import types
 
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi import AsyncRowLookup, Connector
@@ -96,6 +97,30 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class ChangedColumn:
+    """A column that grows with each change of a row: answers that are older than a change are not used.
+
+    Args:
+        column: the column.
+        interval: seconds from one time that the source is asked for changes to the next one.
+    """
+
+    column: pa.Field
+    interval: float
+
+    @property
+    def step(self) -> float | None:
+        """How many seconds its unit is; None for a number that counts."""
+        kind = self.column.type
+        if types.is_date(kind):
+            return 86_400.0
+        return 1e-6 if types.is_timestamp(kind) else None
+
+    def __str__(self) -> str:
+        return f"what {self.column.name} says has changed is dropped, each {self.interval:g} s"
+
+
+@dataclass(frozen=True)
 class PartialCache:
     """Answers of a table that all tasks of an executor share, and for how long.
 
@@ -107,6 +132,7 @@ class PartialCache:
         max_bytes: how many bytes of its disk they may take.
         stale_while_revalidate: seconds for which older rows are used while they are asked for anew.
         stale_if_error: seconds for which older rows are used where asking fails.
+        changed: what tells that they have changed.
     """
 
     expire_after_write: float
@@ -116,6 +142,7 @@ class PartialCache:
     max_bytes: int | None = None
     stale_while_revalidate: float = 0.0
     stale_if_error: float = 0.0
+    changed: ChangedColumn | None = None
 
     @property
     def longest(self) -> float:
@@ -137,7 +164,8 @@ class PartialCache:
         if self.stale_if_error:
             stale += f"; {self.expire_after_write + self.stale_if_error:g} s where asking fails"
         old = f"a row may be {self.expire_after_write:g} s old{unused}, a miss {missing}"
-        return f"partial: {old}{stale}{kept}"
+        changed = "" if self.changed is None else f"; {self.changed}"
+        return f"partial: {old}{stale}{changed}{kept}"
 
 
 @dataclass(frozen=True)
@@ -209,18 +237,20 @@ class FullCache:
         reload: when it is read again.
         keeps_old: whether the rows of the last time are used when that fails; else lookups fail.
         max_bytes: how many bytes of its disk they may take.
+        changed: what tells that rows have changed.
     """
 
     reload: Periodic | Timed
     keeps_old: bool = True
     max_bytes: int | None = None
+    changed: ChangedColumn | None = None
 
     def __str__(self) -> str:
         then = "the old rows are used" if self.keeps_old else "lookups fail"
         limit = "" if self.max_bytes is None else f"; at most {self.max_bytes / 1024**2:,.6g} MB of its disk"
-        return (
-            f"full: each executor reads the table, and again {self.reload}; where that fails, {then}{limit}"
-        )
+        changed = "" if self.changed is None else f"; {self.changed}"
+        again = f"full: each executor reads the table, and again {self.reload}"
+        return f"{again}; where that fails, {then}{changed}{limit}"
 
 
 @dataclass(frozen=True)
@@ -297,6 +327,12 @@ class LookupSettings:
     max_error_ratio: float | None = None
 
     @property
+    def changed(self) -> ChangedColumn | None:
+        """What tells that remembered rows have changed."""
+        kept = self.cache or self.whole
+        return None if kept is None else kept.changed
+
+    @property
     def failures(self) -> str:
         """What becomes of lookups that fail for good, for a reader."""
         limits = [] if self.max_errors is None else [f"{self.max_errors:,} keys"]
@@ -371,6 +407,11 @@ class LookupSpec:
             and isinstance(self.connector, AsyncRowLookup)
             and self.connector.keys_per_request() == 1
         )
+
+    @property
+    def has_lasting_keys(self) -> bool:
+        """Whether a row keeps its key when it changes: then a change concerns the answer to one key."""
+        return set(self.key_columns) <= set(self.table.primary_key)
 
     @property
     def key_schema(self) -> pa.Schema:

@@ -19,14 +19,16 @@ import lookup_hints
 from lookup_hints.runtime.arrow import Known, Placed, unknown
 from lookup_hints.runtime.metrics import CountsByKey
 from lookup_hints.runtime.remembering import Cache, Learned, Loads, Remembering, said, warn_without_cache
-from lookup_hints.runtime.spec import LookupSpec, PartialCache, Switch
+from lookup_hints.runtime.spec import ChangedColumn, LookupSpec, PartialCache, Switch
 from lookup_hints.runtime.spec import TakenBack as Taken
 from lookup_hints.spark.task import in_stream, running_statement
 from lookup_hints.spi import Connector, KeepsAnswers
 from lookup_hints.spi.model import LookupTable
 
 if TYPE_CHECKING:
+    from lookup_hints.spark.changes import Watched
     from lookup_hints.spark.whole_tables import HeldTable
+    from lookup_hints.store.checks import Checks
     from lookup_hints.store.store import Store
     from lookup_hints.store.taken import TakenBack
 
@@ -40,6 +42,7 @@ class Stores:
     def __init__(self) -> None:
         self._open: OrderedDict[Path, Store] = OrderedDict()
         self._held: OrderedDict[Path, HeldTable] = OrderedDict()
+        self._checks: OrderedDict[tuple[Path, str], Checks] = OrderedDict()
         self._warned: set[str] = set()
 
     def remembering(
@@ -57,12 +60,33 @@ class Stores:
             folder: that of the executor.
             ask_anew: lets keys be asked for anew whose rows are too old. Without it such rows are not used.
         """
+        watch = None
         try:
             cache = self._cache(spec, identity, folder, ask_anew)
+            if spec.settings.changed is not None:
+                watch = self._watched(spec, spec.settings.changed, identity, folder)
         except Exception as error:
             self._warn(spec.table.name, said(error))
             cache = None
-        return Remembering(spec, cache, self._warn)
+        return Remembering(spec, cache, self._warn, watch)
+
+    def _watched(
+        self, spec: LookupSpec, changed: ChangedColumn, identity: str, folder: Path | None
+    ) -> Watched:
+        from lookup_hints.spark.changes import Watched
+        from lookup_hints.store.checks import Checks
+        from lookup_hints.store.taken import TakenBack
+
+        path = _folder_of(spec, identity, folder).parent
+        taken = TakenBack(path, spec.key_schema)
+        checks = self._checks.pop((path, taken.source), None)
+        if checks is None:
+            kept = spec.settings.cache
+            longest = math.inf if kept is None else kept.longest
+            checks = Checks(path, taken, changed.interval, changed.step, longest, time.monotonic)
+        self._checks[path, taken.source] = checks
+        _keep_few(self._checks)
+        return Watched(checks, spec, partial(self._warn, spec.table.name))
 
     def let_keep(self, connector: Connector, identity: str, folder: Path | None) -> None:
         """Let a ``connector`` that keeps answers itself do so in a folder of its own below ``folder``."""
@@ -150,7 +174,7 @@ class Stores:
             warn_without_cache(table, why)
 
 
-def _keep_few(opened: OrderedDict[Path, Any]) -> None:
+def _keep_few(opened: OrderedDict[Any, Any]) -> None:
     while len(opened) > KEPT:
         opened.popitem(last=False)
 

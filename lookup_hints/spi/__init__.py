@@ -4,6 +4,7 @@ Nothing here knows of SQL, of a plan or of Spark. Whatever is needed by a connec
 """
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, OptionError
+from lookup_hints.spi.changes import Changes, ChangesRequest, ReportsChanges
 from lookup_hints.spi.door import (
     AsyncLookup,
     AsyncRowLookup,
@@ -56,6 +57,8 @@ __all__ = [
     "AnswerTooLarge",
     "AsyncLookup",
     "AsyncRowLookup",
+    "Changes",
+    "ChangesRequest",
     "Connector",
     "ConnectorError",
     "Ending",
@@ -76,6 +79,7 @@ __all__ = [
     "Outcomes",
     "PlacedRows",
     "Reporting",
+    "ReportsChanges",
     "ReportsOutcomes",
     "ReportsSchema",
     "RowRequest",

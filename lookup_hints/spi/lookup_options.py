@@ -265,6 +265,20 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         table_key="lookup.cache",
     ),
     Option(
+        "cache.changed-column",
+        TEXT,
+        "Column that grows with each change of a row: a timestamp, a date or a whole number. What is"
+        " remembered of rows in which it has grown is not used any more.",
+        table_key="lookup.cache.changed-column",
+    ),
+    Option(
+        "cache.check-interval",
+        DURATION,
+        "How often each executor asks the source for such rows, at most.",
+        default=10.0,
+        table_key="lookup.cache.check-interval",
+    ),
+    Option(
         "partial-cache.expire-after-write",
         DURATION,
         "Age up to which a row from the cache is used. In Flink there is no default.",
@@ -420,8 +434,7 @@ CACHE_KEYS: tuple[str, ...] = tuple(
 )
 
 FULL_CACHE_KEYS: tuple[str, ...] = (
-    "cache",
-    *(option.key for option in LOOKUP_OPTIONS if option.key.startswith("full-cache.")),
+    *(option.key for option in LOOKUP_OPTIONS if option.key.startswith(("cache", "full-cache."))),
 )
 
 ERROR_LIMIT_KEYS: tuple[str, ...] = ("max-errors", "max-error-ratio")

@@ -3,10 +3,14 @@
 Each one who takes back has one file, ``<who>.<number>.taken``, in the folder above the stores: the moment
 before which nothing counts, and hashes of keys, each with its own moment. A larger number came later and says
 what the smaller ones said; so what has been written once is not written again.
+
+What the source says has changed is taken back likewise, by keys of one kind: those who ask by other keys have
+asked the source for themselves, and do not look at it.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from dataclasses import dataclass, replace
@@ -23,6 +27,7 @@ from lookup_hints.store.hashing import Hashes, comparable, hashes_of
 _FILE = re.compile(r"(\w+)\.(\d+)\.taken")
 _HEAD = struct.Struct("<dQ")  # the moment, and what tells keys
 _NEVER = -np.inf
+_SOURCE = "source"  # no session is called so: those have hexadecimal names
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,8 @@ class TakenBack:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._folder = Folder(path, Limits())
         self._told_by = _told_by(schema)
+        self.source = f"{_SOURCE}{self._told_by:016x}"
+        """Who takes back what the source says of keys of this kind."""
         self._notes: dict[str, _Notes] = {}
 
     def number(self, who: str) -> int:
@@ -88,7 +95,15 @@ class TakenBack:
         numbers = (int(each[2]) for each in self._files() if each[1] == who)
         return max(numbers, default=0)
 
-    def take_back(self, who: str, number: int, keys: pa.Table | None, now: float, longest: float) -> None:
+    def take_back(
+        self,
+        who: str,
+        number: int,
+        keys: pa.Table | None,
+        now: float,
+        longest: float,
+        most: float = math.inf,
+    ) -> None:
         """From ``now`` on no answer counts that was asked for before: of ``keys``, or of any.
 
         Args:
@@ -97,6 +112,7 @@ class TakenBack:
             keys: what keys; None for all.
             now: the time.
             longest: no answer is used that is older than so many seconds; so old notes are of no use.
+            most: so many keys are noted; where there are more, everything is taken back.
 
         Raises:
             OSError: it cannot be written down.
@@ -108,6 +124,7 @@ class TakenBack:
             old = [each for each in self._files() if each[1] == who]
             notes = [_decoded((self._folder.path / each[0]).read_bytes(), now) for each in old]
             new = _together([*notes, self._new(keys, now)], since=now - longest)
+            new = new if len(new.hashes) <= most else self._new(None, now)
             self._folder.put(f"{who}.{number}.taken", new.encoded(), [each[0] for each in old])
 
     def _new(self, keys: pa.Table | None, now: float) -> _Notes:
@@ -145,7 +162,8 @@ class TakenBack:
         return allowed
 
     def _files(self) -> list[re.Match[str]]:
-        return [match for name in self._folder.names() if (match := _FILE.fullmatch(name))]
+        found = (match for name in self._folder.names() if (match := _FILE.fullmatch(name)))
+        return [each for each in found if each[1] == self.source or not each[1].startswith(_SOURCE)]
 
 
 def _together(notes: list[_Notes], since: float) -> _Notes:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lookup_hints.errors import DdlError, OptionError, Problem, nearest
 from lookup_hints.spi import Connector, ReportsSchema
+from lookup_hints.spi.changes import check_changed_column
 from lookup_hints.spi.flink import TABLE_OPTIONS, instead_of
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
@@ -128,6 +129,7 @@ def build_connector(table: LookupTable) -> Connector:
             Problem(f"{kind.__name__}.__init__(self, table) must call super().__init__(table).")
         )
     connector.check()
+    check_changed_column(connector)
     return connector
 
 

@@ -14,20 +14,24 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.runtime.arrow import place
 from lookup_hints.runtime.masking import known_secrets
 from lookup_hints.spi import (
     AsyncLookup,
+    ChangesRequest,
     Connector,
     FilteredScan,
+    ReportsChanges,
     ReportsOutcomes,
     ReportsSchema,
     Scan,
     Statistics,
     SyncLookup,
 )
+from lookup_hints.spi.changes import grows
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcome, Outcomes
 from lookup_hints.spi.secrets import masker
 from lookup_hints.testing.fake import looked_up
@@ -227,6 +231,38 @@ class ConnectorContract:
         assert size.source, "EXPLAIN says where the number is from, or why there is none"
         if size.exact and isinstance(connector, Scan):
             assert size.rows == pa.Table.from_batches(connector.scan(table.schema), table.schema).num_rows
+
+    def test_it_tells_every_row_that_has_changed(self, table: LookupTable) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, ReportsChanges) or not isinstance(connector, Scan):
+            _skip("the connector does not tell what has changed, or what there is")
+            return
+        rows = pa.Table.from_batches(connector.scan(table.schema), table.schema)
+        keys = pa.schema([table.schema.field(name) for name in self.present[0]])
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            if not grows(column.type):
+                continue
+            for since in pc.unique(column.drop_null()):
+                found = connector.changes(ChangesRequest(name, since, keys, rows.num_rows, 60.0))
+                assert found.latest == pc.max(column), f"the greatest {name}"
+                changed = rows.filter(pc.greater(column, since)).select(keys.names)
+                assert found.keys is not None, "all of them are wanted"
+                assert not _counted(changed) - _counted(found.keys), f"{name} > {since} loses rows"
+            least = connector.changes(ChangesRequest(name, None, keys, rows.num_rows, 60.0))
+            assert (least.latest, least.keys) == (pc.max(column), None), "only how far it has grown is asked"
+
+    def test_it_need_not_tell_many_rows_that_have_changed(self, table: LookupTable) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, ReportsChanges) or not isinstance(connector, Scan):
+            _skip("the connector does not tell what has changed, or what there is")
+            return
+        rows = pa.Table.from_batches(connector.scan(table.schema), table.schema)
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            least, greatest = (pc.min(column), pc.max(column)) if grows(column.type) else (None, None)
+            if greatest != least:
+                for since, is_told in ((least, False), (greatest, True)):
+                    found = connector.changes(ChangesRequest(name, since, pa.schema([]), 0, 60.0))
+                    assert (found.keys is not None) == is_told, f"{name} > {since}"
 
     def test_the_schema_it_tells_is_one_it_can_be_asked_with(self, table: LookupTable) -> None:
         connector = self.connector_type(replace(table, schema=pa.schema([]), primary_key=()))

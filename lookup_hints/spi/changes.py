@@ -1,0 +1,127 @@
+"""What has changed in a table, by a column that grows with each change of a row.
+
+Connectors that can tell it let caches drop the answers that are too old, and keep the others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import types
+
+from lookup_hints.errors import OptionError, Problem, nearest
+from lookup_hints.spi.door import Connector
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.types import sql_type
+
+CHANGED_COLUMN, CHECK_INTERVAL = "lookup.cache.changed-column", "lookup.cache.check-interval"
+
+
+@dataclass(frozen=True)
+class ChangesRequest:
+    """Which rows have changed.
+
+    Args:
+        column: a column of the table that is a timestamp, a date or a whole number.
+        since: of its type; rows where it is greater have changed. None: only ``Changes.latest`` is wanted.
+        schema: columns of the table that tell keys; may be none, where it matters only whether any changed.
+        most: of so many keys each is wanted; of more, it is enough to know that.
+        timeout: seconds left for this request, or None.
+    """
+
+    column: str
+    since: pa.Scalar | None
+    schema: pa.Schema
+    most: int
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The answer to a ``ChangesRequest``.
+
+    Args:
+        latest: the greatest value that the column has, of its type; null where it has none. It is as old as
+            ``keys``, or older: a change that they do not have yet must not be in it.
+        keys: the columns of the request's ``schema`` for each row that has changed, in any order, maybe
+            several times, NULLs included. None: there are more than ``most``, or ``since`` was None.
+    """
+
+    latest: pa.Scalar
+    keys: pa.Table | None = None
+
+
+class ReportsChanges(ABC):
+    """The ability to say which rows have changed, so that a cache can drop what it knows of them."""
+
+    @abstractmethod
+    def changes(self, request: ChangesRequest) -> Changes:
+        """The changed rows, and how far the column has grown.
+
+        On a worker, on a thread without an event loop, maybe on a connector that is not open and while
+        lookups run: it opens what it needs itself. Values are exact: to the microsecond, in UTC where they
+        have a zone. More rows may be among them. Of a row that is left out, what is too old is used.
+
+        Raises:
+            ConnectorError: the source failed, or a value of the column cannot be read. The cache is not used
+                until this is over.
+        """
+
+
+def changed_column_of(table: LookupTable) -> pa.Field | None:
+    """The column of ``table`` that grows with each change, where its options name one.
+
+    Raises:
+        OptionError: it has no such column.
+    """
+    name = table.options.get(CHANGED_COLUMN)
+    if name is None:
+        return None
+    alike = [field for field in table.schema if field.name.lower() == name.lower()]
+    if not alike:
+        tip = nearest(name, table.schema.names) or "Add it to the column list."
+        raise _wrong(table, f"{CHANGED_COLUMN!r} is {name!r}, which is no column of it.", tip)
+    return next((field for field in alike if field.name == name), alike[0])
+
+
+def check_changed_column(connector: Connector) -> None:
+    """Refuse a column that cannot tell changes, over a connector that cannot, or a check of none.
+
+    On the driver, no I/O. A table that has no columns yet is not looked at.
+
+    Raises:
+        OptionError: as said.
+    """
+    table = connector.table
+    if CHANGED_COLUMN not in table.options:
+        if CHECK_INTERVAL in table.options:
+            raise _wrong(
+                table,
+                f"{CHECK_INTERVAL!r} has no effect without {CHANGED_COLUMN!r}.",
+                "Name the column that grows with each change of a row, or leave it out.",
+            )
+        return
+    if not isinstance(connector, ReportsChanges):
+        raise _wrong(
+            table,
+            f"{CHANGED_COLUMN!r} has no effect: connector {table.connector!r} cannot tell what has changed.",
+            "Leave it out; 'lookup.partial-cache.expire-after-write' says how old a row may be.",
+        )
+    column = changed_column_of(table) if len(table.schema) else None
+    if column is not None and not grows(column.type):
+        raise _wrong(
+            table,
+            f"{CHANGED_COLUMN!r} is {column.name!r}, which is {sql_type(column.type)}.",
+            "Name a TIMESTAMP, TIMESTAMP_NTZ or DATE of the last change, or a number that counts changes.",
+        )
+
+
+def grows(kind: pa.DataType) -> bool:
+    """Whether a column of ``kind`` can tell changes."""
+    return bool(types.is_integer(kind) or types.is_timestamp(kind) or types.is_date(kind))
+
+
+def _wrong(table: LookupTable, message: str, tip: str) -> OptionError:
+    return OptionError(Problem(f"table {table.name}: {message}", tip=tip))
