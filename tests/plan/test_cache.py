@@ -10,7 +10,7 @@ import pytest
 from lookup_hints.errors import HintError, OptionError
 from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.explain import explain
-from lookup_hints.runtime.spec import FullCache, PartialCache, Periodic, Timed
+from lookup_hints.runtime.spec import ChangedColumn, FullCache, PartialCache, Periodic, Timed
 from tests.plan.planning import TABLES, context, planned
 
 MB = 1024**2
@@ -94,6 +94,38 @@ def test_what_is_no_cache_is_refused() -> None:
         cache(cache="lru")
     with pytest.raises(OptionError, match=r"'lookup\.partial-cache\.max-rows' cannot be '0'"):
         cache(cache="partial", partial_cache__max_rows="0")
+
+
+# --- what has changed
+
+
+def test_a_column_tells_what_has_changed() -> None:
+    changed = {"cache__changed_column": "ID", "cache__check_interval": "5 s"}
+    for found in (cache(cache="PARTIAL", **changed), whole(cache="FULL", **INTERVAL, **changed)):
+        assert found is not None
+        assert found.changed == ChangedColumn(TABLES["customers"].schema.field("id"), 5.0)
+    assert cache(**changed) is None
+    usual = cache("'cache'='partial'", cache__changed_column="id")
+    assert usual is not None
+    assert usual.changed is not None
+    assert usual.changed.interval == 10.0
+    said = "; what id says has changed is dropped, each 5 s; at most"
+    assert f"a miss 30 s{said} 256 MB" in explain(plan(cache="PARTIAL", **changed))
+    assert f"the old rows are used{said} 1,024 MB" in explain(plan(cache="FULL", **INTERVAL, **changed))
+
+
+def test_explain_says_where_a_change_drops_everything() -> None:
+    note = "drops all that is remembered of this lookup, as (id) is not a part of a PRIMARY KEY of customers"
+    shown = {key: explain(_with_key(key)) for key in [("id",), ("id", "country"), ("country",), ()]}
+    assert [key for key, text in shown.items() if note in text] == [("country",), ()]
+
+
+def _with_key(key: tuple[str, ...]) -> LookupPlan:
+    customers = TABLES["customers"]
+    given = {**customers.options, "lookup.cache": "PARTIAL", "lookup.cache.changed-column": "id"}
+    tables = {**TABLES, "customers": replace(customers, options=given, primary_key=key)}
+    text = "SELECT c.country FROM orders o JOIN customers c ON o.id = c.id"
+    return planned(text, context(tables=tables))
 
 
 # --- full

@@ -198,7 +198,8 @@ def test_what_is_not_known_to_be_current_is_not_used(caplog: pytest.LogCaptureFi
 
 
 def test_where_both_fail_rows_are_used_if_that_is_wanted() -> None:
-    table, how = Table(), {"cache": cache(stale_if_error=NEVER)}
+    table = Table()
+    how: dict[str, Any] = {"cache": cache(stale_if_error=NEVER)}
     table.write(1)
     settled(table, 1, 2, **how)
     table.tells_nothing = True
