@@ -127,7 +127,7 @@ class Stores:
         path = answers / "whole"
         held = self._held.pop(path, None)
         if held is None or not path.is_dir():
-            held = HeldTable(path, spec)
+            held = HeldTable(path, spec, time.monotonic)
         self._held[path] = held
         _keep_few(self._held)
         return held.cache(spec, taken)

@@ -26,6 +26,7 @@ from lookup_hints.runtime.spec import (
     PartialCache,
     Periodic,
 )
+from lookup_hints.spark import arrow_worker, cached
 from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spi import Changes, ChangesRequest, ReportsChanges, Scan, SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable
@@ -33,8 +34,8 @@ from tests.runtime.support import plain
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("version", pa.int64())])
 TOKEN = "t0ken-of-the-source"
-INTERVAL = 0.05
-NEVER = 3600.0
+INTERVAL = 100.0
+NEVER = 36_000.0
 AT_ONCE = 1e-9
 """Each look asks the source, and what it has seen before has settled."""
 
@@ -89,8 +90,31 @@ class Table(SyncLookup, Scan, ReportsChanges):
         return Changes(latest, changed.select(request.schema.names) if len(changed) <= request.most else None)
 
     def _rows(self) -> pa.Table:
-        rows = [{"id": each, "name": name, "version": last} for each, (name, last) in self.rows.items()]
+        rows = [{"id": each, "name": name, "version": last} for each, (name, last) in list(self.rows.items())]
         return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+class Later:
+    """The time of tasks and of what they remember; it lets an interval pass without waiting."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+        self.sleep = time.sleep
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._ahead
+
+    def __call__(self) -> None:
+        self._ahead += INTERVAL
+
+
+later = Later()
+
+
+@pytest.fixture(autouse=True)
+def _own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in (cached, arrow_worker):
+        monkeypatch.setattr(each, "time", later)
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +144,7 @@ def run(
 def settled(table: Table, *ids: int, **settings: Any) -> None:
     """Ask for ``ids``, after so long that changes can be told."""
     for _ in range(4):
-        time.sleep(INTERVAL)
+        later()
         run(table, *ids, **settings)
     table.asked.clear()
     table.checks = 0
@@ -131,7 +155,7 @@ def test_only_what_has_changed_is_asked_again() -> None:
     table.write(1, 2, 3)
     settled(table, 1, 2, 3, 4)
     table.write(2, 4, name="new")
-    time.sleep(INTERVAL)
+    later()
     found, counts = run(table, 1, 2, 3, 4)
     assert found == [["n1v1"], ["new"], ["n3v3"], ["new"]]
     assert sorted(table.asked) == [2, 4]
@@ -158,7 +182,7 @@ def test_a_key_that_a_change_may_replace_loses_all_answers() -> None:
     how: dict[str, Any] = {"key": "name", "columns": ("id",)}
     settled(table, "a", "b", **how)  # type: ignore[arg-type]
     table.write(1, name="b")
-    time.sleep(INTERVAL)
+    later()
     assert run(table, "a", "b", **how)[0] == [[], [1, 2]]
 
 
@@ -166,11 +190,11 @@ def test_without_a_primary_key_each_change_counts() -> None:
     table = Table(key=())
     table.write(1, 2)
     settled(table, 1, 2)
-    time.sleep(INTERVAL)
+    later()
     run(table, 1, 2)
     assert table.asked == [], "nothing has changed"
     table.write(1)
-    time.sleep(INTERVAL)
+    later()
     run(table, 1, 2)
     assert sorted(table.asked) == [1, 2]
 
@@ -180,7 +204,7 @@ def test_what_is_not_known_to_be_current_is_not_used(caplog: pytest.LogCaptureFi
     table.write(1)
     settled(table, 1)
     table.tells_nothing = True
-    time.sleep(INTERVAL)
+    later()
     with caplog.at_level(logging.WARNING, "lookup_hints"):
         for _ in range(3):
             table.write(1)
@@ -190,7 +214,7 @@ def test_what_is_not_known_to_be_current_is_not_used(caplog: pytest.LogCaptureFi
         "Lookup of people runs without its cache: what has changed is not known: no rights for ***"
     ]
     table.tells_nothing = False
-    time.sleep(INTERVAL)
+    later()
     table.asked.clear()
     run(table, 1)
     run(table, 1)
@@ -204,7 +228,7 @@ def test_where_both_fail_rows_are_used_if_that_is_wanted() -> None:
     settled(table, 1, 2, **how)
     table.tells_nothing = True
     table.write(1, name="new")
-    time.sleep(INTERVAL)
+    later()
     assert run(table, 1, **how)[0] == [["new"]], "it is asked for first"
     table.is_down = True
     found, counts = run(table, 1, **how)
@@ -234,11 +258,11 @@ def test_a_table_that_is_kept_whole_asks_for_what_has_changed() -> None:
     how: dict[str, Any] = {"cache": None, "whole": whole}
     settled(table, 1, 2, 3, **how)
     table.write(2, 4, name="new")
-    time.sleep(INTERVAL)
+    later()
     assert run(table, 1, 2, 3, 4, **how)[0] == [["n1v1"], ["new"], ["n3v3"], ["new"]]
     assert sorted(table.asked) == [2, 4]
     table.tells_nothing = True
-    time.sleep(INTERVAL)
+    later()
     table.asked.clear()
     run(table, 1, 3, **how)
     assert sorted(table.asked) == [1, 3], "who cannot tell whether it has changed does not use it"
