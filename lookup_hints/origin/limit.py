@@ -21,8 +21,9 @@ _APPROACH = 0.25
 _SMOOTHING = 0.2
 _FIRST_ROUND_SECONDS, _LONGEST_ROUND_SECONDS = 0.1, 1.0
 
-_TRIES_AFTER_SECONDS, _LONGEST_TRIES_AFTER_SECONDS = 1.0, 8.0
-"""Twice as long each time that trying finds the same."""
+_TRIES_AFTER_SECONDS = 1.0
+_TRIES_AFTER_STOP_SECONDS = 3.0
+"""The same where a refusal stops all requests, be it for a moment: they take rounds to be as many again."""
 _TRIES_AFTER_REQUESTS = 100
 _TRIES_AFTER_PAUSES = 20
 """To try for more costs a refusal, and the pause that comes with it: a twentieth of the time at most."""
@@ -41,15 +42,13 @@ class Limit(Record):
     cut_at = Cell()
     tries_at = Cell()
     _pause = Cell()
-    """Seconds for which the origin asked at the last refusal."""
+    """Seconds for which the last refusal stopped all requests."""
     tries_after = Cell()
     """Requests that must be served before it tries for more."""
     _refusals = Cell()
     """How many of the requests that were under way at the last cut."""
     round = Cell()
     """Seconds that a request takes which is served, smoothed."""
-    _tries_seconds = Cell()
-    """Seconds after the last cut at which it tries for more; 0 before."""
 
     def allowed(self, most: float) -> int:
         """Requests that may be in flight, ``most`` at most, and never less than one."""
@@ -85,18 +84,13 @@ class Limit(Record):
         A round cuts once: a request that was sent before the last cut tells that there was one too many, and
         one that was sent while those were under way tells nothing. ``pause`` is what the origin asks for.
         """
-        is_cut = started > self.cut_at + self.settling
-        if is_cut:
-            self._reached = max(2.0, min(self.value or START, max(1.0, in_flight)))
-            is_known = abs(self._reached - self.refused_at) <= max(1.0, (1 - _REST) * self.refused_at)
-            longer = min(_LONGEST_TRIES_AFTER_SECONDS, 2 * self._tries_seconds)
-            self._tries_seconds = longer if is_known else _TRIES_AFTER_SECONDS
-        self.tries_at = max(self.tries_at, now + max(self._tries_seconds, _TRIES_AFTER_PAUSES * pause))
+        self.tries_at = max(self.tries_at, now + _tries_after(pause))
         self.tries_after = _TRIES_AFTER_REQUESTS
         self._pause = pause
-        if not is_cut:
+        if started <= self.cut_at + self.settling:
             self._refused_too(started)
             return False
+        self._reached = max(2.0, min(self.value or START, max(1.0, in_flight)))
         self._borne = self._reached * (_CUT if self.refused_at else _FIRST_CUT)
         self.value = max(1.0, self._borne)
         self.refused_at, self.cut_at = self._reached, now
@@ -114,12 +108,17 @@ class Limit(Record):
             self.refused_at = max(self._reached - self._refusals + 1, self._borne + 1)
 
     def unpaused(self, now: float) -> None:
-        """The origin serves others than those it refused: to try for more costs no pause."""
-        self._pause = 0.0
-        self.tries_at = min(self.tries_at, now + self._tries_seconds)
+        """The origin serves others than those it refused: all were stopped only until that was seen."""
+        self._pause = now - self.cut_at
+        self.tries_at = min(self.tries_at, now + max(_TRIES_AFTER_STOP_SECONDS, _tries_after(self._pause)))
 
     def lost(self, started: float, now: float) -> None:
         """A request that was sent at ``started`` had no answer: less is asked, and nothing was learned."""
         if started > self.cut_at + self.settling:
             self.value = max(1.0, (self.value or START) * _CUT)
             self.cut_at = now
+
+
+def _tries_after(pause: float) -> float:
+    """Seconds after a refusal, and the pause that came with it, at which it tries for more."""
+    return max(_TRIES_AFTER_SECONDS, _TRIES_AFTER_PAUSES * pause)

@@ -133,27 +133,13 @@ def test_where_refusals_cost_a_pause_it_tries_less_often_and_for_one_more_in_tha
     assert limit.allowed(1000) == 20, "some twenty rounds of 0.1 s are the two seconds of a pause"
 
 
-def test_the_longer_it_finds_the_same_the_less_often_it_tries_for_more() -> None:
-    limit, now, waits = Limit(cells()), 10.0, []
-    limit.served(10, 10, 0.1, now)
-    for _ in range(6):
-        limit.value = 20.0
-        assert limit.refused(now, 20, 0.0, now)
-        waits.append(limit.tries_at - now)
-        now = limit.tries_at + 1.0
-    assert waits == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
-    limit.value = 30.0
-    limit.refused(now, 30, 0.0, now)
-    assert limit.tries_at == now + 1.0, "it bears more now"
-
-
-def test_where_others_are_served_in_a_pause_trying_for_more_costs_none() -> None:
+def test_where_others_are_served_in_a_pause_trying_costs_the_time_until_that_is_seen() -> None:
     limit = Limit(cells())
     limit.served(1000, 10, 0.1, 10.0)
     limit.refused(10.0, 20, 2.0, 10.5)
     assert limit.tries_at == 50.5
-    limit.unpaused(10.6)
-    assert limit.tries_at == 11.6
+    limit.unpaused(10.7)
+    assert limit.tries_at == pytest.approx(10.7 + 20 * 0.2)
 
 
 def test_a_lost_request_cuts_and_says_nothing_of_what_is_bearable() -> None:
