@@ -10,9 +10,9 @@
 # make clean           remove what these made
 # make help            show this
 #
-# CI runs test, docs, test-processes, test-sql and the newest and oldest cell of test-matrix. TREES=n and MISTAKES=n say
-# how many random queries and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of tests run
-# beside each other (2).
+# CI runs test, docs, test-processes, test-sql and the oldest cell of test-matrix. TREES=n and MISTAKES=n say how many
+# random queries and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of tests run beside each
+# other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
