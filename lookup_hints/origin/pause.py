@@ -70,11 +70,17 @@ class Pause(Record):
         self._tries_at, self._tried_at = 0.0, now
 
     def worth_asking(self, now: float, poll: float) -> float:
-        """Seconds after which it may have ended, or one may try; ``poll`` where that depends on a request."""
+        """Seconds after which it may have ended, or one may try; ``poll`` at least.
+
+        While one tries, others look again after a tenth of the time that this has taken so far: its answer may
+        never come.
+        """
         left = self.opens - now
         if self._tries_at:
-            return min(left, max(self._tries_at - now, 0.0))
-        return min(left, poll) if self._tried_at and now >= self._tries_again_at else left
+            left = min(left, self._tries_at - now)
+        elif self._tried_at and now >= self._tries_again_at:
+            left = min(left, (now - self._tried_at) / 10)
+        return max(poll, left)
 
     def refused(self, started: float, guess: float, now: float) -> None:
         """A request was refused without a word on how long to wait, and no less can be asked at once.

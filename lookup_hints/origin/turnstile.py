@@ -353,7 +353,7 @@ class Turnstile:
         if books.pause.opens > now:
             if books.pause.may_try(now):
                 return None
-            return max(POLL_SECONDS, books.pause.worth_asking(now, POLL_SECONDS)), "throttle"
+            return books.pause.worth_asking(now, POLL_SECONDS), "throttle"
         if not books.breaker.opened_at:
             self._gate.is_shut = 0.0
         return None

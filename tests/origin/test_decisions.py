@@ -209,6 +209,7 @@ def test_who_waits_for_a_pause_looks_again_when_it_may_have_ended() -> None:
     assert pause.worth_asking(100.0, 0.01) == pytest.approx(0.1)
     pause.tries(100.1)
     assert pause.worth_asking(100.1, 0.01) == 0.01
+    assert pause.worth_asking(103.1, 0.01) == pytest.approx(0.3), "its answer may never come"
     pause.asked(10.0, 100.1, 100.2, 0.1)
     assert pause.worth_asking(100.2, 0.01) == pytest.approx(10.0)
 

@@ -16,7 +16,7 @@ from tests.runtime.support import VirtualLoop
 
 @pytest.mark.parametrize("pause", [None, 1.0])
 @pytest.mark.parametrize(
-    ("executors", "most", "seconds"), [(1, 30, 0.04), (2, 50, 0.1), (1, 3, 0.05), (1, 100, 0.1)]
+    ("executors", "most", "seconds"), [(1, 30, 0.02), (2, 50, 0.1), (1, 3, 0.05), (1, 200, 0.1)]
 )
 def test_the_limit_finds_what_a_source_bears(
     loop: VirtualLoop, executors: int, most: int, seconds: float, pause: float | None
