@@ -191,7 +191,7 @@ class Exchange:
         if ending != "refused":
             return response, None
         reporting().throttled()
-        self._check_refusal(response, max(pause or 0.0, wait), deadline)
+        self._check_refusal(response, wait, deadline)
         return response, wait
 
     def _ending(self, response: Response) -> tuple[Ending, float | None]:
