@@ -180,7 +180,7 @@ def test_a_slow_request_is_sent_again_and_the_first_answer_counts(
     assert "a second request after 0.3 s, for 5 % of them at most (hint)" in session.explain(query)
     started = time.monotonic()
     assert sorted(session.sql(query).collect()) == [(key, f"n{key}") for key in range(40)]
-    assert time.monotonic() - started < 100, "the first request takes 120 s"
+    assert time.monotonic() - started < 60, "the first request takes 120 s"
     assert api.targets() == {**{f"/people/{key}": 1 for key in range(40)}, "/people/39": 2}
     (counts,) = session.metrics().values()
     assert (counts.requests, counts.hedges, counts.hedges_won) == (41, 1, 1)

@@ -101,7 +101,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(900)
 @settings(
-    max_examples=8,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
@@ -116,5 +116,5 @@ def test_any_query_over_any_rows(spark: SparkSession, folder: Path, seed: int) -
     twins.dimension(
         "dims", DIM_COLUMNS, rows(random, 20, SMALL, TEXTS, SMALL, DOUBLES, COARSE_DECIMALS, DATES)
     )
-    for _ in range(6):
+    for _ in range(8):
         twins.check(query(random))

@@ -26,7 +26,7 @@ def test_all_waits_together_are_no_longer_than_the_time(turns: list[tuple[Cause 
         now += seconds
     waits.turn(None, now)
     expected = sum(seconds for cause, seconds in turns if cause is not None)
-    assert waits.total.total == pytest.approx(expected, abs=1e-9)
+    assert waits.total.total == pytest.approx(expected)
 
 
 def test_time_that_is_told_late_is_not_counted_twice() -> None:
