@@ -72,8 +72,8 @@ class Pause(Record):
     def worth_asking(self, now: float, poll: float) -> float:
         """Seconds after which it may have ended, or one may try; ``poll`` at least.
 
-        While one tries, others look again after a tenth of the time that this has taken so far: its answer may
-        never come.
+        While one tries, others look again after a tenth of the time that this has taken so far, as its answer
+        may never come.
         """
         left = self.opens - now
         if self._tries_at:
