@@ -23,10 +23,9 @@ from lookup_hints.store.content import Chosen
 from lookup_hints.store.folder import is_abandoned, locked
 from lookup_hints.store.hashing import Hashes
 
-FIRST_PATIENCE = 1.0
-"""Seconds to wait for one who has not been answered yet."""
+LEAST_PATIENCE, MOST_PATIENCE = 1.0, 10.0
+"""Seconds to wait for the next answers. A busy machine often holds up a process for tenths of a second."""
 
-LEAST_PATIENCE, MOST_PATIENCE = 0.1, 10.0
 _AS_LONG_AS = 3.0
 """So many times what the last answers took, or would have taken for so many keys."""
 
@@ -112,7 +111,7 @@ class Asking:
 
     def _patience(self, keys: int) -> float:
         if self._took is None:
-            return FIRST_PATIENCE
+            return LEAST_PATIENCE
         seconds, before = self._took
         return min(MOST_PATIENCE, max(LEAST_PATIENCE, _AS_LONG_AS * seconds * max(1.0, keys / before)))
 

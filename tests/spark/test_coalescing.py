@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lookup_hints.store.asking import FIRST_PATIENCE, LEAST_PATIENCE, Asking
+from lookup_hints.store.asking import LEAST_PATIENCE, Asking
 from tests.spark.askers import KEYS
 from tests.store.support import Clock
 
@@ -64,11 +64,11 @@ def test_who_comes_second_waits_as_long_as_answers_come(tmp_path: Path, clock: C
     assert not one.turn(hashes(1, 2, 3, 4)).waits(EVERYTHING)
     turn = other.turn(hashes(4, 3, 2, 1))
     assert turn.waits(EVERYTHING)
-    clock.now += FIRST_PATIENCE
+    clock.now += LEAST_PATIENCE
     assert turn.waits(EVERYTHING)
     clock.now += 0.01
     assert turn.waits(np.array([True, True, True, False])), "one has been answered"
-    clock.now += FIRST_PATIENCE + 0.01
+    clock.now += LEAST_PATIENCE + 0.01
     assert not turn.waits(np.array([True, True, True, False]))
     assert (one.keys, other.keys) == (4, 3)
     assert not turn.waits(np.zeros(4, np.bool_))
@@ -83,7 +83,7 @@ def test_nobody_waits_for_few_of_the_keys(tmp_path: Path, clock: Clock) -> None:
 def test_what_has_ended_is_not_waited_for(tmp_path: Path, clock: Clock) -> None:
     one, other = Asking(tmp_path, clock), Asking(tmp_path, clock)
     one.turn(hashes(1, 2, 3, 4)).waits(EVERYTHING)
-    clock.now += 0.001
+    clock.now += LEAST_PATIENCE
     one.answered(4)
     one.end()
     assert not other.turn(hashes(1, 2, 3, 4)).waits(EVERYTHING)
@@ -91,8 +91,10 @@ def test_what_has_ended_is_not_waited_for(tmp_path: Path, clock: Clock) -> None:
     one.turn(hashes(1, 2, 3, 4)).waits(EVERYTHING)
     turn = other.turn(hashes(1, 2, 3, 4))
     assert turn.waits(EVERYTHING)
-    clock.now += LEAST_PATIENCE + 0.01
-    assert not turn.waits(EVERYTHING), "answers are known to come sooner"
+    clock.now += 2.9 * LEAST_PATIENCE
+    assert turn.waits(EVERYTHING), "answers are known to take that long"
+    clock.now += 0.2 * LEAST_PATIENCE
+    assert not turn.waits(EVERYTHING)
     for each in (one, other):
         each.end()
     assert not list(tmp_path.glob("*.asking"))
