@@ -17,6 +17,7 @@ from lookup_hints.errors import (
     OptionError,
     Problem,
     QueryError,
+    TooManyRequests,
 )
 from lookup_hints.spi import Connector
 from lookup_hints.spi.options import hidden_keys
@@ -75,8 +76,8 @@ def masked(error: BaseException, mask: Mask) -> LookupHintsError:
 def _masked_alone(error: BaseException, mask: Mask) -> LookupHintsError:
     if isinstance(error, QueryError):
         return type(error)([Problem(mask(one.message), tip=mask(one.tip)) for one in error.problems])
-    if isinstance(error, InternalError):
-        return InternalError(mask(str(error)))
+    if isinstance(error, (InternalError, TooManyRequests)):
+        return type(error)(mask(str(error)))
     if isinstance(error, ConnectorError):
         # A kind of the connector's own may hold more than its message, and is not known on the driver.
         kind = next(kind for kind in (AnswerError, LookupTimeout, ConnectorError) if isinstance(error, kind))
