@@ -9,9 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lookup_hints.store.hashing import Hashes, comparable, hashes_of
+from lookup_hints.store.hashing import (
+    Hashes,
+    Numbers,
+    Positions,
+    comparable,
+    hashes_of,
+    in_order,
+    is_told_by_hash,
+)
 
-Positions = npt.NDArray[np.int64]
 Chosen = npt.NDArray[np.bool_]
 
 
@@ -61,7 +68,7 @@ class Content:
         counts: how many rows each has; 0 for a key that is known to have none.
         loaded: when each was asked for.
         used: when each was last used, in whole seconds from 1 on; 0 for not since then.
-        keys: the keys, as they are compared.
+        keys: the keys, as they are compared; None where different keys have different hashes.
         rows: the rows, those of one key side by side.
     """
 
@@ -70,7 +77,7 @@ class Content:
     counts: Positions
     loaded: npt.NDArray[np.float64]
     used: npt.NDArray[np.uint32]
-    keys: pa.RecordBatch
+    keys: pa.RecordBatch | None
     rows: pa.RecordBatch
 
     def __len__(self) -> int:
@@ -85,91 +92,122 @@ class Content:
         """The ``chosen`` entries, and none but their rows."""
         if chosen.all():
             return self
-        kept = replace(
-            self,
-            hashes=self.hashes[chosen],
-            starts=self.starts[chosen],
-            counts=self.counts[chosen],
-            loaded=self.loaded[chosen],
-            used=self.used[chosen],
-            keys=self.keys.filter(pa.array(chosen)),
-        )
-        return kept.with_rows_in_order()
+        entries = np.flatnonzero(chosen)
+        return _with_rows_in_order(self._picked(entries, self.hashes[entries]))
 
-    def with_rows_in_order(self) -> Content:
-        """The same with the rows of all entries, and no others, one after the other."""
-        rows = self.rows.take(pa.array(expanded(self.starts, self.counts)))
-        return replace(self, rows=rows, starts=self.counts.cumsum() - self.counts)
+    def in_order(self, known: Chosen) -> Content:
+        """The ``known`` entries by their hashes; of equal hashes the last, be it that of another key.
+
+        Two keys of one hash are so rare that only one of them is kept.
+        """
+        order, hashes = in_order(self.hashes)
+        chosen = known[order]
+        is_last = np.append(hashes[1:] > hashes[:-1], True)
+        if not is_last.all():
+            chosen &= is_last
+        if not chosen.all():
+            order, hashes = order[chosen], hashes[chosen]
+        return _with_rows_in_order(self._picked(order, hashes))
+
+    def _picked(self, entries: Positions, hashes: Hashes) -> Content:
+        """These ``entries``, with all rows."""
+        return replace(
+            self,
+            hashes=hashes,
+            starts=self.starts[entries],
+            counts=_picked(self.counts, entries),
+            loaded=_picked(self.loaded, entries),
+            used=_picked(self.used, entries),
+            keys=None if self.keys is None else self.keys.take(pa.array(entries)),
+        )
+
+
+def is_one_value(numbers: Numbers) -> bool:
+    """Whether all ``numbers`` are one that is held once."""
+    return numbers.strides == (0,)
+
+
+def one_value(value: object, kind: npt.DTypeLike, length: int) -> Numbers:
+    """So many times ``value``, held once."""
+    return np.broadcast_to(np.array(value, kind), (length,))
+
+
+def ones_as_one_value(counts: Positions) -> Positions:
+    """``counts``, held as one value where each is 1."""
+    return one_value(1, np.int64, len(counts)) if (counts == 1).all() else counts
+
+
+def _picked(numbers: Numbers, entries: Positions) -> Numbers:
+    return numbers[: len(entries)] if is_one_value(numbers) else numbers[entries]
+
+
+def _with_rows_in_order(content: Content) -> Content:
+    """The same with the rows of all entries, and no others, one after the other."""
+    rows = content.rows.take(pa.array(expanded(content.starts, content.counts)))
+    return replace(content, rows=rows, starts=_starts(content.counts))
+
+
+def _starts(counts: Positions) -> Positions:
+    """Where the rows of each entry begin, if they stand one after the other."""
+    return np.arange(len(counts)) if is_one_value(counts) else counts.cumsum() - counts
 
 
 def content_of(learned: Sequence[Learned]) -> Content:
     """What was ``learned``, one after the other; of a key that is there twice the last answer counts."""
     sizes = [each.keys.num_rows for each in learned]
     before = np.cumsum([0, *sizes[:-1]])
-    keys = comparable(pa.concat_tables([each.keys for each in learned]))
+    asked = pa.concat_tables([each.keys for each in learned])
+    keys = comparable(asked)
     positions = _joined([each.positions for each in learned], before)
     missing = _joined([each.missing for each in learned], before)
     rows = _one_batch(pa.concat_tables([each.rows for each in learned]))
     if (np.diff(positions) < 0).any():
         order = np.argsort(positions, kind="stable")
         positions, rows = positions[order], rows.take(pa.array(order))
-    counts = np.bincount(positions, minlength=keys.num_rows).astype(np.int64)
+    counts = ones_as_one_value(np.bincount(positions, minlength=keys.num_rows))
     known = counts > 0
     known[missing] = True
     everything = Content(
         hashes_of(keys),
-        counts.cumsum() - counts,
+        _starts(counts),
         counts,
-        np.repeat([float(each.asked) for each in learned], sizes),
-        np.zeros(keys.num_rows, np.uint32),
-        keys,
+        _repeated([float(each.asked) for each in learned], sizes),
+        one_value(0, np.uint32, keys.num_rows),
+        None if is_told_by_hash(asked.schema) else keys,
         rows,
     )
-    return _in_order(everything, known)
+    return everything.in_order(known)
 
 
 def merged(contents: Sequence[Content]) -> Content:
     """All ``contents``, from the oldest to the newest, as one; of equal keys the newest counts."""
     sizes = [each.rows.num_rows for each in contents]
     before = np.cumsum([0, *sizes[:-1]])
+    keys = [each.keys for each in contents if each.keys is not None]
     everything = Content(
         np.concatenate([each.hashes for each in contents]),
         np.concatenate([each.starts + start for each, start in zip(contents, before, strict=True)]),
-        np.concatenate([each.counts for each in contents]),
+        ones_as_one_value(np.concatenate([each.counts for each in contents])),
         np.concatenate([each.loaded for each in contents]),
         np.concatenate([each.used for each in contents]),
-        _one_batch(pa.Table.from_batches([each.keys for each in contents])),
+        _one_batch(pa.Table.from_batches(keys)) if keys else None,
         _one_batch(pa.Table.from_batches([each.rows for each in contents])),
     )
-    return _in_order(everything, np.ones(len(everything), np.bool_))
+    return everything.in_order(np.ones(len(everything), np.bool_))
 
 
 def expanded(starts: Positions, counts: Positions) -> Positions:
     """The numbers from each start on, so many as it has."""
+    if is_one_value(counts) and counts[:1].all():
+        return starts
     firsts: Positions = np.repeat(starts - (counts.cumsum() - counts), counts)
     return firsts + np.arange(len(firsts))
 
 
-def _in_order(content: Content, known: Chosen) -> Content:
-    """The ``known`` entries by their hashes; the last of those with equal hashes, be it that of another key.
-
-    Two keys of one hash are so rare that only one of them is kept.
-    """
-    order = np.argsort(content.hashes)
-    is_last = np.diff(content.hashes[order]) > 0
-    if not is_last.all():
-        order = np.argsort(content.hashes, kind="stable")
-        known[order[:-1][~is_last]] = False
-    order = order[known[order]]
-    return replace(
-        content,
-        hashes=content.hashes[order],
-        starts=content.starts[order],
-        counts=content.counts[order],
-        loaded=content.loaded[order],
-        used=content.used[order],
-        keys=content.keys.take(pa.array(order)),
-    ).with_rows_in_order()
+def _repeated(times: Sequence[float], sizes: Sequence[int]) -> npt.NDArray[np.float64]:
+    if len(set(times)) == 1:
+        return one_value(times[0], np.float64, sum(sizes))
+    return np.repeat(times, sizes)
 
 
 def _joined(positions: Sequence[pa.Array], before: Positions) -> Positions:

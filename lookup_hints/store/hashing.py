@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
+Positions: TypeAlias = npt.NDArray[np.int64]
 Numbers: TypeAlias = npt.NDArray[Any]
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -62,6 +63,26 @@ def equal(one: pa.RecordBatch, other: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 def hashes_of(keys: pa.RecordBatch) -> Hashes:
     """The hashes of ``comparable`` keys; all bits of each are equally good."""
     return reduce(lambda one, other: _mixed(one * _ODD_TOO + other), map(_hashes, keys.columns))
+
+
+def in_order(hashes: Hashes) -> tuple[Positions, Hashes]:
+    """The positions of ``hashes`` in ascending order, equal ones as they stood, and the hashes in that order.
+
+    Each number that is sorted holds the first bits of a hash and its position: that takes half as long as to
+    sort positions by hashes. Hashes whose first bits are equal are rare, and then all are sorted whole.
+
+    >>> in_order(np.array([7 << 60, 5 << 60, 7 << 60], np.uint64))[0].tolist()
+    [1, 0, 2]
+    """
+    position_bits = np.uint64((1 << len(hashes).bit_length()) - 1)
+    numbers = (hashes & ~position_bits) | np.arange(len(hashes), dtype=np.uint64)
+    numbers.sort()
+    order = (numbers & position_bits).astype(np.int64)
+    ordered = hashes[order]
+    if (ordered[1:] < ordered[:-1]).any():
+        order = np.argsort(hashes, kind="stable")
+        ordered = hashes[order]
+    return order, ordered
 
 
 def _hashes(column: pa.Array) -> Hashes:

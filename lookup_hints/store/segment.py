@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lookup_hints.store.content import Content, Positions, expanded
-from lookup_hints.store.hashing import Hashes, equal
+from lookup_hints.store.content import Content, expanded, is_one_value, one_value
+from lookup_hints.store.hashing import Hashes, Numbers, Positions, equal
 
-MAGIC = 0x3270756B6F6F4C
+MAGIC = 0x3370756B6F6F4C
 _TAIL = struct.Struct("<QQQQ")  # lengths of the index and of the directory, checksum, magic
 _BLOCK = 512
+_NUMBERS: dict[str, npt.DTypeLike] = {"starts": np.int32, "counts": np.int32, "loaded": np.float64}
 _SLOTS = 2
 """So many for each entry, or up to twice as many: mostly the first entry of a slot is the one."""
 
@@ -51,7 +52,9 @@ class Segment:
         self._shift = _shift(len(content))
         self._has_one_row_each = bool((content.counts == 1).all())
         self.latest: float = content.loaded.max(initial=-np.inf)
-        """When its newest entry was answered."""
+        """When its newest entry was asked for."""
+        self.earliest: float = content.loaded.min(initial=np.inf)
+        """The same of its oldest one."""
 
     def find(self, hashes: Hashes, asked: Positions, keys: pa.RecordBatch | None) -> Matches:
         """Those ``asked`` keys that are here; ``keys`` are compared, where hashes alone do not tell."""
@@ -67,6 +70,7 @@ class Segment:
         asked, entries = asked[matching], entries[matching]
         if keys is None:
             return Matches(asked, entries, np.ones(len(asked), np.bool_))
+        assert self.content.keys is not None
         here = self.content.keys.take(pa.array(entries))
         return Matches(asked, entries, equal(here, keys.take(pa.array(asked))))
 
@@ -87,7 +91,7 @@ class Segment:
 
 
 def _shift(entries: int) -> np.uint64:
-    shift: np.uint64 = np.uint64(64 - (_SLOTS * entries).bit_length())
+    shift: np.uint64 = np.uint64(64 - (_SLOTS * entries - 1).bit_length())
     return shift
 
 
@@ -95,21 +99,14 @@ def _directory(hashes: Hashes) -> Directory:
     """For each number that hashes begin with, the first entry that has it or a larger one."""
     shift = _shift(len(hashes))
     begins = np.bincount((hashes >> shift).astype(np.int64), minlength=1 << (64 - int(shift)))
-    return (begins.cumsum() - begins).astype(np.int32)
+    firsts = np.zeros(len(begins), np.int32)
+    np.cumsum(begins[:-1], dtype=np.int32, out=firsts[1:])
+    return firsts
 
 
 def encoded(content: Content) -> pa.Buffer:
     """``content`` as the bytes of a segment."""
-    index = pa.RecordBatch.from_arrays(
-        [
-            pa.array(content.hashes),
-            pa.array(content.starts),
-            pa.array(content.counts),
-            pa.array(content.loaded),
-            *content.keys.columns,
-        ],
-        names=["hash", "start", "count", "loaded_at", *content.keys.schema.names],
-    )
+    index = _index(content)
     directory = pa.RecordBatch.from_arrays([pa.array(_directory(content.hashes))], names=["entry"])
     streams = (index, directory, content.rows)
     lengths = [_size(each) for each in streams]
@@ -121,6 +118,20 @@ def encoded(content: Content) -> pa.Buffer:
     sink.write(bytes(size - sink.tell()))
     sink.write(_TAIL.pack(*lengths[:2], _checksum(buffer.slice(0, size)), MAGIC))
     return buffer
+
+
+def _index(content: Content) -> pa.RecordBatch:
+    """What tells of each entry; where all numbers are one value, that stands in the metadata."""
+    columns, values = {"hashes": pa.array(content.hashes)}, dict[str, str]()
+    for name, kind in _NUMBERS.items():
+        numbers: Numbers = getattr(content, name)
+        if is_one_value(numbers):
+            values[name] = str(numbers[0])
+        else:
+            columns[name] = pa.array(numbers.astype(kind, copy=False))
+    if content.keys is not None:
+        columns |= zip(content.keys.schema.names, content.keys.columns, strict=True)
+    return pa.RecordBatch.from_arrays([*columns.values()], names=[*columns], metadata=values)
 
 
 def _size(batch: pa.RecordBatch) -> int:
@@ -164,10 +175,18 @@ def _decoded(file: pa.Buffer, used: Path | None) -> Segment:
     if magic != MAGIC or behind > size or checksum != _checksum(body):
         raise NotASegment("its bytes are not those that were written")
     index, directory = _read(body.slice(0, length)), _read(body.slice(length, behind - length))
-    hashes, starts, counts, loaded = (column.to_numpy() for column in index.columns[:4])
-    keys, rows = index.select(index.schema.names[4:]), _read(body.slice(behind))
+    columns = dict(zip(index.schema.names, index.columns, strict=True))
+    hashes = columns.pop("hashes").to_numpy()
+    values = index.schema.metadata or {}
+    numbers = {
+        name: columns.pop(name).to_numpy()
+        if name in columns
+        else one_value(float(values[name.encode()]), kind, len(hashes))
+        for name, kind in _NUMBERS.items()
+    }
+    keys = pa.RecordBatch.from_arrays([*columns.values()], names=[*columns]) if columns else None
     notes = np.zeros(0, np.uint32) if used is None else _opened_used(used, len(hashes))
-    content = Content(hashes, starts, counts, loaded, notes, keys, rows)
+    content = Content(hashes, **numbers, used=notes, keys=keys, rows=_read(body.slice(behind)))
     return Segment(content, directory.column(0).to_numpy())
 
 

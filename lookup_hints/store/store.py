@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from lookup_hints.store.asking import Asking
-from lookup_hints.store.content import Chosen, Content, Known, Learned, Positions, content_of, merged
+from lookup_hints.store.content import Chosen, Content, Known, Learned, content_of, merged
 from lookup_hints.store.folder import Filed, Folder, Limits
-from lookup_hints.store.hashing import comparable, hashes_of, is_told_by_hash
+from lookup_hints.store.hashing import Positions, comparable, hashes_of, in_order, is_told_by_hash
 from lookup_hints.store.memory import has_room_for
 from lookup_hints.store.segment import Matches, NotASegment, Segment, encoded, opened
 from lookup_hints.store.taken import TakenBack
@@ -72,6 +72,11 @@ class Ages:
         age = now - content.loaded[entries]
         within: Chosen = (content.counts[entries] > 0) & (age >= 0) & (age < self.rows + more)
         return within
+
+    def allow_all(self, segment: Segment, now: float) -> bool:
+        """Whether all entries of ``segment`` may be used, whatever their hashes."""
+        longest = min(self.rows, self.missing) * (1 - _JITTER)
+        return self.unused is None and segment.latest <= now and now - segment.earliest < longest
 
     def valid(self, content: Content, entries: Positions, now: float) -> Chosen:
         """Which of the ``entries`` of ``content`` may be used."""
@@ -149,7 +154,7 @@ class Store:
         hashes = hashes_of(compared)
         to_compare = None if is_told_by_hash(keys.schema) else compared
         # In the order of the hashes, so that what is asked of a segment lies side by side.
-        asked, is_open = np.argsort(hashes), np.ones(len(hashes), np.bool_)
+        asked, is_open = in_order(hashes)[0], np.ones(len(hashes), np.bool_)
         missing = [np.zeros(0, np.int64)]
         found: list[Placed] = []
         late: list[Placed] = []
@@ -162,7 +167,9 @@ class Store:
                 is_open[matches.asked] = False
                 asked = asked[is_open[asked]]
                 positions, entries = self._allowed(segment, matches)
-                valid = self._ages.valid(segment.content, entries, now)
+                valid: Chosen = np.ones(len(entries), np.bool_)
+                if not self._ages.allow_all(segment, now):
+                    valid = self._ages.valid(segment.content, entries, now)
                 is_late = ~valid & self._ages.within(self._ages.late, segment.content, entries, now)
                 is_stale = ~(valid | is_late)
                 is_stale &= self._ages.within(self._ages.stale, segment.content, entries, now)

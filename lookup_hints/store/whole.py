@@ -16,9 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.store.content import Chosen, Content, Known, Positions
+from lookup_hints.store.content import Chosen, Content, Known, one_value, ones_as_one_value
 from lookup_hints.store.folder import Limits
-from lookup_hints.store.hashing import Hashes, comparable, equal, hashes_of, is_told_by_hash
+from lookup_hints.store.hashing import (
+    Hashes,
+    Positions,
+    comparable,
+    equal,
+    hashes_of,
+    in_order,
+    is_told_by_hash,
+)
 from lookup_hints.store.memory import has_room_for
 from lookup_hints.store.segment import NotASegment, Segment, encoded, opened
 
@@ -75,8 +83,8 @@ class Whole:
         hashes = hashes_of(compared)
         to_compare = None if is_told_by_hash(keys.schema) else compared
         is_missing = np.ones(len(hashes), np.bool_) if allow is None else allow(hashes)
-        order = np.argsort(hashes)
-        order, found = order[is_missing[order]], []
+        order, found = in_order(hashes)[0], []
+        order = order[is_missing[order]]
         for segment, asked in zip(self._segments, self._by_segment(hashes, order), strict=True):
             matches = segment.find(hashes, asked, to_compare)
             counts = segment.content.counts[matches.entries]
@@ -217,14 +225,22 @@ def content_of_rows(rows: pa.Table, keys: Sequence[str]) -> Content:
     rows = rows.combine_chunks()
     compared = comparable(rows.select(keys))
     hashes = hashes_of(compared)
-    order = np.argsort(hashes, kind="stable")
-    hashes, compared = hashes[order], compared.take(pa.array(order))
+    order, hashes = in_order(hashes)
     starts = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
     counts = np.diff(np.append(starts, len(hashes)))
-    firsts = compared.take(pa.array(starts))
-    if not is_told_by_hash(rows.select(keys).schema) and len(starts) < len(hashes):
+    firsts = None
+    if not is_told_by_hash(rows.select(keys).schema):
+        compared = compared.take(pa.array(order))
+        firsts = compared.take(pa.array(starts))
         entry = np.repeat(np.arange(len(starts)), counts)
         counts[entry[~equal(compared, firsts.take(pa.array(entry)))]] = 0
     (batch,) = rows.take(pa.array(order)).combine_chunks().to_batches()
-    unused = np.zeros(0, np.uint32)
-    return Content(hashes[starts], starts, counts, np.zeros(len(starts)), unused, firsts, batch)
+    return Content(
+        hashes[starts],
+        starts,
+        ones_as_one_value(counts),
+        loaded=one_value(0.0, np.float64, len(starts)),
+        used=np.zeros(0, np.uint32),
+        keys=firsts,
+        rows=batch,
+    )

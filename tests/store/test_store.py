@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lookup_hints.store import content, hashing
 from lookup_hints.store import store as stores
@@ -137,6 +139,15 @@ def test_segments_without_a_fresh_answer_are_removed(tmp_path: Path, clock: Cloc
     assert one.evicted["expired"] == 1
 
 
+@given(hashes=st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 40)), max_size=60))
+def test_hashes_are_ordered_as_a_stable_sort_does(hashes: list[int]) -> None:
+    """Small ones differ only in bits that give way to their positions."""
+    numbers = np.array(hashes, np.uint64)
+    order, ordered = hashing.in_order(numbers)
+    assert order.tolist() == np.argsort(numbers, kind="stable").tolist()
+    assert ordered.tolist() == sorted(hashes)
+
+
 # --- merging and limits
 
 
@@ -158,11 +169,12 @@ def test_a_merge_drops_what_is_too_old(tmp_path: Path, clock: Clock) -> None:
     for each in range(stores.MOST_SEGMENTS):
         one.learn([learned({each: []})])
     clock.now += 100
-    one.learn([learned({99: ["a"]})])
+    large = "a" * 1000  # the old segments are cheaper to merge
+    one.learn([learned({99: [large]})])
     clock.now += 1
-    one.learn([learned({100: ["a"]})])
+    one.learn([learned({100: [large]})])
     assert one.evicted["expired"] == stores.MERGED_AT_ONCE
-    assert asked(one, [*range(20), 99, 100]) == {99: ["a"], 100: ["a"]}
+    assert asked(one, [*range(20), 99, 100]) == {99: [large], 100: [large]}
 
 
 def test_a_merge_does_not_bring_back_what_a_miss_has_hidden(tmp_path: Path, clock: Clock) -> None:
