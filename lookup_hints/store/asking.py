@@ -1,8 +1,8 @@
 """Which keys are being asked for by whom, so that the processes of an executor do not all ask for the same.
 
-Who asks says so in a file, ``<unique>.<milliseconds>.asking``: hashes of keys, and how long others should
-wait for the next answers. It is locked as long as its process lives. To see what others ask and to say what
-one asks oneself is one step, which has a lock, too.
+Who asks says so in a file, ``<unique>.<milliseconds>.asking``: hashes of keys, in ascending order, and how
+long others should wait for the next answers. It is locked as long as its process lives. To see what others
+ask and to say what one asks oneself is one step, which has a lock, too.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Asking:
         return min(MOST_PATIENCE, max(LEAST_PATIENCE, _AS_LONG_AS * seconds * max(1.0, keys / before)))
 
     def claim(self, hashes: Hashes) -> None:
-        """Say that keys are asked for here."""
+        """Say that the keys with these ``hashes``, which ascend, are asked for here."""
         if len(self._claims) >= MOST_CLAIMS:
             self._claims.popleft().end()
         path = self._path / f"{uuid4().hex}.{self._patience(len(hashes)) * 1000:.0f}.asking"
@@ -141,7 +141,7 @@ class Turn:
         Raises:
             OSError: the folder is not there any more.
         """
-        wanted = self._hashes[is_open]
+        wanted = np.sort(self._hashes[is_open])
         if not len(wanted):
             return False
         with locked(self._asking.lock):
@@ -156,11 +156,14 @@ class Turn:
 
 
 def _awaited(wanted: Hashes, others: list[tuple[Hashes, float]]) -> tuple[Chosen, float]:
-    """Which of the ``wanted`` are asked for by others, and how long to wait for these."""
+    """Which of the ``wanted`` are asked for by others, and how long to wait for these; all hashes ascend."""
     awaited: Chosen = np.zeros(len(wanted), np.bool_)
     longest = 0.0
     for hashes, patience in others:
-        among = np.isin(wanted, hashes)
+        if not len(hashes):
+            continue
+        # Both ascend, and so this takes a tenth of the time of ``isin``.
+        among = hashes.take(np.searchsorted(hashes, wanted), mode="clip") == wanted
         awaited |= among
         longest = max(longest, patience if among.any() else 0.0)
     return awaited, longest
