@@ -22,8 +22,8 @@
 VENV = .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check -q
-# Spark's workers must run the Python that has the library.
-SPARK_ENV = PYSPARK_PYTHON="$$(cd $(BIN) && pwd)/python"
+# Spark's workers must run the Python that has the library, and keep what they compile of it.
+SPARK_ENV = PYTHONDONTWRITEBYTECODE= PYSPARK_PYTHON="$$(cd $(BIN) && pwd)/python"
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile

@@ -13,8 +13,8 @@ from lookup_hints.spi import TableSize
 LEFT_ROWS_PER_ROW = 0.9
 """Reading is better from so many left rows for each row of the table on: `benchmarks/bench_crossover.py`."""
 
-KEYS_PER_ROW = 0.5
-"""To read a row costs about as much as to ask for so many keys."""
+KEYS_PER_ROW = 0.35
+"""A row takes about as long to read as so many keys to ask for, a bit less: see decision 0163."""
 
 MOST_BYTES = 10**9
 """A larger table is not read while a statement runs."""
@@ -81,7 +81,7 @@ def keys_worth_reading(size: TableSize, most_rows: int) -> int | None:
     """For how many keys to ask costs as much as to read the table; None where that is not to be done.
 
     >>> keys_worth_reading(TableSize(1_000_000, 64_000_000, "pg_class"), 10_000_000)
-    500000
+    350000
     >>> keys_worth_reading(TableSize(100, 6_400, "counted"), 10_000_000)
     10000
     >>> keys_worth_reading(TableSize(None, source="a view"), 10_000_000)

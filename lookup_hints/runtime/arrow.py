@@ -333,10 +333,17 @@ def _grouped(placed: Placed) -> Placed:
 def _offsets(positions: pa.Array, count: int) -> pa.Array:
     if _is_count(positions, count):
         return count_up_to(count + 1)
+    counts = pc.cumulative_sum(_counts(positions, count))
+    return pa.concat_arrays([pa.array([0], counts.type), counts]).cast(pa.int32())
+
+
+def _counts(positions: pa.Array, count: int) -> pa.Array:
+    """How often each number below ``count`` is among ``positions``, which ascend."""
+    if hasattr(pc, "inverse_permutation") and pc.all(pc.less(positions[:-1], positions[1:])).as_py():
+        return pc.inverse_permutation(positions, max_index=count - 1).is_valid().cast(pa.int32())
     # Arrow has no bincount. One more of each position gives them all, in order, to value_counts.
     each_once_more = pa.concat_arrays([count_up_to(count), positions])
-    counts = pc.subtract(pc.value_counts(each_once_more).field("counts"), 1)
-    return pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(counts)]).cast(pa.int32())
+    return pc.subtract(pc.value_counts(each_once_more).field("counts"), 1)
 
 
 def _structs(rows: pa.Table, row_type: pa.StructType) -> pa.StructArray:

@@ -74,6 +74,9 @@ class Cache(Protocol):
     def learns(self) -> bool:
         """Whether it takes answers."""
 
+    def keys_of(self, rows: pa.Table) -> Keys | None:
+        """The distinct keys of ``rows`` in the order in which it has them; None where any other will do."""
+
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
         """What is known of ``keys``; ``NOTHING`` where there is nothing yet that could know them."""
 
@@ -160,6 +163,10 @@ class Remembering:
         self._pending.append((keys, found, missing if self._keeps_missing else missing[:0], asked))
         count, nbytes = self._learned
         self._learned = count + keys.num_rows, nbytes + found.rows.nbytes
+
+    def keys_of(self, rows: pa.Table) -> Keys | None:
+        """The distinct keys of ``rows`` in the order of the cache; None where it has none."""
+        return None if self._cache is None else self._cache.keys_of(rows)
 
     def recall(self, keys: Keys, sleep: Callable[[float], None]) -> Keys:
         """``keys`` with what is known of them. What has been learned is written before.

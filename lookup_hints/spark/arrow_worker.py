@@ -294,7 +294,8 @@ class _Task:
         batches = key_batches(self._read(), self._spec.key_schema)
         read = windows(batches, self._window_sizes())
         wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=self._pause)
-        keys = map(distinct_keys if self._spec.by_row else ordered_keys, wanted)
+        keys_of = distinct_keys if self._spec.by_row else ordered_keys
+        keys = (self._memory.keys_of(rows) or keys_of(rows) for rows in wanted)
         return (self._memory.recall(each, self._wait_for_others) for each in keys)
 
     def _read(self) -> Iterator[Sequence[pa.Array]]:

@@ -213,6 +213,9 @@ class _StoreCache:
         self._evicted_before = Counter(store.evicted)
         self._damaged_before = store.damaged
 
+    def keys_of(self, rows: pa.Table) -> None:
+        """As a source has them, which is asked for most of them at first."""
+
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
         """What is known of ``keys``."""
         known = self._store.probe(keys, columns)

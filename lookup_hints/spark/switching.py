@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lookup_hints.runtime.arrow import Known
+from lookup_hints.runtime.arrow import Keys, Known
 from lookup_hints.runtime.metrics import CountsByKey
 from lookup_hints.runtime.remembering import NOTHING, Loads, said
 from lookup_hints.runtime.spec import FullCache, LookupSpec, Periodic, Switch
-from lookup_hints.spark.whole_tables import HeldTable, WholeCache
+from lookup_hints.spark.whole_tables import HeldTable, WholeCache, keys_by_hash
 from lookup_hints.store.folder import locked, make_private
 
 _log = logging.getLogger("lookup_hints.cache")
@@ -50,6 +50,10 @@ class Switching(WholeCache):
         self._held = HeldTable(self._path, replace(spec, settings=replace(spec.settings, whole=whole)))
         self._is_read = self._is_given_up = False  # each stays as it has become
         self._after = 0
+
+    def keys_of(self, rows: pa.Table) -> Keys | None:
+        """By their hashes, once the table is read: then the rows that are found need no other order."""
+        return keys_by_hash(rows) if self._is_read else None
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
         """The rows of ``keys``, once the table is read."""

@@ -9,16 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
 import pyarrow as pa
+from pyarrow import types
 
 from lookup_hints.errors import ConnectorError, LookupHintsError
-from lookup_hints.runtime.arrow import Known, Placed
+from lookup_hints.runtime.arrow import Keys, Known, Placed, distinct_keys
 from lookup_hints.runtime.metrics import CountsByKey
 from lookup_hints.runtime.remembering import Learned, Loads, NotKept, said
 from lookup_hints.runtime.spec import FullCache, LookupSpec, Periodic, Timed
 from lookup_hints.spark.scanning import scanned
 from lookup_hints.store.folder import Limits
 from lookup_hints.store.generations import Generation, Generations, Note
+from lookup_hints.store.hashing import comparable, distinct, hashes_of, in_order
 from lookup_hints.store.taken import TakenBack
 from lookup_hints.store.whole import TooLarge
 
@@ -198,6 +201,19 @@ class HeldTable:
         )
 
 
+def keys_by_hash(rows: pa.Table) -> Keys:
+    """The distinct keys of ``rows`` in the order of their hashes."""
+    column = rows.column(0)
+    if rows.num_columns == 1 and types.is_integer(column.type) and not column.null_count:
+        firsts, codes = distinct(hashes_of(comparable(rows)))
+        return Keys(rows.take(pa.array(firsts)), pa.array(codes))
+    keys = distinct_keys(rows)
+    order, _ = in_order(hashes_of(comparable(keys.table)))
+    codes = np.empty(len(order), np.int32)
+    codes[order] = np.arange(len(order), dtype=np.int32)
+    return Keys(keys.table.take(pa.array(order)), pa.array(codes).take(keys.codes))
+
+
 class WholeCache:
     """What a flow's cache that has all rows, or none, does with answers: nothing."""
 
@@ -227,6 +243,10 @@ class HeldCache(WholeCache):
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
         """The rows of ``keys``; all others have none."""
         return self._table.probe(keys, columns)
+
+    def keys_of(self, rows: pa.Table) -> Keys | None:
+        """By their hashes, once the table is read: then the rows that are found need no other order."""
+        return keys_by_hash(rows) if self._table.is_there() else None
 
     @property
     def held(self) -> tuple[int, int]:

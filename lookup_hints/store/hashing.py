@@ -85,6 +85,20 @@ def in_order(hashes: Hashes) -> tuple[Positions, Hashes]:
     return order, ordered
 
 
+def distinct(hashes: Hashes) -> tuple[Positions, npt.NDArray[np.int32]]:
+    """The first position of each different hash, by their hashes; and for each hash its number in that order.
+
+    >>> [each.tolist() for each in distinct(np.array([7, 5, 7], np.uint64))]
+    [[1, 0], [1, 0, 1]]
+    """
+    order, ordered = in_order(hashes)
+    is_new = np.ones(len(order), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    numbers = np.empty(len(order), np.int32)
+    numbers[order] = np.cumsum(is_new, dtype=np.int32) - np.int32(1)
+    return order[is_new], numbers
+
+
 def _hashes(column: pa.Array) -> Hashes:
     if _is(column.type, *_TEXTS):
         return _hashes_of_texts(column)

@@ -219,6 +219,20 @@ def test_each_key_has_its_rows_in_the_order_of_the_answer() -> None:
     assert names == [["y"], [], ["x", "a"], []]
 
 
+@pytest.mark.parametrize("positions", [[], [1], [0, 2, 3], [1, 1, 3], [0, 0, 0, 3]])
+@pytest.mark.parametrize("is_old", [False, True])
+def test_keys_without_rows_have_empty_lists(
+    positions: list[int], is_old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_old:
+        monkeypatch.delattr(pc, "inverse_permutation", raising=False)
+    found = rows(*((each, str(number)) for number, each in enumerate(positions)))
+    lists = lists_per_key(Placed(found, pa.array(positions, pa.int32())), 4, KIND)
+    assert [[row["id"] for row in one] for one in lists.to_pylist()] == [
+        [key] * positions.count(key) for key in range(4)
+    ]
+
+
 def test_structs_without_columns_keep_their_number() -> None:
     placed = Placed(rows((1, "x"), (1, "y")), pa.array([1, 1], pa.int32()))
     assert lists_per_key(placed, 2, pa.struct([])).to_pylist() == [[], [{}, {}]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import subprocess
 import sys
@@ -27,9 +28,10 @@ from lookup_hints.runtime.process import Process
 from lookup_hints.runtime.spec import FullCache, LookupSettings, LookupSpec, Periodic, TakenBack, Timed
 from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spark.cached import Stores
-from lookup_hints.spark.whole_tables import HeldTable
+from lookup_hints.spark.whole_tables import HeldTable, keys_by_hash
 from lookup_hints.spi import Scan, SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.store.hashing import comparable, hashes_of
 from tests.runtime.support import plain
 
 FULL = FullCache(Periodic(600.0), max_bytes=2**26)
@@ -398,7 +400,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from lookup_hints.spark.whole_tables import HeldTable
+from lookup_hints.spark.whole_tables import HeldTable, keys_by_hash
 from tests.spark.test_whole_tables import Readable, spec_of
 
 class Killed(Readable):
@@ -447,3 +449,34 @@ def test_logs_say_nothing_where_all_is_well(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level(logging.WARNING)
     run(Readable([(1, "a")]), 1)
     assert caplog.records == []
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1) | st.none(), st.sampled_from("ab")),
+        max_size=30,
+    ),
+    st.sampled_from([["a"], ["b"], ["a", "b"]]),
+)
+def test_keys_by_hash_are_the_same_keys_for_each_row(
+    values: list[tuple[int | None, str]], columns: list[str]
+) -> None:
+    table = pa.Table.from_pylist(
+        [{"a": one, "b": other} for one, other in values],
+        pa.schema([("a", pa.int64()), ("b", pa.string())]),
+    )
+    rows = table.select(columns)
+    found = keys_by_hash(rows)
+    assert found.table.schema == rows.schema
+    hashes = hashes_of(comparable(found.table)).tolist()
+    assert hashes == sorted(set(hashes))
+    told = found.table.to_pylist()
+    each = [None if code is None else told[code] for code in found.codes.to_pylist()]
+    assert each == [None if None in row.values() else row for row in rows.to_pylist()]
+
+
+def test_keys_by_hash_are_equal_as_sql_has_it() -> None:
+    found = keys_by_hash(pa.table({"x": [0.0, math.nan, -0.0, -math.nan]}))
+    assert found.table.num_rows == 2
+    zero, nan, *again = found.codes.to_pylist()
+    assert again == [zero, nan]
