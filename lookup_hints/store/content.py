@@ -65,7 +65,7 @@ class Content:
     Args:
         hashes: of the keys.
         starts: the first row of each.
-        counts: how many rows each has; 0 for a key that is known to have none.
+        counts: how many rows each has; 0 for a key that is known to have none. Held as one value, it is 1.
         loaded: when each was asked for.
         used: when each was last used, in whole seconds from 1 on; 0 for not since then.
         keys: the keys, as they are compared; None where different keys have different hashes.
@@ -198,7 +198,7 @@ def merged(contents: Sequence[Content]) -> Content:
 
 def expanded(starts: Positions, counts: Positions) -> Positions:
     """The numbers from each start on, so many as it has."""
-    if is_one_value(counts) and counts[:1].all():
+    if is_one_value(counts):
         return starts
     firsts: Positions = np.repeat(starts - (counts.cumsum() - counts), counts)
     return firsts + np.arange(len(firsts))
