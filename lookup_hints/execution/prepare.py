@@ -175,7 +175,7 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
 def _cost_of(sql: str, args: Args, scope: Scope) -> str:
     """What EXPLAIN COST says of a query; nothing where Spark cannot tell it by itself."""
     try:
-        return scope.costs.of(scope.sql(sql, args), lambda: scope.explained(sql, args, "cost"))
+        return scope.costs.of(scope.sql(sql, args))
     except Exception:
         return ""
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+import io
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from itertools import count
-from types import SimpleNamespace
+from threading import Thread
 from typing import Any
 
-from lookup_hints.execution.left_costs import MOST_REMEMBERED, LeftCosts
+import pytest
+
+from lookup_hints.execution.left_costs import MOST_REMEMBERED, LeftCosts, explained_cost
 
 
 class Clock:
@@ -18,9 +22,22 @@ class Clock:
         return self.now
 
 
-def query(plan: int) -> Any:
-    """A frame with that analysed plan."""
-    return SimpleNamespace(semanticHash=lambda: plan)
+class Query:
+    """A frame with that analysed plan; ``explain`` tells what it prints."""
+
+    def __init__(self, plan: int, explain: Callable[[], str]) -> None:
+        self._plan, self._explain = plan, explain
+
+    def semanticHash(self) -> int:  # noqa: N802 - PySpark's name
+        return self._plan
+
+    def explain(self, *, mode: str) -> None:
+        assert mode == "cost"
+        print(self._explain())
+
+
+def query(plan: int, explain: Callable[[], str]) -> Any:
+    return Query(plan, explain)
 
 
 def test_a_cost_is_remembered_for_a_minute() -> None:
@@ -28,20 +45,23 @@ def test_a_cost_is_remembered_for_a_minute() -> None:
     costs = LeftCosts(clock)
     found = []
     for clock.now in (0.0, 59.0, 60.0, 61.0):
-        found.append(costs.of(query(1), lambda: f"explained {next(numbers)}"))
-    assert found == ["explained 0", "explained 0", "explained 1", "explained 1"]
+        found.append(costs.of(query(1, lambda: f"explained {next(numbers)}")))
+    assert found == ["explained 0\n", "explained 0\n", "explained 1\n", "explained 1\n"]
 
 
 def explained_anew(costs: LeftCosts, plans: Iterable[int]) -> list[int]:
     """Those of ``plans`` that Spark had to explain, one after the other."""
     asked: list[int] = []
 
-    def explain(plan: int) -> str:
-        asked.append(plan)
-        return f"plan {plan}"
+    def explained(plan: int) -> Callable[[], str]:
+        def explain() -> str:
+            asked.append(plan)
+            return f"plan {plan}"
+
+        return explain
 
     for plan in plans:
-        assert costs.of(query(plan), partial(explain, plan)) == f"plan {plan}"
+        assert costs.of(query(plan, explained(plan))) == f"plan {plan}\n"
     return asked
 
 
@@ -52,3 +72,28 @@ def test_another_plan_has_a_cost_of_its_own() -> None:
 def test_only_the_last_costs_are_kept() -> None:
     plans = range(MOST_REMEMBERED + 1)
     assert explained_anew(LeftCosts(Clock()), [*plans, MOST_REMEMBERED, 0]) == [*plans, 0]
+
+
+def test_nothing_is_printed_but_what_other_threads_print() -> None:
+    stdout, kept = io.StringIO(), []
+
+    def explain() -> str:
+        kept.append(sys.stdout)
+        other = Thread(target=print, args=("another thread",))
+        other.start()
+        other.join()
+        return "the plan"
+
+    with redirect_stdout(stdout):
+        assert explained_cost(query(1, explain)) == "the plan\n"
+        assert sys.stdout is stdout
+        print("still there", file=kept[0])
+    assert stdout.getvalue() == "another thread\nstill there\n"
+
+
+def test_a_plan_that_cannot_be_explained_leaves_stdout_alone() -> None:
+    stdout = io.StringIO()
+    with redirect_stdout(stdout):
+        with pytest.raises(ZeroDivisionError):
+            explained_cost(query(1, lambda: str(1 // 0)))
+        assert sys.stdout is stdout
