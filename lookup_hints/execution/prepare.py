@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import HintError, Problem
@@ -144,6 +144,11 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
             built[id(table)] = table, scope.connector_of(table)
         return built[id(table)][1]
 
+    @cache
+    def rows(sql: str) -> DataFrame:
+        """A left side: it is analysed once for its cost and for whether it is a stream."""
+        return scope.sql(sql, args)
+
     def analyse(sql: str) -> Columns:
         return columns_of(scope.sql(sql, args))
 
@@ -165,25 +170,25 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
         unwritable=probe if scope.has_one_executor else lambda _: None,
         tables=scope.catalog.tables,
         table_size=scope.sizes.of,
-        explain_cost=cache(lambda sql: _cost_of(sql, args, scope)),
-        is_stream=lambda sql: _is_stream(sql, args, scope),
+        explain_cost=cache(lambda sql: _cost_of(partial(rows, sql.strip()), scope)),
+        is_stream=lambda sql: _is_stream(partial(rows, sql.strip())),
         find_view=cache(scope.find_view),
         taken_back=scope.taken_back.of,
     )
 
 
-def _cost_of(sql: str, args: Args, scope: Scope) -> str:
+def _cost_of(rows: Callable[[], DataFrame], scope: Scope) -> str:
     """What EXPLAIN COST says of a query; nothing where Spark cannot tell it by itself."""
     try:
-        return scope.costs.of(scope.sql(sql, args))
+        return scope.costs.of(rows())
     except Exception:
         return ""
 
 
-def _is_stream(sql: str, args: Args, scope: Scope) -> bool:
+def _is_stream(rows: Callable[[], DataFrame]) -> bool:
     """Whether the rows of a query are a stream; one that cannot stand by itself is in no stream."""
     try:
-        return bool(scope.sql(sql, args).isStreaming)
+        return bool(rows().isStreaming)
     except Exception:
         return False
 
