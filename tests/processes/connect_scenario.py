@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,13 +16,14 @@ from pyspark.sql import SparkSession
 from lookup_hints import (
     FixedDelay,
     LookupMetrics,
+    LookupSession,
     async_wait,
     disable,
     enable,
     register_connector,
     register_retry_predicate,
 )
-from lookup_hints.spi import SyncLookup
+from lookup_hints.spi import TEXT, Option, Scan, SyncLookup
 from lookup_hints.spi.model import LookupRequest
 from tests.e2e.elsewhere import FailingConnector, Steps
 from tests.e2e.joined import check_join
@@ -40,6 +43,26 @@ class Squares(SyncLookup):
         """Each key with its square."""
         numbers = request.keys.column("n").to_pylist()
         return pa.table({"n": numbers, "square": [number * number for number in numbers]}, request.schema)
+
+
+class Town(SyncLookup, Scan):
+    """Town 1, whose name stands in a file."""
+
+    OPTIONS = (Option("file", TEXT, "The file.", required=True),)
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """The town, if it is asked for."""
+        asked = request.keys.column("id").to_pylist()
+        return self._rows(request.schema).slice(0, int(1 in asked))
+
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The town."""
+        yield from self._rows(schema).to_batches()
+
+    def _rows(self, schema: pa.Schema) -> pa.Table:
+        options, _ = self.table.read(self.OPTIONS)
+        name = Path(options["file"]).read_text(encoding="utf-8")
+        return pa.table({"id": [1], "name": [name]}).select(schema.names).cast(schema)
 
 
 def rows(frame: Any) -> list[list[Any]]:
@@ -274,14 +297,79 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
         )
 
     @step
-    def metrics() -> Any:
+    def answers_are_remembered_and_taken_back() -> Any:
         session.sql("SET lookup.transport = auto")
+        register_connector("town", Town)
+        return [_remembered(session, folder / f"town-{kind}", kind) for kind in ("PARTIAL", "FULL")]
+
+    @step
+    def asked_or_read_by_price() -> Any:
+        _write_towns(folder / "priced.db", 20_000)
+        session.sql(_towns("priced", folder / "priced.db", "'lookup.access' = 'auto'"))
+        session.sql("CREATE TEMPORARY VIEW numbers AS SELECT id FROM range(1, 20001, 1, 2)")
+        join = "SELECT n.id, t.name FROM numbers n LEFT JOIN priced t ON n.id = t.id"
+        return session.explain(join), session.sql(f"SELECT count(name) FROM ({join})").collect()[0][0]
+
+    @step
+    def views_are_looked_through() -> Any:
+        found = []
+        for condition in ("id < 3", "id > 1"):
+            session.sql(
+                f"CREATE OR REPLACE TEMPORARY VIEW some AS SELECT id, name FROM people WHERE {condition}"
+            )
+            join = "SELECT r.id, s.name FROM range(1, 3) r LEFT JOIN some s ON r.id = s.id ORDER BY r.id"
+            found.append((rows(session.sql(join)), "through" in session.explain(join)))
+        return found
+
+    @step
+    def metrics() -> Any:
         before = sum(session.metrics().values(), LookupMetrics())
         session.sql(JOIN).collect()
         new = sum(session.metrics().values(), LookupMetrics()) - before
         return new.rows_in, new.rows_out
 
     return step
+
+
+def _remembered(session: LookupSession, file: Path, kind: str) -> list[Any]:
+    """The name of town 1 after it was changed; and after that was told of, by its key and by its table."""
+    table, found = f"towns_{kind.lower()}", []
+    reload = ", 'lookup.full-cache.periodic-reload.interval' = '1 h'" if kind == "FULL" else ""
+    session.sql(
+        f"CREATE TEMPORARY TABLE {table} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)"
+        f" WITH ('connector' = 'town', 'file' = '{file}', 'lookup.cache' = '{kind}'{reload})"
+    )
+
+    def look() -> None:
+        join = f"SELECT t.name FROM range(1, 2) r JOIN {table} t ON r.id = t.id"
+        found.append(session.sql(join).collect()[0][0])
+
+    file.write_text("first", encoding="utf-8")
+    look()
+    for name, tell in (
+        ("second", lambda: session.invalidate(table, [1])),
+        ("third", lambda: session.sql(f"REFRESH TABLE {table}")),
+    ):
+        file.write_text(name, encoding="utf-8")
+        look()
+        tell()
+        look()
+    return found
+
+
+def _write_towns(file: Path, towns: int) -> None:
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE towns (id INTEGER PRIMARY KEY, name TEXT)")
+        database.executemany(
+            "INSERT INTO towns VALUES (?, ?)", ((each, f"town {each}") for each in range(1, towns + 1))
+        )
+
+
+def _towns(name: str, file: Path, options: str) -> str:
+    return (
+        f"CREATE TEMPORARY TABLE {name} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH"
+        f" ('connector' = 'sqlite', 'path' = '{file}', 'table-name' = 'towns', {options})"
+    )
 
 
 if __name__ == "__main__":

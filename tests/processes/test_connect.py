@@ -111,6 +111,26 @@ def test_by_way_of_pandas(outcomes: Outcomes) -> None:
     assert outcomes.gave("pandas_transport") == 42
 
 
+def test_answers_are_remembered_and_taken_back(outcomes: Outcomes) -> None:
+    partial, full = outcomes.gave("answers_are_remembered_and_taken_back")
+    assert partial == ["first", "first", "second", "second", "third"]
+    # A key of a whole table that was taken back is asked for until the table is read again.
+    assert full == ["first", "first", "second", "third", "third"]
+
+
+def test_a_table_is_read_where_spark_counts_enough_rows(outcomes: Outcomes) -> None:
+    explained, found = outcomes.gave("asked_or_read_by_price")
+    assert "rows or more on the left (EXPLAIN COST), more than 0.9 for each of" in explained
+    assert found == 20_000
+
+
+def test_views_are_looked_through(outcomes: Outcomes) -> None:
+    assert outcomes.gave("views_are_looked_through") == [
+        [[[1, "Ann"], [2, "Bob"]], True],
+        [[[1, None], [2, "Bob"]], True],
+    ]
+
+
 def test_lookups_are_counted(outcomes: Outcomes) -> None:
     """``test_counts`` says how much."""
     assert outcomes.gave("metrics") == [40, 40]
