@@ -78,7 +78,7 @@ def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRow
 
 
 def keys_worth_reading(size: TableSize, most_rows: int) -> int | None:
-    """For how many keys to ask costs as much as to read the table; None where that is not to be done.
+    """After how many keys a table that is asked is read instead; None where that is not to be done.
 
     >>> keys_worth_reading(TableSize(1_000_000, 64_000_000, "pg_class"), 10_000_000)
     350000

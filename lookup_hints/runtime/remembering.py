@@ -166,7 +166,11 @@ class Remembering:
 
     def keys_of(self, rows: pa.Table) -> Keys | None:
         """The distinct keys of ``rows`` in the order of the cache; None where it has none."""
-        return None if self._cache is None else self._cache.keys_of(rows)
+        try:
+            return None if self._cache is None else self._cache.keys_of(rows)
+        except Exception as error:
+            self._give_up(error)
+            return None
 
     def recall(self, keys: Keys, sleep: Callable[[float], None]) -> Keys:
         """``keys`` with what is known of them. What has been learned is written before.

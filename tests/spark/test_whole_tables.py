@@ -383,6 +383,20 @@ def test_a_folder_that_is_removed_meanwhile_is_made_anew(
     assert (connector.reads, connector.asked, warnings(caplog)) == (2, [], [])
 
 
+def test_a_folder_that_goes_while_a_task_runs_is_no_error(
+    executor: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = Readable([(1, "a")])
+    run(connector, 1)
+    memory = Stores().remembering(
+        spec_of(connector), str(sorted(connector.table.options.items())), executor / "lookup_hints"
+    )
+    shutil.rmtree(executor / "lookup_hints")
+    assert [memory.keys_of(pa.table({"id": [1]})) for _ in range(2)] == [None, None]
+    (said,) = warnings(caplog)
+    assert "Lookup of people runs without its cache: FileNotFoundError" in said
+
+
 def test_a_damaged_generation_is_read_anew(executor: Path) -> None:
     connector = Readable([(each, "x") for each in range(100)])
     run(connector, 1)
@@ -400,7 +414,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from lookup_hints.spark.whole_tables import HeldTable, keys_by_hash
+from lookup_hints.spark.whole_tables import HeldTable
 from tests.spark.test_whole_tables import Readable, spec_of
 
 class Killed(Readable):
