@@ -146,11 +146,11 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
 
     @cache
     def rows(sql: str) -> DataFrame:
-        """A left side: it is analysed once for its cost and for whether it is a stream."""
+        """What Spark says of a left side: its keys' types, its cost and whether it is a stream."""
         return scope.sql(sql, args)
 
     def analyse(sql: str) -> Columns:
-        return columns_of(scope.sql(sql, args))
+        return columns_of(rows(sql.strip()))
 
     def name_function(spec: LookupSpec, repeated: bool) -> str:
         return functions.name(f"lookup_{_in_a_name(spec.name.alias)}", spec, repeated, transport)

@@ -120,9 +120,8 @@ class Analysis:
         if self._analyse is None or relation.lateral:
             return None
         if relation not in self._columns:
-            place = self._statement.tokens.cut(relation.first, relation.last)
-            levels = self._levels(relation)
-            self._columns[relation] = self._names(self._beneath(levels, f"SELECT * FROM {self._text(place)}"))  # noqa: S608
+            levels, rows = self._levels(relation), self._text(self._place(relation))
+            self._columns[relation] = self._names(self._beneath(levels, f"SELECT * FROM {rows}"))  # noqa: S608
         return self._columns[relation]
 
     def rows_of(self, block: Block, left: LeftSide) -> str:
@@ -131,6 +130,17 @@ class Analysis:
         rows = self._text(left.at)
         every = rows if left.is_query else f"SELECT * FROM {rows}"  # noqa: S608 (the user's own text)
         return self._beneath(block.query.levels, every)
+
+    def asking_rows(self, question: KeyQuestion) -> str:
+        """A query with a row for each row of the left side of ``question``, which is a part of the text.
+
+        It gives the keys alone where ``key_types`` asks the same: Spark analyses it once for both.
+        """
+        assert question.left.at is not None, "there is a left side"
+        only, text = self._only_relation(question), self._statement.text
+        if only is not None and self._place(only).of(text) == question.left.at.of(text).strip():
+            return next(self._key_texts(question, self._wanted(question)))
+        return self.rows_of(question.home, question.left)
 
     def columns_before(self, block: Block, left: LeftSide) -> tuple[str, ...] | None:
         """The names of the columns on the left side of a join in ``block``."""
@@ -148,8 +158,9 @@ class Analysis:
         texts = [next(self._key_texts(question, self._wanted(question))) for question in questions]
         wanted = {text: len(self._wanted(question)) for text, question in zip(texts, questions, strict=True)}
         relations = ", ".join(f"({text}) AS __keys{number}" for number, text in enumerate(wanted))
+        every = texts[0] if len(wanted) == 1 else f"SELECT * FROM {relations}"  # noqa: S608
         try:
-            kinds = iter([kind for _, kind in self._analyse(f"SELECT * FROM {relations}")])  # noqa: S608
+            kinds = iter([kind for _, kind in self._analyse(every)])
         except Exception:
             return [self._key_types(question) for question in questions]
         found = {text: [next(kinds) for _ in range(count)] for text, count in wanted.items()}
@@ -188,8 +199,8 @@ class Analysis:
         left = question.left
         only = None if left.at is None else self._only_relation(question)
         if only is not None:
-            place = self._statement.tokens.cut(only.first, only.last)
-            yield self._beneath(home.query.levels, f"SELECT {wanted} FROM {self._text(place)}")  # noqa: S608
+            rows = self._text(self._place(only))
+            yield self._beneath(home.query.levels, f"SELECT {wanted} FROM {rows}")  # noqa: S608
         if left.at is None:
             wider = self._ever_wider(f"SELECT {wanted}", use.block)
             around = use.block.query.outer
@@ -222,6 +233,9 @@ class Analysis:
             if (statement.alias_of(relation) or "").lower() in qualifiers and not relation.lateral
         ]
         return named[0] if len(named) == 1 and named[0] is not question.use.relation else None
+
+    def _place(self, relation: Relation) -> Cut:
+        return self._statement.tokens.cut(relation.first, relation.last)
 
     def _wanted(self, question: KeyQuestion) -> list[Fragment]:
         wanted: list[Fragment] = [key.left for key in question.keys]

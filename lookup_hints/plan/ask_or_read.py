@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lookup_hints.errors import HintError, OptionError, Problem
 from lookup_hints.plan.access import MOST_ROWS, Access, Case, Decision, decide, keys_worth_reading
+from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.cost import LeftRows, certain_rows
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.hinted import hint_of
@@ -138,7 +139,7 @@ def _stream(draft: Draft, join: LookupJoin) -> str:
     left = join.left_side(draft.statement)
     if left.at is None or not draft.analysis.knows:
         return ""
-    query = draft.analysis.rows_of(join.home, left)
+    query = _rows_of(draft, join, left)
     return "a stream always asks" if draft.context.is_stream(query) else ""
 
 
@@ -149,4 +150,11 @@ def _left_rows(draft: Draft, join: LookupJoin) -> LeftRows:
         return LeftRows(None, _FILTERED)
     if draft.context.explain_cost is None:
         return LeftRows(None, "unknown: Spark was not asked")
-    return certain_rows(draft.context.explain_cost(draft.analysis.rows_of(join.home, left)))
+    return certain_rows(draft.context.explain_cost(_rows_of(draft, join, left)))
+
+
+def _rows_of(draft: Draft, join: LookupJoin, left: LeftSide) -> str:
+    """A query for the rows of ``left``, which Spark is asked anyway, or which serves several joins."""
+    if len(draft.joins) > 1:
+        return draft.analysis.rows_of(join.home, left)
+    return draft.analysis.asking_rows(replace(join.question(draft.statement), left=left))

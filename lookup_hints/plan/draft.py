@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.access import Decision
-from lookup_hints.plan.analysis import Analyse, Analysis, Columns, LeftSide
+from lookup_hints.plan.analysis import Analyse, Analysis, Columns, KeyQuestion, LeftSide
 from lookup_hints.plan.choose import Choice, Unwritable
 from lookup_hints.plan.conditions import Conditions, Conjunct, KeyEquality, Names
 from lookup_hints.plan.keys import KeyCast
@@ -131,6 +131,10 @@ class LookupJoin(ABC):
     @abstractmethod
     def left_side(self, statement: Statement) -> LeftSide:
         """What its keys are computed from."""
+
+    def question(self, statement: Statement) -> KeyQuestion:
+        """What Spark is asked about its keys."""
+        return KeyQuestion(self.use, self.home, self.conditions.keys, self.left_side(statement))
 
     def edits(self, draft: Draft, numbers: Iterator[int]) -> Iterator[Edit]:
         """The edits that need not know its neighbours in FROM; ``numbers`` tell private names apart."""

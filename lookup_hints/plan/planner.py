@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from lookup_hints.errors import InternalError, OptionError, Problem, UnsupportedLookup
 from lookup_hints.hints.validate import LookupHint
-from lookup_hints.plan.analysis import Analysis, KeyQuestion, KeyTypeError
+from lookup_hints.plan.analysis import Analysis, KeyTypeError
 from lookup_hints.plan.ask_or_read import BetterRead, choose_access, read_as_decided
 from lookup_hints.plan.budgets import gives_limits
 from lookup_hints.plan.choose import Choice, choose, session_option
@@ -263,7 +263,7 @@ def type_keys(draft: Draft) -> Draft:
     """Each key is cast to its column's type, where one value can stand for it."""
     if not draft.analysis.knows or not draft.joins:
         return draft.each_join(lambda join: join.with_(casts=tuple(KeyCast() for _ in join.conditions.keys)))
-    questions = [_question(draft, join) for join in draft.joins]
+    questions = [join.question(draft.statement) for join in draft.joins]
     try:
         answers = draft.analysis.key_types(questions)
     except KeyTypeError as error:
@@ -287,11 +287,6 @@ def _not_alone(draft: Draft, join: LookupJoin, error: KeyTypeError) -> Unsupport
     if error.part is join.use.time:
         return UnsupportedLookup(problem)
     return CannotBeAsked(problem, join.use, reason)
-
-
-def _question(draft: Draft, join: LookupJoin) -> KeyQuestion:
-    left = join.left_side(draft.statement)
-    return KeyQuestion(join.use, join.home, join.conditions.keys, left)
 
 
 def _casts(draft: Draft, join: LookupJoin, types: list[str]) -> tuple[KeyCast, ...]:

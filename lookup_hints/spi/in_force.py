@@ -32,8 +32,9 @@ def in_force(option: Option, conf: Conf, given: Mapping[Place, Mapping[str, Any]
         OptionError: the session gives a value that the option cannot have.
     """
     for place in Place:
-        if option.key in given.get(place, {}):
-            return InForce(given[place][option.key], place)
+        values = given.get(place, {})
+        if option.key in values:
+            return InForce(values[option.key], place)
     if Place.SESSION in option.places:
         for key in option.session_keys:
             text = conf(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from lookup_hints.errors import OptionError, Problem
@@ -69,14 +70,16 @@ class Option:
 
     def key_in(self, place: Place) -> str:
         """The name that the option has at ``place``."""
-        names = {
-            Place.TABLE: self.table_key,
-            Place.SESSION: self.session_key,
-            Place.INSERT: self.insert_key,
-        }
-        return names.get(place) or self.key
+        own = ""
+        if place is Place.TABLE:
+            own = self.table_key
+        elif place is Place.SESSION:
+            own = self.session_key
+        elif place is Place.INSERT:
+            own = self.insert_key
+        return own or self.key
 
-    @property
+    @cached_property
     def session_keys(self) -> tuple[str, ...]:
         """Its names in ``SET``; the first that is set counts."""
         names = (self.key_in(Place.SESSION), *self.session_aliases)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lookup_hints.errors import HintError, LookupHintsError, OptionError, UnsupportedLookup
+from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import explain
 from lookup_hints.spi import TableSize
@@ -171,7 +172,21 @@ def test_a_stream_always_asks() -> None:
 def test_a_left_side_whose_rows_all_ask_is_estimated_by_spark(text: str) -> None:
     spark = Spark()
     assert reads(planned(text, known(spark)))
-    assert spark.asked[0].strip() == "SELECT * FROM orders o"
+    assert spark.asked[0] == "SELECT o.k AS k0 FROM orders o"
+
+
+def test_spark_is_asked_one_text_for_the_cost_and_the_types_of_keys() -> None:
+    spark, texts = Spark(), list[str]()
+    using = known(spark, TableSize(1_999_999, None, "pg_class"))
+    analyse = using.analyse
+    assert analyse is not None
+
+    def told(sql: str) -> Columns:
+        texts.append(sql)
+        return analyse(sql)
+
+    assert planned(JOIN, replace(using, analyse=told)).joins
+    assert spark.asked == texts[-1:]
 
 
 def test_ordinary_joins_before_it_are_estimated_with_it() -> None:
