@@ -14,6 +14,7 @@ from lookup_hints.store.hashing import (
     Numbers,
     Positions,
     comparable,
+    equal,
     hashes_of,
     in_order,
     is_told_by_hash,
@@ -68,8 +69,9 @@ class Content:
         counts: how many rows each has; 0 for a key that is known to have none. Held as one value, it is 1.
         loaded: when each was asked for.
         used: when each was last used, in whole seconds from 1 on; 0 for not since then.
-        keys: the keys, as they are compared; None where different keys have different hashes.
+        keys: the keys, as they are compared; None where their hashes tell them, or rows hold them.
         rows: the rows, those of one key side by side.
+        keyed_by: the columns of the rows that hold the keys, where each entry has a row; else none.
     """
 
     hashes: Hashes
@@ -79,6 +81,7 @@ class Content:
     used: npt.NDArray[np.uint32]
     keys: pa.RecordBatch | None
     rows: pa.RecordBatch
+    keyed_by: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -87,6 +90,13 @@ class Content:
     def held(self) -> int:
         """Its rows; a key that is known to have none counts as one."""
         return int(np.maximum(self.counts, 1).sum())
+
+    def keys_of(self, entries: Positions) -> pa.RecordBatch:
+        """The keys of ``entries``, as they are compared."""
+        if self.keys is not None:
+            return self.keys.take(pa.array(entries))
+        columns = self.rows.select(list(self.keyed_by))
+        return comparable(pa.Table.from_batches([columns.take(pa.array(self.starts[entries]))]))
 
     def only(self, chosen: Chosen) -> Content:
         """The ``chosen`` entries, and none but their rows."""
@@ -167,23 +177,41 @@ def content_of(learned: Sequence[Learned]) -> Content:
     counts = ones_as_one_value(np.bincount(positions, minlength=keys.num_rows))
     known = counts > 0
     known[missing] = True
+    is_told = is_told_by_hash(asked.schema)
+    keyed_by = () if is_told or not is_one_value(counts) else _columns_of(keys, asked.schema, rows)
     everything = Content(
         hashes_of(keys),
         _starts(counts),
         counts,
         _repeated([float(each.asked) for each in learned], sizes),
         one_value(0, np.uint32, keys.num_rows),
-        None if is_told_by_hash(asked.schema) else keys,
+        None if is_told or keyed_by else keys,
         rows,
+        keyed_by,
     )
     return everything.in_order(known)
+
+
+def _columns_of(keys: pa.RecordBatch, schema: pa.Schema, rows: pa.RecordBatch) -> tuple[str, ...]:
+    """The columns of ``rows`` that hold the same ``keys``, one in each row; none where they are others.
+
+    A source may find a row by a key that is not the same to us, as where it compares texts in any case.
+    """
+    kinds = dict(zip(rows.schema.names, rows.schema.types, strict=True))
+    if any(kinds.get(column.name) != column.type for column in schema):
+        return ()
+    held = comparable(pa.Table.from_batches([rows.select(schema.names)]))
+    return tuple(schema.names) if equal(held, keys).all() else ()
 
 
 def merged(contents: Sequence[Content]) -> Content:
     """All ``contents``, from the oldest to the newest, as one; of equal keys the newest counts."""
     sizes = [each.rows.num_rows for each in contents]
     before = np.cumsum([0, *sizes[:-1]])
-    keys = [each.keys for each in contents if each.keys is not None]
+    keyed_by, *others = {each.keyed_by for each in contents}
+    keys = []
+    if others or contents[0].keys is not None:
+        keys, keyed_by = [each.keys_of(np.arange(len(each))) for each in contents], ()
     everything = Content(
         np.concatenate([each.hashes for each in contents]),
         np.concatenate([each.starts + start for each, start in zip(contents, before, strict=True)]),
@@ -192,6 +220,7 @@ def merged(contents: Sequence[Content]) -> Content:
         np.concatenate([each.used for each in contents]),
         _one_batch(pa.Table.from_batches(keys)) if keys else None,
         _one_batch(pa.Table.from_batches([each.rows for each in contents])),
+        keyed_by,
     )
     return everything.in_order(np.ones(len(everything), np.bool_))
 

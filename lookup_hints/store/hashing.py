@@ -134,13 +134,21 @@ def _hashes_of_texts(column: pa.Array) -> Hashes:
     hashes = _mixed(lengths.astype(np.uint64))
     words = _words_from_each_byte(data, int(starts[0]) if len(starts) else 0, int(ends[-1]))
     starts = starts - (starts[0] if len(starts) else 0)
-    among = np.flatnonzero(lengths)
-    for place in range(0, int(lengths.max(initial=0)), _WORD):
-        among = among[lengths[among] > place]
-        left = np.minimum(lengths[among] - place, _WORD)
-        word = words[starts[among] + place] & _FIRST_BYTES[left]
+    shortest, longest = (int(lengths.min()), int(lengths.max())) if len(lengths) else (0, 0)
+    among: slice | Positions = slice(None)
+    for place in range(0, longest, _WORD):
+        if place >= shortest:
+            among = _longer(lengths, among, place)
+        word = words[starts[among] + place]
+        if place + _WORD > shortest:
+            word &= _FIRST_BYTES[np.minimum(lengths[among] - place, _WORD)]
         hashes[among] = _mixed(hashes[among] ^ word)
     return hashes
+
+
+def _longer(lengths: Positions, among: slice | Positions, place: int) -> Positions:
+    """Those ``among`` all texts that do not end at ``place``."""
+    return np.flatnonzero(lengths > place) if isinstance(among, slice) else among[lengths[among] > place]
 
 
 def _words_from_each_byte(data: pa.Buffer | None, start: int, end: int) -> Hashes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ import pyarrow as pa
 from lookup_hints.store.content import Content, expanded, is_one_value, one_value
 from lookup_hints.store.hashing import Hashes, Numbers, Positions, equal
 
-MAGIC = 0x3370756B6F6F4C
+MAGIC = 0x3470756B6F6F4C
 _TAIL = struct.Struct("<QQQQ")  # lengths of the index and of the directory, checksum, magic
 _BLOCK = 512
 _NUMBERS: dict[str, npt.DTypeLike] = {"starts": np.int32, "counts": np.int32, "loaded": np.float64}
+_KEYED_BY = "keyed_by"
 _SLOTS = 2
 """So many for each entry, or up to twice as many: mostly the first entry of a slot is the one."""
 
@@ -70,8 +72,7 @@ class Segment:
         asked, entries = asked[matching], entries[matching]
         if keys is None:
             return Matches(asked, entries, np.ones(len(asked), np.bool_))
-        assert self.content.keys is not None
-        here = self.content.keys.take(pa.array(entries))
+        here = self.content.keys_of(entries)
         return Matches(asked, entries, equal(here, keys.take(pa.array(asked))))
 
     def rows_of(
@@ -122,7 +123,7 @@ def encoded(content: Content) -> pa.Buffer:
 
 def _index(content: Content) -> pa.RecordBatch:
     """What tells of each entry; where all numbers are one value, that stands in the metadata."""
-    columns, values = {"hashes": pa.array(content.hashes)}, dict[str, str]()
+    columns, values = {"hashes": pa.array(content.hashes)}, {_KEYED_BY: json.dumps(content.keyed_by)}
     for name, kind in _NUMBERS.items():
         numbers: Numbers = getattr(content, name)
         if is_one_value(numbers):
@@ -177,7 +178,7 @@ def _decoded(file: pa.Buffer, used: Path | None) -> Segment:
     index, directory = _read(body.slice(0, length)), _read(body.slice(length, behind - length))
     columns = dict(zip(index.schema.names, index.columns, strict=True))
     hashes = columns.pop("hashes").to_numpy()
-    values = index.schema.metadata or {}
+    values = index.schema.metadata
     numbers = {
         name: columns.pop(name).to_numpy()
         if name in columns
@@ -186,7 +187,10 @@ def _decoded(file: pa.Buffer, used: Path | None) -> Segment:
     }
     keys = pa.RecordBatch.from_arrays([*columns.values()], names=[*columns]) if columns else None
     notes = np.zeros(0, np.uint32) if used is None else _opened_used(used, len(hashes))
-    content = Content(hashes, **numbers, used=notes, keys=keys, rows=_read(body.slice(behind)))
+    keyed_by = tuple(json.loads(values[_KEYED_BY.encode()]))
+    content = Content(
+        hashes, **numbers, used=notes, keys=keys, rows=_read(body.slice(behind)), keyed_by=keyed_by
+    )
     return Segment(content, directory.column(0).to_numpy())
 
 

@@ -228,8 +228,8 @@ def content_of_rows(rows: pa.Table, keys: Sequence[str]) -> Content:
     order, hashes = in_order(hashes)
     starts = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
     counts = np.diff(np.append(starts, len(hashes)))
-    firsts = None
-    if not is_told_by_hash(rows.select(keys).schema):
+    is_told = is_told_by_hash(rows.select(keys).schema)
+    if not is_told:
         compared = compared.take(pa.array(order))
         firsts = compared.take(pa.array(starts))
         entry = np.repeat(np.arange(len(starts)), counts)
@@ -241,6 +241,7 @@ def content_of_rows(rows: pa.Table, keys: Sequence[str]) -> Content:
         ones_as_one_value(counts),
         loaded=one_value(0.0, np.float64, len(starts)),
         used=np.zeros(0, np.uint32),
-        keys=firsts,
+        keys=None,
         rows=batch,
+        keyed_by=() if is_told else tuple(keys),
     )

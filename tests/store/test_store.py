@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from itertools import pairwise
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -287,6 +289,50 @@ def test_slices_of_keys_are_those_keys(tmp_path: Path, clock: Clock) -> None:
     copied = pa.Table.from_pylist(part.to_pylist(), schema=part.schema)
     hashes = [hashing.hashes_of(hashing.comparable(each)) for each in (part, copied)]
     assert hashes[0].tolist() == hashes[1].tolist()
+
+
+@given(st.lists(st.text(max_size=20), min_size=1))
+def test_a_text_has_one_hash_whatever_texts_are_beside_it(texts: list[str]) -> None:
+    schema = pa.schema([("id", pa.string())])
+    together = hashing.hashes_of(hashing.comparable(keys(texts, schema)))
+    alone = [hashing.hashes_of(hashing.comparable(keys([each], schema))).item() for each in texts]
+    assert together.tolist() == alone
+
+
+NAMED = pa.schema([("id", pa.string()), ("name", pa.string())])
+
+
+def in_other_case(answers: dict[Any, list[str]]) -> Learned:
+    """What a source tells that compares texts in any case."""
+    as_asked = learned(answers, NAMED)
+    ids = pc.utf8_upper(as_asked.rows.column("id"))
+    return replace(as_asked, rows=as_asked.rows.set_column(0, "id", ids))
+
+
+def test_keys_that_rows_hold_are_not_kept_twice() -> None:
+    found, missed = learned({"a": ["1"], "b": ["2"]}, NAMED), learned({"c": []}, NAMED)
+    contents = [content.content_of([each]) for each in (found, missed, in_other_case({"d": ["4"]}))]
+    assert [each.keyed_by for each in contents] == [("id",), (), ()]
+    assert [each.keys is None for each in contents] == [True, False, False]
+    for first, second in ((0, 0), (0, 1), (1, 0), (0, 2), (2, 0)):
+        both = content.merged([contents[first], contents[second]])
+        assert both.keyed_by == (("id",) if first == second else ())
+        assert hashing.hashes_of(both.keys_of(np.arange(len(both)))).tolist() == both.hashes.tolist()
+
+
+def test_a_key_finds_the_rows_that_were_found_for_it_be_it_written_otherwise_there(
+    tmp_path: Path, clock: Clock
+) -> None:
+    one = store(tmp_path, clock)
+    answers: dict[Any, list[str]] = {}
+    for turn in range(40):
+        new: dict[Any, list[str]] = {f"key{turn}{part}": [f"{turn}"] for part in "abc"}
+        if turn % 3 == 2:
+            new[f"key{turn}z"] = []
+        one.learn([in_other_case(new) if turn % 3 == 1 else learned(new, NAMED)])
+        answers |= new
+    assert asked(one, [*answers, "KEY1A"], NAMED) == answers
+    assert len(files(tmp_path)) < 40
 
 
 def test_keys_of_equal_hashes_never_find_each_others_rows(
