@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -142,10 +143,13 @@ def run(
 
 
 def settled(table: Table, *ids: int, **settings: Any) -> None:
-    """Ask for ``ids``, after so long that changes can be told."""
+    """Ask for ``ids``, after so long that changes can be told, and that a table has been read again."""
     for _ in range(4):
         later()
         run(table, *ids, **settings)
+        for thread in threading.enumerate():
+            if thread.name == "lookup-reload":
+                thread.join()
     table.asked.clear()
     table.checks = 0
 
