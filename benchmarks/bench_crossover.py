@@ -1,8 +1,8 @@
 """From how many left rows on it is better to read the whole table and join: 1 k to 10 M rows, a table of 1 M.
 
 ``python -m benchmarks.bench_crossover [--runs N] [--largest N] [--jdbc JAR]``. The whole table is read by the
-connector's own scan; and by Spark's JDBC source, in 4 partitions, where the jar of its driver is there. The
-planner's own choice is timed beside them.
+connector's own scan. Where the jar of its driver is there, Spark's JDBC source reads it, too, in 4 partitions
+and in one. The planner's own choice is timed beside them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from tests.servers.postgres import PASSWORD, SUPERUSER, PostgresServer
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 LOOKUP, SCAN, JDBC = "lookup join", "whole table, connector's scan", "whole table, Spark JDBC"
+ONE_PART = "whole table, Spark JDBC unpartitioned"
 AUTO = "as the planner chooses"
-TABLES = {LOOKUP: "asked", SCAN: "read", AUTO: "customers", JDBC: "jdbc"}
+TABLES = {LOOKUP: "asked", SCAN: "read", AUTO: "customers", JDBC: "jdbc", ONE_PART: "jdbc_at_once"}
 WORSE = 1.3
 """So many times as long as the better way the planner's choice may take, at every size."""
 FASTER_THAN_JDBC = 1.5
@@ -62,7 +63,7 @@ def main() -> None:
         spark_session(**conf) as spark,
     ):
         session = _session(spark, server, jar is not None)
-        ways = (LOOKUP, SCAN, AUTO, JDBC) if jar else (LOOKUP, SCAN, AUTO)
+        ways = (LOOKUP, SCAN, AUTO, JDBC, ONE_PART) if jar else (LOOKUP, SCAN, AUTO)
         for size in (size for size in SIZES if size <= options.largest):
             _time(found, session, ways, size, options.runs)
         _report(found, ways)
@@ -83,9 +84,10 @@ def _time(found: Theme, session: LookupSession, ways: tuple[str, ...], size: int
     chosen = ratio(samples[AUTO], samples[better])
     found.add(Figure(f"{size:,} orders: {AUTO} / {better}", chosen, at_most=WORSE))
     if JDBC in samples and size >= CUSTOMERS:
-        faster = ratio(samples[JDBC], samples[AUTO])
         what = f"{size:,} orders: speed as the planner chooses / Spark JDBC"
-        found.add(Figure(what, faster, at_least=FASTER_THAN_JDBC))
+        for way, how in ((JDBC, ""), (ONE_PART, ", unpartitioned")):
+            faster = ratio(samples[way], samples[AUTO])
+            found.add(Figure(f"{what}{how}", faster, at_least=FASTER_THAN_JDBC))
 
 
 def _query(way: str) -> str:
@@ -124,9 +126,10 @@ def _session(spark: SparkSession, server: PostgresServer, has_jdbc: bool) -> Loo
         )
         reader = reader.option("user", SUPERUSER).option("password", PASSWORD).option("fetchsize", "10000")
         reader = reader.option("driver", "org.postgresql.Driver").option("dbtable", "customers")
+        reader.load().createOrReplaceTempView(TABLES[ONE_PART])
         reader = reader.option("partitionColumn", "id").option("lowerBound", "1")
         reader = reader.option("upperBound", str(CUSTOMERS)).option("numPartitions", "4")
-        reader.load().createOrReplaceTempView("jdbc")
+        reader.load().createOrReplaceTempView(TABLES[JDBC])
     return session
 
 
