@@ -21,7 +21,7 @@ from lookup_hints.runtime.metrics import LookupMetrics
 from tests.e2e.joined import check_join
 from tests.e2e.oracle import Twins, collected
 from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES
-from tests.e2e.test_oracle_properties import DATES, DOUBLES, FINE_DECIMALS, SMALL, TEXTS, rows
+from tests.queries.test_properties import DATES, DOUBLES, FINE_DECIMALS, SMALL, TEXTS, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
