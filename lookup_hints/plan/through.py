@@ -103,7 +103,8 @@ class Sights:
         if len(names) != len(found.columns):
             return None
         renamed = zip(names, (expression for _, expression in found.columns), strict=True)
-        return replace(found, columns=tuple(renamed))
+        through = replace(found, columns=tuple(renamed))
+        return through if through.is_clear else None
 
     def _of_query(self, query: Query) -> Through | None:
         block = _plain_block(self._statement, query)

@@ -78,6 +78,7 @@ def test_a_list_of_constants_is_asked_for(worlds: Worlds, world: World, text: st
         "SELECT o.no FROM o JOIN (SELECT DISTINCT id FROM c) d ON o.k = d.id",
         "SELECT o.no FROM o JOIN (SELECT id + 1 AS i FROM c) d ON o.k = d.i",
         "SELECT o.no, d.id FROM o RIGHT JOIN (SELECT id FROM c) d ON o.k = d.id",
+        "WITH q (i, i, n) AS (SELECT name, x, id FROM c) SELECT o.no, q.* FROM o JOIN q ON o.k = q.n",
     ],
 )
 def test_what_is_not_looked_through_is_read(worlds: Worlds, world: World, text: str) -> None:
