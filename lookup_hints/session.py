@@ -256,7 +256,9 @@ class LookupSession:
         Args:
             table: the name of a lookup table.
             keys: values of its primary key, or a DataFrame of them: only answers to these are taken back. A
-                tuple each, where the key has several columns. Lookups by other columns are taken back whole.
+                tuple each, where the key has several columns. Columns of a DataFrame are taken by name where
+                they are called as those of the key. A time without a zone is one of this process. Lookups
+                by other columns are taken back whole.
 
         Raises:
             QueryError: there is no such table, or these are not its keys.

@@ -6,9 +6,11 @@ wherever they are, and no clocks are compared: an executor takes back what was a
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,11 +18,12 @@ from uuid import uuid4
 import pyarrow as pa
 
 from lookup_hints.errors import Problem, QueryError
-from lookup_hints.plan.choose import cache_of
+from lookup_hints.plan.choose import cache_of, whole_of
 from lookup_hints.runtime.spec import LookupSettings, LookupSpec, TakenBack
 from lookup_hints.spi import AsyncLookup, Connector
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.sql.lexer import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,11 +70,17 @@ class TakingsBack:
 
 def notice(connector: Connector, takings: TakingsBack, conf: Conf) -> LookupSpec:
     """A lookup that lets an executor hear of what was taken back of the table of ``connector``."""
-    table, cache = connector.table, cache_of(connector.table, conf)
+    table = connector.table
+    try:
+        whole = whole_of(connector, conf)
+    except QueryError:  # a lookup of it says so
+        whole = None
+    cache = cache_of(table, conf) if whole is None else None
     settings = LookupSettings(
         asynchronous=isinstance(connector, AsyncLookup),
         cache=cache,
-        taken_back=takings.of(table, cache.longest),
+        whole=whole,
+        taken_back=takings.of(table, math.inf if cache is None else cache.longest),
     )
     columns = table.schema.names[:1]
     return LookupSpec(connector, table.primary_key or tuple(columns), tuple(columns), settings)
@@ -87,10 +96,11 @@ def keys_of(table: LookupTable, keys: Iterable[Any] | DataFrame) -> tuple[tuple[
     if not columns:
         tip = "Declare PRIMARY KEY (...) NOT ENFORCED, or take back the whole table: give no keys."
         raise QueryError(Problem(f"The keys of table {table.name} are not known.", tip=tip))
-    rows = [_row(each) for each in _collected(keys)]
+    rows = [_row(each) for each in _collected(table, keys)]
     wrong = next((row for row in rows if len(row) != len(columns)), None)
     if wrong is not None:
         raise _not_a_key(table, f"one has {len(wrong)} values")
+    rows = [tuple(map(_moment, (table.schema.field(name).type for name in columns), row)) for row in rows]
     try:
         for column, values in zip(columns, zip(*rows, strict=True), strict=False):
             pa.array(values, table.schema.field(column).type)
@@ -99,13 +109,41 @@ def keys_of(table: LookupTable, keys: Iterable[Any] | DataFrame) -> tuple[tuple[
     return tuple(row for row in dict.fromkeys(rows) if None not in row)
 
 
-def _collected(keys: Iterable[Any] | DataFrame) -> Iterable[Any]:
-    collect: Callable[[], list[Any]] | None = getattr(keys, "collect", None)
-    return keys if collect is None else collect()  # type: ignore[return-value]  # else it is iterable
+def _collected(table: LookupTable, keys: Any) -> Iterable[Any]:
+    """The keys one by one."""
+    if hasattr(keys, "collect"):
+        return _by_name(keys, table.primary_key).collect()
+    is_one_value = isinstance(keys, str | bytes | bytearray | Mapping) or hasattr(keys, "columns")
+    if is_one_value or not isinstance(keys, Iterable):
+        raise _not_a_key(table, f"{type(keys).__name__} is no list of keys")
+    return keys
+
+
+def _by_name(keys: DataFrame, wanted: Sequence[str]) -> DataFrame:
+    """``keys`` in the order of the ``wanted`` columns, where they are called so; else as they stand."""
+    names = {name.lower(): name for name in keys.columns}
+    if len(names) != len(keys.columns) or names.keys() != {name.lower() for name in wanted}:
+        return keys
+    return keys.select([quoted(names[each.lower()]) for each in wanted])
 
 
 def _row(key: Any) -> tuple[Any, ...]:
-    return tuple(key) if isinstance(key, list | tuple) else (key,)
+    return tuple(map(_value, key)) if isinstance(key, list | tuple) else (_value(key),)
+
+
+def _value(value: Any) -> Any:
+    """As it is, but that it can be hashed: Spark before 4.1 gives a bytearray."""
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _moment(kind: pa.DataType, value: Any) -> Any:
+    """A TIMESTAMP in UTC: without a zone it is a time of this process, as ``collect`` gives it.
+
+    Two times of the hour that comes twice in autumn are written alike, but differ in UTC.
+    """
+    if isinstance(value, datetime) and pa.types.is_timestamp(kind) and kind.tz is not None:
+        return value.astimezone(timezone.utc)
+    return value
 
 
 def _not_a_key(table: LookupTable, why: str) -> QueryError:

@@ -363,6 +363,12 @@ def cache_of(table: LookupTable, conf: Conf) -> PartialCache:
     return _partial_cache(_given(None, table, conf))
 
 
+def whole_of(connector: Connector, conf: Conf) -> FullCache | None:
+    """How the table of ``connector`` is kept whole where no hint says otherwise; None where it is not."""
+    given = _given(None, connector.table, conf)
+    return _full_cache(given, connector) if given["cache"] == "full" else None
+
+
 def _cache(given: _Given, table: LookupTable) -> PartialCache | None:
     if given["cache"] != "partial":
         return None

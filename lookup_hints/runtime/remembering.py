@@ -144,9 +144,13 @@ class Remembering:
         retry = spec.settings.retry
         self._table = spec.table.name
         self._columns = spec.columns if retry.on_rows is None else tuple(spec.answer_schema.names)
-        self._keeps_missing = spec.settings.cache is not None and spec.settings.cache.missing_ttl is not None
         self._cache, self._warn, self._watch = cache, warn or warn_without_cache, watch
-        self._keeps_stale = spec.settings.cache is not None and spec.settings.cache.stale_if_error > 0
+        kept = spec.settings.cache
+        self._keeps_stale = kept is not None and kept.stale_if_error > 0
+        # Where rows that are too old may be used, a miss is kept, too: it hides them, and is not used itself.
+        self._keeps_missing = kept is not None and (
+            kept.missing_ttl is not None or self._keeps_stale or kept.stale_while_revalidate > 0
+        )
         self._pending: deque[Learned] = deque()
         self._learned = self._written = (0, 0)  # keys and bytes; each is changed by one thread
         self._ended = 0  # of the keys learned, those that others do not see asked for any more

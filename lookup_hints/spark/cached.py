@@ -78,7 +78,7 @@ class Stores:
         from lookup_hints.store.taken import TakenBack
 
         path = _folder_of(spec, identity, folder).parent
-        taken = TakenBack(path, spec.key_schema)
+        taken = TakenBack(path, spec.key_schema, lasting=spec.settings.whole is not None)
         checks = self._checks.pop((path, taken.source), None)
         if checks is None:
             kept = spec.settings.cache
@@ -301,13 +301,14 @@ def _taken_back(folder: Path, spec: LookupSpec, longest: float) -> TakenBack:
     """What is taken back of the table that has this ``folder``, what ``spec`` says of it included."""
     from lookup_hints.store.taken import TakenBack
 
-    taken = TakenBack(folder, spec.key_schema)
+    taken = TakenBack(folder, spec.key_schema, lasting=spec.settings.whole is not None)
     for session, told in groupby(spec.settings.taken_back, key=attrgetter("session")):
-        done = taken.number(session)
+        who = taken.name_of(session)
+        done = taken.number(who)
         new = [each for each in told if each.number > done]
         if new:
             keys = _keys_of(new, spec.table)
-            taken.take_back(session, new[-1].number, keys, time.monotonic(), longest)
+            taken.take_back(who, new[-1].number, keys, time.monotonic(), longest)
     return taken
 
 
@@ -317,4 +318,7 @@ def _keys_of(taken: Sequence[Taken], table: LookupTable) -> pa.Table | None:
     if not columns or any(each.columns != columns for each in taken):
         return None
     values = zip(*(key for each in taken for key in each.keys), strict=True)
-    return pa.table(list(values), schema=pa.schema([table.schema.field(name) for name in columns]))
+    try:
+        return pa.table(list(values), schema=pa.schema([table.schema.field(name) for name in columns]))
+    except (KeyError, pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None  # the table was replaced by one with other columns

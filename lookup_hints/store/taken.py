@@ -28,6 +28,7 @@ _FILE = re.compile(r"(\w+)\.(\d+)\.taken")
 _HEAD = struct.Struct("<dQ")  # the moment, and what tells keys
 _NEVER = -np.inf
 _SOURCE = "source"  # no session is called so: those have hexadecimal names
+_LASTING = "lasting"
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,24 @@ class TakenBack:
     Args:
         path: the folder above its stores.
         schema: what the keys of the store are.
+        lasting: its answers do not expire, as those of a whole table. Its notes have files of their own, as
+            stores whose answers expire drop old notes from theirs.
 
     Raises:
         OSError: there can be no such folder.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, *, lasting: bool = False) -> None:
         self._folder = Folder(path, Limits())
         self._told_by = _told_by(schema)
-        self.source = f"{_SOURCE}{self._told_by:016x}"
+        self._suffix = _LASTING if lasting else ""
+        self.source = self.name_of(f"{_SOURCE}{self._told_by:016x}")
         """Who takes back what the source says of keys of this kind."""
         self._notes: dict[str, _Notes] = {}
+
+    def name_of(self, who: str) -> str:
+        """What ``who`` is called in the files of such a store."""
+        return f"{who}{self._suffix}"
 
     def number(self, who: str) -> int:
         """The largest number that is written down for ``who``; 0 for none."""

@@ -7,14 +7,18 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from lookup_hints import LookupSession, disable
 from lookup_hints.errors import OptionError, QueryError
+from lookup_hints.execution.taking_back import keys_of
 from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.spi.model import LookupTable
 from sql_examples import take_back
 from tests.e2e.counting import Calls
 
@@ -152,6 +156,15 @@ def test_what_was_taken_back_is_asked_again(session: LookupSession, log: Path) -
         session.invalidate("people", ["x"])
     with pytest.raises(QueryError, match="No lookup table is called 'peeple'"):
         session.invalidate("peeple")
+
+
+def test_a_frame_of_keys_gives_them_by_name_and_as_moments(session: LookupSession) -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    pair, at = (LookupTable("t", schema, primary_key=key) for key in (("a", "b"), ("at",)))
+    assert keys_of(pair, session.spark.sql("SELECT 2L AS b, 1L AS A")) == ((1, 2),)
+    assert keys_of(pair, session.spark.sql("SELECT 1L AS x, 2L AS y")) == ((1, 2),)
+    moment = session.spark.sql("SELECT TIMESTAMP '2025-07-01 12:00:00 UTC' AS at")
+    assert keys_of(at, moment) == ((datetime(2025, 7, 1, 12, tzinfo=timezone.utc),),)
 
 
 def test_a_stream_of_changes_takes_back(spark: SparkSession) -> None:

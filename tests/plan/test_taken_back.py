@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import QueryError
-from lookup_hints.execution.taking_back import MOST_KEYS, TakingsBack, keys_of
+from lookup_hints.execution.taking_back import MOST_KEYS, TakingsBack, keys_of, notice
 from lookup_hints.runtime.spec import TakenBack
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.tables.catalog import build_connector
 from tests.plan.planning import TABLES, context, planned
 
 TABLE = LookupTable("people", pa.schema([("id", pa.int64()), ("day", pa.date32())]), primary_key=("id",))
@@ -74,15 +79,65 @@ def test_a_lookup_with_a_cache_hears_of_it() -> None:
     assert settings("NONE").taken_back == ()
 
 
+def test_executors_hear_of_it_for_the_cache_that_the_table_has() -> None:
+    every, takings = TABLES["customers"], TakingsBack(Clock())
+    options = {**every.options, "connector": "memory", "rows": "[]"}
+    whole = {"lookup.cache": "FULL", "lookup.full-cache.periodic-reload.interval": "1 d"}
+    takings.take_back(every, ("id",), ((1,),))
+    for more, is_whole in (
+        (whole, True),
+        ({"lookup.cache": "PARTIAL"}, False),
+        ({"lookup.cache": "FULL"}, False),
+    ):
+        connector = build_connector(replace(every, options={**options, **more}))
+        settings = notice(connector, takings, lambda _: None).settings
+        assert (settings.whole is not None, settings.cache is None) == (is_whole, is_whole)
+        assert [each.keys for each in settings.taken_back] == [((1,),)]
+
+
 def test_keys_are_values_of_the_primary_key() -> None:
     assert keys_of(TABLE, [1, (2,), [2], None]) == ((1,), (2,))
     pair = replace(TABLE, primary_key=("id", "day"))
     assert keys_of(pair, [(1, None)]) == ()
-    for wrong in (["secret"], [(1, 2)], [2**70]):
+    for wrong in (["secret"], [(1, 2)], [2**70], "1", b"abc", {"id": 1}, 4, pd.DataFrame({"id": [1]})):
         with pytest.raises(QueryError, match="These are no keys of table people") as error:
-            keys_of(TABLE, wrong)
+            keys_of(TABLE, wrong)  # type: ignore[arg-type]
         assert "secret" not in str(error.value)
     with pytest.raises(QueryError, match="one has 1 values"):
         keys_of(pair, [1])
     with pytest.raises(QueryError, match="Declare PRIMARY KEY"):
         keys_of(replace(TABLE, primary_key=()), [1])
+
+
+def test_a_text_is_no_list_of_texts() -> None:
+    named = replace(TABLE, schema=pa.schema([("id", pa.string())]))
+    assert keys_of(named, ["abc"]) == (("abc",),)
+    with pytest.raises(QueryError, match=r"These are no keys of table people: str is no list of keys\."):
+        keys_of(named, "abc")
+
+
+def test_bytes_that_can_change_are_a_key() -> None:
+    binary = replace(TABLE, schema=pa.schema([("id", pa.binary())]))
+    assert keys_of(binary, [bytearray(b"ab"), b"ab"]) == ((b"ab",),)
+
+
+@pytest.fixture
+def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("new_york")
+def test_a_time_without_a_zone_is_one_of_this_process() -> None:
+    at = replace(TABLE, schema=pa.schema([("id", pa.timestamp("us", "UTC"))]))
+    twice = datetime(2025, 11, 2, 1, 30)
+    (first,), (second,) = keys_of(at, [twice, twice.replace(fold=1)])
+    assert [first, second] == [
+        datetime(2025, 11, 2, 5, 30, tzinfo=timezone.utc),
+        datetime(2025, 11, 2, 6, 30, tzinfo=timezone.utc),
+    ]
+    without = replace(TABLE, schema=pa.schema([("id", pa.timestamp("us"))]))
+    assert keys_of(without, [twice]) == ((twice,),)

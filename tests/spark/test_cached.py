@@ -269,6 +269,16 @@ def test_two_sessions_take_back_for_themselves() -> None:
     assert connector.asked == [1, 1, 1]
 
 
+@pytest.mark.parametrize("column", ["id", "nr"])
+def test_keys_of_a_table_that_was_replaced_take_back_all_of_the_new_one(column: str) -> None:
+    connector = Asked(schema=pa.schema([("id", pa.string()), ("name", pa.string())]))
+    connector.answer = lambda each: [f"n{each}"]
+    taken = (TakenBack("a", 1, (column,), ((1,),)),)
+    for _ in range(2):
+        assert run(connector, "1", taken_back=taken)[0] == [["n1"]]
+    assert connector.asked == ["1"]
+
+
 # --- rows that are too old
 
 
@@ -301,6 +311,17 @@ def test_there_is_an_end_to_that() -> None:
     old = PartialCache(0.0001, missing_ttl=30.0, stale_if_error=0.0001)
     connector = Asked()
     run(connector, 1, cache=old)
+    connector.answer = fail
+    with pytest.raises(ConnectorError, match="down"):
+        run(connector, 1, cache=old)
+
+
+def test_a_row_that_the_source_does_not_have_any_more_is_not_used() -> None:
+    old = PartialCache(0.0001, missing_ttl=None, stale_if_error=600.0)
+    connector = Asked()
+    run(connector, 1, cache=old)
+    connector.answer = lambda each: []
+    assert run(connector, 1, cache=old)[0] == [[]]
     connector.answer = fail
     with pytest.raises(ConnectorError, match="down"):
         run(connector, 1, cache=old)

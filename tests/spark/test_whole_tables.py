@@ -13,6 +13,8 @@ from datetime import datetime, time, timedelta, timezone
 from itertools import count
 from pathlib import Path
 from threading import Thread
+from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +27,16 @@ from lookup_hints.retry import FixedDelay
 from lookup_hints.runtime import process
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.process import Process
-from lookup_hints.runtime.spec import FullCache, LookupSettings, LookupSpec, Periodic, TakenBack, Timed
+from lookup_hints.runtime.spec import (
+    FullCache,
+    LookupSettings,
+    LookupSpec,
+    PartialCache,
+    Periodic,
+    TakenBack,
+    Timed,
+)
+from lookup_hints.spark import cached
 from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spark.cached import Stores
 from lookup_hints.spark.whole_tables import HeldTable, keys_by_hash
@@ -152,6 +163,21 @@ def test_a_table_that_was_taken_back_is_read_again() -> None:
     connector.asked.clear()
     assert run(connector, 1, 2, taken_back=taken)[0] == [["new"], []]
     assert (connector.reads, connector.asked) == (2, [])
+
+
+def test_it_stays_taken_back_when_answers_of_others_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = 0.0
+    monkeypatch.setattr(cached, "time", SimpleNamespace(monotonic=lambda: monotonic() + ahead))
+    connector = Readable([(1, "a"), (2, "b")])
+    whole = FullCache(Periodic(86_400.0), max_bytes=2**26)
+    run(connector, 1, whole=whole)
+    connector.rows = [(1, "new"), (2, "new")]
+    first, second = (TakenBack(WHO, number, ("id",), ((number,),)) for number in (1, 2))
+    assert run(connector, 1, 2, whole=whole, taken_back=(first,))[0] == [["new"], ["b"]]
+    ahead = 700.0
+    partial = PartialCache(600.0, missing_ttl=30.0, max_bytes=2**26)
+    run(connector, 2, whole=None, cache=partial, taken_back=(second,))
+    assert run(connector, 1, 2, whole=whole, taken_back=(first, second))[0] == [["new"], ["new"]]
 
 
 # --- when it is read again
