@@ -198,7 +198,8 @@ def test_a_statement_sends_no_request_above_its_limit(session: LookupSession, ap
         r" and 'lookup\.max-requests' = 30 allows no more\. Raise it, or ask for fewer keys\.$",
     ):
         session.sql(query).collect()
-    assert sum(api.targets().values()) == 30
+    # Some of the 30 may be stopped on their way, when the first task has failed.
+    assert 0 < sum(api.targets().values()) <= 30
 
 
 def test_tables_of_a_session_that_contradict_each_other_are_refused_at_planning(
