@@ -1,7 +1,7 @@
 # make demo            a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
 # make test            format, lint, types, tests
-# make test-processes  clusters, Connect servers, notebooks, jobs that are submitted, drivers that are killed
-# make test-sql        every query of TPC-H and of a corpus, random queries and mistakes, against Spark itself
+# make test-processes  clusters, Connect servers, notebooks, the demo, warm workers, drivers that are killed
+# make test-sql        queries of TPC-H and of a corpus, every form of join, random queries, against Spark itself
 # make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
 # make check           format, lint and types only
 # make docs            the documentation site, in site/; a broken link is an error

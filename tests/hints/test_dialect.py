@@ -26,8 +26,8 @@ from tests.queries.trees import Trees
 TESTS = Path(__file__).parent.parent
 PAGE = TESTS.parent / "docs" / "sqlglot.md"
 SCRIPTS = [
-    TESTS / "e2e" / "shapes.sql",
-    *sorted((TESTS / "sql" / "flights").glob("*.sql")),
+    TESTS / "queries" / "shapes.sql",
+    *sorted((TESTS / "queries" / "flights").glob("*.sql")),
     *sorted((TESTS.parent / "sql_examples").glob("*.sql")),
 ]
 DIALECT = "spark_lookup"

@@ -19,7 +19,7 @@ from tests.plan.golden import golden_cases
 from tests.queries.trees import Trees
 
 TESTS = Path(__file__).parent.parent
-SCRIPTS = [TESTS / "e2e" / "shapes.sql", *sorted((TESTS / "queries").rglob("*.sql"))]
+SCRIPTS = sorted((TESTS / "queries").rglob("*.sql"))
 READ_OTHERWISE = ("TABLE customers", "TIMESTAMP AS OF")
 """sqlglot takes TABLE for a table, and a time that is missing for none; Spark does neither."""
 
