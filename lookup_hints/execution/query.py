@@ -28,7 +28,7 @@ def run_query(prepared: Prepared, scope: Scope, functions: Functions) -> DataFra
     """The rows of a query, or of a statement that writes what one gives, by Spark."""
     frame = _run(prepared, scope, functions)
     if mentions_lookup(prepared.text, scope.may_concern):
-        scope.remember_view(prepared.text)
+        scope.remember_view(prepared.text, prepared.args)
     return frame
 
 

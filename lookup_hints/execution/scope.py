@@ -93,11 +93,15 @@ class Scope:
             return None
         return self.views.find(name, self._rows_of, case_sensitive=self._is_case_sensitive)
 
-    def remember_view(self, text: str) -> None:
+    def remember_view(self, text: str, args: Args = None) -> None:
         """Remember the view that the statement has made, if it made one."""
         found = view_definition(text, self.find, self.find_view, case_sensitive=self._is_case_sensitive)
-        if found is not None:
-            self.views.remember(found, self._rows_of)
+        if found is None:
+            return
+        if args or "${" in text:
+            # The view keeps the values that the statement had; its text would take those of later statements.
+            found = replace(found, through=None)
+        self.views.remember(found, self._rows_of)
 
     def _rows_of(self, text: str) -> list[Row]:
         return self.sql(text).collect()

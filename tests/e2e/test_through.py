@@ -156,6 +156,35 @@ def test_a_view_that_was_dropped_is_gone(world: World) -> None:
         world.session.sql("SELECT o.no FROM o JOIN gone ON o.k = gone.i")
 
 
+@pytest.mark.parametrize(("made", "now"), [({"n": 1}, {"n": 100}), ([1], [100])])
+def test_a_view_keeps_the_values_of_the_statement_that_made_it(
+    worlds: Worlds, world: World, made: Any, now: Any
+) -> None:
+    value = ":n" if isinstance(made, dict) else "?"
+    text = f"SELECT o.no, p.z FROM o JOIN p ON o.k = p.i AND o.no < {value}"
+    for session in (worlds.plain, world.session):
+        session.sql(f"CREATE OR REPLACE TEMPORARY VIEW p AS SELECT id AS i, x + {value} AS z FROM c", made)
+    ours, theirs = (session.sql(text, now).collect() for session in (world.session, worlds.plain))
+    assert sorted(map(tuple, ours)) == sorted(map(tuple, theirs))
+    assert ours
+
+
+def test_a_view_keeps_the_variables_that_stood_in_it(worlds: Worlds, world: World) -> None:
+    for session in (worlds.plain, world.session):
+        for text in (
+            "SET n=1",
+            "CREATE OR REPLACE TEMPORARY VIEW p AS SELECT id AS i, x + ${n} AS z FROM c",
+            "SET n=100",
+        ):
+            session.sql(text)
+    ours, theirs = (
+        session.sql("SELECT o.no, p.z FROM o JOIN p ON o.k = p.i").collect()
+        for session in (world.session, worlds.plain)
+    )
+    assert sorted(map(tuple, ours)) == sorted(map(tuple, theirs))
+    assert ours
+
+
 def test_explain_says_what_is_looked_through(world: World) -> None:
     told = world.session.explain("SELECT o.no, d.n FROM o JOIN (SELECT id, name AS n FROM c) d ON o.k = d.id")
     assert "through      derived table d" in told
