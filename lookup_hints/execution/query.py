@@ -11,6 +11,7 @@ from lookup_hints.execution.scope import Scope
 from lookup_hints.execution.spark_errors import (
     not_taken,
     refuse_functions_in_lambdas,
+    refuse_hidden_names,
     refuse_own_functions,
 )
 from lookup_hints.plan.draft import LookupPlan
@@ -34,7 +35,7 @@ def run_query(prepared: Prepared, scope: Scope, functions: Functions) -> DataFra
 
 def _run(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
     if prepared.plan is None:
-        return scope.sql(prepared.text, prepared.args)
+        return _run_by_spark_alone(prepared, scope)
     planned = prepared.plan
     for scan in planned.scans:
         if scan.warning:
@@ -56,6 +57,14 @@ def _run(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
         refuse_own_functions(error)
         if planned.query is None and planned.output and isinstance(error, AnalysisException):
             raise not_taken(error) from error
+        raise
+
+
+def _run_by_spark_alone(prepared: Prepared, scope: Scope) -> DataFrame:
+    try:
+        return scope.sql(prepared.text, prepared.args)
+    except Exception as error:
+        refuse_hidden_names(error, scope)
         raise
 
 

@@ -11,6 +11,7 @@ from lookup_hints.plan.write.views import PRIVATE_PREFIX, ROW
 from lookup_hints.spark.functions import spark_version
 
 _SHARED_COLUMN = re.compile(rf"{PRIVATE_PREFIX}(\w+)")
+_UNKNOWN_TABLE = re.compile(r"TABLE_OR_VIEW_NOT_FOUND\] The table or view `((?:[^`]|``)+)` cannot be found")
 _OWN_FUNCTION = re.compile("LAMBDA_FUNCTION_WITH_(PYTHON|SQL)_UDF|UNSUPPORTED_SQL_UDF_USAGE")
 # In a plan, a Python function is `name(arguments)#number`.
 _OWN_IN_LAMBDA = re.compile(rf"lambda {ROW.strip('`')}#\d+[^\n]*?\)#\d+")
@@ -30,6 +31,25 @@ def refuse_own_functions(error: Exception) -> None:
     """
     if _OWN_FUNCTION.search(str(error)):
         raise UnsupportedLookup(_OWN_FUNCTION_IN_ON) from error
+
+
+def refuse_hidden_names(error: Exception, scope: Scope) -> None:
+    """Say why Spark does not know a lookup table which a statement names only while it runs.
+
+    Raises:
+        UnsupportedLookup: EXECUTE IMMEDIATE, IDENTIFIER of an expression, or a variable names the table.
+    """
+    named = _UNKNOWN_TABLE.search(str(error))
+    table = scope.find(named[1].replace("``", "`")) if named else None
+    if table is None:
+        return
+    raise UnsupportedLookup(
+        Problem(
+            f"Spark looks for the lookup table {table.name} itself, because the statement does not name it in"
+            " its text: EXECUTE IMMEDIATE, IDENTIFIER of an expression, or a variable does while it runs.",
+            tip=f"Write the table's name in the statement: FROM {table.name}.",
+        )
+    ) from error
 
 
 def not_taken(error: Exception) -> UnsupportedLookup:

@@ -486,6 +486,29 @@ def test_sparks_errors_are_about_the_users_text(
     assert "CAST(NULL AS" not in told
 
 
+HIDDEN = [
+    pytest.param("EXECUTE IMMEDIATE 'SELECT * FROM people'", id="execute-immediate"),
+    pytest.param(
+        "SELECT v.id FROM visits v JOIN IDENTIFIER('peo' || 'ple') p ON p.id = v.person", id="identifier"
+    ),
+    pytest.param("SELECT v.id FROM visits v JOIN ${hidden} p ON p.id = v.person", id="variable"),
+]
+
+
+@pytest.mark.parametrize("statement", HIDDEN)
+def test_a_table_that_the_text_does_not_name_is_told(session: LookupSession, statement: str) -> None:
+    if "IMMEDIATE" in statement and SPARK < (4, 0):
+        pytest.skip("a statement of Spark 4")
+    session.spark.conf.set("hidden", "people")
+    with pytest.raises(UnsupportedLookup, match="Spark looks for the lookup table people itself") as raised:
+        session.sql(statement)
+    assert "Write the table's name in the statement: FROM people." in str(raised.value)
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
+        session.sql(
+            statement.replace("people", "nobody").replace("ple'", "ples'").replace("${hidden}", "nobody")
+        )
+
+
 def test_temporary_tables_are_dropped_as_in_flink_and_as_in_spark(spark: SparkSession) -> None:
     session = LookupSession(spark.newSession())
     create = "CREATE TEMPORARY TABLE {} (id INT) WITH ('connector' = 'memory', 'rows' = '[]')"
