@@ -61,7 +61,10 @@ class Known:
 
 @dataclass(frozen=True)
 class Content:
-    """Entries in ascending order of their hashes, no two of which are equal, and their rows in that order.
+    """Entries in ascending order of their hashes, no two of which are equal, and their rows.
+
+    Rows fresh from a source stand as they came, because ordering them is a third of what remembering costs.
+    Those of a merged segment, which is used for longer, stand in the order of the entries.
 
     Args:
         hashes: of the keys.
@@ -91,6 +94,12 @@ class Content:
         """Its rows; a key that is known to have none counts as one."""
         return int(np.maximum(self.counts, 1).sum())
 
+    @property
+    def has_rows_of_others(self) -> bool:
+        """Whether there are rows that are none of an entry."""
+        held = len(self) if is_one_value(self.counts) else int(self.counts.sum())
+        return bool(self.rows.num_rows > held)
+
     def keys_of(self, entries: Positions) -> pa.RecordBatch:
         """The keys of ``entries``, as they are compared."""
         if self.keys is not None:
@@ -108,7 +117,7 @@ class Content:
     def in_order(self, known: Chosen) -> Content:
         """The ``known`` entries by their hashes; of equal hashes the last, be it that of another key.
 
-        Two keys of one hash are so rare that only one of them is kept.
+        Two keys of one hash are so rare that only one of them is kept. Rows stay where they are.
         """
         order, hashes = in_order(self.hashes)
         chosen = known[order]
@@ -117,7 +126,7 @@ class Content:
             chosen &= is_last
         if not chosen.all():
             order, hashes = order[chosen], hashes[chosen]
-        return _with_rows_in_order(self._picked(order, hashes))
+        return self._picked(order, hashes)
 
     def _picked(self, entries: Positions, hashes: Hashes) -> Content:
         """These ``entries``, with all rows."""
@@ -189,7 +198,8 @@ def content_of(learned: Sequence[Learned]) -> Content:
         rows,
         keyed_by,
     )
-    return everything.in_order(known)
+    content = everything.in_order(known)
+    return _with_rows_in_order(content) if content.has_rows_of_others else content
 
 
 def _columns_of(keys: pa.RecordBatch, schema: pa.Schema, rows: pa.RecordBatch) -> tuple[str, ...]:
@@ -222,7 +232,7 @@ def merged(contents: Sequence[Content]) -> Content:
         _one_batch(pa.Table.from_batches([each.rows for each in contents])),
         keyed_by,
     )
-    return everything.in_order(np.ones(len(everything), np.bool_))
+    return _with_rows_in_order(everything.in_order(np.ones(len(everything), np.bool_)))
 
 
 def expanded(starts: Positions, counts: Positions) -> Positions:

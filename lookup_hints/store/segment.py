@@ -15,7 +15,7 @@ import pyarrow as pa
 from lookup_hints.store.content import Content, expanded, is_one_value, one_value
 from lookup_hints.store.hashing import Hashes, Numbers, Positions, equal
 
-MAGIC = 0x3470756B6F6F4C
+MAGIC = 0x3570756B6F6F4C
 _TAIL = struct.Struct("<QQQQ")  # lengths of the index and of the directory, checksum, magic
 _BLOCK = 512
 _NUMBERS: dict[str, npt.DTypeLike] = {"starts": np.int32, "counts": np.int32, "loaded": np.float64}
@@ -79,9 +79,9 @@ class Segment:
         self, asked: Positions, entries: Positions, columns: Sequence[str]
     ) -> tuple[pa.Table, Positions]:
         """The rows of ``entries``, and for each the position that was ``asked``."""
-        starts = entries
+        starts = self.content.starts[entries]
         if not self._has_one_row_each:
-            starts, counts = self.content.starts[entries], self.content.counts[entries]
+            counts = self.content.counts[entries]
             starts, asked = expanded(starts, counts), np.repeat(asked, counts)
         rows = self.content.rows.select(list(columns)).take(pa.array(starts))
         return pa.Table.from_batches([rows]), asked
