@@ -278,10 +278,12 @@ class Written:
     def ask(self, since: int | None) -> tuple[int | None, pa.Table | None]:
         self._meanwhile()
         self.wait(0.25)
-        latest = max((value for value, _ in self.rows.values()), default=None)
-        self._meanwhile()
-        found = None if since is None else keys([key for key, row in self.rows.items() if row[0] > since])
+        latest, found = max((value for value, _ in self.rows.values()), default=None), None
         self.seen = self._clock()
+        self._meanwhile()
+        if since is not None:
+            found = keys([key for key, row in self.rows.items() if row[0] > since])
+            self.seen = self._clock()
         self._meanwhile()
         self.wait(0.25)
         return latest, found
