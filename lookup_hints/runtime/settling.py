@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
-from lookup_hints.runtime.arrow import Known, Placed, absent, count_up_to, lists_per_key, place
+from lookup_hints.runtime.arrow import Known, Placed, absent, count_up_to, lists_per_key, place, present
 from lookup_hints.runtime.failures import connector_name, failure, is_defect, out_of_time
 from lookup_hints.runtime.state import LookupState
 from lookup_hints.runtime.steps import Ask, Batch, Part
@@ -75,7 +75,8 @@ class Settling:
         """
         known = self._believed(known, window.keys.num_rows)
         part = Part(Batch(window, len(window.everything), math.inf), window.everything, attempt=0)
-        hits = pc.unique(pa.concat_arrays([count_up_to(0), *(each.positions for each in known.found)]))
+        found = pa.concat_arrays([count_up_to(0), *(each.positions for each in known.found)])
+        hits = present(found, len(part))
         settled = pa.concat_arrays([hits, known.missing])
         for each in known.found:
             self._keep(part, each)

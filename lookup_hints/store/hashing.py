@@ -74,15 +74,21 @@ def in_order(hashes: Hashes) -> tuple[Positions, Hashes]:
     >>> in_order(np.array([7 << 60, 5 << 60, 7 << 60], np.uint64))[0].tolist()
     [1, 0, 2]
     """
+    if _ascend(hashes):
+        return np.arange(len(hashes)), hashes
     position_bits = np.uint64((1 << len(hashes).bit_length()) - 1)
     numbers = (hashes & ~position_bits) | np.arange(len(hashes), dtype=np.uint64)
     numbers.sort()
     order = (numbers & position_bits).astype(np.int64)
     ordered = hashes[order]
-    if (ordered[1:] < ordered[:-1]).any():
+    if not _ascend(ordered):
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
     return order, ordered
+
+
+def _ascend(hashes: Hashes) -> bool:
+    return bool((hashes[1:] >= hashes[:-1]).all())
 
 
 def distinct(hashes: Hashes) -> tuple[Positions, npt.NDArray[np.int32]]:
