@@ -34,10 +34,11 @@ def refuse_own_functions(error: Exception) -> None:
 
 
 def refuse_hidden_names(error: Exception, scope: Scope) -> None:
-    """Say why Spark does not know a lookup table which a statement names only while it runs.
+    """Say why Spark is asked for a lookup table, and does not know it.
 
     Raises:
-        UnsupportedLookup: EXECUTE IMMEDIATE, IDENTIFIER of an expression, or a variable names the table.
+        UnsupportedLookup: the statement cannot use a lookup table, or EXECUTE IMMEDIATE, IDENTIFIER of an
+            expression, or a variable names it.
     """
     named = _UNKNOWN_TABLE.search(str(error))
     table = scope.find(named[1].replace("``", "`")) if named else None
@@ -45,9 +46,10 @@ def refuse_hidden_names(error: Exception, scope: Scope) -> None:
         return
     raise UnsupportedLookup(
         Problem(
-            f"Spark looks for the lookup table {table.name} itself, because the statement does not name it in"
-            " its text: EXECUTE IMMEDIATE, IDENTIFIER of an expression, or a variable does while it runs.",
-            tip=f"Write the table's name in the statement: FROM {table.name}.",
+            f"Spark looks for the lookup table {table.name} itself. Either this kind of statement cannot use"
+            " one, or it names the table only while it runs: by EXECUTE IMMEDIATE, IDENTIFIER of an expression,"
+            " or a variable.",
+            tip=f"Write the table's name in a query: FROM {table.name}.",
         )
     ) from error
 

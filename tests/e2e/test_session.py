@@ -487,6 +487,7 @@ def test_sparks_errors_are_about_the_users_text(
 
 
 HIDDEN = [
+    pytest.param("SHOW PARTITIONS people", id="show-partitions"),
     pytest.param("EXECUTE IMMEDIATE 'SELECT * FROM people'", id="execute-immediate"),
     pytest.param(
         "SELECT v.id FROM visits v JOIN IDENTIFIER('peo' || 'ple') p ON p.id = v.person", id="identifier"
@@ -502,7 +503,7 @@ def test_a_table_that_the_text_does_not_name_is_told(session: LookupSession, sta
     session.spark.conf.set("hidden", "people")
     with pytest.raises(UnsupportedLookup, match="Spark looks for the lookup table people itself") as raised:
         session.sql(statement)
-    assert "Write the table's name in the statement: FROM people." in str(raised.value)
+    assert "Write the table's name in a query: FROM people." in str(raised.value)
     with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
         session.sql(
             statement.replace("people", "nobody").replace("ple'", "ples'").replace("${hidden}", "nobody")
