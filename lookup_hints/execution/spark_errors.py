@@ -47,8 +47,8 @@ def refuse_hidden_names(error: Exception, scope: Scope) -> None:
     raise UnsupportedLookup(
         Problem(
             f"Spark looks for the lookup table {table.name} itself. Either this kind of statement cannot use"
-            " one, or it names the table only while it runs: by EXECUTE IMMEDIATE, IDENTIFIER of an expression,"
-            " or a variable.",
+            " one, or it names the table only while it runs: by EXECUTE IMMEDIATE, IDENTIFIER of an"
+            " expression, or a variable.",
             tip=f"Write the table's name in a query: FROM {table.name}.",
         )
     ) from error

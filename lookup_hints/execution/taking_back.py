@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 MOST_KEYS = 10_000
 """Plans carry no more keys of a table; where there are more, all of the table is taken back."""
 
+MOST_NOTED = 2 * MOST_KEYS
+"""So many keys of a table are noted; where there are more, the older half becomes a note of all keys."""
+
 
 @dataclass(frozen=True)
 class _Noted:
@@ -55,17 +58,33 @@ class TakingsBack:
             return
         taken = TakenBack(self._session, next(self._numbers), columns, keys)
         older = self._noted.get(table.name.lower(), []) if columns else []
-        self._noted[table.name.lower()] = [*older, _Noted(taken, self._clock())]
+        self._noted[table.name.lower()] = _bounded([*older, _Noted(taken, self._clock())])
 
     def of(self, table: LookupTable, longest: float) -> tuple[TakenBack, ...]:
         """What was taken back of ``table`` in the last ``longest`` seconds; of many keys, the whole table."""
         since = self._clock() - longest
         noted = [each for each in self._noted.get(table.name.lower(), ()) if each.time >= since]
-        if sum(len(each.taken.keys) for each in noted) > MOST_KEYS:
-            whole = TakenBack(self._session, noted[-1].taken.number)
-            noted = [_Noted(whole, noted[-1].time)]
+        if _keys_in(noted) > MOST_KEYS:
+            noted = [_of_all_keys(noted[-1])]
             self._noted[table.name.lower()] = noted
         return tuple(each.taken for each in noted)
+
+
+def _bounded(noted: list[_Noted]) -> list[_Noted]:
+    """``noted``, or less that takes back more: who takes back keys for days must not fill memory."""
+    if _keys_in(noted) <= MOST_NOTED:
+        return noted
+    half = (len(noted) + 1) // 2
+    return [_of_all_keys(noted[half - 1]), *noted[half:]]
+
+
+def _keys_in(noted: Sequence[_Noted]) -> int:
+    return sum(len(each.taken.keys) for each in noted)
+
+
+def _of_all_keys(last: _Noted) -> _Noted:
+    """All keys, at the moment of ``last``."""
+    return _Noted(TakenBack(last.taken.session, last.taken.number), last.time)
 
 
 def notice(connector: Connector, takings: TakingsBack, conf: Conf) -> LookupSpec:
@@ -100,8 +119,9 @@ def keys_of(table: LookupTable, keys: Iterable[Any] | DataFrame) -> tuple[tuple[
     wrong = next((row for row in rows if len(row) != len(columns)), None)
     if wrong is not None:
         raise _not_a_key(table, f"one has {len(wrong)} values")
-    rows = [tuple(map(_moment, (table.schema.field(name).type for name in columns), row)) for row in rows]
+    kinds = [table.schema.field(name).type for name in columns]
     try:
+        rows = [tuple(map(_moment, kinds, row)) for row in rows]
         for column, values in zip(columns, zip(*rows, strict=True), strict=False):
             pa.array(values, table.schema.field(column).type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -141,9 +161,20 @@ def _moment(kind: pa.DataType, value: Any) -> Any:
 
     Two times of the hour that comes twice in autumn are written alike, but differ in UTC.
     """
-    if isinstance(value, datetime) and pa.types.is_timestamp(kind) and kind.tz is not None:
-        return value.astimezone(timezone.utc)
-    return value
+    if not isinstance(value, datetime) or not pa.types.is_timestamp(kind) or kind.tz is None:
+        return value
+    if value != value:  # pandas' NaT, which is its NULL
+        return None
+    plain = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+    try:
+        return plain.astimezone(timezone.utc)
+    except (
+        OverflowError,
+        ValueError,
+    ):  # at an end of the calendar
+        if plain.tzinfo is None and time.localtime().tm_gmtoff == 0:
+            return plain.replace(tzinfo=timezone.utc)
+        raise
 
 
 def _not_a_key(table: LookupTable, why: str) -> QueryError:

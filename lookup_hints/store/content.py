@@ -120,12 +120,11 @@ class Content:
         Two keys of one hash are so rare that only one of them is kept. Rows stay where they are.
         """
         order, hashes = in_order(self.hashes)
-        chosen = known[order]
-        is_last = np.append(hashes[1:] > hashes[:-1], True)
+        if not known.all():
+            order, hashes = order[known[order]], hashes[known[order]]
+        is_last = np.append(hashes[1:] > hashes[:-1], np.ones(len(hashes[:1]), np.bool_))
         if not is_last.all():
-            chosen &= is_last
-        if not chosen.all():
-            order, hashes = order[chosen], hashes[chosen]
+            order, hashes = order[is_last], hashes[is_last]
         return self._picked(order, hashes)
 
     def _picked(self, entries: Positions, hashes: Hashes) -> Content:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import QueryError
-from lookup_hints.execution.taking_back import MOST_KEYS, TakingsBack, keys_of, notice
+from lookup_hints.execution.taking_back import MOST_KEYS, MOST_NOTED, TakingsBack, keys_of, notice
 from lookup_hints.runtime.spec import TakenBack
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.tables.catalog import build_connector
@@ -141,3 +141,36 @@ def test_a_time_without_a_zone_is_one_of_this_process() -> None:
     ]
     without = replace(TABLE, schema=pa.schema([("id", pa.timestamp("us"))]))
     assert keys_of(without, [twice]) == ((twice,),)
+
+
+@pytest.mark.usefixtures("new_york")
+def test_times_of_pandas_and_at_the_ends_of_the_calendar() -> None:
+    at = replace(TABLE, schema=pa.schema([("id", pa.timestamp("us", "UTC"))]))
+    noon = datetime(2025, 6, 1, 16, tzinfo=timezone.utc)
+    assert keys_of(at, [pd.Timestamp(2025, 6, 1, 12), pd.NaT, pd.Timestamp(noon)]) == ((noon,),)
+    with pytest.raises(QueryError, match="These are no keys of table people"):
+        keys_of(at, [datetime(9999, 12, 31, 23)])
+
+
+def test_the_ends_of_the_calendar_are_keys_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = replace(TABLE, schema=pa.schema([("id", pa.timestamp("us", "UTC"))]))
+    ends = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)]
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "UTC")
+        time.tzset()
+        assert keys_of(at, ends) == tuple((each.replace(tzinfo=timezone.utc),) for each in ends)
+    time.tzset()
+
+
+def test_a_session_that_takes_back_keys_for_days_notes_no_more_of_them() -> None:
+    clock = Clock()
+    takings = TakingsBack(clock)
+    for number in range(5 * MOST_NOTED // 100):
+        takings.take_back(TABLE, ("id",), tuple((100 * number + each,) for each in range(100)))
+        clock.now += 10
+    noted = takings._noted["people"]
+    assert sum(len(each.taken.keys) for each in noted) <= MOST_NOTED
+    assert [each.taken.keys for each in noted if not each.taken.columns] == [()], "the older ones, as one"
+    assert len(takings.of(TABLE, LONGEST)) == LONGEST // 10
+    (everything,) = takings.of(TABLE, 1e9)
+    assert everything.keys == ()

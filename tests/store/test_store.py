@@ -40,6 +40,12 @@ def held_bytes(folder: Path) -> int:
     return sum(each.stat().st_size for each in found)
 
 
+def test_what_is_learned_stays_where_the_key_was_asked_again_in_vain(tmp_path: Path, clock: Clock) -> None:
+    one = store(tmp_path, clock)
+    one.learn([learned({1: ["Ann"], 2: []}), learned({3: ["Cy"]}, unknown=[1, 2, 4])])
+    assert asked(one, [1, 2, 3, 4]) == {1: ["Ann"], 2: [], 3: ["Cy"]}
+
+
 def test_what_was_learned_is_known(tmp_path: Path, clock: Clock) -> None:
     one = store(tmp_path, clock)
     one.learn([learned({1: ["a"], 2: [], 3: ["x", "y", "z"]}, unknown=[4])])
