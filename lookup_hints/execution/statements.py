@@ -96,7 +96,7 @@ class Statements:
         return self.scope.rows("key STRING, value STRING", [(setting.key, setting.value)])
 
     def _run_explain(self, prepared: Prepared, explained: Explain) -> DataFrame:
-        if not mentions_lookup(explained.text, self.scope.catalog.find):
+        if not mentions_lookup(explained.text, self.scope.may_concern):
             return self.scope.sql(prepared.text, prepared.args)
         text = self.explain(explained.text, prepared.args, explained.mode)
         return self.scope.rows("plan STRING", [(text,)])

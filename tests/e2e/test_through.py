@@ -191,6 +191,14 @@ def test_explain_says_what_is_looked_through(world: World) -> None:
     assert "keys         id = o.k" in told
 
 
+def test_the_statement_explain_knows_views_too(world: World) -> None:
+    """Their names are all that such a text has of the lookup table."""
+    world.session.sql(f"CREATE OR REPLACE TEMPORARY VIEW w AS {VIEWS['v']}")
+    told = world.session.sql("EXPLAIN SELECT o.no, w.n FROM o LEFT JOIN w ON o.k = w.i").collect()[0][0]
+    assert "through      view w" in told
+    assert "keys         id = o.k" in told
+
+
 def test_names_differ_by_case_where_spark_says_so(worlds: Worlds, world: World) -> None:
     text = "SELECT o.no, d.N FROM o JOIN (SELECT id, name AS N, x AS n FROM c) d ON o.k = d.id"
     sessions = (worlds.plain, world.session.spark)
