@@ -152,7 +152,9 @@ def _row(key: Any) -> tuple[Any, ...]:
 
 
 def _value(value: Any) -> Any:
-    """As it is, but that it can be hashed: Spark before 4.1 gives a bytearray."""
+    """As it is, but that it can be hashed (Spark before 4.1 gives a bytearray); NaT of pandas is None."""
+    if isinstance(value, datetime) and value != value:
+        return None
     return bytes(value) if isinstance(value, bytearray) else value
 
 
@@ -163,15 +165,11 @@ def _moment(kind: pa.DataType, value: Any) -> Any:
     """
     if not isinstance(value, datetime) or not pa.types.is_timestamp(kind) or kind.tz is None:
         return value
-    if value != value:  # pandas' NaT, which is its NULL
-        return None
     plain = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
     try:
         return plain.astimezone(timezone.utc)
-    except (
-        OverflowError,
-        ValueError,
-    ):  # at an end of the calendar
+    except (OverflowError, ValueError):
+        # Python has no local times at the ends of the calendar; those of UTC need no conversion.
         if plain.tzinfo is None and time.localtime().tm_gmtoff == 0:
             return plain.replace(tzinfo=timezone.utc)
         raise

@@ -122,15 +122,21 @@ def test_bytes_that_can_change_are_a_key() -> None:
 
 
 @pytest.fixture
-def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "America/New_York")
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The time zone of this process is the parameter."""
+    monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield
     monkeypatch.undo()
     time.tzset()
 
 
-@pytest.mark.usefixtures("new_york")
+IN_NEW_YORK = pytest.mark.parametrize("zone", ["America/New_York"], indirect=True)
+IN_UTC = pytest.mark.parametrize("zone", ["UTC"], indirect=True)
+
+
+@IN_NEW_YORK
+@pytest.mark.usefixtures("zone")
 def test_a_time_without_a_zone_is_one_of_this_process() -> None:
     at = replace(TABLE, schema=pa.schema([("id", pa.timestamp("us", "UTC"))]))
     twice = datetime(2025, 11, 2, 1, 30)
@@ -143,23 +149,24 @@ def test_a_time_without_a_zone_is_one_of_this_process() -> None:
     assert keys_of(without, [twice]) == ((twice,),)
 
 
-@pytest.mark.usefixtures("new_york")
+@IN_NEW_YORK
+@pytest.mark.usefixtures("zone")
 def test_times_of_pandas_and_at_the_ends_of_the_calendar() -> None:
     at = replace(TABLE, schema=pa.schema([("id", pa.timestamp("us", "UTC"))]))
     noon = datetime(2025, 6, 1, 16, tzinfo=timezone.utc)
     assert keys_of(at, [pd.Timestamp(2025, 6, 1, 12), pd.NaT, pd.Timestamp(noon)]) == ((noon,),)
+    without = replace(TABLE, schema=pa.schema([("id", pa.timestamp("us"))]))
+    assert keys_of(without, [pd.NaT, pd.Timestamp(2025, 6, 1)]) == ((datetime(2025, 6, 1),),)
     with pytest.raises(QueryError, match="These are no keys of table people"):
         keys_of(at, [datetime(9999, 12, 31, 23)])
 
 
-def test_the_ends_of_the_calendar_are_keys_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+@IN_UTC
+@pytest.mark.usefixtures("zone")
+def test_the_ends_of_the_calendar_are_keys_in_utc() -> None:
     at = replace(TABLE, schema=pa.schema([("id", pa.timestamp("us", "UTC"))]))
     ends = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)]
-    with monkeypatch.context() as patched:
-        patched.setenv("TZ", "UTC")
-        time.tzset()
-        assert keys_of(at, ends) == tuple((each.replace(tzinfo=timezone.utc),) for each in ends)
-    time.tzset()
+    assert keys_of(at, ends) == tuple((each.replace(tzinfo=timezone.utc),) for each in ends)
 
 
 def test_a_session_that_takes_back_keys_for_days_notes_no_more_of_them() -> None:
