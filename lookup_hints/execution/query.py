@@ -11,8 +11,8 @@ from lookup_hints.execution.scope import Scope
 from lookup_hints.execution.spark_errors import (
     not_taken,
     refuse_functions_in_lambdas,
-    refuse_hidden_names,
     refuse_own_functions,
+    refuse_unknown_table,
 )
 from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup
@@ -64,7 +64,7 @@ def _run_by_spark_alone(prepared: Prepared, scope: Scope) -> DataFrame:
     try:
         return scope.sql(prepared.text, prepared.args)
     except Exception as error:
-        refuse_hidden_names(error, scope)
+        refuse_unknown_table(error, scope)
         raise
 
 

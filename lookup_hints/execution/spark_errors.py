@@ -33,8 +33,8 @@ def refuse_own_functions(error: Exception) -> None:
         raise UnsupportedLookup(_OWN_FUNCTION_IN_ON) from error
 
 
-def refuse_hidden_names(error: Exception, scope: Scope) -> None:
-    """Say why Spark is asked for a lookup table, and does not know it.
+def refuse_unknown_table(error: Exception, scope: Scope) -> None:
+    """Explain Spark's error about an unknown table, where that is a lookup table.
 
     Raises:
         UnsupportedLookup: the statement cannot use a lookup table, or EXECUTE IMMEDIATE, IDENTIFIER of an

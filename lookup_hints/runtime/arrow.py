@@ -351,7 +351,7 @@ def _offsets(positions: pa.Array, count: int) -> pa.Array:
 
 def _counts(positions: pa.Array, count: int) -> pa.Array:
     """How often each number below ``count`` is among ``positions``, which ascend."""
-    if hasattr(pc, "inverse_permutation") and pc.all(pc.less(positions[:-1], positions[1:])).as_py():
+    if pc.all(pc.less(positions[:-1], positions[1:])).as_py():
         return are_among(positions, count).cast(pa.int32())
     # Arrow has no bincount. One more of each position gives them all, in order, to value_counts.
     each_once_more = pa.concat_arrays([count_up_to(count), positions])

@@ -95,8 +95,8 @@ class Content:
         return int(np.maximum(self.counts, 1).sum())
 
     @property
-    def has_rows_of_others(self) -> bool:
-        """Whether there are rows that are none of an entry."""
+    def has_rows_of_no_entry(self) -> bool:
+        """Whether some rows belong to no entry."""
         held = len(self) if is_one_value(self.counts) else int(self.counts.sum())
         return bool(self.rows.num_rows > held)
 
@@ -198,7 +198,7 @@ def content_of(learned: Sequence[Learned]) -> Content:
         keyed_by,
     )
     content = everything.in_order(known)
-    return _with_rows_in_order(content) if content.has_rows_of_others else content
+    return _with_rows_in_order(content) if content.has_rows_of_no_entry else content
 
 
 def _columns_of(keys: pa.RecordBatch, schema: pa.Schema, rows: pa.RecordBatch) -> tuple[str, ...]:

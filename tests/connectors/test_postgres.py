@@ -485,7 +485,7 @@ def test_too_many_connections_may_pass(postgres_server: PostgresServer) -> None:
 def test_a_connection_ended_by_an_administrator_may_pass(postgres_server: PostgresServer) -> None:
     async def end_and_ask(connector: PostgresConnector) -> ConnectorError:
         lookup = asyncio.ensure_future(connector.alookup(request_for(SCHEMA, {"id": [7]})))
-        # Until its own is ended: what a test before it gave up may be at work for another second.
+        # A lookup that an earlier test gave up may run for another second: end what runs until this one fails.
         ending = BUSY.replace("SELECT query", "SELECT pg_terminate_backend(pid)")
         while not lookup.done():
             await asyncio.to_thread(postgres_server.fetch, f"{ending} AND query LIKE '%slow_customers%'")

@@ -486,28 +486,31 @@ def test_sparks_errors_are_about_the_users_text(
     assert "CAST(NULL AS" not in told
 
 
-HIDDEN = [
-    pytest.param("SHOW PARTITIONS people", id="show-partitions"),
-    pytest.param("EXECUTE IMMEDIATE 'SELECT * FROM people'", id="execute-immediate"),
+LOOKED_FOR = [
+    pytest.param("SHOW PARTITIONS {name}", id="show-partitions"),
+    pytest.param("EXECUTE IMMEDIATE 'SELECT * FROM {name}'", id="execute-immediate"),
     pytest.param(
-        "SELECT v.id FROM visits v JOIN IDENTIFIER('peo' || 'ple') p ON p.id = v.person", id="identifier"
+        "SELECT v.id FROM visits v JOIN IDENTIFIER('{begin}' || '{end}') p ON p.id = v.person",
+        id="identifier",
     ),
-    pytest.param("SELECT v.id FROM visits v JOIN ${hidden} p ON p.id = v.person", id="variable"),
+    pytest.param("SELECT v.id FROM visits v JOIN ${{named}} p ON p.id = v.person", id="variable"),
 ]
 
 
-@pytest.mark.parametrize("statement", HIDDEN)
-def test_a_table_that_the_text_does_not_name_is_told(session: LookupSession, statement: str) -> None:
+@pytest.mark.parametrize("statement", LOOKED_FOR)
+def test_a_lookup_table_that_spark_itself_looks_for_is_told(session: LookupSession, statement: str) -> None:
     if "IMMEDIATE" in statement and SPARK < (4, 0):
         pytest.skip("a statement of Spark 4")
-    session.spark.conf.set("hidden", "people")
+
+    def run(name: str) -> None:
+        session.spark.conf.set("named", name)
+        session.sql(statement.format(name=name, begin=name[:3], end=name[3:]))
+
     with pytest.raises(UnsupportedLookup, match="Spark looks for the lookup table people itself") as raised:
-        session.sql(statement)
+        run("people")
     assert "Write the table's name in a query: FROM people." in str(raised.value)
     with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
-        session.sql(
-            statement.replace("people", "nobody").replace("ple'", "ples'").replace("${hidden}", "nobody")
-        )
+        run("nobody")
 
 
 def test_temporary_tables_are_dropped_as_in_flink_and_as_in_spark(spark: SparkSession) -> None:

@@ -192,7 +192,7 @@ def test_explain_says_what_is_looked_through(world: World) -> None:
 
 
 def test_the_statement_explain_knows_views_too(world: World) -> None:
-    """Their names are all that such a text has of the lookup table."""
+    """A text that names only the view concerns its lookup table."""
     world.session.sql(f"CREATE OR REPLACE TEMPORARY VIEW w AS {VIEWS['v']}")
     told = world.session.sql("EXPLAIN SELECT o.no, w.n FROM o LEFT JOIN w ON o.k = w.i").collect()[0][0]
     assert "through      view w" in told
