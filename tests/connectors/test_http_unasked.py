@@ -44,6 +44,8 @@ class Hostile:
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._writers: list[asyncio.StreamWriter] = []
+        self._third = asyncio.Event()
+        """Set once key 3 is asked for."""
 
     def run(self) -> None:
         """Serve until ``stop``."""
@@ -92,6 +94,9 @@ class Hostile:
             writer.close()
 
     async def _answer(self, key: int, stale: int | None, writer: asyncio.StreamWriter) -> None:
+        if self._way.startswith("crossed"):
+            await self._answer_crossed(key, stale, writer)
+            return
         if self._way == "late" and stale is not None:
             writer.write(answer(stale))  # the second one of the question before
             await asyncio.sleep(0.05)
@@ -109,6 +114,20 @@ class Hostile:
             await asyncio.sleep(0.02)
             writer.write(answer(key, "HTTP/1.1 408 Request Timeout"))
             writer.close()
+
+    async def _answer_crossed(self, key: int, stale: int | None, writer: asyncio.StreamWriter) -> None:
+        """Each answer comes twice: to key 2 at once, to others with the next question of the connection."""
+        if key == 2:
+            await self._third.wait()
+            if self._way == "crossed, seen later":
+                await asyncio.sleep(0.05)
+            writer.write(answer(key) * 2)
+            return
+        if stale is not None:
+            self._third.set()
+            if self._way == "crossed, seen first":
+                await asyncio.sleep(0.05)
+        writer.write(answer(key if stale is None else stale))
 
 
 @contextmanager
@@ -192,6 +211,21 @@ def test_keys_asked_together_get_their_own_answers_or_an_error(way: str, sync: b
             return
         assert way != "late"
         assert names == [f"n{key}" for key in range(1, len(names) + 1)]
+
+
+@pytest.mark.parametrize("way", ["crossed, seen first", "crossed, seen later"])
+def test_what_one_connection_shows_puts_what_came_over_others_in_doubt(way: str) -> None:
+    """Key 3 gets the second answer to key 1, and its connection is closed before that could be seen."""
+
+    async def ask(connector: HttpConnector) -> None:
+        requests = [request_for(SCHEMA, {"id": [key]}) for key in (1, 2, 3)]
+        second = asyncio.ensure_future(connector.alookup(requests[1]))
+        assert rows_of(await connector.alookup(requests[0])) == [{"id": 1, "name": "n1"}]
+        rows_of(await connector.alookup(requests[2]))
+        rows_of(await second)
+
+    with hostile(way) as server, pytest.raises(AnswerError, match="sent more answers than"):
+        during(table_at(server), ask)
 
 
 @BOTH

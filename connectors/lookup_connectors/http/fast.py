@@ -112,6 +112,7 @@ class FastClient:
             answer = connection.ask(data, end, lease)
             self._send_soon(connection)
             response = await answer
+            connection.note_answer()
         except BaseException:
             connection.abort()  # whatever is under way on it, nobody waits for
             raise
@@ -304,6 +305,10 @@ class _Connection(asyncio.Protocol):
         self._questions += 1
         self._is_answered = False
         self._transport.write(data)
+
+    def note_answer(self) -> None:
+        """Note that the last question has its answer."""
+        self._unasked.answered(self._origin, self._questions)
 
     def forget(self) -> None:
         """The question is over: let go what was kept for it."""

@@ -27,14 +27,15 @@ _LONGEST_HEAD = 1024 * 1024
 class Unasked:
     """What came unasked over all connections of one client.
 
-    An origin that has sent one answer too many is asked over a new connection each time. Where that one
-    had served other questions before, an answer may have been taken for that of the next one: whatever is
-    asked from then on fails, so that no wrong row stays unnoticed.
+    An origin that has sent one answer too many is asked over a new connection each time. Where any of its
+    connections has served a second question, before or since, an answer may have been taken for that of the
+    next one: whatever is asked from then on fails, so that no wrong row stays unnoticed.
     """
 
     def __init__(self, table: str) -> None:
         self._table = table
         self._origins: set[str] = set()
+        self._asked_again: set[str] = set()
         self._is_in_doubt = False
 
     def came(self, origin: str, data: bytes, questions: int) -> None:
@@ -43,7 +44,17 @@ class Unasked:
         if answer is None or not _tells_something(int(answer[1])):
             return
         self._origins.add(origin)
-        self._is_in_doubt |= questions > 1
+        self._is_in_doubt |= questions > 1 or origin in self._asked_again
+
+    def answered(self, origin: str, questions: int) -> None:
+        """A connection to ``origin`` that had been asked so many ``questions`` got an answer to the last.
+
+        It may be the second answer to the question before. Whether it is, only that connection would show
+        later, and it may be closed by then.
+        """
+        if questions > 1:
+            self._asked_again.add(origin)
+            self._is_in_doubt |= origin in self._origins
 
     def may_keep(self, origin: str) -> bool:
         """Whether a connection to ``origin`` may be used again."""
@@ -53,7 +64,7 @@ class Unasked:
         """Refuse to go on where rows may be wrong.
 
         Raises:
-            AnswerError: an answer too many came on a connection that had served several questions.
+            AnswerError: an answer too many came from an origin whose connections served several questions.
         """
         if self._is_in_doubt:
             raise AnswerError(
@@ -247,6 +258,8 @@ class CheckedStream(httpcore.AsyncNetworkStream):
         """
         if self._answer is not None and not self._answer.is_over:
             return  # what comes is wanted
+        if self._answer is not None:
+            self._unasked.answered(self._origin, self._questions)
         came = self._beyond or self._waiting()
         if came:
             self._unasked.came(self._origin, came, self._questions)
