@@ -228,10 +228,22 @@ def merged(contents: Sequence[Content]) -> Content:
         np.concatenate([each.loaded for each in contents]),
         np.concatenate([each.used for each in contents]),
         _one_batch(pa.Table.from_batches(keys)) if keys else None,
-        _one_batch(pa.Table.from_batches([each.rows for each in contents])),
+        contents[0].rows.slice(0, 0),
         keyed_by,
     )
-    return _with_rows_in_order(everything.in_order(np.ones(len(everything), np.bool_)))
+    content = everything.in_order(np.ones(len(everything), np.bool_))
+    rows = _taken([each.rows for each in contents], expanded(content.starts, content.counts))
+    return replace(content, rows=rows, starts=_starts(content.counts))
+
+
+def _taken(batches: Sequence[pa.RecordBatch], numbers: Positions) -> pa.RecordBatch:
+    """The rows with these ``numbers``, where those of the first batch are the first.
+
+    Column by column: so no more than one is put together before its values are taken.
+    """
+    schema, wanted = batches[0].schema, pa.array(numbers)
+    columns = (pa.chunked_array([batch.column(place) for batch in batches]) for place in range(len(schema)))
+    return pa.RecordBatch.from_arrays([_one_array(column).take(wanted) for column in columns], schema=schema)
 
 
 def expanded(starts: Positions, counts: Positions) -> Positions:
@@ -257,13 +269,13 @@ def _joined(positions: Sequence[pa.Array], before: Positions) -> Positions:
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    if len(batches) > 1:
-        raise pa.ArrowInvalid("a segment holds no more than fits into one array")
-    return (
-        batches[0]
-        if batches
-        else pa.RecordBatch.from_arrays(
-            [pa.array([], kind) for kind in table.schema.types], schema=table.schema
-        )
-    )
+    return pa.RecordBatch.from_arrays([_one_array(column) for column in table.columns], schema=table.schema)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    """``column`` in one piece, which is copied only where there are more.
+
+    Raises:
+        pa.ArrowInvalid: it is too large for that.
+    """
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -10,13 +10,13 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
-import pyarrow as pa
+from lookup_hints.store.segment import Encoded
 
 _TEMPORARY = ".tmp"
 _SEGMENT = re.compile(r"(\d+)\.(\d+)\.(\w+)\.segment")
@@ -91,7 +91,7 @@ class Folder:
         return sorted(replace(each, nbytes=each.nbytes + sizes.get(each.used, 0)) for each in filed)
 
     def add(
-        self, data: pa.Buffer, rows: int, used: bytes, instead_of: Sequence[Filed] = ()
+        self, segment: Encoded, rows: int, used: bytes, instead_of: Sequence[Filed] = ()
     ) -> Sequence[Filed] | None:
         """File a new segment ``instead_of`` others, as new as the newest of these; else the newest of all.
 
@@ -101,16 +101,20 @@ class Folder:
         Raises:
             OSError: it cannot be written.
         """
-        with self._written(data) as segment, self._written(used) as notes, locked(self.path / "door"):
+        with (
+            self._written(segment.write) as file,
+            self._written(_all_of(used)) as notes,
+            locked(self.path / "door"),
+        ):
             filed = self.filed()
             number = max((each.number for each in instead_of), default=0)
             number = number or 1 + max((each.number for each in filed), default=0)
-            new = Filed(number, rows, uuid4().hex[:12], data.size + len(used))
+            new = Filed(number, rows, uuid4().hex[:12], segment.size + len(used))
             leaving = self._leaving(filed, instead_of, new)
             if leaving is not None:
                 self._remove((*leaving, *instead_of))
                 notes.rename(self.path / new.used)
-                segment.rename(self.path / new.name)
+                file.rename(self.path / new.name)
             return leaving
 
     def _leaving(self, filed: list[Filed], instead_of: Sequence[Filed], new: Filed) -> list[Filed] | None:
@@ -131,7 +135,7 @@ class Folder:
         Raises:
             OSError: it cannot be written.
         """
-        with self._written(data) as file, locked(self.path / "door"):
+        with self._written(_all_of(data)) as file, locked(self.path / "door"):
             file.rename(self.path / name)
             for each in instead_of:
                 (self.path / each).unlink(missing_ok=True)
@@ -162,21 +166,30 @@ class Folder:
                     (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
-    def _written(self, data: pa.Buffer | bytes) -> Iterator[Path]:
-        """``data`` in a temporary file, locked as long as its writer lives, and removed at the end."""
+    def _written(self, write: Callable[[int], None]) -> Iterator[Path]:
+        """What ``write`` does, in a temporary file: locked while its writer lives, then removed."""
         path = self.path / f"{uuid4().hex}{_TEMPORARY}"
         with locked(self.path / "door"):  # else one who sweeps up could take it for abandoned
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(file, fcntl.LOCK_EX)
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(file, left) :]
+            write(file)
             yield path
         finally:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
             os.close(file)
+
+
+def _all_of(data: bytes) -> Callable[[int], None]:
+    """Writes ``data`` to a file."""
+
+    def write(file: int) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(file, left) :]
+
+    return write
 
 
 def make_private(path: Path) -> None:

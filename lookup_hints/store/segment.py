@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -105,20 +108,37 @@ def _directory(hashes: Hashes) -> Directory:
     return firsts
 
 
-def encoded(content: Content) -> pa.Buffer:
-    """``content`` as the bytes of a segment."""
-    index = _index(content)
-    directory = pa.RecordBatch.from_arrays([pa.array(_directory(content.hashes))], names=["entry"])
-    streams = (index, directory, content.rows)
-    lengths = [_size(each) for each in streams]
-    size = sum(lengths) + -sum(lengths) % 8
-    buffer = pa.allocate_buffer(size + _TAIL.size)
-    sink = pa.FixedSizeBufferWriter(buffer)
-    for each in streams:
-        _write(sink, each)
-    sink.write(bytes(size - sink.tell()))
-    sink.write(_TAIL.pack(*lengths[:2], _checksum(buffer.slice(0, size)), MAGIC))
-    return buffer
+class Encoded:
+    """A ``content`` as the bytes of a segment, on their way into a file.
+
+    They are not put together in memory first: on many virtual machines, new pages of memory cost more than
+    all else that remembering takes.
+    """
+
+    def __init__(self, content: Content) -> None:
+        directory = pa.RecordBatch.from_arrays([pa.array(_directory(content.hashes))], names=["entry"])
+        self._streams = (_index(content), directory, content.rows)
+        self._lengths = [_size(each) for each in self._streams]
+        self._body = sum(self._lengths) + -sum(self._lengths) % 8
+        self.size = self._body + _TAIL.size
+        """How many bytes they are."""
+
+    def write(self, file: int) -> None:
+        """Write them to an empty ``file``, open for reading and writing.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        with os.fdopen(os.dup(file), "wb") as sink:
+            for each in self._streams:
+                _write(sink, each)
+            sink.write(bytes(self._body - sink.tell()))
+            sink.flush()
+            sink.write(_TAIL.pack(*self._lengths[:2], self._sum_of(file), MAGIC))
+
+    def _sum_of(self, file: int) -> int:
+        with mmap(file, self._body, access=ACCESS_READ) as body:
+            return _checksum(pa.py_buffer(body))
 
 
 def _index(content: Content) -> pa.RecordBatch:
@@ -141,7 +161,7 @@ def _size(batch: pa.RecordBatch) -> int:
     return int(sink.size())
 
 
-def _write(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
+def _write(sink: pa.NativeFile | BinaryIO, batch: pa.RecordBatch) -> None:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
 

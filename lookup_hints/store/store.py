@@ -20,13 +20,13 @@ from lookup_hints.store.content import Chosen, Content, Known, Learned, content_
 from lookup_hints.store.folder import Filed, Folder, Limits
 from lookup_hints.store.hashing import Positions, comparable, hashes_of, in_order, is_told_by_hash
 from lookup_hints.store.memory import has_room_for
-from lookup_hints.store.segment import Matches, NotASegment, Segment, encoded, opened
+from lookup_hints.store.segment import Encoded, Matches, NotASegment, Segment, opened
 from lookup_hints.store.taken import TakenBack
 
-MOST_SEGMENTS = 12
-"""When there are more, some are merged."""
-
 MERGED_AT_ONCE = 8
+MOST_SEGMENTS = 2 * MERGED_AT_ONCE
+"""When there are more, some are merged. Were it less, they would mostly have been merged before."""
+
 _JITTER = 0.1
 _FULL = 7 / 8
 _FEWER = 1 / 2
@@ -231,7 +231,7 @@ class Store:
         self.tidy()
 
     def _add(self, content: Content, instead_of: Sequence[Filed] = ()) -> None:
-        evicted = self._folder.add(encoded(content), content.held, content.used.tobytes(), instead_of)
+        evicted = self._folder.add(Encoded(content), content.held, content.used.tobytes(), instead_of)
         self.evicted["size"] += sum(each.rows for each in evicted or ())
 
     def tidy(self) -> None:

@@ -28,7 +28,7 @@ from lookup_hints.store.hashing import (
     is_told_by_hash,
 )
 from lookup_hints.store.memory import has_room_for
-from lookup_hints.store.segment import NotASegment, Segment, encoded, opened
+from lookup_hints.store.segment import Encoded, NotASegment, Segment, opened
 
 _RANGES = 128
 """Ranges of hashes; a power of two."""
@@ -119,12 +119,12 @@ def write(folder: Path, batches: Iterable[pa.RecordBatch], keys: Sequence[str], 
     """
     written, nbytes = [], 0
     for first, rows in _in_ranges(folder, _with_keys(batches, keys), keys, limits):
-        data = encoded(content_of_rows(rows, keys))
-        nbytes += data.size
+        segment = Encoded(content_of_rows(rows, keys))
+        nbytes += segment.size
         written.append(rows.num_rows)
         _check(limits, sum(written), nbytes)
         with _created(folder / f"{first:03d}.segment") as file:
-            file.write(data)
+            segment.write(file.fileno())
     return written
 
 
@@ -217,7 +217,7 @@ class _Spilled:
 
 
 def _created(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w+b")
 
 
 def content_of_rows(rows: pa.Table, keys: Sequence[str]) -> Content:
