@@ -295,23 +295,10 @@ def _worker(server: PostgresServer, folder: Path, kind: str) -> dict[str, float]
 
 
 def _same_keys(found: Theme, folder: Path) -> None:
-    asked = []
-    for tasks in (1, TASKS):
-        notes = folder / f"notes-{tasks}"
-        with spark_session(f"local[{tasks}]") as spark:
-            session = LookupSession(spark)
-            session.sql(
-                "CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH"
-                f" ('connector' = 'benchmarks.connectors:Counted', 'notes' = '{notes}',"
-                " 'lookup.cache' = 'PARTIAL')"
-            )
-            spark.range(0, tasks * SAME_KEYS, 1, tasks).selectExpr(
-                f"id % {SAME_KEYS} AS id"
-            ).createOrReplaceTempView("o")
-            drained(session, "SELECT o.id, p.name FROM o LEFT JOIN people p ON o.id = p.id")()
-        asked.append([int(line) for line in notes.read_text(encoding="ascii").split()])
-    one, several = asked
-    note = f"requests: {len(several)} / {len(one)}"
+    """In workers that are new each time; the worst of some runs counts."""
+    one = _asked_by(1, folder / "notes-one")
+    several = max((_asked_by(TASKS, folder / f"notes-{run}") for run in range(3)), key=sum)
+    note = f"requests: {len(several)} / {len(one)}, worst of 3"
     found.add(
         Figure(
             f"keys that {TASKS} tasks ask for the same / one task",
@@ -320,6 +307,22 @@ def _same_keys(found: Theme, folder: Path) -> None:
             at_most=1.1,
         )
     )
+
+
+def _asked_by(tasks: int, notes: Path) -> list[int]:
+    """How many keys each request has that so many tasks send."""
+    with spark_session(f"local[{tasks}]") as spark:
+        session = LookupSession(spark)
+        session.sql(
+            "CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH"
+            f" ('connector' = 'benchmarks.connectors:Counted', 'notes' = '{notes}',"
+            " 'lookup.cache' = 'PARTIAL')"
+        )
+        spark.range(0, tasks * SAME_KEYS, 1, tasks).selectExpr(
+            f"id % {SAME_KEYS} AS id"
+        ).createOrReplaceTempView("o")
+        drained(session, "SELECT o.id, p.name FROM o LEFT JOIN people p ON o.id = p.id")()
+    return [int(line) for line in notes.read_text(encoding="ascii").split()]
 
 
 # --- over HTTP, and after a pause --------------------------------------------------------------------

@@ -91,6 +91,10 @@ class Cache(Protocol):
         """
 
     @property
+    def has_news(self) -> bool:
+        """Whether others have written since it was last probed."""
+
+    @property
     def asked(self) -> int:
         """How many keys this task asks for, as others see it."""
 
@@ -207,8 +211,8 @@ class Remembering:
             seconds = min(LONGEST_LOOK, 2 * seconds)
             self.write()  # others may wait for that
             known = cache.probe(keys, self._columns)
-        # Between the last two looks, who was waited for may have written, and left.
-        return known if seconds == SHORTEST_LOOK else cache.probe(keys, self._columns)
+        # After the last probe, others who asked for these keys may have written, and left.
+        return cache.probe(keys, self._columns) if cache.has_news else known
 
     def _stale(self, cache: Cache, keys: pa.Table) -> Known:
         """What may be used where asking fails, too: nobody knows whether it has changed."""

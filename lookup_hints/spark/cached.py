@@ -243,6 +243,11 @@ class _StoreCache:
         return lambda known: turn.waits(unknown(known, keys.num_rows).to_numpy(zero_copy_only=False))
 
     @property
+    def has_news(self) -> bool:
+        """Whether others have written since it was last probed."""
+        return self._store.has_news
+
+    @property
     def asked(self) -> int:
         """How many keys this task asks for, as others see it."""
         return self._asking.keys

@@ -217,6 +217,8 @@ def keys_by_hash(rows: pa.Table) -> Keys:
 class WholeCache:
     """What a flow's cache that has all rows, or none, does with answers: nothing."""
 
+    has_news = False
+
     def learn(self, learned: Sequence[Learned]) -> None:
         """Nothing: it has all rows, or none."""
 

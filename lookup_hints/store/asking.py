@@ -26,6 +26,9 @@ from lookup_hints.store.hashing import Hashes
 LEAST_PATIENCE, MOST_PATIENCE = 1.0, 10.0
 """Seconds to wait for the next answers. A busy machine often holds up a process for tenths of a second."""
 
+FIRST_PATIENCE = 3.0
+"""The same for the first answers of a task: its process may be new, and has to load and to connect."""
+
 _AS_LONG_AS = 3.0
 """So many times what the last answers took, or would have taken for so many keys."""
 
@@ -111,7 +114,7 @@ class Asking:
 
     def _patience(self, keys: int) -> float:
         if self._took is None:
-            return LEAST_PATIENCE
+            return FIRST_PATIENCE
         seconds, before = self._took
         return min(MOST_PATIENCE, max(LEAST_PATIENCE, _AS_LONG_AS * seconds * max(1.0, keys / before)))
 

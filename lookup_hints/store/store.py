@@ -120,6 +120,7 @@ class Store:
         taken: TakenBack | None = None,
     ) -> None:
         self._folder, self._ages, self._clock, self._taken = Folder(path, limits), ages, clock, taken
+        self._there: Sequence[Filed] = ()
         self._segments: dict[Filed, Segment] = {}
         self._unreadable: set[Filed] = set()
         self.evicted: Counter[str] = Counter()
@@ -136,6 +137,15 @@ class Store:
     def nbytes(self) -> int:
         """How many bytes they took."""
         return sum(each.nbytes for each in self._segments)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are other files than when it was last looked at.
+
+        Raises:
+            OSError: the folder is not there any more.
+        """
+        return self._folder.filed() != self._there
 
     # Asking.
 
@@ -195,7 +205,7 @@ class Store:
         if self._taken is not None:
             self._taken.look(self._clock())
         segments: dict[Filed, Segment] = {}
-        there = self._folder.filed()
+        self._there = there = self._folder.filed()
         self._unreadable &= set(there)
         for filed in there:
             segment = self._segments.get(filed) or self._opened(filed)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from lookup_hints.store.asking import LEAST_PATIENCE, Asking
-from tests.spark.askers import KEYS
-from tests.store.support import Clock
+from lookup_hints.runtime.arrow import Keys, Known, Placed
+from lookup_hints.runtime.remembering import Remembering
+from lookup_hints.runtime.spec import LookupSettings, LookupSpec, PartialCache
+from lookup_hints.spark.cached import _StoreCache
+from lookup_hints.store.asking import FIRST_PATIENCE, LEAST_PATIENCE, Asking
+from tests.spark.askers import KEYS, Slow
+from tests.store.support import Clock, store
 
 
 def asked(folder: Path, processes: int, *how: str) -> tuple[list[int], int, int]:
@@ -47,6 +54,11 @@ def test_one_that_dies_is_not_waited_for(tmp_path: Path) -> None:
     assert keys <= 2 * KEYS
 
 
+def no_sleep(seconds: float) -> None:
+    """Nobody is waited for."""
+    raise AssertionError(seconds)
+
+
 def hashes(*numbers: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     return np.array(numbers, np.uint64)
 
@@ -64,14 +76,40 @@ def test_who_comes_second_waits_as_long_as_answers_come(tmp_path: Path, clock: C
     assert not one.turn(hashes(1, 2, 3, 4)).waits(EVERYTHING)
     turn = other.turn(hashes(4, 3, 2, 1))
     assert turn.waits(EVERYTHING)
-    clock.now += LEAST_PATIENCE
+    clock.now += FIRST_PATIENCE
     assert turn.waits(EVERYTHING)
     clock.now += 0.01
     assert turn.waits(np.array([True, True, True, False])), "one has been answered"
-    clock.now += LEAST_PATIENCE + 0.01
+    clock.now += FIRST_PATIENCE + 0.01
     assert not turn.waits(np.array([True, True, True, False]))
     assert (one.keys, other.keys) == (4, 3)
     assert not turn.waits(np.zeros(4, np.bool_))
+
+
+def test_what_is_written_just_after_a_look_is_not_asked_for(tmp_path: Path, clock: Clock) -> None:
+    """Who asked for it has left then, so that nobody is seen to ask."""
+    one, other = (_StoreCache(store(tmp_path, clock), print) for _ in range(2))
+    looks: list[Known] = []
+
+    def probe(keys: pa.Table, columns: Sequence[str]) -> Known:
+        looks.append(_StoreCache.probe(other, keys, columns))
+        if len(looks) == 1:
+            one.learn([(keys, Placed(rows, pa.array([0], pa.int32())), pa.array([1], pa.int32()), clock.now)])
+            one.end()
+        return looks[-1]
+
+    rows, keys = pa.table({"id": [1], "name": ["a"]}), pa.table({"id": [1, 2]})
+    assert one.turn(keys)(one.probe(keys, ["name"])) is False
+    spec = LookupSpec(Slow(tmp_path), ("id",), ("name",), LookupSettings(True, cache=PartialCache(600.0)))
+    memory = Remembering(spec, other)
+    asked = Keys(keys, pa.array([0, 1], pa.int32()))
+    with patch.object(other, "probe", probe):
+        recalled = [memory.recall(asked, sleep=no_sleep).known for _ in range(2)]
+    for each in recalled:
+        assert each is not None
+        assert [placed.rows.to_pylist() for placed in each.found] == [[{"name": "a"}]]
+        assert each.missing.to_pylist() == [1]
+    assert len(looks) == 3, "a second look is taken where there is something new"
 
 
 def test_nobody_waits_for_few_of_the_keys(tmp_path: Path, clock: Clock) -> None:
