@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lookup_hints.errors import QueryError
 from lookup_hints.execution.ddl import nothing, run_ddl
 from lookup_hints.execution.prepare import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.execution.query import register, run_query
@@ -105,8 +106,14 @@ class Statements:
         """Run one statement whose text names ``variables`` in braces."""
         if isinstance(read(text, self.scope), Ddl):
             raise variables_refused(variables)
-        if mentions_lookup(text, self.scope.find):
-            text, frames = named_frames(text, variables)
-            return self.over(frames).sql(text, args)
+        if mentions_lookup(text, self.scope.may_concern):
+            try:
+                named, frames = named_frames(text, variables)
+            except QueryError:
+                if mentions_lookup(text, self.scope.find):
+                    raise
+                # A view over a lookup table, and variables that only Spark takes: it reads the table whole.
+            else:
+                return self.over(frames).sql(named, args)
         original: Callable[..., DataFrame] = type(self.scope.spark).sql
         return original(self.scope.spark, text, args, **variables)

@@ -206,6 +206,24 @@ def test_frames_in_braces_stand_in_sql(twins: Twins, orders: DataFrame) -> None:
     assert not [row for row in twins.session.spark.sql("SHOW TABLES").collect() if "frame" in row.tableName]
 
 
+def test_a_view_over_a_lookup_table_is_asked_by_frames_in_braces(twins: Twins, orders: DataFrame) -> None:
+    twins.session.sql("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT id AS who, name FROM customers")
+    try:
+        text = "SELECT o.id, s.name FROM {orders} o JOIN seen s ON o.k = s.who WHERE o.id < %s"
+        twins.forget()
+        asked = sorted(twins.session.sql(text % 10, orders=orders).collect())
+        assert (2, "Bob") in asked
+        assert twins.calls("customers").keys
+        twins.forget()
+        read = sorted(twins.session.sql(text % "{most}", orders=orders, most=10).collect())
+        assert read == asked
+        assert not twins.calls("customers").keys, "values in braces are Spark's alone: it reads the table"
+        with pytest.raises(QueryError, match=r"Variables in braces \(most\)"):
+            twins.session.sql("SELECT * FROM customers WHERE id < {most}", most=10)
+    finally:
+        twins.session.sql("DROP VIEW seen")
+
+
 # --- how it runs -------------------------------------------------------------------------------------
 
 
