@@ -19,6 +19,7 @@ Numbers: TypeAlias = npt.NDArray[Any]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _ODD_TOO = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
+_LONG_RUN = 256
 _WORD = 8
 _FIRST_BYTES = np.array([(1 << (8 * size)) - 1 for size in range(_WORD + 1)], np.uint64)
 """Masks for the first 0 to 8 bytes of a word."""
@@ -74,21 +75,22 @@ def in_order(hashes: Hashes) -> tuple[Positions, Hashes]:
     >>> in_order(np.array([7 << 60, 5 << 60, 7 << 60], np.uint64))[0].tolist()
     [1, 0, 2]
     """
-    if _ascend(hashes):
+    descents = np.count_nonzero(hashes[1:] < hashes[:-1])
+    if not descents:
         return np.arange(len(hashes)), hashes
+    if descents < len(hashes) // _LONG_RUN:
+        return _merged(hashes)
     position_bits = np.uint64((1 << len(hashes).bit_length()) - 1)
     numbers = (hashes & ~position_bits) | np.arange(len(hashes), dtype=np.uint64)
     numbers.sort()
     order = (numbers & position_bits).astype(np.int64)
     ordered = hashes[order]
-    if not _ascend(ordered):
-        order = np.argsort(hashes, kind="stable")
-        ordered = hashes[order]
-    return order, ordered
+    return (order, ordered) if (ordered[1:] >= ordered[:-1]).all() else _merged(hashes)
 
 
-def _ascend(hashes: Hashes) -> bool:
-    return bool((hashes[1:] >= hashes[:-1]).all())
+def _merged(hashes: Hashes) -> tuple[Positions, Hashes]:
+    order = np.argsort(hashes, kind="stable")
+    return order, hashes[order]
 
 
 def distinct(hashes: Hashes) -> tuple[Positions, npt.NDArray[np.int32]]:

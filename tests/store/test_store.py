@@ -10,6 +10,7 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -147,11 +148,15 @@ def test_segments_without_a_fresh_answer_are_removed(tmp_path: Path, clock: Cloc
     assert one.evicted["expired"] == 1
 
 
-@given(hashes=st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 40)), max_size=60))
-def test_hashes_are_ordered_as_a_stable_sort_does(hashes: list[int]) -> None:
+@given(
+    hashes=st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 40)), max_size=60),
+    long_run=st.sampled_from([2, 256]),
+)
+def test_hashes_are_ordered_as_a_stable_sort_does(hashes: list[int], long_run: int) -> None:
     """Small ones differ only in bits that give way to their positions."""
     numbers = np.array(hashes, np.uint64)
-    order, ordered = hashing.in_order(numbers)
+    with patch.object(hashing, "_LONG_RUN", long_run):
+        order, ordered = hashing.in_order(numbers)
     assert order.tolist() == np.argsort(numbers, kind="stable").tolist()
     assert ordered.tolist() == sorted(hashes)
 
