@@ -58,7 +58,7 @@ QUERY = (
     " ON o.customer_id = c.id"
 )
 SAME_KEYS = 10_000
-HTTP_KEYS = 40_000
+HTTP_KEYS = 100_000
 TASKS = 4
 _FOREVER = Ages(1e9, 1e9)
 _numbers = count()

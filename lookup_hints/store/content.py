@@ -228,7 +228,7 @@ def merged(contents: Sequence[Content]) -> Content:
         np.concatenate([each.loaded for each in contents]),
         np.concatenate([each.used for each in contents]),
         _one_batch(pa.Table.from_batches(keys)) if keys else None,
-        contents[0].rows.slice(0, 0),
+        contents[0].rows.slice(0, 0),  # they are taken at the end, once
         keyed_by,
     )
     content = everything.in_order(np.ones(len(everything), np.bool_))
