@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lookup_hints.errors import LookupHintsError
-from lookup_hints.runtime.arrow import Keys, Known, Placed
+from lookup_hints.runtime.arrow import Keys, Known, Placed, unknown
 from lookup_hints.runtime.metrics import CountsByKey, LookupMetrics, Most
 from lookup_hints.runtime.spec import LookupSpec
 
@@ -92,7 +92,7 @@ class Cache(Protocol):
 
     @property
     def has_news(self) -> bool:
-        """Whether others have written since it was last probed."""
+        """Whether it may know more than when it was last probed."""
 
     @property
     def asked(self) -> int:
@@ -211,8 +211,18 @@ class Remembering:
             seconds = min(LONGEST_LOOK, 2 * seconds)
             self.write()  # others may wait for that
             known = cache.probe(keys, self._columns)
-        # After the last probe, others who asked for these keys may have written, and left.
-        return cache.probe(keys, self._columns) if cache.has_news else known
+        return self._once_more(cache, keys, known) if cache.has_news else known
+
+    def _once_more(self, cache: Cache, keys: pa.Table, claimed: Known) -> Known:
+        """What is known now: since the last probe, others who asked for keys may have written, and left.
+
+        What they wrote is not asked for, though others see it ``claimed``: it counts as learned.
+        """
+        known = cache.probe(keys, self._columns)
+        self._ended -= _unknown(claimed, keys) - _unknown(known, keys)
+        if self._is_all(self._written[0]):
+            self._end(cache)
+        return known
 
     def _stale(self, cache: Cache, keys: pa.Table) -> Known:
         """What may be used where asking fails, too: nobody knows whether it has changed."""
@@ -288,6 +298,12 @@ class Remembering:
             cache_age=Most(self._loads.age),
             switched_after=Most(self._loads.after),
         )
+
+
+def _unknown(known: Known, keys: pa.Table) -> int:
+    """Of how many ``keys`` nothing is known."""
+    count: int = unknown(known, keys.num_rows).true_count
+    return count
 
 
 def warn_without_cache(table: str, why: str) -> None:

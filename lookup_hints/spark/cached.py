@@ -244,7 +244,7 @@ class _StoreCache:
 
     @property
     def has_news(self) -> bool:
-        """Whether others have written since it was last probed."""
+        """Whether it may know more than when it was last probed."""
         return self._store.has_news
 
     @property

@@ -20,6 +20,8 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 _ODD_TOO = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 _LONG_RUN = 256
+"""Where runs that ascend are as long as this, to merge them is faster than to sort all."""
+
 _WORD = 8
 _FIRST_BYTES = np.array([(1 << (8 * size)) - 1 for size in range(_WORD + 1)], np.uint64)
 """Masks for the first 0 to 8 bytes of a word."""
@@ -71,6 +73,7 @@ def in_order(hashes: Hashes) -> tuple[Positions, Hashes]:
 
     Each number that is sorted holds the first bits of a hash and its position: that takes half as long as to
     sort positions by hashes. Hashes whose first bits are equal are rare, and then all are sorted whole.
+    So are long runs that ascend, as those of segments: a stable sort merges them, in a seventh of the time.
 
     >>> in_order(np.array([7 << 60, 5 << 60, 7 << 60], np.uint64))[0].tolist()
     [1, 0, 2]
@@ -79,16 +82,16 @@ def in_order(hashes: Hashes) -> tuple[Positions, Hashes]:
     if not descents:
         return np.arange(len(hashes)), hashes
     if descents < len(hashes) // _LONG_RUN:
-        return _merged(hashes)
+        return _sorted_whole(hashes)
     position_bits = np.uint64((1 << len(hashes).bit_length()) - 1)
     numbers = (hashes & ~position_bits) | np.arange(len(hashes), dtype=np.uint64)
     numbers.sort()
     order = (numbers & position_bits).astype(np.int64)
     ordered = hashes[order]
-    return (order, ordered) if (ordered[1:] >= ordered[:-1]).all() else _merged(hashes)
+    return (order, ordered) if (ordered[1:] >= ordered[:-1]).all() else _sorted_whole(hashes)
 
 
-def _merged(hashes: Hashes) -> tuple[Positions, Hashes]:
+def _sorted_whole(hashes: Hashes) -> tuple[Positions, Hashes]:
     order = np.argsort(hashes, kind="stable")
     return order, hashes[order]
 

@@ -112,7 +112,7 @@ class Encoded:
     """A ``content`` as the bytes of a segment, on their way into a file.
 
     They are not put together in memory first: on many virtual machines, new pages of memory cost more than
-    all else that remembering takes.
+    all else that remembering takes. The checksum is that of what the file holds once it is written.
     """
 
     def __init__(self, content: Content) -> None:
@@ -137,8 +137,8 @@ class Encoded:
             sink.write(_TAIL.pack(*self._lengths[:2], self._sum_of(file), MAGIC))
 
     def _sum_of(self, file: int) -> int:
-        with mmap(file, self._body, access=ACCESS_READ) as body:
-            return _checksum(pa.py_buffer(body))
+        # Closed with its last reference: an error would hold one, and closing would hide it.
+        return _checksum(pa.py_buffer(mmap(file, self._body, access=ACCESS_READ)))
 
 
 def _index(content: Content) -> pa.RecordBatch:

@@ -25,7 +25,7 @@ from lookup_hints.store.taken import TakenBack
 
 MERGED_AT_ONCE = 8
 MOST_SEGMENTS = 2 * MERGED_AT_ONCE
-"""When there are more, some are merged. Were it less, they would mostly have been merged before."""
+"""When there are more, some are merged. With fewer, a merge takes mostly rows that were merged before."""
 
 _JITTER = 0.1
 _FULL = 7 / 8

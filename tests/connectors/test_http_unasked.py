@@ -110,6 +110,8 @@ class Hostile:
         elif self._way == "later":
             await asyncio.sleep(0.02)
             writer.write(answer(key))
+        elif self._way == "news" and key == 1:
+            writer.write(b"HTTP/1.1 102 Processing\r\n\r\n")
         elif self._way == "goodbye":
             await asyncio.sleep(0.02)
             writer.write(answer(key, "HTTP/1.1 408 Request Timeout"))
@@ -244,10 +246,11 @@ def test_a_server_that_keeps_to_its_questions_keeps_its_connection(sync: bool) -
 
 
 @BOTH
-def test_a_server_that_says_goodbye_costs_a_connection_and_no_query(sync: bool) -> None:
-    with hostile("goodbye") as server:
-        assert names_of(table_at(server), 3, 0.06, sync=sync) == ["n1", "n2", "n3"]
-        assert server.connections == 3
+@pytest.mark.parametrize(("way", "connections"), [("goodbye", 3), ("news", 2)])
+def test_what_is_no_answer_costs_a_connection_and_no_query(way: str, connections: int, sync: bool) -> None:
+    with hostile(way) as server:
+        assert names_of(table_at(server), 3, 0.25, sync=sync) == ["n1", "n2", "n3"]
+        assert server.connections == connections
 
 
 @BOTH

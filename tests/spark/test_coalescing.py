@@ -109,6 +109,7 @@ def test_what_is_written_just_after_a_look_is_not_asked_for(tmp_path: Path, cloc
         assert each is not None
         assert [placed.rows.to_pylist() for placed in each.found] == [[{"name": "a"}]]
         assert each.missing.to_pylist() == [1]
+    assert other.asked == 0, "others need not wait for what is not asked for"
     assert len(looks) == 3, "a second look is taken where there is something new"
 
 

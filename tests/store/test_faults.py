@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lookup_hints.store import memory
-from lookup_hints.store.store import Store
+from lookup_hints.store.store import MOST_SEGMENTS, Store
 from tests.store.support import Clock, asked, learned, store
 from tests.store.writer import BATCH, BATCHES, LIMITS
 
@@ -45,12 +45,16 @@ def check(folder: Path, keys: list[Any]) -> Store:
     return one
 
 
-# All steps of the first writes, then some of those that merge and remove.
-STEPS = (*range(1, 27), *range(150, 155), *range(260, 266))
+MERGING = range(312, 350)
+"""All steps of the first merge, and some before and after."""
+
+STEPS = (*range(1, 27), *range(150, 155), *MERGING)
 
 
 def test_a_writer_that_is_killed_at_any_step_leaves_right_rows(tmp_path: Path) -> None:
     assert writers(tmp_path, *STEPS) == [-signal.SIGKILL] * len(STEPS)
+    there = [len([*(tmp_path / str(step)).rglob("*.segment")]) for step in MERGING]
+    assert {*range(MOST_SEGMENTS - 3, MOST_SEGMENTS + 2)} <= {*there}, "four are removed, one after the other"
     for step in STEPS:
         check(tmp_path / str(step), KEYS)
 

@@ -76,7 +76,7 @@ class Unasked:
 
 def _tells_something(status: int) -> bool:
     """Whether it can be taken for a row or a miss; many servers say goodbye with 408, 400 or 503."""
-    return status < 400 or status in (404, 410)
+    return 200 <= status < 400 or status in (404, 410)
 
 
 class Peek:
@@ -251,7 +251,7 @@ class CheckedStream(httpcore.AsyncNetworkStream):
         reporting().sent(len(buffer))
 
     def refuse_unasked(self) -> None:
-        """See whether anything came after the last answer, or before the first question.
+        """Note the last answer; see whether anything came after it, or before the first question.
 
         Raises:
             RemoteProtocolError: it did.
