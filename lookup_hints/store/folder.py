@@ -167,7 +167,7 @@ class Folder:
 
     @contextmanager
     def _written(self, write: Callable[[int], None]) -> Iterator[Path]:
-        """What ``write`` does, in a temporary file: locked while its writer lives, then removed."""
+        """A temporary file that ``write`` fills: locked while its writer lives, and removed at the end."""
         path = self.path / f"{uuid4().hex}{_TEMPORARY}"
         with locked(self.path / "door"):  # else one who sweeps up could take it for abandoned
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
