@@ -1,21 +1,37 @@
-"""Text that names columns (``https://api/x/{id}``, ``customer:{id}``), and keys as text."""
+"""Text that names columns (``https://api/x/{id}``, ``customer:{id}``), and keys as text.
+
+All connectors share one grammar: ``{column}`` is a hole, ``{{`` and ``}}`` are braces, and ``${env:NAME}`` is
+a reference, which is resolved later and never holds holes. What looks like a hole and is none is an error.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
+
+from lookup_hints.errors import did_you_mean, nearest
 
 Resolve = Callable[[str], str]
 """Text with references to secrets -> the text itself."""
 
-_PLACEHOLDER = re.compile(r"\{(\{\w+\})\}|\{([^\W\d]\w*)\}")
+Place = Literal["path", "parameter", "key", "text"]
+"""Where a template stands: in the path or a parameter of a URL, in a key, or in text that may have braces."""
+
+
+class TemplateError(ValueError):
+    """A text that is no template: what is wrong, and what to try."""
+
+    def __init__(self, what: str, tip: str = "") -> None:
+        super().__init__(what)
+        self.tip = tip
 
 
 @dataclass(frozen=True)
@@ -42,6 +58,12 @@ class Template:
         [part, *others] = self.parts or ("",)
         return part.column if isinstance(part, Hole) and not others else None
 
+    @cached_property
+    def several(self) -> tuple[str, ...]:
+        """The columns that it names, where they are several."""
+        names = tuple(dict.fromkeys(self.columns))
+        return names if len(names) > 1 else ()
+
     def filled(self, fill: Callable[[str], str]) -> str:
         """The text, with what ``fill`` makes of each column."""
         return "".join([part if isinstance(part, str) else fill(part.column) for part in self.parts])
@@ -50,32 +72,254 @@ class Template:
         """The same, with references to secrets resolved; what a secret holds is never a hole."""
         return Template(tuple(part if isinstance(part, Hole) else resolve(part) for part in self.parts))
 
+    def mistaken(self, values: Mapping[str, Any]) -> str:
+        """What to say of ``values`` whose text another key may have, too; empty where no other has.
 
-def parse_template(text: str, columns: Sequence[str]) -> Template:
-    """The template that ``text`` spells: ``{name}`` is a hole, ``{{name}}`` is the text ``{name}``.
+        Of all keys with one text the one is taken whose values end where the text behind them first stands:
+        of ``{a}-{b}`` the key ('a', 'b-c'), and not ('a-b', 'c').
+        """
+        if not self.several:
+            return ""
+        given = {name: values[name] for name in self.several}
+        texts = {name: spelled(value) for name, value in given.items()}
+        reading = _reading(self.parts, tuple(map(type, given.values())))
+        match = reading.fullmatch(self.filled(texts.__getitem__))
+        if match is not None and match.groups() == tuple(texts.values()):
+            return ""
+        key = ", ".join(f"{name} = {text[:60]!r}" for name, text in texts.items())
+        return (
+            f"the key {key} has the same text as another one: a value holds what stands between the columns."
+            " Declare one column for the whole text, and join it to an expression, as in concat(a, '-', b)."
+        )
+
+
+@lru_cache(maxsize=256)
+def _reading(parts: tuple[str | Hole, ...], kinds: tuple[type, ...]) -> re.Pattern[str]:
+    """The expression that finds the values of columns of ``kinds`` in the text of a template."""
+    unread = dict(
+        zip(dict.fromkeys(part.column for part in parts if isinstance(part, Hole)), kinds, strict=True)
+    )
+    numbers = {name: number for number, name in enumerate(unread, start=1)}
+    pieces = []
+    for part in parts:
+        if isinstance(part, str):
+            pieces.append(re.escape(part))
+        elif part.column in unread:
+            pieces.append(f"({_SPELLINGS.get(unread.pop(part.column), '.*?')})")
+        else:
+            pieces.append(f"(?:\\{numbers[part.column]})")
+    return re.compile("".join(pieces), re.DOTALL)
+
+
+_SPELLINGS: Mapping[type, str] = {
+    int: r"-?\d+",
+    bool: "true|false",
+    date: r"\d{4,}-\d\d-\d\d",
+    datetime: r"[-\d]+T[:.\d]+Z?",
+    Decimal: r"-?\d+(?:\.\d+)?",
+}
+"""How values are spelled that no text between columns can be mistaken for; all others may hold anything."""
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"(?P<reference>\$\{(?:env|file|conf):[^}]*\})|(?P<opening>\{\{)|(?P<closing>\}\})"
+    r"|\{(?P<inside>[^{}]*)\}|(?P<brace>[{}])"
+)
+_DOUBLED = re.compile(r"(?<!\{)\{\{([^{}]*)\}\}(?!\})")
+_HOLE_LIKE = re.compile(r"\s*[?/+#&;.*]?\s*(?!\d+\s*$)\w[\w.:-]*[?*+]?\s*")
+_BEFORE_VALUES = tuple(":=,([\"'")
+_DOUBLE_IT = "Braces that are text are doubled: {{ and }}."
+
+
+def parse_template(text: str, columns: Sequence[str], place: Place = "key", start: int = 0) -> Template:
+    """The template that ``text`` spells: ``{name}`` is a hole, ``{{`` and ``}}`` are braces.
+
+    In ``text`` (a header, a text of JSON) that has more braces, as GraphQL has, these may stand as they are.
+    A column in braces must then stand where a value does: behind a colon, a quote and the like.
+
+    Args:
+        text: the template.
+        columns: those of the table.
+        place: where it stands.
+        start: where in the value of its option it begins.
 
     Raises:
-        ValueError: a hole names no column, or is written ``${name}``.
+        TemplateError: something in it looks like a hole, and is none.
     """
-    parts: list[str | Hole] = []
-    end = 0
-    for match in _PLACEHOLDER.finditer(text):
-        if match.start() and text[match.start() - 1] == "$" and match[2]:
-            raise ValueError(f"write {match[0]} without the dollar sign")
-        parts.append(text[end : match.start()])
-        parts.append(match[1] or Hole(_column(match[2], columns)))
-        end = match.end()
-    parts.append(text[end:])
-    return Template(tuple(part for part in parts if part != ""))
+    return _Parsing(text, columns, place, start).template()
 
 
-def _column(name: str, columns: Sequence[str]) -> str:
-    found = (
-        name if name in columns else next((each for each in columns if each.lower() == name.lower()), None)
-    )
-    if found is None:
-        raise ValueError(f"there is no column {name!r}")
-    return found
+class _Parsing:
+    """One template on its way to be read."""
+
+    def __init__(self, text: str, columns: Sequence[str], place: Place, start: int) -> None:
+        self._text, self._columns, self._place, self._start = text, columns, place, start
+        self._tokens = list(_TOKEN.finditer(text))
+        self._in_url = place in ("path", "parameter")
+        self._own_braces = place == "text" and any(map(self._is_own_brace, self._tokens))
+        inside = (each["inside"] for each in self._tokens if each["inside"] is not None)
+        self._named = {found for each in inside if (found := self._column(each)) is not None}
+
+    def template(self) -> Template:
+        self._check_doubled()
+        self._check_other_signs()
+        parts: list[str | Hole] = []
+        for part in self._parts():
+            if parts and isinstance(part, str) and isinstance(last := parts[-1], str):
+                parts[-1] = last + part
+            elif part != "":
+                parts.append(part)
+        return Template(tuple(parts))
+
+    def _parts(self) -> Iterator[str | Hole]:
+        end = 0
+        doubled = {match.start(): match.end() for match in _DOUBLED.finditer(self._text)}
+        for token in self._tokens:
+            if token.start() < end:
+                continue
+            yield self._text[end : token.start()]
+            end = token.end()
+            if token["reference"]:
+                yield token[0]
+            elif self._own_braces and token.start() in doubled:
+                end = doubled[token.start()]
+                yield self._text[token.start() + 1 : end - 1]
+            elif token["opening"] or token["closing"]:
+                yield token[0] if self._own_braces else self._brace(token[0][0])
+            elif token["inside"] is not None:
+                yield self._hole_or_text(token)
+            else:
+                yield token[0] if self._own_braces else self._refuse_brace(token)
+        yield self._text[end:]
+
+    def _brace(self, brace: str) -> str:
+        return f"%{ord(brace):X}" if self._in_url else brace
+
+    def _column(self, name: str) -> str | None:
+        if name in self._columns:
+            return name
+        return next((each for each in self._columns if each.lower() == name.lower()), None)
+
+    def _is_own_brace(self, token: re.Match[str]) -> bool:
+        """Whether a brace of ``text`` is neither doubled nor part of what looks like a hole."""
+        inside = token["inside"]
+        if inside is None:
+            return token["brace"] is not None
+        return self._column(inside) is None and token[0] != self._text and not _HOLE_LIKE.fullmatch(inside)
+
+    def _hole_or_text(self, token: re.Match[str]) -> str | Hole:
+        column = self._column(token["inside"])
+        before = self._text[: token.start()]
+        if before.endswith("$"):
+            raise self._wrong_reference(token, column)
+        if not self._own_braces:
+            return self._no_column(token) if column is None else Hole(column)
+        is_value = before.rstrip().endswith(_BEFORE_VALUES)
+        if column is not None and is_value:
+            return Hole(column)
+        if column is not None:
+            raise self._wrong(
+                f"{token[0]} may be a value or text, as other braces of this text are not doubled",
+                f"Write {{{token[0]}}} for the text; for the value, double the other braces.",
+                token,
+            )
+        if _HOLE_LIKE.fullmatch(token["inside"]) and (is_value or not token["inside"].startswith(" ")):
+            return self._no_column(token)
+        return token[0]
+
+    # What is wrong.
+
+    def _wrong(self, what: str, tip: str, at: re.Match[str] | int) -> TemplateError:
+        number = self._start + (at if isinstance(at, int) else at.start()) + 1
+        return TemplateError(what, f"{tip} It stands at character {number}.".lstrip())
+
+    def _wrong_reference(self, token: re.Match[str], column: str | None) -> TemplateError:
+        if column is not None:
+            return self._wrong(f"write {token[0]} without the dollar sign", "", token)
+        what = f"${token[0][:40]} is no reference"
+        return self._wrong(what, "There are ${env:NAME}, ${file:path} and ${conf:key}.", token)
+
+    def _no_column(self, token: re.Match[str]) -> str:
+        name = token["inside"].strip()
+        column = self._column(name)
+        if column is not None:
+            raise self._wrong(f"{token[0]!r} is no column", f"Write {{{column}}}. {_DOUBLE_IT}", token)
+        if name.isidentifier():
+            tip = f"{nearest(name, self._columns)} {_DOUBLE_IT}"
+            raise self._wrong(f"there is no column {name!r}", tip, token)
+        near = did_you_mean(re.sub(r"\W", "_", name), self._columns)
+        raise self._wrong(f"{token[0][:60]!r} is no column", f"{near} {_DOUBLE_IT}".lstrip(), token)
+
+    def _refuse_brace(self, token: re.Match[str]) -> str:
+        raise self._wrong(f"the brace {token[0]!r} has no other one", _DOUBLE_IT, token)
+
+    def _check_doubled(self) -> None:
+        """Refuse ``{{id}}`` where that is all that is doubled: other languages write holes so."""
+        doubled = [*_DOUBLED.finditer(self._text)]
+        braces = sum(token["opening"] is not None or token["closing"] is not None for token in self._tokens)
+        if self._own_braces or braces > 2 * len(doubled):
+            return
+        for match in doubled:
+            column = self._column(match[1].strip())
+            if column is not None and column not in self._named:
+                raise self._wrong(
+                    f"{match[0]!r} is the text {match[0][1:-1]!r}, and no value",
+                    f"Write {{{column}}} for the value, {{{{{{{column}}}}}}} for the value in braces.",
+                    match,
+                )
+
+    def _check_other_signs(self) -> None:
+        """Refuse holes of other languages: ``:id``, ``%s``, ``<id>``."""
+        text = _TOKEN.sub(lambda token: "\0" * len(token[0]), self._text)
+        for sign, of_columns in _SIGNS[self._place]:
+            for match in sign.finditer(text):
+                name = unquote(next((group for group in match.groups() if group), ""))
+                column = self._column(name)
+                if of_columns and (column is None or column in self._named):
+                    continue
+                what = f"{match[0][:40]!r} is no column"
+                tip = f"Write {{{column or 'column'}}} for a value."
+                if self._in_url and column != match[0][3:-3]:
+                    what += " and no percent-encoding" if match[0].startswith("%") else ""
+                    tip += f" What is text is percent-encoded: {quote(match[0][:40])}."
+                raise self._wrong(what, tip, match)
+
+
+def _signs(*of_columns: str, never_text: Collection[str] = ()) -> tuple[tuple[re.Pattern[str], bool], ...]:
+    every = [(sign, False) for sign in never_text] + [(sign, True) for sign in of_columns]
+    return tuple((re.compile(sign), only_columns) for sign, only_columns in every)
+
+
+_FORMAT = r"%(?:\((\w+)\))?[sd]"
+_PERCENT = r"%(?:\((\w+)\)[sd]?|(?![0-9A-Fa-f]{2})[sd]?)"
+_ENCODED = r"(?i:%7B((?:(?!%7D).)*)%7D)"
+_ANGLES = r"<(?:\w+:)?([\w.-]+)>"
+_ODATA = "(?!(?:value|count|ref|links|metadata|batch|all)\\b)"
+_SIGNS: Mapping[Place, Sequence[tuple[re.Pattern[str], bool]]] = {
+    "path": _signs(
+        _ENCODED,
+        r"(?<=[^/:]/):(\w+)",
+        r"(?<=[^/:]/)\[(\w+)\](?=/|$)",
+        rf"(?<=[^/:]/)\${_ODATA}(\w+)(?=/|$)",
+        never_text=(_PERCENT, _ANGLES, r"(?<=[^/:]/):([^\W\d]\w*)(?=/|$)"),
+    ),
+    "parameter": _signs(
+        _ENCODED,
+        r"^[:$](\w+)$",
+        r"^\[(\w+)\]$",
+        never_text=(_PERCENT, _ANGLES),
+    ),
+    "key": _signs(_ENCODED, _ANGLES, r"(?<!\w)\$(\w+)", r"^:(\w+)$", never_text=(_FORMAT,)),
+    "text": _signs(
+        r"^:(\w+)$", r"^<([\w.-]+)>$", r"%\((\w+)\)[sd]", r"^\[(\w+)\]$", never_text=(rf"^{_FORMAT}$",)
+    ),
+}
+"""How others write holes, at each place: whether only with the name of a column that no hole names."""
+
+
+# --- keys -----------------------------------------------------------------------------------------
 
 
 def spelled(value: Any) -> str:

@@ -1235,6 +1235,27 @@ def test_a_key_whose_blanks_a_header_loses_is_an_error_and_not_another_key(
     assert ask(inside, {"name": [key]}, sync=sync)
 
 
+@BOTH
+def test_a_key_with_the_text_of_another_one_is_an_error_and_not_its_row(api: Api, sync: bool) -> None:
+    schema = pa.schema([("a", pa.string()), ("b", pa.string()), ("target", pa.string())])
+    for url in ("/echo/{a}-{b}", "/echo?x={a}-{b}"):
+        table = table_of(api, url, schema)
+        [row] = ask(table, {"a": ["a"], "b": ["b-c"]}, sync=sync)
+        assert row["target"].endswith("a-b-c")
+        error = failure(table, a="a-b", b="c", sync=sync)
+        assert error.permanent
+        assert "table people: the key a = 'a-b', b = 'c' has the same text as another one" in str(error)
+
+
+def test_a_key_that_holds_the_comma_of_its_list_is_an_error_and_no_miss(api: Api) -> None:
+    for path in ("/echo?ids={name}", "/echo/{name}"):
+        error = failure(table_of(api, path, TEXT_KEY, keys_per_request="9"), name="a,b")
+        assert error.permanent
+        assert "the key name = 'a,b' holds the comma that separates the keys of a request" in str(error)
+        assert "'list-style' = 'repeat'" in str(error)
+    assert api.asked() == []
+
+
 # --- JSON that is nested deep ---------------------------------------------------------------------
 
 

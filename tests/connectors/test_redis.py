@@ -251,6 +251,23 @@ def test_several_columns_of_several_types_make_a_key(redis_server: RedisServer) 
     assert connector.key_columns() == connector.required_keys() == frozenset(key)
 
 
+def test_a_key_may_have_a_hash_tag(redis_server: RedisServer) -> None:
+    redis_server.run("SET", "user:{7}:profile", "Ada")
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    table = table_of(redis_server, schema, key="user:{{{id}}}:profile", value_type="string")
+    assert asked(table, request_for(schema, {"id": [7]})).rows.to_pylist() == [{"id": 7, "name": "Ada"}]
+
+
+def test_a_key_with_the_text_of_another_one_fails_alone(redis_server: RedisServer) -> None:
+    redis_server.run("SET", "t:x:y:z", "Ada")
+    schema = pa.schema([("a", pa.string()), ("b", pa.string()), ("name", pa.string())])
+    table = table_of(redis_server, schema, key="t:{a}:{b}", value_type="string")
+    answer = asked(table, request_for(schema, {"a": ["x", "x:y"], "b": ["y:z", "z"]}))
+    assert answer.rows.to_pylist() == [{"a": "x", "b": "y:z", "name": "Ada"}]
+    assert list(answer.failures) == [1]
+    assert "the key a = 'x:y', b = 'z' has the same text as another one" in str(answer.failures[1])
+
+
 def test_an_empty_text_is_a_key(redis_server: RedisServer) -> None:
     redis_server.run("HSET", "plane:", "seats", "1")
     schema = pa.schema([("id", pa.string()), ("seats", pa.int32())])

@@ -26,7 +26,7 @@ from lookup_connectors.http.template import (
     parse_json_body,
     parse_query,
 )
-from lookup_connectors.templates import Resolve, Template, parse_template
+from lookup_connectors.templates import Resolve, Template, TemplateError, parse_template
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.spi import LookupTable
 from lookup_hints.spi.place import origin_text, resolved
@@ -40,6 +40,7 @@ _CACHE_HEADER = re.compile(r"cache-control|pragma|range|if-.*", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ORIGIN = re.compile(r"https?://[^/?#{}]+(?=[/?]|$)", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
+_BRACES = re.compile(r"\{[^{}]*\}")
 _T = TypeVar("_T")
 
 
@@ -157,9 +158,7 @@ class _Planning:
         try:
             return parse(text)
         except ValueError as error:
-            known = self._names if "no column" in str(error) else ()
-            missing = re.search(r"no column '(.*)'", str(error))
-            self._wrong(f"{key!r}: {error}", nearest(missing[1], known) if missing else "")
+            self._wrong(f"{key!r}: {error}", error.tip if isinstance(error, TemplateError) else "")
             return otherwise
 
     def _given(self, key: str) -> str:
@@ -179,15 +178,20 @@ class _Planning:
     def _templates(self) -> Templates:
         address, in_url = _split_url(self._given("url"))
         none = Template(())
-        path = self._read("url", address, self._template, none)
+        path = self._read("url", address, lambda text: parse_template(text, self._names, "path"), none)
         self._check_address(path)
         repeated = self._choice("list-style", "comma") == "repeat"
-        text = "&".join(each for each in (in_url, self._given("query")) if each)
 
-        def parsed_query(text: str) -> Query:
-            return parse_query(text, self._names, repeated=repeated)
+        def parsed_query(text: str, start: int = 0) -> Query:
+            if "#" in hidden(text):
+                raise ValueError("a fragment ('#') is never sent; write %23")
+            return parse_query(text, self._names, repeated=repeated, start=start)
 
-        query = self._read("query", text, parsed_query, Query(()))
+        none_asked = Query((), repeated)
+        start = len(address) + 1
+        said = self._read("url", in_url, lambda text: parsed_query(text, start), none_asked)
+        more = self._read("query", self._given("query"), parsed_query, none_asked)
+        query = Query((*said.parameters, *more.parameters), repeated)
         headers = self._headers()
         body = self._body(parsed_query, headers)
         method = "POST" if self._choice("method", "get") == "post" else "GET"
@@ -195,9 +199,6 @@ class _Planning:
             self._wrong("'body' is sent by POST alone", "Set 'method' = 'POST'.")
         lists = self._lists(path, query, body)
         return Templates(method, path, query, headers, body, lists, self._private())
-
-    def _template(self, text: str) -> Template:
-        return parse_template(text, self._names)
 
     def _choice(self, key: str, default: str) -> str:
         return self._options.get(key, default).strip().lower().replace("-", "_")
@@ -215,7 +216,9 @@ class _Planning:
                     f"{key!r}: a secret may not stand in the text of a statement",
                     "Write '${env:NAME}' or '${file:path}'; or use 'token', 'password' or 'api-key'.",
                 )
-            headers[name] = self._read(key, text, self._template, Template(()))
+            headers[name] = self._read(
+                key, text, lambda text: parse_template(text, self._names, "text"), Template(())
+            )
         return headers
 
     def _private(self) -> Private:
@@ -434,10 +437,14 @@ def origins(text: str) -> frozenset[str]:
     return frozenset(origin_of(each.strip()) for each in text.split(",") if each.strip())
 
 
+def hidden(text: str) -> str:
+    """``text`` without what stands in braces, which is a reference or a column."""
+    return _BRACES.sub(lambda match: "_" * len(match[0]), text)
+
+
 def _split_url(url: str) -> tuple[str, str]:
-    """``url`` cut at its question mark; one inside a reference is none."""
-    hidden = _REFERENCE.sub(lambda match: "_" * len(match[0]), url)
-    cut = hidden.find("?")
+    """``url`` cut at its question mark."""
+    cut = hidden(url).find("?")
     return (url, "") if cut < 0 else (url[:cut], url[cut + 1 :])
 
 

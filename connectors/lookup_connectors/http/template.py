@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from itertools import groupby, repeat
 from typing import Any
 from urllib.parse import quote
 
-from lookup_connectors.templates import Hole, Resolve, Template, parse_template, spelled
+from lookup_connectors.templates import Hole, Resolve, Template, TemplateError, parse_template, spelled
 
 Key = Mapping[str, Any]
 """The values of the columns asked by."""
@@ -25,6 +26,10 @@ _DOT_SEGMENTS = ("", ".", "..")
 
 class Unaskable(Exception):
     """A key that no request can be made for: nothing can be found under it."""
+
+
+class Unsendable(Exception):
+    """A key that has no place in the request, though something may be found under it."""
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -74,6 +79,34 @@ class Keys:
     def is_list(self, column: str) -> bool:
         """Whether ``column`` stands for many keys."""
         return column in self.lists
+
+    def listed(self, column: str) -> Iterator[str]:
+        """The values of ``column`` as texts, to be separated by commas.
+
+        Raises:
+            Unsendable: one of them holds a comma.
+        """
+        for value in self.values(column):
+            text = spelled(value)
+            if "," in text and self.is_list(column):
+                raise Unsendable(
+                    f"the key {column} = {text[:60]!r} holds the comma that separates the keys of a request."
+                    " In parameters set 'list-style' = 'repeat'; else write an array in a JSON 'body', or"
+                    " leave 'keys-per-request' out."
+                )
+            yield text
+
+    def check(self, template: Template) -> None:
+        """Refuse a key that gives ``template`` the text of another one.
+
+        Raises:
+            Unsendable: this is one.
+        """
+        names = template.several
+        if names and not self.lists.intersection(names) and all(name in self.columns for name in names):
+            mistaken = template.mistaken({name: self.columns[name][0] for name in names})
+            if mistaken:
+                raise Unsendable(mistaken)
 
     def among(self, positions: Sequence[int]) -> Keys:
         """The keys at ``positions``."""
@@ -129,6 +162,7 @@ def _segment(template: Template, keys: Keys) -> str:
     column = template.sole_column
     if column is not None and type(value := keys.columns[column][0]) is int and not keys.is_list(column):
         return str(value)  # nothing in it to encode
+    keys.check(template)
     text = template.filled(partial(_in_segment, keys))
     if text in _DOT_SEGMENTS:
         raise Unaskable
@@ -138,7 +172,7 @@ def _segment(template: Template, keys: Keys) -> str:
 def _in_segment(keys: Keys, column: str) -> str:
     if not keys.is_list(column):
         return quote(spelled(keys.columns[column][0]), safe="")
-    texts = [spelled(value) for value in keys.values(column)]
+    texts = list(keys.listed(column))
     if any(text in _DOT_SEGMENTS for text in texts):
         raise Unaskable
     return ",".join([quote(text, safe="") for text in texts])
@@ -174,8 +208,10 @@ class Query:
             values = keys.values(column)
             if type(values[0]) is int:
                 return ",".join(map(str, values))  # nothing in them to encode
-            return ",".join([quote(spelled(each), safe="") for each in values])
+            return ",".join([quote(text, safe="") for text in keys.listed(column)])
 
+        keys.check(name)
+        keys.check(value)
         equals = "=" if value.parts else ""
         yield f"{name.filled(fill)}{equals}{value.filled(fill)}"
 
@@ -190,17 +226,25 @@ class Query:
         return Query(pairs, self.repeated)
 
 
-def parse_query(text: str, columns: Sequence[str], *, repeated: bool) -> Query:
-    """The parameters that ``text`` lists: ``a=1&ids={id}``."""
-    pairs = (each.partition("=") for each in text.split("&") if each)
-    return Query(
-        tuple((parse_template(name, columns), parse_template(value, columns)) for name, _, value in pairs),
-        repeated,
-    )
+def parse_query(text: str, columns: Sequence[str], *, repeated: bool, start: int = 0) -> Query:
+    """The parameters that ``text`` lists: ``a=1&ids={id}``; it begins at ``start`` of its option.
 
-
-class Unsendable(Exception):
-    """A key that has no place in the request, though something may be found under it."""
+    Raises:
+        TemplateError: a parameter is no template.
+    """
+    pairs = []
+    for each in text.split("&"):
+        name, equals, value = each.partition("=")
+        value_start = start + len(name) + len(equals)
+        if each:
+            pairs.append(
+                (
+                    parse_template(name, columns, "parameter", start),
+                    parse_template(value, columns, "parameter", value_start),
+                )
+            )
+        start += len(each) + 1
+    return Query(tuple(pairs), repeated)
 
 
 def in_header(name: str, template: Template, keys: Keys) -> str:
@@ -212,7 +256,7 @@ def in_header(name: str, template: Template, keys: Keys) -> str:
     """
 
     def fill(column: str) -> str:
-        texts = [spelled(value) for value in keys.values(column)]
+        texts = list(keys.listed(column))
         for text in texts:
             if not _fits_header(text):
                 raise Unsendable(
@@ -221,6 +265,7 @@ def in_header(name: str, template: Template, keys: Keys) -> str:
                 )
         return ",".join(texts)
 
+    keys.check(template)
     text = template.filled(fill)
     if not _fits_header(text):
         raise Unsendable(f"header {name!r} holds something else than printable ASCII.")
@@ -268,20 +313,54 @@ def parse_json_body(text: str, columns: Sequence[str]) -> JsonBody:
     """
     try:
         document = json.loads(text)
-        return JsonBody(_mapped(document, lambda leaf: parse_template(leaf, columns)))
+        return JsonBody(_parsed(document, columns, ""))
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON ({error})") from None
+        bare = _BARE_HOLE.search(text)
+        tip = f'Columns stand in quotes, and numbers stay numbers: "{bare[1]}".' if bare else ""
+        raise TemplateError(f"it is not JSON ({error})", tip) from None
+
+
+_BARE_HOLE = re.compile(r"[:\[,]\s*(\{\w+\})")
+
+
+def _parsed(node: Any, columns: Sequence[str], path: str) -> Any:
+    """The document with its texts read; ``path`` leads to it."""
+    if isinstance(node, dict):
+        for name in node:
+            _check_member(name, columns, path)
+        return {name: _parsed(value, columns, f"{path}.{name}") for name, value in node.items()}
+    if isinstance(node, list):
+        return [_parsed(value, columns, f"{path}[{at}]") for at, value in enumerate(node)]
+    if not isinstance(node, str):
+        return node
+    try:
+        return parse_template(node, columns, "text")
+    except TemplateError as error:
+        where = f" of the text {path.lstrip('.')}" if path else ""
+        raise TemplateError(str(error), error.tip[:-1] + f"{where}.") from None
+
+
+def _check_member(name: str, columns: Sequence[str], path: str) -> None:
+    try:
+        is_text = not parse_template(name, columns, "text").columns
+    except TemplateError:
+        is_text = True
+    if not is_text:
+        raise TemplateError(
+            f"the name of the member {f'{path}.{name}'.lstrip('.')!r} is text",
+            "Columns stand in the values of members alone.",
+        )
 
 
 def _mapped(node: Any, change: Callable[[Any], Any]) -> Any:
-    """The document with each text (a template, once it is parsed) changed; names of members are left."""
+    """The document with each template changed."""
     if isinstance(node, dict):
         return {name: _mapped(value, change) for name, value in node.items()}
     if isinstance(node, list):
         return [_mapped(value, change) for value in node]
-    return change(node) if isinstance(node, str | Template) else node
+    return change(node) if isinstance(node, Template) else node
 
 
 def _columns_in(node: Any) -> Iterator[str]:
@@ -335,8 +414,14 @@ def _texts_for_each(template: Template, keys: Keys) -> Sequence[Any] | None:
     column = template.sole_column
     if column is not None:
         return _as_json(keys.columns[column])
-    spelled_keys = Keys({name: [*map(spelled, keys.columns[name])] for name in template.columns})
-    return [template.filled(key.__getitem__) for key in spelled_keys]
+    several = Keys({name: keys.columns[name] for name in template.columns})
+    for each in several if template.several else ():
+        Keys.one(each).check(template)
+    return [template.filled(_spelled_of(key)) for key in several]
+
+
+def _spelled_of(key: Key) -> Callable[[str], str]:
+    return lambda name: spelled(key[name])
 
 
 def _filled_text(template: Template, keys: Keys) -> Any:
@@ -344,6 +429,7 @@ def _filled_text(template: Template, keys: Keys) -> Any:
         return _LEFT_OUT
     column = template.sole_column
     if column is None:
-        return template.filled(lambda name: ",".join(map(spelled, keys.values(name))))
+        keys.check(template)
+        return template.filled(lambda name: ",".join(keys.listed(name)))
     values = _as_json(keys.values(column))
     return values if keys.is_list(column) else values[0]

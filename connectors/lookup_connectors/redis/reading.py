@@ -6,7 +6,6 @@ A lookup is a generator: it says which commands to send, is sent their replies, 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -25,7 +24,15 @@ from lookup_connectors.conversion import (
     readable_as_json,
 )
 from lookup_connectors.redis.options import READING
-from lookup_connectors.templates import Hole, Resolve, Template, keys_of, parse_template, spelled
+from lookup_connectors.templates import (
+    Hole,
+    Resolve,
+    Template,
+    TemplateError,
+    keys_of,
+    parse_template,
+    spelled,
+)
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import LookupRequest, LookupTable, Outcomes
 from lookup_hints.spi.secrets import has_reference
@@ -64,6 +71,15 @@ class Reading:
         """The key of each row of ``keys``."""
         return [self._key(row) for row in keys_of(keys)]
 
+    def mistaken(self, keys: pa.Table) -> dict[int, Exception]:
+        """For the rows of ``keys`` whose key may be that of another row, what to say of them."""
+        if not self.template.several:
+            return {}
+        said = ((at, self.template.mistaken(row)) for at, row in enumerate(keys_of(keys)))
+        return {
+            at: ConnectorError(f"table {self.table}: {text}", permanent=True) for at, text in said if text
+        }
+
     def _key(self, values: Mapping[str, Any]) -> str:
         return self.template.filled(lambda column: spelled(values[column]))
 
@@ -86,7 +102,9 @@ def answer(reading: Reading, request: LookupRequest, *, together: bool) -> Steps
             values += yield from _hashes(part, fields, together=together)
         else:
             values += yield from _strings(part, together=together)
-    return _Rows(reading, request, keys).outcomes(values)
+    mistaken = reading.mistaken(request.keys)
+    values = [None if at in mistaken else value for at, value in enumerate(values)]
+    return _Rows(reading, request, keys, mistaken).outcomes(values)
 
 
 def _strings(keys: Sequence[str], *, together: bool) -> Steps[list[Any]]:
@@ -144,11 +162,13 @@ def _existing(keys: list[str]) -> Steps[list[str]]:
 class _Rows:
     """The values of the keys of one request, on their way to be columns."""
 
-    def __init__(self, reading: Reading, request: LookupRequest, keys: Sequence[str]) -> None:
+    def __init__(
+        self, reading: Reading, request: LookupRequest, keys: Sequence[str], failures: dict[int, Exception]
+    ) -> None:
         self._reading = reading
         self._request = request
         self._keys = keys
-        self._failures: dict[int, Exception] = {}
+        self._failures = failures
 
     def outcomes(self, values: Sequence[Any]) -> Outcomes:
         """All rows; a key whose value cannot be read fails alone."""
@@ -317,9 +337,8 @@ class _Planning:
         text = self._table.options.get("key", "")
         try:
             template = parse_template(text, self._names)
-        except ValueError as error:
-            missing = re.search(r"no column '(.*)'", str(error))
-            self._wrong(f"'key': {error}", nearest(missing[1], self._names) if missing else "")
+        except TemplateError as error:
+            self._wrong(f"'key': {error}", error.tip)
             return Template(())
         if not template.columns:
             self._wrong("'key' names no column, so every key would be the same", "Write {column} in it.")

@@ -1,0 +1,193 @@
+"""The grammar of templates: what is a column, what is text, and what is refused with its place."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lookup_connectors.http import HttpConnector
+from lookup_connectors.http.template import Keys, Unsendable, parse_json_body, parse_query
+from lookup_connectors.redis import RedisConnector
+from lookup_connectors.templates import Place, TemplateError, parse_template
+
+from lookup_hints.errors import OptionError
+from lookup_hints.spi.model import LookupTable
+
+COLUMNS = ["id", "tenant", "name", "User-Key"]
+
+
+def filled(text: str, place: Place) -> str:
+    return parse_template(text, COLUMNS, place).filled(lambda column: f"<{column}>")
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "expected"),
+    [
+        ("path", "https://h/{tenant}/u/{ID}", "https://h/<tenant>/u/<id>"),
+        ("path", "https://h/{user-key}", "https://h/<User-Key>"),
+        ("path", "https://h/{{{id}}}", "https://h/%7B<id>%7D"),
+        ("path", "https://h/{{x}}/{id}", "https://h/%7Bx%7D/<id>"),
+        ("path", "https://h/v1/{name}:cancel", "https://h/v1/<name>:cancel"),
+        ("path", "https://h/%7Bx%7D/a%20b/{id}", "https://h/%7Bx%7D/a%20b/<id>"),
+        ("path", "https://h/Items('{id}')/$value", "https://h/Items('<id>')/$value"),
+        ("path", "${env:API}/{id}", "${env:API}/<id>"),
+        ("parameter", "100%25", "100%25"),
+        ("parameter", "{id}:{name}", "<id>:<name>"),
+        ("key", "user:{{{id}}}:profile", "user:{<id>}:profile"),
+        ("key", "{{users}}:{id}", "{users}:<id>"),
+        ("key", "{{42}}:{id}", "{42}:<id>"),
+        ("key", "{{id}}:{id}", "{id}:<id>"),
+        ("key", "a:id:%:{id}", "a:id:%:<id>"),
+        ("key", "${env:STAGE}:{id}", "${env:STAGE}:<id>"),
+        ("text", "{id}", "<id>"),
+        ("text", "query($id: ID!) { user(id: $id) { name } }", "query($id: ID!) { user(id: $id) { name } }"),
+        ("text", "query($id: ID!) { user(id: $id) {{name}} }", "query($id: ID!) { user(id: $id) {name} }"),
+        ("text", "{{ user(id: {id}) {{name}} }}", "{ user(id: <id>) {name} }"),
+        ("text", '{ user(id: "{id}") { name } }', '{ user(id: "<id>") { name } }'),
+        ("text", "{user(id:{id}){name tenant}}", "{user(id:<id>){name tenant}}"),
+        ("text", '{"a":{"b":"{id}"}}', '{"a":{"b":"<id>"}}'),
+        ("text", r"^\d{3}$", r"^\d{3}$"),
+        ("text", "LIKE '%s%' %Y-%m-%d", "LIKE '%s%' %Y-%m-%d"),
+        ("text", "WHERE id = :id", "WHERE id = :id"),
+    ],
+)
+def test_what_is_text_is_sent_as_text(place: Place, text: str, expected: str) -> None:
+    assert filled(text, place) == expected
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "what", "tip"),
+    [
+        ("path", "https://h/{user-id}", "'{user-id}' is no column", "character 11."),
+        ("path", "https://h/{tenent}", "there is no column 'tenent'", "Did you mean 'tenant'?"),
+        ("path", "https://h/{ id }", "'{ id }' is no column", "Write {id}."),
+        ("path", "https://h/{{id}}", "'{{id}}' is the text '{id}'", "Write {id} for the value"),
+        ("path", "https://h/{{ id }}", "'{{ id }}' is the text '{ id }'", "Write {id} for the value"),
+        ("path", "https://h/${id}", "write {id} without the dollar sign", "character 12."),
+        ("path", "https://h/{id:int}", "'{id:int}' is no column", "character 11."),
+        ("path", "https://h/{?id}", "'{?id}' is no column", "character 11."),
+        ("path", "https://h/{}", "'{}' is no column", "character 11."),
+        ("path", "https://h/{0}", "'{0}' is no column", "character 11."),
+        ("path", "https://h/{id", "the brace '{' has no other one", "character 11."),
+        ("path", "https://h/{id}}", "the brace '}' has no other one", "character 15."),
+        ("path", "https://h/:id", "':id' is no column", "Write {id} for a value."),
+        ("path", "https://h/:user/{id}", "':user' is no column", "percent-encoded: %3Auser."),
+        ("path", "https://h/:id.json", "':id' is no column", "Write {id}"),
+        ("path", "${env:API}/x/:id", "':id' is no column", "character 14."),
+        ("path", "https://h/<int:id>", "'<int:id>' is no column", "Write {id}"),
+        ("path", "https://h/[id]", "'[id]' is no column", "Write {id}"),
+        ("path", "https://h/$id", "'$id' is no column", "Write {id}"),
+        ("path", "https://h/%s", "'%s' is no column and no percent-encoding", "Write {column}"),
+        ("path", "https://h/%(id)s", "'%(id)s' is no column", "Write {id}"),
+        ("path", "https://h/%7Bid%7D", "'%7Bid%7D' is no column", "Write {id}"),
+        ("parameter", "100%", "'%' is no column and no percent-encoding", "percent-encoded: %25."),
+        ("parameter", ":id", "':id' is no column", "Write {id}"),
+        (
+            "key",
+            "{{tenant}}:{id}",
+            "'{{tenant}}' is the text '{tenant}'",
+            "{{{tenant}}} for the value in braces",
+        ),
+        ("key", "user:{42}:{id}", "'{42}' is no column", "Braces that are text are doubled"),
+        ("key", "user:%s:{id}", "'%s' is no column", "character 6."),
+        ("key", "user:<id>", "'<id>' is no column", "Write {id}"),
+        (
+            "text",
+            "query($id: ID!) { user(id: $id) {name} }",
+            "{name} may be a value or text",
+            "Write {{name}}",
+        ),
+        ("text", "{ user(id: {idd}) { name } }", "there is no column 'idd'", "Did you mean 'id'?"),
+        ("text", '{ user(id: "{ id }") { name } }', "'{ id }' is no column", "Write {id}."),
+        ("text", "{user-id}", "'{user-id}' is no column", "character 1."),
+        ("text", "{{id}}", "'{{id}}' is the text '{id}'", "Write {id} for the value"),
+        ("text", "{ id }", "'{ id }' is no column", "Write {id}."),
+        ("text", "${id}", "write {id} without the dollar sign", "character 2."),
+        ("text", "${vault:x}", "${vault:x} is no reference", "${env:NAME}"),
+        ("text", ":id", "':id' is no column", "Write {id}"),
+        ("text", "%s", "'%s' is no column", "Write {column}"),
+    ],
+)
+def test_what_looks_like_a_column_and_is_none_is_refused_with_its_place(
+    place: Place, text: str, what: str, tip: str
+) -> None:
+    with pytest.raises(TemplateError) as raised:
+        filled(text, place)
+    assert what in str(raised.value)
+    assert tip in raised.value.tip
+    assert "character" in raised.value.tip
+
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({"url": "https://h/x?a=1&i={idd}"}, "'url': there is no column 'idd'. Did you mean 'id'? Braces that"
+         " are text are doubled: {{ and }}. It stands at character 19."),
+        ({"url": "https://h/{id}", "query": "a=1&b={ name }"}, "It stands at character 7."),
+        ({"url": "https://h/x{?id}"}, "'url': '{?id}' is no column"),
+        ({"url": "https://h/{id}?a=1#b"}, "'url': a fragment ('#') is never sent; write %23"),
+        ({"url": "https://h/{id}", "query": "a=#b"}, "'query': a fragment ('#') is never sent"),
+        ({"url": "https://h/{id}", "header.X": "{user-id}"}, "'header.X': '{user-id}' is no column"),
+        ({"url": "https://h/x", "method": "post", "body": '{"q": {"i": ["{ id }"]}}'},
+         "'body': '{ id }' is no column. Write {id}. Braces that are text are doubled: {{ and }}. It stands at"
+         " character 1 of the text q.i[0]."),
+        ({"url": "https://h/x", "method": "post", "body": '{"id": {id}}'},
+         'Columns stand in quotes, and numbers stay numbers: "{id}".'),
+        ({"url": "https://h/{id}", "method": "post", "body": '{"{name}": 1}'},
+         "the name of the member '{name}' is text"),
+        ({"url": "https://h/x", "method": "post", "body-format": "form", "body": "id=%s"},
+         "'body': '%s' is no column and no percent-encoding"),
+    ],
+)  # fmt: skip
+def test_an_option_of_http_names_the_place(options: dict[str, str], shown: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        HttpConnector(LookupTable("people", SCHEMA, options=options)).check()
+    assert shown in str(raised.value)
+
+
+def test_a_key_of_redis_names_the_place() -> None:
+    table = LookupTable("people", SCHEMA, options={"host": "h", "key": "p:{{id}}:{name}"})
+    with pytest.raises(OptionError, match=r"table people: 'key': '\{\{id\}\}' is the text .* character 3\."):
+        RedisConnector(table).check()
+
+
+# --- keys that share a text -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "is_refused"),
+    [
+        ("{a}-{b}", {"a": "a", "b": "b-c"}, False),
+        ("{a}-{b}", {"a": "a-b", "b": "c"}, True),
+        ("{a}-{b}", {"a": "my-post", "b": 5}, False),
+        ("{a}-{b}", {"a": "x", "b": -5}, False),
+        ("{a}-{b}", {"a": date(2024, 1, 2), "b": "x-y"}, False),
+        ("{a}-{b}", {"a": 1, "b": -2}, False),
+        ("{a}:{b}:{a}", {"a": "x", "b": "y"}, False),
+        ("{a}:{b}:{a}", {"a": "x:y", "b": "x"}, False),
+        ("{a}{b}", {"a": "x", "b": "y"}, True),
+        ("{a}", {"a": "x-y"}, False),
+    ],
+)
+def test_of_keys_with_one_text_only_one_is_taken(text: str, key: dict[str, Any], is_refused: bool) -> None:
+    mistaken = parse_template(text, list(key)).mistaken(key)
+    assert bool(mistaken) == is_refused
+    assert not is_refused or "a value holds what stands between the columns" in mistaken
+
+
+MANY = Keys({"id": ["a,b", "c"]}, frozenset({"id"}))
+
+
+def test_a_key_that_holds_the_comma_of_its_list_is_refused() -> None:
+    with pytest.raises(Unsendable, match=r"the key id = 'a,b' holds the comma .* 'list-style' = 'repeat'"):
+        parse_query("ids={id}", ["id"], repeated=False).text(MANY)
+    with pytest.raises(Unsendable, match="holds the comma"):
+        parse_json_body('{"q": "id in ({id})"}', ["id"]).text(MANY)
+    assert parse_query("ids={id}", ["id"], repeated=True).text(MANY) == "ids=a%2Cb&ids=c"
+    assert parse_json_body('{"q": "{id}"}', ["id"]).text(MANY) == '{"q":["a,b","c"]}'
+    assert parse_query("ids={id}", ["id"], repeated=False).text(Keys.one({"id": "a,b"})) == "ids=a%2Cb"
