@@ -697,6 +697,76 @@ def test_what_only_the_worker_can_see_is_refused_there_without_secrets(
     assert "hidden-pass" not in str(error)
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://h:6379/mydb", "the path of 'url' is not the number of a database"),
+        ("redis://h:6379/0/1", "the path of 'url' is not the number of a database"),
+        ("redis://h/-1", "the path of 'url' is not the number of a database"),
+        ("redis://h/1.0", "the path of 'url' is not the number of a database"),
+        ("redis://h/%31", "the path of 'url' is not the number of a database"),
+        ("redis://h?db=2", "'url' takes no parameters: write options of the table (a database is the path"),
+        ("rediss://h?ssl_cert_reqs=none", "certificates are always checked: see 'tls-ca'"),
+        ("redis://h?hidden=hidden-pass", "'url' takes no parameters: write options of the table."),
+        ("redis://h/0#hidden-pass", "'url' holds a '#'"),
+        ("redis://u:hidden#pass@h", "'url' cannot be read. Write redis://user:password@host"),
+        ("redis://:hidden/pass@h", "'url' cannot be read. Write redis://user:password@host"),
+        ("redis://h:port", "'url' cannot be read."),
+        ("redis://hidden-pass@h", "'url' names a user without a password"),
+        ("redis://h1:1,h2:2", "'url' cannot be read."),
+        ("redis://h1,h2", "'url' names several servers"),
+        ("valkey://h", "'url' must begin with redis:// or rediss://. Valkey is asked as redis://."),
+        ("unix:///run/redis.sock", "Sockets of files are not spoken to."),
+        ("redis+sentinel://h:26379/mymaster/0", "Sentinels are not asked"),
+        ("h:6379", "'url' must begin with redis:// or rediss://"),
+    ],
+)
+def test_a_part_of_a_url_that_is_not_understood_is_refused_and_not_shown(url: str, shown: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        RedisConnector(table_of(url=url)).check()
+    assert shown in str(caught.value)
+    assert "hidden-pass" not in str(caught.value)
+    if "://h" in url:
+        assert failure_of(RedisConnector(table_of(url=url)).open).permanent
+
+
+@pytest.mark.parametrize("path", ["", "/", "/0", "/00"])
+def test_a_url_may_leave_the_database_out(redis_server: RedisServer, path: str) -> None:
+    redis_server.run("HSET", "plane:1", "seats", "1")
+    table = table_of(url=f"redis://127.0.0.1:{redis_server.port}{path}")
+    assert [row["seats"] for row in rows(table, {"id": [1]})] == [1]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("rights", "kind"),
+    [
+        (["+get"], "string"),
+        (["+mget", "+get"], "string"),
+        (["+hmget", "+hlen"], "hash"),
+        (["+hmget", "+exists"], "hash"),
+    ],
+)
+def test_few_rights_do(redis_server: RedisServer, rights: list[str], kind: str, runner: str) -> None:
+    redis_server.run("ACL", "SETUSER", "few", "reset", "on", ">pw", "~*", "+@connection", *rights)
+    redis_server.run("SET", "few:1", "Ada")
+    redis_server.run("HSET", "fewh:1", "name", "Ada")
+    redis_server.run("HSET", "fewh:3", "else", "x")
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    key = "few:{id}" if kind == "string" else "fewh:{id}"
+    table = table_of(None, schema, url=url_of(redis_server, "few", "pw"), key=key, value_type=kind)
+    bare = [] if kind == "string" else [{"id": 3, "name": None}]
+    assert rows(table, {"id": [1, 2, 3]}, runner) == [{"id": 1, "name": "Ada"}, *bare]
+
+
+def test_a_right_that_is_missing_is_named(redis_server: RedisServer) -> None:
+    redis_server.run("ACL", "SETUSER", "few", "reset", "on", ">pw", "~*", "+@connection", "+hmget")
+    table = table_of(url=url_of(redis_server, "few", "pw"))
+    error = failure_of(lambda: rows(table, {"id": [404]}))
+    assert error.permanent
+    assert "Give the user the right to read these keys. GET does for strings, HMGET with HLEN" in str(error)
+
+
 def test_json_that_is_nested_too_deep_fails_its_key_alone(redis_server: RedisServer) -> None:
     redis_server.run("SET", "plane:1", "[" * 50_000 + "]" * 50_000)
     redis_server.run("SET", "plane:2", '{"name": "two"}')

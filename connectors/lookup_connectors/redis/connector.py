@@ -150,13 +150,13 @@ class _Live:
         replies: Any = None
         while True:
             try:
-                commands = steps.send(replies)
+                commands = self.server.handed_over(replies, steps)
             except StopIteration as stop:
                 result: _T = stop.value
                 return result
             with self.server.failures_explained():
                 pipeline = _pipeline_of(self._client, commands)
-                replies = self.server.checked(pipeline.execute(raise_on_error=False))
+                replies = pipeline.execute(raise_on_error=False)
 
     def close(self) -> None:
         """Disconnect."""
@@ -184,13 +184,13 @@ class _AsyncLive:
         async with self._slot():
             while True:
                 try:
-                    commands = steps.send(replies)
+                    commands = self.server.handed_over(replies, steps)
                 except StopIteration as stop:
                     result: _T = stop.value
                     return result
                 with self.server.failures_explained():
                     pipeline = _pipeline_of(self._client, commands)
-                    replies = self.server.checked(await pipeline.execute(raise_on_error=False))
+                    replies = await pipeline.execute(raise_on_error=False)
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:

@@ -43,6 +43,11 @@ Commands = Sequence[tuple[Any, ...]]
 Steps = Generator[Commands, list[Any], _T]
 """Gives commands, is sent the reply to each (errors in their places), returns a result."""
 
+
+class NotPermitted(ConnectorError):
+    """The user may not run a command, or not with these keys; another command may do."""
+
+
 MOST_KEYS = 1000
 """Keys that go out in one go: a server does nothing else while it answers one command."""
 
@@ -111,7 +116,10 @@ def _strings(keys: Sequence[str], *, together: bool) -> Steps[list[Any]]:
     """The string at each key, None where there is nothing, and an error where there is no string."""
     if not together:
         return (yield [("GET", key) for key in keys])
-    [values] = yield [("MGET", *keys)]
+    try:
+        [values] = yield [("MGET", *keys)]
+    except NotPermitted:
+        return (yield [("GET", key) for key in keys])
     # MGET says nothing of keys that hold something else.
     others = yield from _existing([key for key, value in zip(keys, values, strict=True) if value is None])
     if not others:
@@ -130,12 +138,20 @@ def _hashes(keys: Sequence[str], fields: Sequence[str], *, together: bool) -> St
     bare = [key for key, value in zip(keys, values, strict=True) if _is_bare(value)]
     if together and fields:
         bare = yield from _existing(bare)
-    sizes = (yield [("HLEN", key) for key in bare]) if bare else []
+    sizes = (yield from _sizes(bare)) if bare else []
     known = dict(zip(bare, sizes, strict=True))
     return [
         _hash(value, known.get(key, 0)) if _is_bare(value) else value
         for key, value in zip(keys, values, strict=True)
     ]
+
+
+def _sizes(keys: list[str]) -> Steps[list[Any]]:
+    """The number of fields of each key: 0 where there is nothing."""
+    try:
+        return (yield [("HLEN", key) for key in keys])
+    except NotPermitted:
+        return (yield [("EXISTS", key) for key in keys])
 
 
 def _is_bare(value: Any) -> bool:
@@ -149,10 +165,13 @@ def _hash(value: list[Any], size: Any) -> Any:
 
 
 def _existing(keys: list[str]) -> Steps[list[str]]:
-    """``keys``, or none where none of them exists, as is usual."""
+    """``keys``, or none where none of them exists, as is usual; all where EXISTS is not permitted."""
     if not keys:
         return []
-    [count] = yield [("EXISTS", *keys)]
+    try:
+        [count] = yield [("EXISTS", *keys)]
+    except NotPermitted:
+        return keys
     return keys if count else []
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 import redis
 import redis.asyncio
 from redis import exceptions as errors
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
-from redis.connection import parse_url
 from redis.retry import Retry
 
 from lookup_connectors.redis.options import OPTIONS
+from lookup_connectors.redis.reading import Commands, NotPermitted, Steps
 from lookup_hints.errors import ConnectorError, OptionError, Problem
 from lookup_hints.spi import LookupTable
 from lookup_hints.spi.place import origin_text, resolved, split_url
@@ -28,11 +29,34 @@ _IN_URL = ("host", "port", "database", "username", "password", "tls")
 _URL = (
     "Write redis://user:password@host:6379/0, or rediss:// for TLS; what is special in them percent-encoded."
 )
+_SCHEMES = ("redis", "rediss")
+_PARAMETERS = {
+    "db": " (a database is the path: redis://host:6379/2)",
+    "password": " (a password stands before the host: redis://:password@host)",
+    "ssl_cert_reqs": " (certificates are always checked: see 'tls-ca')",
+    "ssl_ca_certs": " ('tls-ca')",
+    "ssl_certfile": " ('tls-cert')",
+    "ssl_keyfile": " ('tls-key')",
+    "max_connections": " ('pool-size')",
+    "socket_timeout": " ('request-timeout')",
+    "socket_connect_timeout": " ('connect-timeout')",
+    "timeout": " ('request-timeout')",
+}
+"""For parameters that other clients know, what to write instead."""
+_OTHER_SCHEMES = {
+    "valkey": "Valkey is asked as redis://.",
+    "valkeys": "Valkey with TLS is asked as rediss://.",
+    "unix": "Sockets of files are not spoken to.",
+    "redis+socket": "Sockets of files are not spoken to.",
+    "redis+sentinel": "Sentinels are not asked: name the server.",
+    "redis-sentinel": "Sentinels are not asked: name the server.",
+    "sentinel": "Sentinels are not asked: name the server.",
+}
 _MAY_PASS = ("LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "OOM", "UNBLOCKED")
 _TIPS = {
     "NOAUTH": "Give 'password' (and 'username').",
     "WRONGPASS": "Check 'username' and 'password'.",
-    "NOPERM": "Give the user the right to read these keys.",
+    "NOPERM": "Give the user the right to read these keys. GET does for strings, HMGET with HLEN for hashes.",
     "MOVED": "The server is a node of a cluster: set 'cluster' = 'true'.",
     "ASK": "The server is a node of a cluster: set 'cluster' = 'true'.",
     "CROSSSLOT": "The server is a node of a cluster: set 'cluster' = 'true'.",
@@ -77,11 +101,9 @@ class Server:
             problems.append("'tls-key' is of no use without 'tls-cert'")
         if "username" in given and "password" not in given:
             problems.append("'username' is of no use without 'password'")
-        url = given.get("url", "redis://")
-        if not has_reference(url) and urlsplit(url).scheme not in ("redis", "rediss"):
-            problems.append("'url' must begin with redis:// or rediss://")
         if problems:
             raise OptionError([Problem(f"table {table.name}: {problem}.") for problem in problems])
+        _check_plain_url(table)
         _check_plain_host(table)
 
     @classmethod
@@ -151,12 +173,23 @@ class Server:
         """``replies``; that one key holds another type of value is the only error that may be among them.
 
         Raises:
-            ConnectorError: there is another one.
+            NotPermitted: the user may not run a command.
+            ConnectorError: there is another error.
         """
         for reply in replies:
+            if isinstance(reply, errors.NoPermissionError):
+                raise NotPermitted(str(self.explained(reply)), permanent=True) from reply
             if isinstance(reply, Exception) and _code(reply) != "WRONGTYPE":
                 raise self.explained(reply) from reply
         return replies
+
+    def handed_over(self, replies: list[Any] | None, steps: Steps[Any]) -> Commands:
+        """The commands that ``steps`` want next, after ``replies``; a NotPermitted is raised inside them."""
+        try:
+            checked = self.checked(replies) if replies is not None else None
+        except NotPermitted as error:
+            return steps.throw(error)
+        return steps.send(checked)  # type: ignore[arg-type]  # None begins
 
     def explained(self, error: Exception) -> ConnectorError:
         """What ``error`` means, and whether it may pass."""
@@ -183,7 +216,6 @@ def origin_of(table: LookupTable) -> str:
     with suppress(OptionError, ConnectorError, ValueError):
         url = resolved(table, "url")
         if url:
-            split_url(url)
             where = _from_url(table.name, url)
         else:
             where = {key: resolved(table, key) for key in ("host", "port", "username")}
@@ -192,33 +224,70 @@ def origin_of(table: LookupTable) -> str:
     return ""
 
 
+def _check_plain_url(table: LookupTable) -> None:
+    """Refuse, on the driver, a URL that cannot be read and that no reference hides."""
+    url = table.options.get("url", "")
+    if not url or has_reference(url):
+        return
+    scheme = url.partition("://")[0].lower() if "://" in url else ""
+    if scheme not in _SCHEMES:
+        text = f"table {table.name}: 'url' must begin with redis:// or rediss://."
+        raise OptionError(Problem(text, tip=_OTHER_SCHEMES.get(scheme, "")))
+    try:
+        _from_url(table.name, url)
+    except ConnectorError as error:
+        raise OptionError(Problem(str(error))) from None
+
+
 def _check_plain_host(table: LookupTable) -> None:
     """Refuse, on the driver, a host that is not allowed and that no reference hides."""
     url, host, port = (table.options.get(key, "") for key in ("url", "host", "port"))
     if url and not has_reference(url):
-        try:
-            where = _from_url(table.name, url)
-        except ConnectorError:
-            return  # which is told when it is connected to
+        where = _from_url(table.name, url)
         table.check_host(where["host"], where["port"], option="url")
     elif host and not has_reference(host) and not has_reference(port):
         table.check_host(host, int(port or 6379), option="host")
 
 
 def _from_url(table: str, url: str) -> dict[str, Any]:
+    """What ``url`` says, as arguments of redis-py; nothing of it is passed over.
+
+    Raises:
+        ConnectorError: a part of it is not understood. It says which, and shows nothing of it.
+    """
+    wrong = partial(_refused, table)
     try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("redis", "rediss"):  # unix:// names no host
-            raise ValueError
-        if parts.query or parts.fragment:
-            raise _refused(table, "'url' takes no parameters: write options of the table")
-        said: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
-        given = {"host": "localhost", "port": 6379, "db": 0, "ssl": parts.scheme == "rediss", **said}
+        parts = split_url(url)
+        host, port = parts.hostname, parts.port
     except ValueError:
         # Without its cause: the message of a parser may hold the password.
-        raise _refused(table, f"'url' cannot be read. {_URL}") from None
-    given.pop("connection_class", None)
-    return given
+        raise wrong(f"'url' cannot be read. {_URL}") from None
+    if parts.scheme not in _SCHEMES:
+        raise wrong("'url' must begin with redis:// or rediss://")
+    if parts.query:
+        name = parts.query.partition("=")[0][:40]
+        raise wrong(f"'url' takes no parameters: write options of the table{_PARAMETERS.get(name, '')}")
+    if "#" in url:
+        raise wrong("'url' holds a '#', which ends an address; in a password it is %23")
+    if "," in (host or ""):
+        raise wrong("'url' names several servers: write one; of a cluster any, with 'cluster' = 'true'")
+    if not re.fullmatch(r"/?|/\d{1,9}", parts.path, re.ASCII):
+        raise wrong("the path of 'url' is not the number of a database, as in redis://host:6379/0")
+    if parts.username and parts.password is None:
+        raise wrong(
+            "'url' names a user without a password: a password alone is written redis://:password@host"
+        )
+    who = {
+        "username": unquote(parts.username) if parts.username else None,
+        "password": unquote(parts.password) if parts.password else None,
+    }
+    return {
+        "host": unquote(host) if host else "localhost",
+        "port": port or 6379,
+        "db": int(parts.path.strip("/") or 0),
+        "ssl": parts.scheme == "rediss",
+        **{name: value for name, value in who.items() if value is not None},
+    }
 
 
 def _from_parts(options: Mapping[str, Any]) -> dict[str, Any]:
