@@ -6,13 +6,17 @@ An answer comes as one row of arrays, one array per column: half the client's wo
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
+import random
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import asyncpg
 import pyarrow as pa
@@ -23,7 +27,7 @@ from lookup_connectors.conversion import REFUSALS, convert, is_nested, row_with
 from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
 from lookup_connectors.postgres_changes import changed_query, latest_query
 from lookup_connectors.postgres_filters import can_filter, filter_of
-from lookup_connectors.postgres_place import checked_place, origin_of
+from lookup_connectors.postgres_place import TLS, checked_target, origin_of
 from lookup_connectors.postgres_reading import (
     BLOCKS,
     copied,
@@ -35,7 +39,8 @@ from lookup_connectors.postgres_reading import (
 from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
 from lookup_connectors.postgres_statistics import table_size
 from lookup_connectors.postgres_types import ColumnPlan, quoted, reported_type
-from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
+from lookup_connectors.postgres_url import FILES, KNOWN, Target
+from lookup_hints.errors import ConnectorError, LookupTimeout, NotAllowed, OptionError, Problem, did_you_mean
 from lookup_hints.spi import (
     DURATION,
     FILE,
@@ -50,6 +55,7 @@ from lookup_hints.spi import (
     LookupRequest,
     LookupTable,
     Option,
+    OptionType,
     ReportsChanges,
     ReportsSchema,
     Statistics,
@@ -61,7 +67,7 @@ from lookup_hints.spi import (
 from lookup_hints.spi.secrets import has_reference, masker
 
 _PLACE = ("host", "port", "database", "user", "password")
-_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+_SERVER = (*_PLACE, "url", *TLS)
 _HAND_BACK_SECONDS = 2.0
 _LOOKS_AT_TYPES = 3
 # asyncio's TimeoutError is a class of its own before Python 3.11.
@@ -81,6 +87,25 @@ _SESSION = {"application_name": "lookup_hints", "datestyle": "ISO", "timezone": 
 _WISHES = {_READ_ONLY: "on", _LIFE_SIGN: "1s"}
 
 
+_log = logging.getLogger("lookup_hints.postgres")
+
+
+@lru_cache(maxsize=256)
+def _warn(table: str, without_effect: tuple[str, ...]) -> None:
+    """Say once in a process what of a URL has no effect."""
+    if without_effect:
+        _log.warning("table %s: without effect in 'url': %s", table, ", ".join(without_effect))
+
+
+def _ports(text: str) -> str:
+    if not all(
+        re.fullmatch(r"\s*\d{1,5}\s*", each, re.ASCII) and 0 < int(each) < 65536 for each in text.split(",")
+    ):
+        raise ValueError("it must be between 1 and 65535; several are separated by commas")
+    return text.replace(" ", "")
+
+
+_PORTS = OptionType("integer, or a list of them", _ports)
 _POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
 
 
@@ -88,19 +113,24 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
     """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
-        Option("url", TEXT, "Connection URL: postgresql://user:password@host:5432/database.", secret=True),
-        Option("host", TEXT, "Server, in place of `url`."),
-        Option("port", integer(1, 65535), "Port of the server.", default=5432),
+        Option(
+            "url",
+            TEXT,
+            "Connection URL: postgresql://user:password@host:5432/database; or `key=value` as in libpq.",
+            secret=True,
+        ),
+        Option("host", TEXT, "Server, in place of `url`; several are separated by commas."),
+        Option("port", _PORTS, "Port of the server, or one for each.", default="5432"),
         Option("database", TEXT, "Database; the user's name by default."),
         Option("user", TEXT, "Role; the system user's name by default."),
         Option("password", TEXT, "Password of the role.", secret=True),
         Option("table-name", TEXT, "`table` or `schema.table`, as in SQL; the table's own name by default."),
         Option(
             "sslmode",
-            choice("disable", "prefer", "require", "verify_ca", "verify_full"),
+            choice("disable", "allow", "prefer", "require", "verify_ca", "verify_full"),
             "TLS, as in libpq: verify-full checks the server's certificate and name. Default: prefer.",
         ),
-        Option("sslrootcert", FILE, "File of the authorities to trust."),
+        Option("sslrootcert", FILE, "File of the authorities to trust, or `system`."),
         Option("sslcert", FILE, "File of the client's certificate."),
         Option("sslkey", FILE, "File of the client's private key."),
         _POOL_SIZE,
@@ -130,11 +160,8 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
             raise OptionError(Problem(f"table {self.table.name}: {twice[0]!r} is a part of 'url' already."))
         if "url" not in given and "host" not in given:
             raise OptionError(Problem(f"table {self.table.name}: give the server as 'url' or 'host'."))
-        if given.get("url", "").startswith("jdbc:"):
-            tip = "Write postgresql://user:password@host:5432/database."
-            raise OptionError(Problem(f"table {self.table.name}: 'url' is a URL of JDBC.", tip=tip))
-        if not any(has_reference(given.get(key, "")) for key in ("url", "host", "port")):
-            checked_place(self.table, given)
+        if not any(has_reference(text) for key, text in given.items() if key in _SERVER):
+            _warn(self.table.name, checked_target(self.table, given).without_effect)
 
     def key_columns(self) -> frozenset[str]:
         """All columns but ARRAY, MAP and STRUCT ones."""
@@ -481,8 +508,22 @@ class _Server:
     def __init__(self, table: LookupTable, declared: tuple[Option, ...]) -> None:
         options, secrets = table.read(declared)
         self._options = options
-        self._place = checked_place(table, options)
-        self._failures = _Failures(table.name, options, masker(secrets))
+        mask = masker(secrets)
+        try:
+            self._target = checked_target(table, options)
+        except NotAllowed:
+            raise
+        except OptionError as error:
+            raise ConnectorError(mask(str(error)), permanent=True) from None
+        pinned = {name for name in self._target.session if name.lower() in {*_SESSION, *_WISHES}}
+        _warn(table.name, (*self._target.without_effect, *sorted(pinned - {"application_name"})))
+        self._failures = _Failures(table.name, options, self._target, mask)
+        self._statements: int = options["statement-cache-size"]
+        if self._target.behind_pooler and "statement-cache-size" not in table.options:
+            self._statements = 0
+        self._seconds: float | None = options["connect-timeout"]
+        if self._target.seconds is not None and "connect-timeout" not in table.options:
+            self._seconds = None if math.isinf(self._target.seconds) else self._target.seconds
 
     @property
     def in_flight(self) -> int:
@@ -494,9 +535,12 @@ class _Server:
 
         Sessions are read-only and end with their client. What a server or pooler refuses to set at the start
         of a session, as pgbouncer does, is left out. Without a read-only session there is a read-only
-        transaction around each statement instead: two more round trips.
+        transaction around each statement instead: two more round trips. So it is where the server's own
+        setting decides which server is meant.
         """
         wishes = dict(_WISHES)
+        if self._target.asks_whether_writable:
+            del wishes[_READ_ONLY]
         while True:
             try:
                 return await self._connected({**_SESSION, **wishes}, read_only_session=_READ_ONLY in wishes)
@@ -507,15 +551,13 @@ class _Server:
     async def _connected(self, session: dict[str, str], *, read_only_session: bool) -> _Pool:
         options = self._options
         driver_pool = await asyncpg.create_pool(
-            _url(options),
-            **{key: options[key] for key in _PLACE if options["url"] is None},
-            **self._place,
+            **_arguments(self._target),
             min_size=0,
             max_size=options["pool-size"],
             max_inactive_connection_lifetime=options["idle-timeout"],
-            timeout=options["connect-timeout"],
-            statement_cache_size=options["statement-cache-size"],
-            server_settings=session,
+            timeout=self._seconds,
+            statement_cache_size=self._statements,
+            server_settings=_settings(session, self._target),
             connection_class=_Connection,
         )
         pool = _Pool(driver_pool, self._failures, read_only_session=read_only_session)
@@ -527,14 +569,46 @@ class _Server:
             raise
 
 
-def _url(options: dict[str, Any]) -> str:
-    """The URL with the TLS options in its query, where the driver reads them as libpq does."""
-    url: str = options["url"] or "postgresql://"
-    tls = {key: options[key] for key in _TLS if options[key] is not None}
-    if "sslmode" in tls:
-        tls["sslmode"] = tls["sslmode"].replace("_", "-")
-    separator = "&" if "?" in url else "?"
-    return f"{url}{separator}{urlencode(tls)}" if tls else url
+def _settings(ours: Mapping[str, str], target: Target) -> dict[str, str]:
+    """Settings that a session begins with: the user's name for it, and ours of all else."""
+    named = {name: target.session[name] for name in ("application_name",) if name in target.session}
+    return {**target.session, **ours, **named}
+
+
+def _arguments(target: Target) -> dict[str, Any]:
+    """What the driver is told of ``target``. It reads the parameters of TLS only in a URL."""
+    hosts = random.sample(target.hosts, len(target.hosts)) if target.shuffled else target.hosts
+    arguments: dict[str, Any] = {
+        "dsn": f"postgresql://?{urlencode(target.driver, quote_via=quote)}" if target.driver else None,
+        "host": [host for host, _ in hosts] or None,
+        "port": [port for _, port in hosts] or target.port,
+        "user": target.user,
+        "password": target.password,
+        "database": target.database,
+        "passfile": target.passfile,
+        "target_session_attrs": target.attributes,
+        "ssl": _system_authorities(target.driver) if target.system_authorities else None,
+        "direct_tls": target.direct_tls or None,
+    }
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _system_authorities(told: Mapping[str, str]) -> ssl.SSLContext:
+    """What trusts the authorities of the system and checks the name, which the driver has no word for."""
+    context = ssl.create_default_context()
+    if "sslcert" in told:
+        context.load_cert_chain(told["sslcert"], told.get("sslkey"), lambda: told.get("sslpassword", ""))
+    if "sslcrl" in told:
+        context.load_verify_locations(cafile=told["sslcrl"])
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
+    for name, bound in (
+        ("ssl_min_protocol_version", "minimum_version"),
+        ("ssl_max_protocol_version", "maximum_version"),
+    ):
+        if name in told:
+            setattr(context, bound, ssl.TLSVersion[told[name].replace(".", "_")])
+    context.set_alpn_protocols(["postgresql"])
+    return context
 
 
 class _Pool:
@@ -648,8 +722,10 @@ class _SettingRefused(ConnectorError):
 class _Failures:
     """Turns what the driver raises into what the caller is told."""
 
-    def __init__(self, table: str, options: dict[str, Any], mask: Callable[[str], str]) -> None:
-        self._table, self._options, self._mask = table, options, mask
+    def __init__(
+        self, table: str, options: dict[str, Any], target: Target, mask: Callable[[str], str]
+    ) -> None:
+        self._table, self._options, self._target, self._mask = table, options, target, mask
 
     def explained(self, error: Exception, *, connecting: bool = False) -> ConnectorError:
         """The error to raise: what failed, and whether asking again can help."""
@@ -660,14 +736,21 @@ class _Failures:
             return self._error(f"PostgreSQL took no connection within {limit:g} s ('connect-timeout')")
         if isinstance(error, ssl.SSLCertVerificationError):
             tip = "Check 'sslrootcert' and the host's name."
+            if self._target.binds_channel:
+                tip += " For 'channel_binding' = require it is checked as by sslmode=verify-full."
             return self._error(f"the server's certificate is not trusted: {error.verify_message}", tip, True)
         if isinstance(error, FileNotFoundError | PermissionError):
-            files = ", ".join(self._options[key] for key in _TLS[1:] if self._options[key])
-            return self._error(
-                f"a file cannot be read: {error.strerror}", f"One of: {files}.", permanent=True
-            )
+            files = [text for key, text in self._target.driver.items() if key in FILES]
+            tip = f"One of: {', '.join(files)}." if files else ""
+            return self._error(f"a file cannot be read: {error.strerror}", tip, permanent=True)
         if isinstance(error, asyncpg.ClientConfigurationError):
-            return self._error(f"the connection options cannot be used: {error}", permanent=True)
+            tip = (
+                "Give the file as 'sslrootcert', or 'sslrootcert' = 'system'."
+                if "root cert" in str(error)
+                else ""
+            )
+            said = str(error).partition("\n")[0]
+            return self._error(f"the connection options cannot be used: {said}", tip, permanent=True)
         if isinstance(error, ValueError) and not isinstance(error, asyncpg.InterfaceError):
             # The text may be a piece of the URL, and with it of the password.
             tip = "Special characters in a user or password are percent-encoded."
@@ -687,6 +770,10 @@ class _Failures:
         if setting is not None:
             return _SettingRefused(text, setting)
         tip = _TIPS.get(state) or _TIPS.get(state[:2], "")
+        unknown = re.search(r'parameter:? "?([\w.]+)', said) if connecting else None
+        if unknown is not None and unknown[1] in self._target.session:
+            near = did_you_mean(unknown[1], KNOWN)
+            tip = f"It is a parameter of 'url', and none of libpq. {near}"
         return self._error(text, tip, permanent=_PERMANENT.match(state) is not None)
 
     def _error(self, what: str, tip: str = "", permanent: bool = False) -> ConnectorError:
