@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from lookup_hints.runtime import process
 from lookup_hints.runtime.process import Process
+from tests import jvm
 from tests.runtime.support import Clock
 
 if TYPE_CHECKING:
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Sparks of tests live for a minute: compiling their code well would take longer than running it. (Spark hands
-# this to the JVM of a driver; that of all tests, those of scenarios, notebooks and spark-submit.)
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Spark hands this to the JVM of a driver: that of all tests, those of scenarios, notebooks and spark-submit.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.options())
 
 # A machine that is busy elsewhere is not a reason to fail. CI runs the same examples each time, so that a change is
 # judged by itself; runs by hand draw new ones.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyspark
 
+from tests import jvm
 from tests.servers.postgres import free_port
 
 SPARK_HOME = Path(next(iter(pyspark.__path__)))
@@ -76,6 +77,8 @@ def _start(log: Path, program: str, *arguments: str, **variables: str) -> subpro
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))},
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": jvm.options(),
+        "SPARK_DAEMON_JAVA_OPTS": jvm.options(),
         "PYTHONPATH": "",  # executors have what their interpreter has, and no more
         **variables,
     }
