@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
 
 from lookup_hints.execution.left_costs import LeftCosts
 from lookup_hints.execution.table_sizes import TableSizes
 from lookup_hints.execution.taking_back import TakingsBack
 from lookup_hints.execution.views import LookupViews
 from lookup_hints.spark.functions import Functions, policy_of, run_the_drivers_python
+from lookup_hints.spark.made_once import MadeOnce
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import LookupCatalog
 
@@ -31,16 +31,18 @@ class SessionState:
     taken_back: TakingsBack = field(default_factory=TakingsBack)
 
 
-_states: WeakKeyDictionary[Any, SessionState] = WeakKeyDictionary()
+_states: MadeOnce[SessionState] = MadeOnce()
 
 
 def state_of(spark: SparkSession) -> SessionState:
     """The state of a Spark session, made at the first call."""
-    if spark not in _states:
-        run_the_drivers_python(spark)
-        # Read once, before any statement: what a session sets later does not count.
-        policy = policy_of(spark)
-        functions = Functions(spark)
-        streams = Streams(spark, functions.metrics_of_batch, functions.fetch_counts)
-        _states[spark] = SessionState(functions, streams, LookupCatalog(policy))
-    return _states[spark]
+    return _states.of(spark, lambda: _new_state(spark))
+
+
+def _new_state(spark: SparkSession) -> SessionState:
+    run_the_drivers_python(spark)
+    # Read once, before any statement: what a session sets later does not count.
+    policy = policy_of(spark)
+    functions = Functions(spark)
+    streams = Streams(spark, functions.metrics_of_batch, functions.fetch_counts)
+    return SessionState(functions, streams, LookupCatalog(policy))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -49,6 +50,7 @@ class TakingsBack:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._numbers, self._clock = uuid4().hex, count(1), clock
         self._noted: dict[str, list[_Noted]] = {}
+        self._lock = Lock()  # a note that another thread overwrites is an old answer that is used
 
     def take_back(
         self, table: LookupTable, columns: tuple[str, ...] = (), keys: tuple[tuple[Any, ...], ...] = ()
@@ -56,17 +58,19 @@ class TakingsBack:
         """Note that answers of ``table`` may not be used: those to ``keys``, or all without ``columns``."""
         if columns and not keys:
             return
-        taken = TakenBack(self._session, next(self._numbers), columns, keys)
-        older = self._noted.get(table.name.lower(), []) if columns else []
-        self._noted[table.name.lower()] = _bounded([*older, _Noted(taken, self._clock())])
+        with self._lock:
+            taken = TakenBack(self._session, next(self._numbers), columns, keys)
+            older = self._noted.get(table.name.lower(), []) if columns else []
+            self._noted[table.name.lower()] = _bounded([*older, _Noted(taken, self._clock())])
 
     def of(self, table: LookupTable, longest: float) -> tuple[TakenBack, ...]:
         """What was taken back of ``table`` in the last ``longest`` seconds; of many keys, the whole table."""
         since = self._clock() - longest
-        noted = [each for each in self._noted.get(table.name.lower(), ()) if each.time >= since]
-        if _keys_in(noted) > MOST_KEYS:
-            noted = [_of_all_keys(noted[-1])]
-            self._noted[table.name.lower()] = noted
+        with self._lock:
+            noted = [each for each in self._noted.get(table.name.lower(), ()) if each.time >= since]
+            if _keys_in(noted) > MOST_KEYS:
+                noted = [_of_all_keys(noted[-1])]
+                self._noted[table.name.lower()] = noted
         return tuple(each.taken for each in noted)
 
 

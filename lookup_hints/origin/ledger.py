@@ -52,8 +52,12 @@ CELLS = 8192
 """More than the books take; the rest is there for what comes."""
 
 
+_ATTEMPTS = 50
+"""The lock is held for some microseconds; who has it for longer was interrupted, or stopped."""
+
+
 class Ledger:
-    """The books of one origin, and the lock that goes with them: ``with ledger as books``."""
+    """The books of one origin, and the lock that goes with them."""
 
     def __init__(self, cells: Cells, file: int | None = None) -> None:
         self.books = Books(cells)
@@ -61,17 +65,41 @@ class Ledger:
         """Whether the other processes of the executor see the same."""
         self._file = file
         self._lock = Lock()
+        self._attempts = _ATTEMPTS
 
-    def __enter__(self) -> Books:
+    def acquire(self) -> Books | None:
+        """The books, until ``release``; None where another process has them: try again in a moment.
+
+        It never waits for another process. That may be stopped while it holds the lock, and whoever waits
+        here may be an event loop with other work to do.
+        """
         self._lock.acquire()
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-        return self.books
+        if self._file is None or self._lock_file(self._file):
+            return self.books
+        self._lock.release()
+        return None
 
-    def __exit__(self, *_: object) -> None:
+    def release(self) -> None:
+        """Let others have the books."""
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         self._lock.release()
+
+    def _lock_file(self, file: int) -> bool:
+        for attempt in range(self._attempts):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if attempt + 1 < self._attempts:
+                    os.sched_yield()
+            except BaseException:
+                self._lock.release()
+                raise
+            else:
+                self._attempts = _ATTEMPTS
+                return True
+        self._attempts = 1  # until it has come back, looking costs no time
+        return False
 
 
 def in_memory() -> Ledger:

@@ -32,6 +32,13 @@ class Retries(Record):
         self._left -= requests
         return max(0.0, -self._left / PER_SECOND)
 
+    def foreseen(self, requests: int, now: float) -> float:
+        """The seconds that ``reserve`` would give now, about; nothing is written."""
+        if not self._counted_at:
+            return 0.0
+        left = self._left + PER_SECOND * max(0.0, now - self._counted_at)
+        return max(0.0, (requests - left) / PER_SECOND)
+
     def _count(self, now: float) -> None:
         most = PER_SECOND * _REMEMBERED_SECONDS
         if not self._counted_at:

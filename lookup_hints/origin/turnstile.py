@@ -1,7 +1,8 @@
 """Lets the requests of one lookup in one task through to their origin.
 
 It belongs to one thread: that of the event loop, or the task's own. Other tasks and processes are met in the
-ledger only. A permit in hand, and nothing amiss: then a request costs no lock.
+ledger only. A permit in hand, and nothing amiss: then a request costs no lock. Where another process has
+the ledger, nothing waits for it here: turns are given a moment later, and what is to be told is kept.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 
 from lookup_hints.errors import ConnectorError, NoTurn, SourceDown, TooManyRequests
 from lookup_hints.origin.leases import Lease, surplus
@@ -25,6 +26,9 @@ _UNLIMITED = 1_000_000
 
 POLL_SECONDS = 0.002
 """How often a task looks for a permit that another one gives back."""
+
+_LEDGER_IS_TAKEN: tuple[float, Wait] = (POLL_SECONDS, "budget")
+"""By another process, or by one that was stopped while it had it."""
 
 _TELL_SECONDS = 0.02
 """What is counted is told to the others as often."""
@@ -77,6 +81,18 @@ class Unsaid:
     last_ended: float = 0.0
     sent: int = 0
     most_in_use: int = 0
+    retries: int = 0
+    news: list[_News] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _News:
+    """A request that was not simply served."""
+
+    started: float
+    ending: Ending
+    pause: float | None
+    time: float
 
 
 class _Waiter:
@@ -195,7 +211,7 @@ class Turnstile:
         """Take a turn where one is free now."""
         if self._queue:
             return False
-        if self._in_use < self._held and self._is_free and not self._gate.is_shut:
+        if self._in_use < self._held and self._is_free and not (self._gate.is_shut or self._unsaid.news):
             self._use()
             return True
         return self._wait()[0] <= 0.0
@@ -325,20 +341,25 @@ class Turnstile:
         Raises:
             TooManyRequests: the statement may send no more.
         """
-        if self._in_use < self._held and self._is_free and not self._gate.is_shut:
+        if self._in_use < self._held and self._is_free and not (self._gate.is_shut or self._unsaid.news):
             self._use()
             return 0.0, "slot"
         now = self.clock()
         self._warm(now)
-        with self._ledger as books:
-            if now >= self._tells_at:
+        books = self._ledger.acquire()
+        if books is None:
+            return _LEDGER_IS_TAKEN
+        try:
+            if now >= self._tells_at or self._unsaid.news:
                 self._tell(books, now)
             wait = self._shut(books, now) or self._lacks_permit(books, now) or self._lacks_time(books, now)
+            wait = wait or self._lacks_count()
             if wait is None:
                 self._probe(books, now)
+        finally:
+            self._ledger.release()
         if wait is not None:
             return wait
-        self._count()
         self._reserved = None
         self._use()
         return 0.0, "slot"
@@ -388,17 +409,28 @@ class Turnstile:
             return self._reserved - now, "budget"
         return None
 
-    def _count(self) -> None:
+    def _lacks_count(self) -> tuple[float, Wait] | None:
+        """Count the request, where those of a statement are bounded.
+
+        Raises:
+            TooManyRequests: the statement may send no more.
+        """
         most = self._rules.max_requests
         if most is None or self._spent is None:
-            return
-        with self._spent as books:
+            return None
+        books = self._spent.acquire()
+        if books is None:
+            return _LEDGER_IS_TAKEN
+        try:
             may_send = books.spent.send(self._rules.statement, most)
+        finally:
+            self._spent.release()
         if not may_send:
             raise TooManyRequests(
                 f"{self._rules.source}: this statement has sent {most:,} requests, and"
                 f" 'lookup.max-requests' = {most} allows no more. Raise it, or ask for fewer keys."
             )
+        return None
 
     # What became of them.
 
@@ -413,17 +445,30 @@ class Turnstile:
             self._unsaid.last_started, self._unsaid.last_ended = started, self.clock()
             self._down_since = None
         now = self.clock()
-        is_news = ending in ("refused", "lost") or pause or self._gate.is_shut
-        if is_news or now >= self._tells_at or self._spare():
-            with self._ledger as books:
-                self._tell(books, now)
-                self._note(books, started, ending, pause, now)
-                self._share(books)
+        if ending in ("refused", "lost") or pause:
+            self._unsaid.news.append(_News(started, ending, pause, now))
+        if self._unsaid.news or self._gate.is_shut or now >= self._tells_at or self._spare():
+            self._tell_and_share(now)
         if self._queue:
             self._pump()
-        elif self._held > self._in_use and self._idle_timer is None:
+        elif self._has_something_idle and self._idle_timer is None:
             self._give_back_soon()
         return pause or 0.0 if ending == "refused" else 0.0
+
+    def _tell_and_share(self, now: float) -> None:
+        books = self._ledger.acquire()
+        if books is None:
+            return
+        try:
+            self._tell(books, now)
+            self._share(books)
+        finally:
+            self._ledger.release()
+
+    @property
+    def _has_something_idle(self) -> bool:
+        """Whether there are permits to give back, or news to tell, when no request comes that does it."""
+        return self._held > self._in_use or bool(self._unsaid.news)
 
     def _give_back_soon(self) -> None:
         """Give back what is idle when no request comes for a moment; at once where no loop could do it."""
@@ -433,17 +478,18 @@ class Turnstile:
             self._unsaid.most_in_use = self._in_use
             self._give_back_idle()
         else:
-            self._idle_timer = loop.call_later(_TELL_SECONDS, self._give_back_idle)
+            self._idle_timer = loop.call_later(_TELL_SECONDS, self._give_back_later)
+
+    def _give_back_later(self) -> None:
+        self._idle_timer = None
+        self._give_back_idle()
+        if self._has_something_idle and not self._queue:
+            self._give_back_soon()
 
     def _give_back_idle(self) -> None:
-        self._idle_timer = None
         now = self.clock()
-        with self._ledger as books:
-            self._tells_at = min(self._tells_at, now)
-            self._tell(books, now)
-            self._share(books)
-        if self._held > self._in_use and not self._queue:
-            self._give_back_soon()
+        self._tells_at = min(self._tells_at, now)
+        self._tell_and_share(now)
 
     def _cool(self, now: float) -> None:
         """Keep the turn of a refused request for as long as others take that are served.
@@ -479,12 +525,18 @@ class Turnstile:
                 books.limit.served(unsaid.served, books.leases.held, seconds, now)
         if unsaid.sent:
             books.retries.tried(unsaid.sent, now)
+        if unsaid.retries:
+            books.retries.reserve(unsaid.retries, now)
         self._allowed = self._limit_of(books)
         idle = self._held - max(unsaid.most_in_use, self._in_use) if now >= self._tells_at else 0
         if idle > 0:
             books.leases.give_back(lease, idle, self._allowed)
             self._held -= idle
         self._tells_at = now + _TELL_SECONDS
+        for each in unsaid.news:
+            self._note(books, each.started, each.ending, each.pause, each.time)
+        if books.pause.opens > now or books.breaker.opened_at:
+            self._gate.is_shut = 1.0
 
     def _limit_of(self, books: Books) -> int:
         most = math.inf if self._rules.concurrency is None else self._rules.concurrency
@@ -502,8 +554,6 @@ class Turnstile:
         elif ending == "lost" and self._rules.adapts:
             books.limit.lost(started, now)
             self.outages += books.breaker.lost(started, now)
-        if books.pause.opens > now or books.breaker.opened_at:
-            self._gate.is_shut = 1.0
         self._allowed = self._limit_of(books)
 
     def _note_refusal(self, books: Books, started: float, pause: float, now: float) -> None:
@@ -541,21 +591,43 @@ class Turnstile:
 
     def retry_delay(self, requests: int) -> float:
         """Take so many retries of failures out of their budget: the seconds after which they may be sent."""
-        with self._ledger as books:
-            return books.retries.reserve(requests, self.clock())
+        now = self.clock()
+        books = self._ledger.acquire()
+        if books is None:
+            self._unsaid.retries += requests
+            return self._ledger.books.retries.foreseen(self._unsaid.retries, now)
+        try:
+            return books.retries.reserve(requests, now)
+        finally:
+            self._ledger.release()
 
     def close(self) -> None:
         """Give back all that is held: the task is over."""
         for timer in (self._timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()
-        if self._lease is None:
-            return
+        if self._lease is not None:
+            self._give_back_all(self.clock() + self._rules.timeout + _SPARE_SECONDS)
+
+    def _give_back_all(self, until: float) -> None:
+        """Drop the lease; where another process has the ledger, as soon as that is over.
+
+        Args:
+            until: when the lease comes back without that.
+        """
         now = self.clock()
-        with self._ledger as books:
-            self._tell(books, now)
-            books.leases.drop(self._own_lease(books, now))
-        self._lease = None
+        books = self._ledger.acquire()
+        if books is not None:
+            try:
+                self._tell(books, now)
+                books.leases.drop(self._own_lease(books, now))
+            finally:
+                self._ledger.release()
+            self._lease = None
+        elif now < until:
+            with suppress(RuntimeError):  # without a loop it comes back by itself
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(_TELL_SECONDS, self._give_back_all, until)
 
 
 class Asker:

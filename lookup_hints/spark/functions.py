@@ -31,6 +31,7 @@ from lookup_hints.runtime.spec import LookupName, LookupSpec
 from lookup_hints.spark import connect_counts
 from lookup_hints.spark.counts import Counts, Reporter, accumulating
 from lookup_hints.spark.live import listening
+from lookup_hints.spark.made_once import MadeOnce
 from lookup_hints.spark.reading import create_view
 from lookup_hints.spark.shipping import Batches, bare, shipped
 from lookup_hints.spi.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
@@ -65,14 +66,12 @@ class _Application:
             self._fetch()
 
 
-_applications: WeakKeyDictionary[Any, _Application] = WeakKeyDictionary()
+_applications: MadeOnce[_Application] = MadeOnce()
 
 
 def _application_of(spark: SparkSession) -> _Application:
     key = spark if is_connect(spark) else spark.sparkContext
-    if key not in _applications:
-        _applications[key] = _Application(spark)
-    return _applications[key]
+    return _applications.of(key, lambda: _Application(spark))
 
 
 class Functions:

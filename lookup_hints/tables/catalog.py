@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Lock
 
 import pyarrow as pa
 
@@ -33,6 +34,7 @@ class LookupCatalog:
     def __init__(self, policy: Policy = Policy()) -> None:  # noqa: B008 (it is frozen)
         self._policy = policy
         self._tables: dict[str, LookupTable] = {}
+        self._lock = Lock()
 
     def find(self, name: str) -> LookupTable | None:
         """The table of that name, or None."""
@@ -61,22 +63,35 @@ class LookupCatalog:
             NotAllowed: an administrator does not allow the connector, a reference, a file or a host.
             ConnectorError: the source was asked for its schema and failed.
         """
-        existing = self.find(ddl.name)
-        if existing is not None and ddl.if_not_exists:
+        existing = self._in_place_of(ddl)
+        if existing is not None:
             return existing
-        if existing is not None and not ddl.or_replace:
+        table = declared_table(ddl, conf, self._policy)
+        if ddl.columns is None:
+            table = _with_discovered_schema(table, build_connector(table))
+        build_connector(table)
+        with self._lock:
+            existing = self._in_place_of(ddl)  # another thread may have been faster meanwhile
+            if existing is not None:
+                return existing
+            self._tables[ddl.name.lower()] = table
+        return table
+
+    def _in_place_of(self, ddl: CreateLookupTable) -> LookupTable | None:
+        """The table that is there already, where ``ddl`` leaves it at that.
+
+        Raises:
+            DdlError: it does not.
+        """
+        existing = None if ddl.or_replace else self.find(ddl.name)
+        if existing is not None and not ddl.if_not_exists:
             raise DdlError(
                 Problem(
                     f"The lookup table {ddl.name!r} exists already.",
                     tip="Write CREATE OR REPLACE TEMPORARY TABLE, or IF NOT EXISTS.",
                 )
             )
-        table = declared_table(ddl, conf, self._policy)
-        if ddl.columns is None:
-            table = _with_discovered_schema(table, build_connector(table))
-        build_connector(table)
-        self._tables[ddl.name.lower()] = table
-        return table
+        return existing
 
     def no_table(self, name: str) -> DdlError:
         """What to say when there is no temporary table of that name."""
@@ -86,8 +101,8 @@ class LookupCatalog:
         )
 
     def drop(self, name: str) -> None:
-        """Forget a table; its connections end with the workers' idle time."""
-        del self._tables[name.lower()]
+        """Forget a table, if it is there; its connections end with the workers' idle time."""
+        self._tables.pop(name.lower(), None)
 
 
 def declared_table(

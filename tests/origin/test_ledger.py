@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from lookup_hints.origin.ledger import Ledgers, in_folder, in_memory, is_alive
 def count(folder: Path, times: int) -> None:
     ledger = in_folder(folder, "api")
     for _ in range(times):
-        with ledger as books:
-            books.limit.value += 1
+        while (books := ledger.acquire()) is None:
+            time.sleep(1e-4)
+        books.limit.value += 1
+        ledger.release()
 
 
 def test_no_change_of_any_process_is_lost(tmp_path: Path) -> None:
