@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lookup_hints.errors import HintError, Problem
 from lookup_hints.execution.scope import Args, Scope
+from lookup_hints.execution.views import analysed_plan
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.choose import session_option
@@ -173,6 +174,8 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
         explain_cost=cache(lambda sql: _cost_of(partial(rows, sql.strip()), scope)),
         is_stream=lambda sql: _is_stream(partial(rows, sql.strip())),
         find_view=cache(scope.find_view),
+        is_lookup_view=cache(scope.is_lookup_view),
+        analysed_plan=lambda sql: _analysed_plan_of(sql, args, scope),
         taken_back=scope.taken_back.of,
     )
 
@@ -181,6 +184,14 @@ def _cost_of(rows: Callable[[], DataFrame], scope: Scope) -> str:
     """What EXPLAIN COST says of a query; nothing where Spark cannot tell it by itself."""
     try:
         return scope.costs.of(rows())
+    except Exception:
+        return ""
+
+
+def _analysed_plan_of(sql: str, args: Args, scope: Scope) -> str:
+    """Spark's analysed plan of a query; nothing where Spark cannot tell it by itself."""
+    try:
+        return analysed_plan(scope.explained(sql, args, "extended"))
     except Exception:
         return ""
 

@@ -42,6 +42,8 @@ def _run(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
             _log.warning(
                 "Table %s is read whole because %s: %s.", scan.use.table.name, scan.reason, scan.warning
             )
+    for warning in planned.warnings:
+        _log.warning("%s.", warning)
     register(planned, scope, functions)
     refuse_functions_in_lambdas(planned, prepared.args, scope)
     try:

@@ -93,9 +93,17 @@ class Scope:
             return None
         return self.views.find(name, self._rows_of, case_sensitive=self._is_case_sensitive)
 
+    def is_lookup_view(self, name: str) -> bool:
+        """Whether a view of that name reads a lookup table."""
+        if not self.views.knows(name) or name in self.frames:
+            return False
+        return self.views.reads_lookups(name, self._rows_of, case_sensitive=self._is_case_sensitive)
+
     def remember_view(self, text: str, args: Args = None) -> None:
         """Remember the view that the statement has made, if it made one."""
-        found = view_definition(text, self.find, self.find_view, case_sensitive=self._is_case_sensitive)
+        found = view_definition(
+            text, self.find, self.find_view, self.is_lookup_view, case_sensitive=self._is_case_sensitive
+        )
         if found is None:
             return
         if args or "${" in text:

@@ -30,21 +30,25 @@ _HOW_ONLY = tuple(
 
 @dataclass(frozen=True)
 class Definition:
-    """A statement that makes a temporary view: its name, and what its query sees where that is one table."""
+    """A statement that makes a temporary view: its name, and what its query sees where that is one table.
+
+    ``reads_lookups`` says whether it reads a lookup table, however.
+    """
 
     name: str
     through: Through | None
+    reads_lookups: bool = True
 
 
 @dataclass(frozen=True)
 class _Remembered:
     name: str
-    through: Through
+    through: Through | None
     meaning: str
 
 
 class LookupViews:
-    """The temporary views of one Spark session that are one lookup table seen through a query."""
+    """The temporary views of one Spark session that read a lookup table."""
 
     def __init__(self) -> None:
         self._views: dict[str, _Remembered] = {}
@@ -56,24 +60,36 @@ class LookupViews:
     def remember(self, made: Definition, rows: Rows) -> None:
         """Keep what a view sees that Spark has just made; a view of its name that was there is gone."""
         self._views.pop(made.name.lower(), None)
-        if made.through is not None:
+        if made.reads_lookups:
             meaning = _meaning_of(made.name, rows)
             if meaning is not None:
                 self._views[made.name.lower()] = _Remembered(made.name, made.through, meaning)
 
     def find(self, name: str, rows: Rows, *, case_sensitive: bool) -> Through | None:
-        """What the view of that name sees; None where it is another one by now, or there is none."""
+        """What the view of that name sees; None where that is no one table, or it is another view by now."""
+        found = self._views.get(name.lower())
+        if found is None or found.through is None:
+            return None
+        return found.through if self.reads_lookups(name, rows, case_sensitive=case_sensitive) else None
+
+    def reads_lookups(self, name: str, rows: Rows, *, case_sensitive: bool) -> bool:
+        """Whether the view of that name reads a lookup table, and is not another one by now."""
         found = self._views.get(name.lower())
         if found is None or (case_sensitive and found.name != name):
-            return None
-        return found.through if _meaning_of(found.name, rows) == found.meaning else None
+            return False
+        return _meaning_of(found.name, rows) == found.meaning
 
 
 def view_definition(
-    text: str, find_table: FindTable, find_view: FindView, *, case_sensitive: bool
+    text: str,
+    find_table: FindTable,
+    find_view: FindView,
+    is_lookup_view: Callable[[str], bool],
+    *,
+    case_sensitive: bool,
 ) -> Definition | None:
     """The view that a statement makes in this session; None for any other statement."""
-    statement = Statement(text, find_table)
+    statement = Statement(text, find_table, is_lookup_view)
     tokens, at = statement.tokens, 1
     if not tokens.is_word(0, "CREATE"):
         return None
@@ -89,10 +105,11 @@ def view_definition(
         found = Sights(statement, find_view, case_sensitive).of_query(statement.structure.queries[0])
         # The places of its hints are those of another text.
         through = None if found is None else replace(found, hinted=())
+        reads_lookups = statement.reads_lookups
     except UnsupportedLookup:
-        through = None
+        through, reads_lookups = None, False
     if through is None or tokens.is_word(at + 1, "AS"):
-        return Definition(name, through)
+        return Definition(name, through, reads_lookups)
     return Definition(name, _with_names(statement, at + 1, through))
 
 
@@ -116,13 +133,17 @@ def _meaning_of(name: str, rows: Rows) -> str | None:
     except Exception:
         return None
     settings = sorted(f"{key}={value}" for key, value, *_ in rows("SET") if _decides(key))
-    return "\n".join([_analysed(text), *settings])
+    return "\n".join([_numbered(analysed_plan(text)), *settings])
 
 
-def _analysed(explained: str) -> str:
-    """The analysed plan in what EXPLAIN says, its numbers those that each analysis gives alike."""
+def analysed_plan(explained: str) -> str:
+    """The analysed plan in what EXPLAIN EXTENDED says."""
     _, _, analysed = explained.partition("== Analyzed Logical Plan ==")
-    plan, _, _ = analysed.partition("== Optimized Logical Plan ==")
+    return analysed.partition("== Optimized Logical Plan ==")[0]
+
+
+def _numbered(plan: str) -> str:
+    """``plan``, its numbers those that each analysis gives alike."""
     numbers: dict[str, str] = {}
     return _NUMBER.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), plan)
 

@@ -18,7 +18,7 @@ from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.places import as_written, put_in_place
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Level, Relation
-from lookup_hints.plan.times import is_time_column
+from lookup_hints.plan.times import dropped_times, is_time_column
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted, string_literal
@@ -306,7 +306,7 @@ class Analysis:
     @cached_property
     def _edits(self) -> list[Edit]:
         stubs = (edit for use in self._statement.uses for edit in _stub(self._statement, use))
-        return [*removed_hints(self._statement), *stubs]
+        return [*removed_hints(self._statement), *dropped_times(self._statement), *stubs]
 
 
 def _over(source: str, body: str) -> str:

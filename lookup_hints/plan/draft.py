@@ -51,6 +51,8 @@ class Context:
         few_rows: whether the first rows of the statement alone will be taken.
         line: where the statement begins in its file, from 1.
         find_view: what a view sees, where it is one lookup table seen through a query.
+        is_lookup_view: whether a view of that name reads a lookup table.
+        analysed_plan: Spark's analysed plan of a query, as EXPLAIN shows it; empty where it cannot be told.
         taken_back: what was taken back of a table, in the last seconds.
     """
 
@@ -70,6 +72,8 @@ class Context:
     few_rows: bool = False
     line: int = 1
     find_view: FindView = lambda _: None
+    is_lookup_view: Callable[[str], bool] = lambda _: False
+    analysed_plan: Callable[[str], str] = lambda _: ""
     taken_back: Callable[[LookupTable, float], tuple[TakenBack, ...]] = lambda *_: ()
 
     @property
@@ -276,6 +280,7 @@ class Draft:
         output: the columns that the statement gives.
         edits: what makes Spark SQL of the text.
         notes: what the user should know.
+        warnings: those of the notes that are logged, too.
     """
 
     statement: Statement
@@ -293,6 +298,7 @@ class Draft:
     output: Columns | None = None
     edits: tuple[Edit, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def with_(self, **changes: Any) -> Draft:
         """This draft with some fields changed."""
@@ -320,6 +326,7 @@ class LookupPlan:
             that hold several queries, and when planned without Spark.
         query: the query inside a statement that writes; None for one that is a query.
         notes: what the user should know about the whole statement.
+        warnings: those of the notes that are logged when it runs.
     """
 
     text: str
@@ -329,6 +336,7 @@ class LookupPlan:
     output: Columns | None
     query: str | None
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def text_of(self, part: Fragment) -> str:
         """What the user wrote at ``part``, on one line."""

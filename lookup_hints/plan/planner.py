@@ -23,6 +23,7 @@ from lookup_hints.plan.forms.find import find_lookups
 from lookup_hints.plan.guards import guard_reads
 from lookup_hints.plan.hinted import is_named, match_hints
 from lookup_hints.plan.keys import KeyCast, key_cast
+from lookup_hints.plan.processing_time import check_times
 from lookup_hints.plan.read.kinds import (
     gives_rows,
     is_one_query,
@@ -79,7 +80,7 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         OptionError: a bad value in a table's or the session's lookup options.
         Exception: what Spark's analysis says about the user's statement.
     """
-    statement = Statement(text, context.find_table)
+    statement = Statement(text, context.find_table, context.is_lookup_view)
     try:
         statement.queries = query_parts(statement)
         draft = Draft(
@@ -103,6 +104,7 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         output=draft.output,
         query=_written_query(draft),
         notes=draft.notes,
+        warnings=draft.warnings,
     )
 
 
@@ -111,6 +113,8 @@ def _decided(draft: Draft) -> Draft:
     while True:
         try:
             return reduce(_after, RULES, draft)
+        except WrongTime:
+            raise
         except CannotBeAsked as error:
             if error.use.through is not None:
                 return _seen_less(draft, UnsupportedLookup(error.problems), {error.use})
@@ -273,6 +277,10 @@ def type_keys(draft: Draft) -> Draft:
     return draft.each_join(lambda join: join.with_(casts=_casts(draft, join, types[join.use])))
 
 
+class WrongTime(UnsupportedLookup):
+    """Spark cannot compute the time of FOR SYSTEM_TIME AS OF: to read the table does not help."""
+
+
 def _not_alone(draft: Draft, join: LookupJoin, error: KeyTypeError) -> UnsupportedLookup:
     """The whole statement was analysed before: what fails now does so for standing alone."""
     at = error.part if isinstance(error.part, Cut) else join.at
@@ -285,7 +293,7 @@ def _not_alone(draft: Draft, join: LookupJoin, error: KeyTypeError) -> Unsupport
         f"Write a subquery on the left that gives {written} as a column, and join by that.",
     )
     if error.part is join.use.time:
-        return UnsupportedLookup(problem)
+        return WrongTime(problem)
     return CannotBeAsked(problem, join.use, reason)
 
 
@@ -462,7 +470,12 @@ def guard_global_sort(draft: Draft) -> Draft:
     return draft.with_(edits=(*draft.edits, *edits), notes=(*draft.notes, note))
 
 
-ABOUT_THE_STATEMENT: tuple[Rule, ...] = (analyse_as_plain_join, account_for_names, look_through)
+ABOUT_THE_STATEMENT: tuple[Rule, ...] = (
+    analyse_as_plain_join,
+    account_for_names,
+    check_times,
+    look_through,
+)
 
 RULES: tuple[Rule, ...] = (
     find_joins,

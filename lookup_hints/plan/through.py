@@ -15,6 +15,7 @@ from lookup_hints.plan.conditions import Names, references
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Shape
 from lookup_hints.plan.read.virtual import Expression, TableColumn, Through
+from lookup_hints.plan.times import calls_the_present
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.splice import Cut
 
@@ -82,7 +83,7 @@ class Sights:
         return through.table if through is not None and has_name else None
 
     def _through(self, relation: Relation) -> Through | None:
-        if relation.lateral or not relation.plain or relation.time is not None:
+        if relation.lateral or not relation.plain:
             return None
         name = self._statement.alias_of(relation)
         if relation.shape is Shape.QUERY and relation.query is not None:
@@ -97,7 +98,7 @@ class Sights:
     def _of_cte(self, cte: Cte) -> Through | None:
         if cte.recursive:
             return None
-        found, names = self.of_query(cte.query), _names_of_cte(self._statement, cte)
+        found, names = self.of_query(cte.query), names_of_cte(self._statement, cte)
         if found is None or not names:
             return found
         if len(names) != len(found.columns):
@@ -113,7 +114,8 @@ class Sights:
         head = block.source.chains[0].head
         table = self._statement.table_of(head)
         below = self.through(head) if table is None else Through.whole(table)
-        if below is None or head.lateral or not head.plain or head.time is not None:
+        is_now = head.time is None or calls_the_present(self._statement, head.time)
+        if below is None or head.lateral or not head.plain or not is_now:
             return None
         names = self._names(head, below)
         if names is None:
@@ -147,7 +149,7 @@ class _Inside:
         """Name and expression of each column of the SELECT list; None where one cannot be told."""
         assert block.source is not None
         columns: list[tuple[str, Expression]] = []
-        for part in _parts(self._statement, block.selects[0] + 1, block.source.at - 1):
+        for part in select_items(self._statement, block):
             found = self._star(part) or self._item(part)
             if found is None:
                 return None
@@ -241,13 +243,20 @@ def _plain_block(statement: Statement, query: Query) -> Block | None:
     return block if end == query.last else None
 
 
-def _names_of_cte(statement: Statement, cte: Cte) -> tuple[str, ...]:
+def names_of_cte(statement: Statement, cte: Cte) -> tuple[str, ...]:
     """The names that the WITH gives the columns of a CTE; none mostly."""
     opening = statement.tokens.index_at(cte.at.start) + 1
     if not statement.tokens.is_symbol(opening, "("):
         return ()
     names = statement.pieces[opening + 1 : statement.tokens.closing(opening)]
     return tuple(piece.name for piece in names if piece.is_name)
+
+
+def select_items(statement: Statement, block: Block) -> Iterator[Cut]:
+    """What stands between the commas of the one SELECT list of a block, behind DISTINCT where it has that."""
+    first = block.selects[0] + 1 + block.distinct
+    last = block.last if block.source is None else block.source.at - 1
+    return _parts(statement, first, last)
 
 
 def _parts(statement: Statement, first: int, last: int) -> Iterator[Cut]:

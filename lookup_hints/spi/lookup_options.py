@@ -64,6 +64,16 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         session_key="lookup.on-scan",
     ),
     Option(
+        "on-event-time",
+        choice("allow", "warn", "error"),
+        "When the time of FOR SYSTEM_TIME AS OF, which chooses no rows, is not known to be processing"
+        " time: allow it, warn in log and EXPLAIN, or fail.",
+        default="warn",
+        places=_TABLE_AND_SESSION,
+        table_key="lookup.on-event-time",
+        session_key="lookup.on-event-time",
+    ),
+    Option(
         "scan.max-rows",
         integer(0),
         "A table that is known to have more rows is not read whole, for whatever reason.",

@@ -20,7 +20,6 @@ from lookup_hints.plan.forms.whole import WholeTable, cannot_be_read, why_read
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Relation
 from lookup_hints.plan.refusal import refuse_extra_clauses
-from lookup_hints.plan.times import check_time
 
 Find = Callable[[Facts, LookupUse, set[Relation]], LookupJoin | None]
 """The join of a form that a use is, or None.
@@ -84,7 +83,6 @@ def _find_in_block(
     """Add to ``joins`` and ``scanned`` what the uses of one block are."""
     heads: list[LookupUse] = []
     for use in uses:
-        check_time(facts.statement, use)
         if use in read:
             listed = ListedRelation.found(facts, use, set())
             joins.extend([listed] if listed is not None else [])

@@ -213,7 +213,8 @@ class FromReader:
         """``relation`` with its time, options, sample and alias."""
         tokens = self._tokens
         is_bare = relation.shape is Shape.TABLE and not tokens.is_symbol(relation.start, "(")
-        time = tokens.time_clause(relation.last) if is_bare else None
+        has_time = is_bare or relation.shape is Shape.QUERY
+        time = tokens.time_clause(relation.last) if has_time else None
         if time is not None:
             relation.time, relation.last = time, tokens.index_at(time.end - 1)
         while (last := self._extension_end(relation.last + 1, end, block)) is not None:

@@ -22,6 +22,7 @@ from lookup_hints.plan.read.structure import (
     Block,
     Chain,
     Pipe,
+    Query,
     Relation,
     Shape,
     Step,
@@ -125,13 +126,21 @@ class LookupUse:
 class Statement:
     """One SQL statement, read."""
 
-    def __init__(self, text: str, find_table: FindTable) -> None:
-        """Read ``text``; ``find_table`` says which names are lookup tables."""
+    def __init__(
+        self, text: str, find_table: FindTable, is_lookup_view: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """Read ``text``.
+
+        Args:
+            text: the statement.
+            find_table: which names are lookup tables.
+            is_lookup_view: whether a view of that name reads a lookup table.
+        """
         self.text = text
         self.tokens = Tokens(text)
         self.queries: list[Cut] = [Cut(0, len(text))]
         """The parts that are queries; the planner narrows them before it reads the structure."""
-        self._find = find_table
+        self._find, self._is_lookup_view = find_table, is_lookup_view
         self._trees: dict[Cut, exp.Expr | None] = {}
         self._answers: dict[tuple[Callable[..., Any], Hashable], Any] = {}
         self._aliases: dict[tuple[Block, bool], Counter[str]] = {}
@@ -159,9 +168,10 @@ class Statement:
         for piece in pieces(text):
             if piece.kind in (Kind.HINT, Kind.COMMENT):
                 text = blanked(text, piece.start, piece.end)
-        for use in self.uses:
-            if use.time is not None:
-                text = blanked(text, self.pieces[use.index].end, use.time.end)
+        for relation in (*(use.relation for use in self.uses), *self.timed):
+            clause = self.time_clause(relation)
+            if clause is not None:
+                text = blanked(text, clause.start, clause.end)
         return text
 
     def expression(self, part: Cut) -> exp.Expr | None:
@@ -249,6 +259,55 @@ class Statement:
             alias = self.alias_of(relation)
             assert alias is not None, "a table has a name"
             yield LookupUse(table, relation, alias, block, chain, step, around, pipe)
+
+    @cached_property
+    def timed(self) -> tuple[Relation, ...]:
+        """The derived tables, CTEs and views over lookup tables that have a FOR SYSTEM_TIME AS OF.
+
+        Spark takes none there, so the clause is ours.
+        """
+        every = (relation for block in self.structure.blocks for relation in block.everything)
+        return tuple(each for each in every if each.time is not None and self._is_over_lookups(each))
+
+    @property
+    def reads_lookups(self) -> bool:
+        """Whether it reads a lookup table, or a view over one."""
+        every = (relation for block in self.structure.blocks for relation in block.everything)
+        return any(self.table_of(each) or self._is_view(each) for each in every)
+
+    def time_clause(self, relation: Relation) -> Cut | None:
+        """``FOR SYSTEM_TIME AS OF ...`` behind the relation, if it is there."""
+        if relation.time is None:
+            return None
+        first = self.tokens.index_at(relation.time.start) - 3
+        first -= self.tokens.is_word(first - 1, "FOR")
+        return Cut(self.pieces[first].start, relation.time.end)
+
+    def read_by(self, relation: Relation) -> frozenset[Relation]:
+        """All that the relation reads, itself included: by way of the queries inside it, and of CTEs."""
+        found, waiting = {relation}, [relation]
+        while waiting:
+            each = waiting.pop()
+            query = each.query if each.cte is None else each.cte.query
+            more = set() if query is None else {*self._relations_in(query)} - found
+            found |= more
+            waiting += more
+        return frozenset(found)
+
+    def _is_over_lookups(self, relation: Relation) -> bool:
+        """Whether the relation is a query, CTE or view that reads a lookup table."""
+        read = self.read_by(relation)
+        is_table = self.table_of(relation) is not None
+        return not is_table and any(self.table_of(each) or self._is_view(each) for each in read)
+
+    def _is_view(self, relation: Relation) -> bool:
+        is_named = relation.shape is Shape.TABLE and relation.cte is None and bool(relation.name)
+        return is_named and self._is_lookup_view(relation.name)
+
+    def _relations_in(self, query: Query) -> Iterator[Relation]:
+        for block in self.structure.blocks:
+            if query.first <= block.first and block.last <= query.last:
+                yield from block.everything
 
     def table_of(self, relation: Relation) -> LookupTable | None:
         """The lookup table that ``relation`` is, or None."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from lookup_hints.plan.analysis import guarded, removed_hints
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.read.structure import Block
+from lookup_hints.plan.times import dropped_times
 from lookup_hints.plan.write.chains import parentheses
 from lookup_hints.plan.write.from_clause import from_edits, selects_first
 from lookup_hints.plan.write.from_join import FromJoin
@@ -19,7 +20,7 @@ from lookup_hints.sql.splice import Cut, Edit
 
 def edits_of(draft: Draft) -> tuple[Edit, ...]:
     """All edits of a draft whose joins are complete."""
-    return (*removed_hints(draft.statement), *_edits(Sheet(draft)))
+    return (*removed_hints(draft.statement), *dropped_times(draft.statement), *_edits(Sheet(draft)))
 
 
 def _edits(sheet: Sheet) -> Iterator[Edit]:

@@ -21,21 +21,21 @@ SELECT c.name FROM orders o LATERAL VIEW OUTER inline(ask_customers(o.k)) c
 -- case: a fixed time
 SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c ON o.k = c.id
 -- refused:
-line 1, column 71: c is asked for a time of its own, but connector 'both' knows only the present. Use a time column of the left side, PROCTIME() or current_timestamp().
+line 1, column 71: c is asked for a time of its own, but connector 'both' knows only the present. Write PROCTIME() or current_timestamp(), or leave FOR SYSTEM_TIME AS OF out.
 SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c ON o.k = c.id
                                                                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
 -- case: a time that is computed
 SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF current_timestamp() - INTERVAL 1 DAY c ON o.k = c.id
 -- refused:
-line 1, column 71: c is asked for a time of its own, but connector 'both' knows only the present. Use a time column of the left side, PROCTIME() or current_timestamp().
+line 1, column 71: c is asked for a time of its own, but connector 'both' knows only the present. Write PROCTIME() or current_timestamp(), or leave FOR SYSTEM_TIME AS OF out.
 SELECT c.name FROM orders o LEFT JOIN customers FOR SYSTEM_TIME AS OF current_timestamp() - INTERVAL 1 DAY c ON o.k = c.id
                                                                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
 -- case: a fixed time of a table that is read whole
 SELECT * FROM customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c
 -- refused:
-line 1, column 47: c is asked for a time of its own, but connector 'both' knows only the present. Use a time column of the left side, PROCTIME() or current_timestamp().
+line 1, column 47: c is asked for a time of its own, but connector 'both' knows only the present. Write PROCTIME() or current_timestamp(), or leave FOR SYSTEM_TIME AS OF out.
 SELECT * FROM customers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00' c
                                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 

@@ -119,7 +119,7 @@ Only AS and FOR SYSTEM_TIME AS OF can stand beside the lookup table planes: it i
 -- case: a fixed time of the past
 SELECT f.flight, p.seats FROM flights f JOIN planes FOR SYSTEM_TIME AS OF TIMESTAMP '2013-01-01' AS p ON p.tailnum = f.tailnum
 -- refused:
-p is asked for a time of its own, but connector 'counting' knows only the present. Use a time column of the left side, PROCTIME() or current_timestamp().
+p is asked for a time of its own, but connector 'counting' knows only the present. Write PROCTIME() or current_timestamp(), or leave FOR SYSTEM_TIME AS OF out.
 
 -- case: a persistent view
 CREATE VIEW lasting AS SELECT f.flight, p.seats FROM flights f JOIN planes p ON p.tailnum = f.tailnum

@@ -1,0 +1,181 @@
+"""Whether a column is processing time: made of the present by the statement, or in Spark's plan of a view.
+
+What cannot be followed so far is not: a lookup gives the rows of now, whatever the column says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from sqlglot import exp
+
+from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.plan.analysis import Analysis
+from lookup_hints.plan.choose import options_of_table
+from lookup_hints.plan.draft import Draft
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.read.structure import Block, Query, Relation, Shape
+from lookup_hints.plan.through import names_of_cte, select_items
+from lookup_hints.plan.times import PRESENT, Timed, calls_the_present, refuse_other_times, timed
+from lookup_hints.spi.in_force import InForce, in_force
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.options import Place
+from lookup_hints.sql.lexer import quoted
+
+_OPTION = next(option for option in LOOKUP_OPTIONS if option.key == "on-event-time")
+_STRICTEST = ("error", "warn", "allow")
+
+
+def check_times(draft: Draft) -> Draft:
+    """Each FOR SYSTEM_TIME AS OF means the present, or it is said that it does not choose the rows.
+
+    Raises:
+        UnsupportedLookup: its time is a constant, or no processing time where that is forbidden.
+    """
+    statement = draft.statement
+    times = ProcessingTimes(statement, draft.analysis, draft.context.analysed_plan)
+    unused: dict[str, list[Timed]] = {}
+    for use in timed(statement):
+        refuse_other_times(statement, use)
+        if not times.is_processing_time(use):
+            unused.setdefault(" ".join(use.time.of(statement.text).split()), []).append(use)
+    notes, warnings = list[str](), list[str]()
+    for time, uses in unused.items():
+        note = _note(statement, time, uses)
+        wanted = [_wanted(draft, use) for use in uses]
+        for use, value in zip(uses, wanted, strict=True):
+            if value.value == "error":
+                raise _forbidden(statement, use, note, value)
+        notes.append(note)
+        warnings += [note] if any(value.value == "warn" for value in wanted) else []
+    return draft.with_(notes=(*draft.notes, *notes), warnings=tuple(warnings))
+
+
+def _wanted(draft: Draft, use: Timed) -> InForce:
+    """What to do of a time that is not used: the strictest of what its tables say, or the session."""
+    seen = draft.context.find_view(use.relation.name) if use.relation.name and not use.tables else None
+    tables = use.tables if seen is None else (seen.base,)
+    given = [options_of_table(table) for table in tables] or [{}]
+    found = [in_force(_OPTION, draft.context.conf, {Place.HINT: {}, Place.TABLE: each}) for each in given]
+    return min(found, key=lambda each: _STRICTEST.index(each.value))
+
+
+def _note(statement: Statement, time: str, uses: Iterable[Timed]) -> str:
+    names = " and ".join(dict.fromkeys(statement.alias_of(use.relation) or "a derived table" for use in uses))
+    return (
+        f"FOR SYSTEM_TIME AS OF {time} does not choose the rows of {names}: they are those of now, as {time}"
+        " is not known to be processing time (current_timestamp(), or a column made of it)"
+    )
+
+
+def _forbidden(statement: Statement, use: Timed, note: str, value: InForce) -> UnsupportedLookup:
+    said = f" ({value.source.value})" if value.source is not None else ""
+    return UnsupportedLookup(
+        Problem(
+            f"{note}: 'lookup.on-event-time' = 'error'{said} forbids that.",
+            statement.span(use.time),
+            "Write PROCTIME() or current_timestamp(), or allow it with 'lookup.on-event-time' = 'allow'.",
+        )
+    )
+
+
+class ProcessingTimes:
+    """Says of columns whether they are made of the present: by the statement, then by Spark's plan."""
+
+    def __init__(self, statement: Statement, analysis: Analysis, analysed_plan: Callable[[str], str]) -> None:
+        self._statement, self._analysis, self._analysed_plan = statement, analysis, analysed_plan
+
+    def is_processing_time(self, use: Timed) -> bool:
+        """Whether the time is sure to be that at which the row is processed."""
+        if calls_the_present(self._statement, use.time):
+            return True
+        tokens = self._statement.tokens
+        first, last = tokens.index_at(use.time.start), tokens.index_at(use.time.end - 1)
+        parts = [piece.name for piece in self._statement.pieces[first : last + 1 : 2]]
+        return self._is_made_of_now(parts, use.block, without=use.relation)
+
+    def _is_made_of_now(self, parts: list[str], block: Block, without: Relation | None = None) -> bool:
+        """Whether a column that ``block`` names by ``parts`` is; False where that cannot be told."""
+        if len(parts) > 2:
+            return False
+        relations = [each for each in block.relations if each is not without]
+        named = [each for each in relations if self._may_hold(each, parts, is_only=len(relations) == 1)]
+        if len(named) != 1:
+            return False
+        relation, name = named[0], parts[-1]
+        query = relation.query if relation.cte is None else relation.cte.query
+        if relation.columns or relation.plain is False:
+            return False  # names that an alias gives, and samples, are not followed
+        if query is not None:
+            renamed = relation.cte is not None and names_of_cte(self._statement, relation.cte)
+            return not renamed and self._is_listed_as_now(name, query)
+        is_ordinary = relation.shape is Shape.TABLE and self._statement.table_of(relation) is None
+        return is_ordinary and self._is_now_in_plan(name, relation)
+
+    def _may_hold(self, relation: Relation, parts: list[str], *, is_only: bool) -> bool:
+        if len(parts) == 2:
+            return (self._statement.alias_of(relation) or "").lower() == parts[0].lower()
+        columns = self._analysis.columns_of(relation)
+        return is_only if columns is None else parts[0].lower() in map(str.lower, columns)
+
+    def _is_listed_as_now(self, name: str, query: Query) -> bool:
+        """Whether the item ``name`` of the one SELECT list of ``query`` is made of the present."""
+        block = query.blocks[0] if len(query.blocks) == 1 else None
+        if block is None or block.pipes or len(block.selects) != 1:
+            return False
+        for part in select_items(self._statement, block):
+            tree = self._statement.expression(part)
+            if isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star):
+                if self._is_made_of_now([tree.table, name], block):
+                    return True
+            elif isinstance(tree, exp.Star):
+                if self._is_made_of_now([name], block):
+                    return True
+            elif tree is not None and tree.alias_or_name.lower() == name.lower():
+                return self._is_now(tree, block)
+        return False
+
+    def _is_now(self, tree: exp.Expr, block: Block) -> bool:
+        while isinstance(tree, exp.Alias | exp.Paren | exp.Cast):
+            tree = tree.this
+        if isinstance(tree, exp.Column):
+            return self._is_made_of_now([part.name for part in tree.parts], block)
+        called = (
+            tree.name
+            if isinstance(tree, exp.Anonymous)
+            else tree.sql_name()
+            if isinstance(tree, exp.Func)
+            else ""
+        )
+        return called.upper().replace("_", "") in (name.replace("_", "") for name in PRESENT)
+
+    def _is_now_in_plan(self, name: str, relation: Relation) -> bool:
+        """Whether Spark's own plan of a table or view makes the column of the present."""
+        at = self._statement.tokens.cut(relation.start, relation.last)
+        plan = self._analysed_plan(f"SELECT {quoted(name)} FROM {at.of(self._statement.text)}")  # noqa: S608
+        return is_now_in_plan(plan)
+
+
+_OUTPUT = re.compile(r"^\s*Project \[[^,\[\]]*#(\d+)L?\]", re.MULTILINE)
+_CAST = r"(?:cast\()?{}(?: as timestamp(?:_ntz)?\))? AS [^,\[\]]*#{}\b"
+
+
+def is_now_in_plan(plan: str) -> bool:
+    """Whether the one column that an analysed plan gives is the time at which it runs.
+
+    >>> is_now_in_plan("Project [t#2]\\n+- Project [cast(now() as timestamp) AS t#2]")
+    True
+    >>> is_now_in_plan("Project [t#2]\\n+- Project [ts#1 AS t#2]")
+    False
+    """
+    output = _OUTPUT.search(plan)
+    number, seen = (output[1] if output else ""), set[str]()
+    while number and number not in seen:
+        seen.add(number)
+        now = r"(?:current_timestamp\(\)|now\(\)|localtimestamp\([^()]*\))"
+        if re.search(_CAST.format(now, number), plan):
+            return True
+        below = re.search(_CAST.format(r"[^,\[\]()]*#(\d+)L?", number), plan)
+        number = below[1] if below else ""
+    return False
