@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lookup_hints.execution.scope import Scope
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.secrets import shown
-from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.types import type_name
 from lookup_hints.sql.lexer import string_literal
 from lookup_hints.tables.catalog import secret_keys
 from lookup_hints.tables.ddl import (
@@ -77,7 +77,7 @@ def nothing(scope: Scope) -> DataFrame:
 
 def _described(table: LookupTable, extended: bool) -> list[tuple[str, str, str | None]]:
     rows: list[tuple[str, str, str | None]] = [
-        (column.name, sql_type(column.type).lower(), "key" if column.name in table.primary_key else None)
+        (column.name, type_name(column.type), "key" if column.name in table.primary_key else None)
         for column in table.schema
     ]
     if extended:

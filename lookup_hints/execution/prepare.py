@@ -63,22 +63,23 @@ class Prepared:
 
 
 def read(text: str, scope: Scope) -> Statement:
-    """What a statement is, where the catalog of ``scope`` knows the lookup tables."""
-    return read_statement(text, scope.catalog.concerns)
+    """What a statement is that is ``as_read``, where the catalog of ``scope`` knows the lookup tables."""
+    return read_statement(text, scope.catalog.concerns, scope.timestamp_of(text))
 
 
 def prepare(
     text: str, args: Args, scope: Scope, functions: Functions, *, few_rows: bool = False, line: int = 1
 ) -> Prepared:
     """Read and plan a statement; ``LookupSession.prepare`` says more."""
+    written, text = text, scope.as_read(text)
     statement = read(text, scope)
     if isinstance(statement, StreamInsert):
         return prepare_stream(statement, args, scope, functions, line=line)
     if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
-        return Prepared(statement, text, args)
+        return Prepared(statement, written, args)
     hints, problems = read_hints(text)
     if not (hints or problems or mentions_lookup(text, scope.may_concern)):
-        return Prepared(statement, text, args)
+        return Prepared(statement, written, args)
     if args is not None and not isinstance(args, Mapping):
         text, args = named_parameters(text, args)
         hints, problems = read_hints(text)

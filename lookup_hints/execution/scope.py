@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from lookup_hints.errors import QueryError
 from lookup_hints.execution.left_costs import LeftCosts
@@ -15,13 +18,17 @@ from lookup_hints.execution.views import LookupViews, view_definition
 from lookup_hints.frames.join import no_table
 from lookup_hints.frames.variables import run_over
 from lookup_hints.hints.validate import LookupHint
+from lookup_hints.plan.keys import ANSI
 from lookup_hints.plan.read.virtual import Through
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.spi import Connector
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.sql.lexer import string_literal
+from lookup_hints.spi.types import TIMESTAMP
+from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_variables
+from lookup_hints.sql.lexer import text_value
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
+from lookup_hints.tables.ddl import plain_timestamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -116,7 +123,7 @@ class Scope:
 
     @property
     def _is_case_sensitive(self) -> bool:
-        return (self.conf("spark.sql.caseSensitive") or "false").lower() == "true"
+        return self._is_on("spark.sql.caseSensitive")
 
     def connector_of(self, table: LookupTable) -> Connector:
         """The connector of one of its tables."""
@@ -147,7 +154,34 @@ class Scope:
 
     def conf(self, key: str) -> str | None:
         """The value of a key of Spark's configuration, or None."""
+        if key == ANSI:  # its default differs between versions
+            return self.spark.conf.get(key)
         return self.spark.conf.get(key, None)
+
+    def as_read(self, text: str) -> str:
+        """``text`` as Spark's parser reads it in this session, in words that mean it under every setting."""
+        if "${" in text:
+            text = with_variables(text, cache(self._value_of))
+        if '"' in text and self._is_on("spark.sql.ansi.doubleQuotedIdentifiers") and self._is_on(ANSI):
+            text = with_backquotes(text)
+        if "\\" in text and self._is_on("spark.sql.parser.escapedStringLiterals"):
+            text = with_escapes(text)
+        return text
+
+    def timestamp_of(self, text: str) -> pa.DataType:
+        """The type that TIMESTAMP is in this session, if ``text`` says TIMESTAMP."""
+        return plain_timestamp(self.conf) if "timestamp" in text.lower() else TIMESTAMP
+
+    def _value_of(self, reference: str) -> str | None:
+        """What Spark puts in place of ``${name}``: the end of the name of a column that is called so."""
+        for opening, quote in (("1 AS ", "`"), ("r", "'"), ("r", '"')):  # the value may hold quotes
+            with suppress(Exception):
+                name = self.sql(f"SELECT {opening}{quote}={reference}{quote}").columns[0]
+                return name.partition("=")[2]
+        return None
+
+    def _is_on(self, key: str) -> bool:
+        return (self.conf(key) or "false").lower() == "true"
 
     def settings(self) -> Conf:
         """What ``conf`` says, asked once for each key of one statement: each is a round trip."""
@@ -169,4 +203,4 @@ class Scope:
 
 
 def _literal(value: str | bool | None) -> str:
-    return string_literal(value) if isinstance(value, str) else str(value).upper().replace("NONE", "NULL")
+    return text_value(value) if isinstance(value, str) else str(value).upper().replace("NONE", "NULL")

@@ -67,7 +67,7 @@ class Statements:
 
     def explain(self, text: str, args: Args = None, mode: str = "formatted") -> str:
         """How one statement would run."""
-        statement = read(text, self.scope)
+        statement = read(self.scope.as_read(text), self.scope)
         prepared = self.prepare(statement.text if isinstance(statement, Explain) else text, args)
         if isinstance(prepared.statement, Ddl):
             return "A statement about lookup tables; Spark does not see it."
@@ -104,7 +104,7 @@ class Statements:
 
     def sql_with_variables(self, text: str, args: Args, variables: dict[str, Any]) -> DataFrame:
         """Run one statement whose text names ``variables`` in braces."""
-        if isinstance(read(text, self.scope), Ddl):
+        if isinstance(read(self.scope.as_read(text), self.scope), Ddl):
             raise variables_refused(variables)
         if mentions_lookup(text, self.scope.may_concern):
             try:

@@ -21,7 +21,7 @@ from lookup_hints.plan.read.structure import Block, Level, Relation
 from lookup_hints.plan.times import dropped_times, is_time_column
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import sql_type
-from lookup_hints.sql.lexer import quoted, string_literal
+from lookup_hints.sql.lexer import quoted, text_value
 from lookup_hints.sql.splice import Cut, Edit, Fragment, spliced
 
 Columns = tuple[tuple[str, str], ...]
@@ -360,7 +360,7 @@ def extended(rows: tuple[Fragment, ...], extensions: Sequence[Cut]) -> tuple[Fra
 
 def guarded(statement: Statement, use: LookupUse) -> Iterator[Edit]:
     """The edits for a table in a CTE that nobody reads, as all its readers ask: to read it is an error."""
-    message = string_literal(f"{use.table.name} is asked by key, and not read here")
+    message = text_value(f"{use.table.name} is asked by key, and not read here")
     yield from _stub(statement, use, f"raise_error({message}) IS NOT NULL")
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from lookup_hints.spi.types import written_type
+
+ANSI = "spark.sql.ansi.enabled"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _KEY_TYPES = (
@@ -52,19 +55,20 @@ class KeyCast:
                 before, after = f"element_at(transform(array({before}", f"{after}){self._guarded(step)}), 1)"
                 continue
             function = "try_cast" if self.recheck and is_last else "CAST"
-            before, after = f"{function}({before}", f"{after} AS {step.upper()})"
+            before, after = f"{function}({before}", f"{after} AS {written_type(step)})"
         return self.wrapping[0] + before, after + self.wrapping[1]
 
     def _guarded(self, column: str) -> str:
         """The last cast as a lambda: no false match below so many digits, an error above them."""
         precision, scale = _precision(column)
         largest = _ABOVE.get(column, f"1E{precision - scale}D")
+        written = written_type(column)
         message = (
-            f"' is too large to be looked up as {column.upper()}: it equals several such values."
-            f" Write CAST(... AS {column.upper()}) around the key.'"
+            f"' is too large to be looked up as {written}: it equals several such values."
+            f" Write CAST(... AS {written}) around the key.'"
         )
         return (
-            f", {_KEY} -> CASE WHEN abs({_KEY}) < 1E{self.digits}D THEN try_cast({_KEY} AS {column.upper()})"
+            f", {_KEY} -> CASE WHEN abs({_KEY}) < 1E{self.digits}D THEN try_cast({_KEY} AS {written})"
             f" WHEN abs({_KEY}) <= {largest}"
             f" THEN raise_error(concat('The key ', {_KEY}, {message})) END"
         )

@@ -22,7 +22,7 @@ from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan
 from lookup_hints.plan.forms.find import find_lookups
 from lookup_hints.plan.guards import guard_reads
 from lookup_hints.plan.hinted import is_named, match_hints
-from lookup_hints.plan.keys import KeyCast, key_cast
+from lookup_hints.plan.keys import ANSI, KeyCast, key_cast
 from lookup_hints.plan.processing_time import check_times
 from lookup_hints.plan.read.kinds import (
     gives_rows,
@@ -42,7 +42,7 @@ from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
 from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec, Switch
 from lookup_hints.spi import Connector, KeepsAnswers
-from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.types import type_name, written_type
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.sql.splice import Cut, spliced
 
@@ -304,8 +304,8 @@ def _casts(draft: Draft, join: LookupJoin, types: list[str]) -> tuple[KeyCast, .
 
 def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCast:
     kind = join.use.table.schema.field(key.column).type
-    column = sql_type(kind).lower().replace(", ", ",")
-    ansi = (draft.context.conf("spark.sql.ansi.enabled") or "true").lower() == "true"
+    column = type_name(kind)
+    ansi = (draft.context.conf(ANSI) or "true").lower() == "true"
     zone = draft.context.conf("spark.sql.session.timeZone") or ""
     cast = key_cast(left, column, ansi=ansi, zone=zone)
     if cast is not None and cast.recheck and not key.kept and _has_query(draft.statement, join):
@@ -322,7 +322,7 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
         problem = Problem(
             f"The lookup join with {join.use.alias} cannot run: {reason}.",
             draft.statement.span(key.whole),
-            f"Write CAST({written} AS {column.upper()}).",
+            f"Write CAST({written} AS {written_type(column)}).",
         )
         raise CannotBeAsked(problem, join.use, reason)
     return replace(cast, wrapping=draft.context.wrapping(kind))

@@ -67,7 +67,7 @@ class Piece:
 _PIECE = re.compile(
     r"""
       (?P<space>\s+)
-    | (?P<line>--(?:\\\r?\n|[^\r\n])*)
+    | (?P<line>--(?:\\\n|[^\r\n])*)
     | (?P<block>/\*)
     | (?P<quoted>`(?:[^`]|``)*`)
     | (?P<raw>[rR](?:'[^']*'|"[^"]*"))
@@ -133,6 +133,13 @@ def quoted(name: str) -> str:
 def string_literal(value: str) -> str:
     """``value`` as a string literal of Spark SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def text_value(value: str) -> str:
+    """An expression that gives ``value``, however the session reads literals, and names variables in them."""
+    if not set(value) & {"'", "\\", "$"}:
+        return string_literal(value)
+    return f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 
 def _end_of_comment(text: str, at: int) -> int:

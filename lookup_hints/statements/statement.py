@@ -8,7 +8,10 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
+
 from lookup_hints.errors import Problem, QueryError, Span
+from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
 from lookup_hints.statements.commands import explained, own_setting
 from lookup_hints.streaming.insert import StreamInsert, names_a_stream, read_insert, shown_insert
@@ -53,7 +56,9 @@ class SparkStatement:
 Statement = Setting | Explain | Ddl | StreamInsert | SparkStatement
 
 
-def read_statement(text: str, is_ours: Callable[[Ddl], bool] = lambda _: True) -> Statement:
+def read_statement(
+    text: str, is_ours: Callable[[Ddl], bool] = lambda _: True, timestamp: pa.DataType = TIMESTAMP
+) -> Statement:
     """What ``text`` is: the one decision, for the session and for every way in.
 
     >>> read_statement("EXPLAIN COST SELECT 1").mode
@@ -63,13 +68,14 @@ def read_statement(text: str, is_ours: Callable[[Ddl], bool] = lambda _: True) -
         text: one statement.
         is_ours: whether DDL is about a lookup table, which a catalog knows by the table's name
             (``LookupCatalog.concerns``). Any other is Spark's.
+        timestamp: the type that TIMESTAMP is in this session.
 
     Raises:
         QueryError: it is one of ours, and wrong.
     """
     if names_a_stream(text):
         return read_insert(text)
-    ddl = parse_ddl(text)
+    ddl = parse_ddl(text, timestamp)
     if ddl is not None and is_ours(ddl):
         return ddl
     setting = own_setting(text)

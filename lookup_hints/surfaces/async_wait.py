@@ -22,7 +22,7 @@ from lookup_hints.retry import RetryPolicy
 from lookup_hints.session import LookupSession
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.tables.ddl import columns_of
+from lookup_hints.tables.ddl import columns_of, plain_timestamp
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -146,8 +146,10 @@ def _checked_function(func: Any, inputs: Sequence[Any]) -> str:
 
 
 def _outputs(returns: str | StructType, df: DataFrame) -> pa.Schema:
-    text = returns if isinstance(returns, str) else _ddl(returns)
-    schema = columns_of(text)
+    if isinstance(returns, str):
+        schema = columns_of(returns, plain_timestamp(lambda key: df.sparkSession.conf.get(key, None)))
+    else:
+        schema = columns_of(_ddl(returns))
     taken = {name.lower() for name in df.columns}
     for name in schema.names:
         if name.lower() in taken:

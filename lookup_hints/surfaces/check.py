@@ -33,7 +33,7 @@ from lookup_hints.streaming.insert import StreamInsert, written_options
 from lookup_hints.streaming.settings import ROOT, stream_settings
 from lookup_hints.streaming.sinks import no_checkpoint, sink_without_table
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
-from lookup_hints.tables.ddl import CreateLookupTable, DropTable
+from lookup_hints.tables.ddl import CreateLookupTable, DropTable, plain_timestamp
 from lookup_hints.tables.registry import check_connector_name, module_named, retry_predicates
 
 
@@ -92,7 +92,7 @@ class _Checker:
         Later statements see the tables that it creates and the options that it sets.
         """
         self._check_parameters(text)
-        statement = read_statement(text, self._catalog.concerns)
+        statement = read_statement(text, self._catalog.concerns, plain_timestamp(self._settings.get))
         if isinstance(statement, StreamInsert):
             return self._start(statement)
         if isinstance(statement, Explain):

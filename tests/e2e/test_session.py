@@ -493,7 +493,6 @@ LOOKED_FOR = [
         "SELECT v.id FROM visits v JOIN IDENTIFIER('{begin}' || '{end}') p ON p.id = v.person",
         id="identifier",
     ),
-    pytest.param("SELECT v.id FROM visits v JOIN ${{named}} p ON p.id = v.person", id="variable"),
 ]
 
 
@@ -503,7 +502,6 @@ def test_a_lookup_table_that_spark_itself_looks_for_is_told(session: LookupSessi
         pytest.skip("a statement of Spark 4")
 
     def run(name: str) -> None:
-        session.spark.conf.set("named", name)
         session.sql(statement.format(name=name, begin=name[:3], end=name[3:]))
 
     with pytest.raises(UnsupportedLookup, match="Spark looks for the lookup table people itself") as raised:

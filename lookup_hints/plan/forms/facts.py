@@ -29,7 +29,7 @@ from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import cannot_run
 from lookup_hints.plan.wish import must_be_asked
 from lookup_hints.spi import Connector, Scan
-from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.types import type_name
 from lookup_hints.sql.splice import Cut
 
 Form = TypeVar("Form", bound=LookupJoin)
@@ -305,4 +305,4 @@ def is_random(tree: exp.Expr) -> bool:
 
 def _key_typed(connector: Connector) -> frozenset[str]:
     schema = connector.table.schema
-    return frozenset(column.name for column in schema if is_key_type(sql_type(column.type).lower()))
+    return frozenset(column.name for column in schema if is_key_type(type_name(column.type)))

@@ -11,7 +11,7 @@ from lookup_hints.plan.analysis import alias_text
 from lookup_hints.plan.conditions import over_variable
 from lookup_hints.plan.draft import LookupJoin
 from lookup_hints.plan.read.statement import Statement
-from lookup_hints.sql.lexer import quoted, string_literal
+from lookup_hints.sql.lexer import quoted, text_value
 from lookup_hints.sql.splice import Fragment
 
 PRIVATE_PREFIX = "__lookup_using_"
@@ -178,7 +178,7 @@ def _found(join: LookupJoin) -> Text:
         conditions = " AND ".join(f"({each.over(ROW)})" for each in through.where)
         rows = ("filter(", *rows, f", {ROW} -> {conditions})")
     if join.is_computed:
-        fields = (f"{string_literal(name)}, {through.expression(name).over(ROW)}" for name in join.columns)
+        fields = (f"{text_value(name)}, {through.expression(name).over(ROW)}" for name in join.columns)
         rows = ("transform(", *rows, f", {ROW} -> named_struct({', '.join(fields)}))")
     return rows
 
@@ -199,7 +199,7 @@ def _call(join: LookupJoin) -> Text:
         arguments = [("if(", *conditions, ", ", *argument, ", NULL)") for argument in arguments]
     if join.function.packed:
         named = [
-            (f"{string_literal(key.column)}, ", *each)
+            (f"{text_value(key.column)}, ", *each)
             for key, each in zip(join.conditions.keys, arguments, strict=True)
         ]
         arguments = [("named_struct(", *joined(named, ", "), ")")]

@@ -1,5 +1,6 @@
 """Statements about lookup tables: CREATE, DROP, DESCRIBE, SHOW and REFRESH, read and written."""
 
+from lookup_hints.tables.ddl.column_types import plain_timestamp
 from lookup_hints.tables.ddl.parse import columns_of, parse_ddl, shown_statement
 from lookup_hints.tables.ddl.show import create_statement
 from lookup_hints.tables.ddl.statements import (
@@ -27,5 +28,6 @@ __all__ = [
     "columns_of",
     "create_statement",
     "parse_ddl",
+    "plain_timestamp",
     "shown_statement",
 ]

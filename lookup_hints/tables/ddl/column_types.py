@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from lookup_hints.errors import nearest
+from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.tables.ddl.reader import Reader
 
@@ -26,14 +27,14 @@ _SIMPLE: dict[str, pa.DataType] = {
     **dict.fromkeys(("BINARY", "BYTES"), pa.binary()),
     "DATE": pa.date32(),
 }
-_TIMESTAMPS = {"TIMESTAMP": TIMESTAMP, "TIMESTAMP_LTZ": TIMESTAMP, "TIMESTAMP_NTZ": TIMESTAMP_NTZ}
+_TIMESTAMPS = {"TIMESTAMP_LTZ": TIMESTAMP, "TIMESTAMP_NTZ": TIMESTAMP_NTZ}
 _INSTEAD = {
     "VARBINARY": "BINARY",
     "TEXT": "STRING",
     "JSON": "STRING",
     "UUID": "STRING",
     "DATETIME": "TIMESTAMP_NTZ",
-    "TIMESTAMPTZ": "TIMESTAMP",
+    "TIMESTAMPTZ": "TIMESTAMP_LTZ",
     "BOOL": "BOOLEAN",
     "INT8": "BIGINT",
     "NUMBER": "DECIMAL(38, 0)",
@@ -44,6 +45,12 @@ _NEVER = ("VARIANT", "TIME", "VOID", "NULL", "GEOMETRY", "GEOGRAPHY", "OBJECT", 
 _MOST_DIGITS = 38
 _MICROSECONDS = 6
 _MOST_NESTED = 100
+
+
+def plain_timestamp(conf: Conf) -> pa.DataType:
+    """The type that TIMESTAMP is: the one that Spark's own CREATE TABLE gives it under the same settings."""
+    chosen = conf("spark.sql.timestampType") or ""
+    return TIMESTAMP_NTZ if chosen.upper() == "TIMESTAMP_NTZ" else TIMESTAMP
 
 
 def read_type(reader: Reader, depth: int = 0) -> pa.DataType:
@@ -95,7 +102,7 @@ def _timestamp(reader: Reader, name: str) -> pa.DataType:
         reader.expect(")", "after the precision")
         if precision > _MICROSECONDS:
             reader.fail(f"{name}({precision}) is finer than microseconds.", size[:3], tip=f"Write {name}.")
-    return _TIMESTAMPS[name]
+    return _TIMESTAMPS.get(name, reader.timestamp)
 
 
 def _interval(reader: Reader, name: str) -> pa.DataType:
@@ -146,7 +153,7 @@ def _field(reader: Reader, depth: int) -> pa.Field:
 _COMPOSED: dict[str, Callable[[Reader, str], pa.DataType]] = {
     **dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), _characters),
     **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), _decimal),
-    **dict.fromkeys(_TIMESTAMPS, _timestamp),
+    **dict.fromkeys(("TIMESTAMP", *_TIMESTAMPS), _timestamp),
     "INTERVAL": _interval,
 }
 _NESTING: dict[str, Callable[[Reader, str, int], pa.DataType]] = {

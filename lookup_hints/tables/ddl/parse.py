@@ -9,6 +9,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from lookup_hints.errors import DdlError, Problem, nearest
+from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
 from lookup_hints.sql.option_list import read_pairs
 from lookup_hints.tables.ddl.columns import COMMENT, read_columns
@@ -29,11 +30,15 @@ _EXAMPLE = "Write WITH ('connector' = '<name>', ...)."
 _WHOLE_EXAMPLE = "Write CREATE TEMPORARY TABLE <name> (...) WITH ('connector' = '<name>', ...)."
 
 
-def parse_ddl(text: str) -> Ddl | None:
+def parse_ddl(text: str, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
     """The statement that ``text`` is, or None: it does not concern lookup tables and is Spark's.
 
     >>> parse_ddl("DROP TABLE IF EXISTS customers")
     DropTable(name='customers', if_exists=True)
+
+    Args:
+        text: one statement.
+        timestamp: the type that TIMESTAMP is in this session.
 
     Raises:
         DdlError: every mistake in a CREATE of a lookup table; values of options are masked. Also what
@@ -45,18 +50,22 @@ def parse_ddl(text: str) -> Ddl | None:
     names_connector = _names_connector(found)
     if not (names_connector or (found and found[0].is_word(*_STATEMENTS))):
         return None
-    reader = Reader(_masked(text, found), found, [], found[-1].end)
+    reader = Reader(_masked(text, found), found, [], found[-1].end, timestamp)
     statement = _statement(reader)
     if statement is None and names_connector:
         raise DdlError(_not_understood(reader))
     return statement
 
 
-def columns_of(text: str) -> pa.Schema:
+def columns_of(text: str, timestamp: pa.DataType = TIMESTAMP) -> pa.Schema:
     """The columns that ``text`` lists, as in the parentheses of CREATE TEMPORARY TABLE.
 
     >>> columns_of("id BIGINT, name STRING").names
     ['id', 'name']
+
+    Args:
+        text: the list.
+        timestamp: the type that TIMESTAMP is.
 
     Raises:
         DdlError: every mistake, with its place.
@@ -64,7 +73,7 @@ def columns_of(text: str) -> pa.Schema:
     found = code(pieces(text))
     if not found:
         raise DdlError(Problem("The column list is empty.", tip="Write names and types: 'name STRING'."))
-    reader = Reader(text, found, [], len(text))
+    reader = Reader(text, found, [], len(text), timestamp)
     schema, primary_key = read_columns(reader)
     if primary_key:
         reader.report("A PRIMARY KEY cannot stand here.", found, tip="Leave it out.")

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NoReturn
 
+import pyarrow as pa
+
 from lookup_hints.errors import Problem, Span
 from lookup_hints.spi.secrets import MASK
+from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.lexer import Kind, Piece
 from lookup_hints.sql.option_list import span_of
 
@@ -31,11 +34,20 @@ class Reader:
         found: what to read.
         problems: where mistakes are gathered; shared by the readers of one statement.
         end: place to point at when something is missing after the last piece.
+        timestamp: the type that TIMESTAMP is.
     """
 
-    def __init__(self, shown: str, found: Sequence[Piece], problems: list[Problem], end: int) -> None:
+    def __init__(
+        self,
+        shown: str,
+        found: Sequence[Piece],
+        problems: list[Problem],
+        end: int,
+        timestamp: pa.DataType = TIMESTAMP,
+    ) -> None:
         self.problems = problems
         self.shown = shown
+        self.timestamp = timestamp
         self._found, self._end = found, end
         self._at = 0
 
@@ -46,7 +58,7 @@ class Reader:
 
     def over(self, found: Sequence[Piece], end: int) -> Reader:
         """A reader of a part, with the same list of problems."""
-        return Reader(self.shown, found, self.problems, end)
+        return Reader(self.shown, found, self.problems, end, self.timestamp)
 
     def words(self, *words: str) -> bool:
         """Whether ``words`` come next, in this order; if so they are read."""

@@ -1,0 +1,100 @@
+"""The text that Spark's parser reads, where settings of the session make it another one than the user's.
+
+Spark puts the values of variables into the text before it reads it (``${name}``), and may read ``"a"`` as a
+name. What comes out here means the same to Spark under the same settings, and to readers that know none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted
+from lookup_hints.sql.splice import Cut, Edit, spliced
+
+_REFERENCE = re.compile(r"\$\{(?:(\w+?):)?\S+?\}")
+_LATE = ("env", "file", "conf")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+def with_variables(text: str, value_of: Callable[[str], str | None]) -> str:
+    """``text`` with its variables replaced, but for the references to secrets in lists of options.
+
+    >>> with_variables("SELECT ${n} FROM t", {"${n}": "1"}.get)
+    'SELECT 1 FROM t'
+
+    Args:
+        text: one statement.
+        value_of: what Spark puts in place of a reference; None: it stays.
+    """
+    secret = [
+        cut
+        for found in _option_lists(text)
+        for piece in found
+        for cut in (Cut(piece.start, piece.end),)
+        if piece.kind in (Kind.STRING, Kind.UNCLOSED)
+    ]
+
+    def value(match: re.Match[str]) -> str:
+        at = Cut(match.start(), match.end())
+        is_late = match[1] in _LATE and any(cut.holds(at) for cut in secret)
+        found = None if is_late else value_of(match[0])
+        return match[0] if found is None else found
+
+    return _REFERENCE.sub(value, text)
+
+
+def with_backquotes(text: str) -> str:
+    """``text`` with names in backquotes where they stand in double quotes; places stay true.
+
+    In lists of options, where no name can stand, double quotes are those of strings.
+
+    >>> with_backquotes('SELECT "a b" FROM t')
+    'SELECT `a b` FROM t'
+    """
+    in_options = {piece.start for found in _option_lists(text) for piece in found}
+    edits = (
+        Edit(Cut(piece.start, piece.end), (_name(piece),))
+        for piece in pieces(text)
+        if piece.kind is Kind.STRING and piece.text[0] == '"' and piece.start not in in_options
+    )
+    return spliced(text, edits)
+
+
+def with_escapes(text: str) -> str:
+    r"""``text`` with each backslash doubled in strings of its lists of options, which are read as they stand.
+
+    >>> print(with_escapes(r"CREATE TEMPORARY TABLE t WITH ('path' = 'C:\temp')"))
+    CREATE TEMPORARY TABLE t WITH ('path' = 'C:\\temp')
+    """
+    strings = (piece for found in _option_lists(text) for piece in found if piece.kind is Kind.STRING)
+    edits = (
+        Edit(Cut(piece.start, piece.end), (_ESCAPE.sub(_kept, piece.text),))
+        for piece in strings
+        if piece.text[0] not in "rR"
+    )
+    return spliced(text, edits)
+
+
+def _kept(escape: re.Match[str]) -> str:
+    escaped = escape[1]
+    return "\\\\" + (f"\\{escaped}" if escaped in "\\'\"" else escaped)
+
+
+def _name(piece: Piece) -> str:
+    name = quoted(piece.text[1:-1].replace('""', '"'))
+    return name.ljust(len(piece.text))
+
+
+def _option_lists(text: str) -> Iterator[list[Piece]]:
+    """What stands in the parentheses of each ``WITH ('key' = ...)`` and ``OPTIONS ('key' = ...)``."""
+    found = code(pieces(text))
+    for at, piece in enumerate(found[:-3]):
+        opens = piece.is_word("WITH", "OPTIONS") and found[at + 1].is_symbol("(")
+        if not (opens and found[at + 2].kind is Kind.STRING and found[at + 3].is_symbol("=")):
+            continue
+        depth, end = 1, at + 2
+        while end < len(found) and depth:
+            depth += found[end].is_symbol("(") - found[end].is_symbol(")")
+            end += 1
+        yield found[at + 2 : end]
