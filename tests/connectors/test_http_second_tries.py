@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from lookup_connectors.bytes_in_flight import BytesInFlight, Lease
 from lookup_connectors.http.auth import Fixed
-from lookup_connectors.http.codes import Codes
-from lookup_connectors.http.exchange import Exchange, Limits, Policy
+from lookup_connectors.http.exchange import Answered, Exchange, Limits
+from lookup_connectors.http.judging import Verdict
 from lookup_connectors.http.message import HttpFailure, KeptConnectionLost, Request, Response
+from lookup_connectors.http.response import PageRows
 from lookup_connectors.http.transport import SECOND_TRIES, Driver
 
 from lookup_hints.origin.ledger import in_memory
@@ -23,7 +24,6 @@ from lookup_hints.spi.turns import taking
 from lookup_hints.testing.fake import FakeLoop
 
 HOME = "http://api:80"
-OK, NONE = Codes("200", frozenset({200})), Codes("", frozenset())
 
 
 @pytest.fixture
@@ -81,14 +81,14 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
         home=HOME,
         auth=Fixed({}),
         limits=Limits(10.0, 3, frozenset()),
-        policy=Policy(OK, NONE, NONE, waits=True),
+        judge=lambda _: Verdict("answer", PageRows()),
         clock=clock,
         wall_clock=clock,
         check_origin=lambda _: None,
     )
     driver = Driver(client, BytesInFlight(10**9))
 
-    async def one() -> Response:
+    async def one() -> Answered:
         with driver.budget.lease() as lease:
             return await driver.run(exchange.ask(Request("GET", f"{HOME}/x"), None), lease)
 
@@ -111,7 +111,7 @@ def _run(loop: FakeLoop, coroutine: Coroutine[Any, Any, list[Any]]) -> list[Any]
 def test_all_are_answered_and_no_loss_of_a_kept_connection_counts(loop: FakeLoop) -> None:
     client = Lossy(is_down=False)
     turns, answers = ask_all(loop, client, 100, 30.0)
-    assert all(isinstance(answer, Response) for answer in answers)
+    assert all(isinstance(answer, Answered) for answer in answers)
     assert client.sent == {False: 100, True: 100}
     assert client.most_at_once <= SECOND_TRIES
     assert turns.endings == {"unknown": 100, "served": 100}
@@ -120,6 +120,6 @@ def test_all_are_answered_and_no_loss_of_a_kept_connection_counts(loop: FakeLoop
 def test_where_the_server_is_down_few_find_out_and_the_others_wait(loop: FakeLoop) -> None:
     client = Lossy(is_down=True)
     turns, answers = ask_all(loop, client, 400, 4.0)
-    assert not any(isinstance(answer, Response) for answer in answers)
+    assert not any(isinstance(answer, Answered) for answer in answers)
     assert client.sent[True] <= 60, "the breaker opens, and the rest waits for it"
     assert turns.endings["lost"] == client.sent[True]

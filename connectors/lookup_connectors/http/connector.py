@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, BytesInFlight, Lease
 from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic, from_netrc, netrc_path
-from lookup_connectors.http.exchange import Answers, Exchange, Limits, Policy
+from lookup_connectors.http.exchange import Answers, Exchange, Limits
+from lookup_connectors.http.judging import Judge, Policy
 from lookup_connectors.http.message import HttpFailure, Request, Response, host_and_port
 from lookup_connectors.http.options import OPTIONS
 from lookup_connectors.http.paths import PathFailure
@@ -30,7 +31,7 @@ from lookup_connectors.http.plan import (
     read_on_the_driver,
 )
 from lookup_connectors.http.response import Found, FoundRows, PageRows, Told
-from lookup_connectors.http.steps import Room, Steps
+from lookup_connectors.http.steps import Steps
 from lookup_connectors.http.template import Key, Keys, Unaskable, Unsendable
 from lookup_connectors.http.transport import (
     Client,
@@ -67,10 +68,6 @@ _T = TypeVar("_T")
 
 _NO_HISHEL = "'http.cache' = 'true' needs the package hishel."
 _INSTALL_HISHEL = "Install it here and on every worker: pip install 'lookup-hints[http-cache]'."
-
-_PARSED = 8
-"""A parsed document of small objects takes so many times the bytes of its text."""
-_SMALL_BODY = 64 * 1024
 
 
 class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, KeepsAnswers, ReportsOutcomes, TakesTurns):
@@ -341,12 +338,16 @@ class _Live:
             table.name,
             home=home,
             auth=auth,
-            limits=Limits(options["request-timeout"], options["max-redirects"], allowed),
-            policy=Policy(
-                success=options["success-codes"],
-                miss=options["miss-codes"],
-                transient=options["transient-codes"],
+            limits=Limits(
+                options["request-timeout"],
+                options["max-redirects"],
+                allowed,
                 waits=options["on-throttle"] == "wait",
+            ),
+            judge=Judge(
+                plan.reader,
+                Policy(options["success-codes"], options["miss-codes"], options["transient-codes"]),
+                plan.errors,
             ),
             clock=time.monotonic,
             wall_clock=time.time,
@@ -473,13 +474,7 @@ class _Live:
         self, request: Request, deadline: float | None, answers: Answers | None
     ) -> Steps[tuple[Response, PageRows]]:
         """The rows of all pages, and the last response."""
-        paging, reader = self.plan.paging, self.plan.reader
-        if paging.kind == "none":
-            response = yield from self._exchange.ask(request, deadline, answers)
-            if self._exchange.is_miss(response):
-                return response, PageRows()
-            yield from _room_to_parse(response)
-            return response, reader.found(reader.document(response))
+        paging = self.plan.paging
         current: Request | None = paging.begin(request)
         rows = PageRows()
         asked: set[tuple[str, bytes | None]] = set()
@@ -490,23 +485,28 @@ class _Live:
                     f"there are more than {paging.most} pages ('max-pages'). Nothing is cut off: ask for less"
                 )
             asked.add((current.url, current.body))
-            response = yield from self._exchange.ask(current, deadline, answers)
-            if self._exchange.is_miss(response):
+            try:
+                answered = yield from self._exchange.ask(current, deadline, answers)
+            except HttpFailure as failure:
+                told = paging.explained(failure, len(asked))
+                if told is failure:
+                    raise
+                raise told from None
+            response = answered.response
+            if answered.is_miss:
                 if len(asked) > 1 and not paging.may_miss:
                     raise self._failure(f"the next page is not there ({response.status})")
                 return response, rows
-            yield from _room_to_parse(response)
-            document = reader.document(response)
-            found = reader.found(document)
-            rows.add(found)
-            sizes = len(found), len(rows)
+            rows.add(answered.rows)
             try:
                 current = paging.following(
-                    current, response, document, len(asked), sizes, self._exchange.page
+                    current, answered, len(asked), len(rows), self._exchange.page, self.plan.reader.rows.way
                 )
             except PathFailure as error:
                 assert paging.path is not None, "no other way follows one"
-                raise reader.not_followed(paging.path, "'paging-path'", error) from None
+                raise self.plan.reader.not_followed(paging.path, "'paging-path'", error) from None
+            except ValueError as error:
+                raise self._failure(str(error)) from None
             if current is None:
                 return response, rows
             if (current.url, current.body) in asked:
@@ -532,13 +532,6 @@ def _tell_whether_recalled(answers: Answers | None) -> None:
     """Tell who counts that no server was asked in a lookup, where that is so."""
     if answers is not None and answers.recalled and not answers.asked:
         reporting().recalled()
-
-
-def _room_to_parse(response: Response) -> Steps[None]:
-    """Wait for what a document takes once it is parsed; small ones are parsed at once."""
-    size = len(response.body)
-    if size > _SMALL_BODY:
-        yield Room(size * _PARSED)
 
 
 def _told(outcome: str, response: Response | None, elapsed: float | None, attempt: int) -> Told:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from lookup_connectors.http.auth import Auth
-from lookup_connectors.http.codes import Codes
+from lookup_connectors.http.judging import Verdict
 from lookup_connectors.http.message import (
     HttpFailure,
     KeptConnectionLost,
@@ -21,12 +21,18 @@ from lookup_connectors.http.message import (
     joined_url,
     origin_of,
 )
+from lookup_connectors.http.response import PageRows
+from lookup_connectors.http.signs import pause_told
 from lookup_connectors.http.steps import Beside, Few, Room, Send, Steps, Take
-from lookup_connectors.http.throttle import reported_pause
+from lookup_connectors.http.throttle import reported_pause, retry_after
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
 _NOT_MODIFIED = 304
 _REDIRECTS = (301, 302, 303, 307, 308)
+_ANSWERS = ("answer", "miss")
+_PARSED = 8
+"""A parsed document of small objects takes so many times the bytes of its text."""
+_SMALL_BODY = 64 * 1024
 _UNREACHABLE = (502, 503, 504)
 """What gateways answer where they cannot reach the server."""
 _OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
@@ -34,21 +40,30 @@ _OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds an exchange."""
+    """What bounds an exchange; and whether it waits when the server wants less."""
 
     request_timeout: float
     max_redirects: int
     origins: frozenset[str]
+    waits: bool = True
 
 
-@dataclass(frozen=True)
-class Policy:
-    """What status codes mean, and what to do when the server wants less."""
+class Answered(NamedTuple):
+    """A success or a miss.
 
-    success: Codes
-    miss: Codes
-    transient: Codes
-    waits: bool
+    Args:
+        request: what it answers, after redirects.
+        response: as it came, or was kept.
+        rows: what it holds; nothing where it is a miss.
+        document: the JSON of its body.
+        is_miss: whether it says that there is nothing.
+    """
+
+    request: Request
+    response: Response
+    rows: PageRows
+    document: object
+    is_miss: bool
 
 
 class Recalled(Protocol):
@@ -91,7 +106,7 @@ class Exchange:
         home: str,
         auth: Auth,
         limits: Limits,
-        policy: Policy,
+        judge: Callable[[Response], Verdict],
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         check_origin: Callable[[str], None],
@@ -100,15 +115,15 @@ class Exchange:
         self._home = home
         self._auth = auth
         self._limits = limits
-        self._policy = policy
+        self._judge = judge
         self._clock = clock
         self._wall_clock = wall_clock
         self._check_origin = check_origin
 
     def ask(
         self, request: Request, deadline: float | None, answers: Answers | None = None
-    ) -> Steps[Response]:
-        """The response to ``request``: a success or a miss, after redirects, pauses and a renewed token.
+    ) -> Steps[Answered]:
+        """What answers ``request``: a success or a miss, after redirects, pauses and a renewed token.
 
         It may come from ``answers``, and takes no turn then.
 
@@ -118,6 +133,7 @@ class Exchange:
         own = turns()
         redirects, renewed = 0, False
         after: float | None = None
+        verdict: Verdict | None
         while True:
             credentials = yield from self._auth.credentials(self._left(deadline))
             signed = self._signed(request, credentials)
@@ -126,13 +142,14 @@ class Exchange:
                 recalled = yield Beside(partial(answers.recall, request, signed))
                 if recalled.response is not None:
                     yield Room(len(recalled.response.body))
-                    return recalled.response
+                    verdict = yield from self._judged(recalled.response)
+                    return self._answered(request, recalled.response, verdict)
                 answers.asked, signed = True, recalled.request
             try:
-                response, wait = yield from self._in_turn(signed, own, deadline, after=after)
+                response, verdict, wait = yield from self._in_turn(signed, own, deadline, after=after)
             except KeptConnectionLost:
                 # Few at once: where the server is down, they are what finds out.
-                response, wait = yield Few(self._in_turn(signed, own, deadline, fresh=True))
+                response, verdict, wait = yield Few(self._in_turn(signed, own, deadline, fresh=True))
             if wait is not None:
                 after = self._clock() + wait if wait else None
                 continue
@@ -144,16 +161,32 @@ class Exchange:
                 redirects += 1
                 request = self._redirected(request, response, redirects)
                 continue
-            if recalled is not None and (response.status == _NOT_MODIFIED or self._answers(response)):
+            if verdict is None:
+                verdict = yield from self._judged(response)
+            if recalled is not None and (response.status == _NOT_MODIFIED or verdict.kind in _ANSWERS):
                 kept: Response | None = yield Beside(partial(recalled.end, response))
                 if kept is None:
                     continue
                 if kept is not response:
                     yield Room(len(kept.body))
-                response = kept
-            if self._answers(response):
-                return response
-            raise self._failure(request, response)
+                    response, verdict = kept, (yield from self._judged(kept))
+            return self._answered(request, response, verdict)
+
+    def _judged(self, response: Response) -> Steps[Verdict]:
+        """The verdict on ``response``, once there is room to parse it; small ones are parsed at once."""
+        size = len(response.body)
+        if size > _SMALL_BODY:
+            yield Room(size * _PARSED)
+        return self._judge(response)
+
+    def _answered(self, request: Request, response: Response, verdict: Verdict) -> Answered:
+        """
+        Raises:
+            HttpFailure: it is no answer.
+        """
+        if verdict.kind not in _ANSWERS:
+            raise self._failure(request, response, verdict)
+        return Answered(request, response, verdict.rows, verdict.document, verdict.kind == "miss")
 
     def _in_turn(
         self,
@@ -163,8 +196,10 @@ class Exchange:
         *,
         after: float | None = None,
         fresh: bool = False,
-    ) -> Steps[tuple[Response, float | None]]:
+    ) -> Steps[tuple[Response, Verdict | None, float | None]]:
         """The response, by a turn of ``own``; and if it must be asked again, after how many seconds.
+
+        A large body is not judged yet: that must wait for room, and no turn should wait.
 
         Raises:
             HttpFailure: there is no response, or one that says when to come back, which is too late.
@@ -177,7 +212,8 @@ class Exchange:
         wait = 0.0
         try:
             response: Response = yield Send(request, self._left(deadline), fresh)
-            ending, pause = self._ending(response)
+            verdict = self._judge(response) if len(response.body) <= _SMALL_BODY else None
+            ending, pause = self._ending(response, verdict)
         except KeptConnectionLost:
             raise  # servers close connections that they do not need
         except HttpFailure as failure:
@@ -188,30 +224,24 @@ class Exchange:
             raise
         finally:
             wait = own.over(started, ending, pause)
-        if ending != "refused":
-            return response, None
+        if verdict is None or ending != "refused":
+            return response, verdict, None
         reporting().throttled()
-        self._check_refusal(response, wait, deadline)
-        return response, wait
+        self._check_refusal(response, verdict, wait, deadline)
+        return response, verdict, wait
 
-    def _ending(self, response: Response) -> tuple[Ending, float | None]:
+    def _ending(self, response: Response, verdict: Verdict | None) -> tuple[Ending, float | None]:
         """What a response says of the server, and the pause in seconds that it asks for.
 
         "Now" (``Retry-After: 0``, or a moment that is gone) is no word: nobody would ever pause.
         """
-        told = reported_pause(response.status, response.headers, self._wall_clock()) or None
-        if response.status in self._policy.miss:
-            return "served", told
-        if response.status == 429 or (response.status == 503 and "retry-after" in response.headers):
-            return "refused", told
-        return "lost" if response.status in _UNREACHABLE else "served", told
-
-    def _answers(self, response: Response) -> bool:
-        return response.status in self._policy.miss or response.status in self._policy.success
-
-    def is_miss(self, response: Response) -> bool:
-        """Whether its status says that there is nothing."""
-        return response.status in self._policy.miss
+        kind = "answer" if verdict is None else verdict.kind
+        status = 429 if kind == "throttled" else response.status
+        told = reported_pause(status, response.headers, self._wall_clock()) or None
+        if verdict is not None and kind == "throttled":
+            return "refused", told or pause_told(verdict.document, self._wall_clock()) or None
+        is_lost = response.status in _UNREACHABLE and kind not in _ANSWERS
+        return "lost" if is_lost else "served", told
 
     def page(self, request: Request, link: str) -> Request:
         """The request for the page that ``link`` leads to.
@@ -235,18 +265,22 @@ class Exchange:
         headers = {name: text for name, text in request.headers.items() if name.lower() not in hidden}
         return replace(request, headers=headers)
 
-    def _check_refusal(self, response: Response, pause: float, deadline: float | None) -> None:
+    def _check_refusal(
+        self, response: Response, verdict: Verdict, pause: float, deadline: float | None
+    ) -> None:
         """Refuse to ask again where that is not wanted, or too late.
 
         Raises:
             HttpFailure: it is.
         """
-        if self._policy.waits and (deadline is None or self._clock() + pause < deadline):
+        if self._limits.waits and (deadline is None or self._clock() + pause < deadline):
             return
-        tip = " That is longer than this lookup has left: raise 'timeout'." if self._policy.waits else ""
+        tip = " That is longer than this lookup has left: raise 'timeout'." if self._limits.waits else ""
         wants = f" and wants a pause of {pause:.3g} s" if pause else ""
+        # 429 says by itself what is the matter.
+        told = verdict.said or ("" if response.status == 429 else response.excerpt())
         failure = HttpFailure(
-            f"table {self._table}: {self._home} answered {response.status}{wants}.{tip}",
+            f"table {self._table}: {self._home} answered {response.status}{wants}.{_says(told)}{tip}",
             retry_after=pause or None,
         )
         failure.response = response
@@ -288,21 +322,36 @@ class Exchange:
             )
         return replace(request, url=url)
 
-    def _failure(self, request: Request, response: Response) -> HttpFailure:
+    def _failure(self, request: Request, response: Response, verdict: Verdict) -> HttpFailure:
+        if verdict.failure is not None:
+            return verdict.failure
         status = response.status
-        transient = status in self._policy.transient
-        told = f" It says: {excerpt}" if (excerpt := response.excerpt()) else ""
-        tip = _TIPS.get(status, "")
+        how = ", and says that it failed" if verdict.is_told else ""
+        tip = verdict.tip or ("" if verdict.is_told else _TIPS.get(status, ""))
         failure = HttpFailure(
-            f"table {self._table}: {request.origin} answered {status} to {request.method}."
-            f"{told} {tip}".rstrip(),
-            permanent=not transient,
+            f"table {self._table}: {request.origin} answered {status} to {request.method}{how}."
+            f"{_says(verdict.said or response.excerpt())} {tip}".rstrip(),
+            permanent=verdict.kind == "permanent",
+            retry_after=retry_after(response.headers, self._wall_clock()) or None,
         )
         failure.response = response
         return failure
 
 
+def _says(told: str) -> str:
+    return f" It says: {told}" if told else ""
+
+
 _TIPS = {
+    202: "The answer is not there yet. 'success-codes' = '2XX' takes it as it is.",
+    206: "That is a part of what there is: see 'paging'. 'success-codes' = '2XX' takes the part alone.",
+    207: (
+        "Each part of it has an outcome of its own. Let 'rows' choose those that succeeded, and 'error-when'"
+        " say which others are failures; then 'success-codes' = '2XX' takes it."
+    ),
+    226: "That is a change and not the whole: leave 'header.A-IM' out.",
+    300: "It offers several answers: name one of them in 'url', or in 'header.Accept'.",
+    304: "It holds no rows: leave 'header.If-None-Match' and the like out. 'http.cache' keeps answers.",
     400: "Check 'url', 'query' and 'body'.",
     401: "Check the credentials.",
     403: "Check the rights of these credentials.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.http.codes import CODES, codes
+from lookup_connectors.http.judging import FAILURES
 from lookup_connectors.http.paging import KINDS
 from lookup_hints.spi import BOOLEAN, DURATION, FILE, SIZE, TEXT, Option, choice, integer
 
@@ -43,7 +44,12 @@ RESPONSE = (
         family="column",
     ),
     Option("required-columns", TEXT, "Columns that each row must have, separated by commas."),
-    Option("paging", choice(*KINDS), "How further pages are found.", default="none"),
+    Option(
+        "paging",
+        choice(*KINDS),
+        "How further pages are found; `none`: the first page is all. Where it is not set, an answer that says"
+        " that there is more is an error.",
+    ),
     Option("paging-path", TEXT, "JMESPath to the next URL (`next_url`) or the cursor (`cursor`)."),
     Option("paging-parameter", TEXT, "The parameter that takes the cursor, the page or the offset."),
     Option("first-page", integer(0), "Number of the first page (`page`).", default=1),
@@ -52,21 +58,43 @@ RESPONSE = (
 )  # fmt: skip
 
 OUTCOMES = (
-    Option("success-codes", CODES, "Status codes of an answer that is read.", default=codes("2XX")),
+    Option(
+        "success-codes",
+        CODES,
+        "Status codes of an answer that is read.",
+        default=codes("2XX,!202,!206,!207,!226"),
+    ),
     Option("miss-codes", CODES, "Status codes that say that there is nothing.", default=codes("404")),
     Option(
         "transient-codes",
         CODES,
         "Status codes of failures that may pass; all others are permanent.",
-        default=codes("408,425,429,5XX,!501,!505"),
+        default=codes("202,408,425,429,5XX,!501,!505"),
     ),
     Option(
         "on-throttle",
         choice("wait", "fail"),
-        "On 429, and 503 with `Retry-After`: wait and ask again within the `timeout`, or fail.",
+        "Where the source is asked too much (429 and the like): wait within the `timeout`, or fail.",
         default="wait",
     ),
     Option("outcome-rows", BOOLEAN, "A key without rows gets one of key and `$` columns.", default=False),
+)  # fmt: skip
+
+ERRORS = (
+    Option(
+        "error-when",
+        TEXT,
+        "JMESPath that gives true, or something not empty, where an answer with a success code is a failure."
+        " Where it gives the name of a kind, it is one of that kind, whatever its code. By default `errors`"
+        " of GraphQL are a failure, and an answer without rows that tells an error beside them.",
+    ),
+    Option(
+        "error-kind",
+        choice(*FAILURES),
+        "What such a failure is: it may pass, it does not, or the source is asked too much. By default known"
+        " words in the answer decide; else it is permanent.",
+    ),
+    Option("error-message", TEXT, "JMESPath to what an answer says of its failure, for the error's text."),
 )  # fmt: skip
 
 CACHE = Option(
@@ -114,4 +142,4 @@ WHO = (
     Option("tls-key-password", TEXT, "Password of the private key.", secret=True),
 )  # fmt: skip
 
-OPTIONS = (*REQUEST, *RESPONSE, *OUTCOMES, CACHE, *LIMITS, *WHO)
+OPTIONS = (*REQUEST, *RESPONSE, *OUTCOMES, *ERRORS, CACHE, *LIMITS, *WHO)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
-from lookup_connectors.http.message import Request, Response
+from lookup_connectors.http.exchange import Answered
+from lookup_connectors.http.fields import next_link
+from lookup_connectors.http.message import HttpFailure, Request
 from lookup_connectors.http.paths import Path, PathFailure
+from lookup_connectors.http.signs import more_told
 
 KINDS = ("none", "link", "next_url", "cursor", "page", "offset")
 
 Follow = Callable[[Request, str], Request]
 """A request and a link -> the request for what the link leads to."""
+
+_PART = re.compile(r"(\d{1,18})-(\d{1,18})/(\d{1,18})")
+_BEYOND = (400, 404, 410, 416, 422)
+"""What APIs answer that are asked for a page behind the last one."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,7 @@ class Paging:
     """How an API pages.
 
     Args:
-        kind: one of ``KINDS``.
+        kind: one of ``KINDS``; empty where none is given: then an answer that is not all is refused.
         path: where the next URL or the cursor stands in the document.
         parameter: the parameter that takes the cursor, the page's number or the offset.
         first: number of the first page.
@@ -53,43 +61,81 @@ class Paging:
         return self._with_parameter(request, 0) if self.kind == "offset" else request
 
     def following(
-        self,
-        request: Request,
-        response: Response,
-        document: Any,
-        page: int,
-        rows: tuple[int, int],
-        follow: Follow,
+        self, request: Request, answered: Answered, page: int, so_far: int, follow: Follow, way: Sequence[str]
     ) -> Request | None:
         """The request for the page after this one, or None where it is the last.
 
         Args:
-            request: the one that brought this page.
-            response: the response to it.
-            document: what its body holds.
+            request: the one that was asked for this page.
+            answered: this page.
             page: how many pages were read so far, with this one.
-            rows: how many rows this page has, and how many all pages so far have.
+            so_far: how many rows all of them have.
             follow: makes a request of a link.
+            way: the names that lead to the rows.
 
         Raises:
             PathFailure: the path leads to something that is not a URL, or no cursor.
+            ValueError: the answer says that there is more, and not how to get it; or a header cannot be read.
         """
-        here, so_far = rows
-        if self.kind == "link":
-            link = _next_link(response.headers.get("link", ""))
-            return follow(request, link) if link else None
-        if self.kind in ("next_url", "cursor"):
-            assert self.path is not None
-            found = self.path.find(document)
-            if found is None or found is False or found == "":
-                return None
-            if self.kind == "next_url":
-                return follow(request, _checked(found, str))
-            return self._with_parameter(request, _checked(found, str, int, float, Decimal))
-        if self.kind == "none" or here == 0 or (self.size is not None and here < self.size):
+        if self.kind == "none":
             return None
-        value = self.first + page if self.kind == "page" else so_far
-        return self._with_parameter(request, value)
+        if self.kind in ("page", "offset"):
+            here = len(answered.rows)
+            if here == 0 or (self.size is not None and here < self.size):
+                return None
+            return self._with_parameter(request, self.first + page if self.kind == "page" else so_far)
+        following = self._said_to_follow(request, answered, follow)
+        if following is None and answered.rows.is_listed:
+            self._refuse_more(answered, way)
+        return following
+
+    def _said_to_follow(self, request: Request, answered: Answered, follow: Follow) -> Request | None:
+        """The request for the page that this one names as its next."""
+        if self.kind == "link":
+            link = _link(answered)
+            return None if link is None else follow(answered.request, link)
+        if self.path is None:
+            return None
+        found = self.path.find(answered.document)
+        if found is None or found is False or found == "":
+            return None
+        if self.kind == "next_url":
+            return follow(answered.request, _checked(found, str))
+        return self._with_parameter(request, _checked(found, str, int, float, Decimal))
+
+    def _refuse_more(self, answered: Answered, way: Sequence[str]) -> None:
+        """Refuse an answer that is not all, where nothing says that a part is wanted.
+
+        Raises:
+            ValueError: the answer says that there is more than its rows.
+        """
+        where, how = _more_in(answered, way)
+        if not where:
+            return
+        if self.kind:
+            which = "'paging-path' finds no next page" if self.path else "no header Link leads to it"
+            raise ValueError(f"the answer says in {where} that there is more, and {which}. {how}")
+        raise ValueError(
+            f"the answer says in {where} that there is more, and 'paging' is not set. {how}."
+            " 'paging' = 'none' takes the first page alone"
+        )
+
+    def explained(self, failure: HttpFailure, page: int) -> HttpFailure:
+        """``failure``, which came of asking for ``page`` (from 1), and what that may have to do with it."""
+        status = failure.response.status if failure.response else None
+        if page == 1 or not self.may_miss or status not in _BEYOND:
+            return failure
+        size = " Then" if self.size else " Set 'page-size', so that a page with fewer rows is the last; or"
+        told = HttpFailure(
+            f"{failure.message} It was asked for page {page}, as 'paging' = {self.kind!r} says; the pages"
+            f" before it were read. Some APIs answer so behind their last page.{size} add {status} to"
+            " 'miss-codes'.",
+            permanent=failure.permanent,
+            retry_after=failure.retry_after,
+        )
+        if failure.response:
+            told.response = failure.response
+        return told
 
     def _with_parameter(self, request: Request, value: str | float | Decimal) -> Request:
         """``request`` with the parameter set: in its query, its form, or its JSON body."""
@@ -108,14 +154,34 @@ def _checked(found: Any, *expected: type) -> Any:
     return found
 
 
-def _next_link(header: str) -> str | None:
-    """The URL with ``rel="next"`` in a Link header (RFC 8288)."""
-    for match in re.finditer(r"<([^>]*)>((?:\s*;[^,;]*)*)", header):
-        if re.search(
-            r";\s*rel\s*=\s*\"?(?:[^\"]*\s)?next(?:\s[^\"]*)?\"?\s*(?:;|$)", match[2], re.IGNORECASE
-        ):
-            return match[1]
-    return None
+def _link(answered: Answered) -> str | None:
+    """The URL of the next page in the header Link.
+
+    Raises:
+        ValueError: the header cannot be read.
+    """
+    header = answered.response.headers.get("link", "")
+    try:
+        return next_link(header, answered.request.url) if header else None
+    except ValueError as error:
+        raise ValueError(f"the header Link cannot be read: {error} ({header[:120]})") from None
+
+
+def _more_in(answered: Answered, way: Sequence[str]) -> tuple[str, str]:
+    """Where an answer says that there is more than its rows, and how that is read; empty for nowhere."""
+    with suppress(ValueError):  # whatever it may say beside
+        if _link(answered) is not None:
+            return "the header Link", "'paging' = 'link' follows it"
+    part = _PART.search(answered.response.headers.get("content-range", ""))
+    if part and (int(part[1]) > 0 or int(part[2]) + 1 < int(part[3])):
+        return "the header Content-Range", "'paging' = 'offset' may ask for the rest"
+    member = more_told(answered.document, way)
+    if member:
+        return (
+            f"its member {member}",
+            f"'paging' = 'next_url' or 'cursor' with 'paging-path' = '{member}' may follow it",
+        )
+    return "", ""
 
 
 def _in_query(query: str, name: str, value: str | float | Decimal) -> str:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 _CHAIN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_NAME = r"(?:[^\W\d]\w*|\"[^\"\\]+\")"
+_WAY = re.compile(rf"{_NAME}(?:\.{_NAME})*(?=\[|\.[\[{{*]|\s*\|(?!\|)|$)")
+_ODD_NAME = re.compile(r"[\w@$:/#-]*[@$:/#-][\w@$:/#-]*|\d\w*|@\w+\.\w+")
+_PARTS = re.compile(r"@\w+\.\w+|[^.]+")
 
 
 class PathFailure(Exception):
@@ -29,6 +34,14 @@ class Path:
     find: Callable[[Any], Any]
     first: str | None = None
     only: str | None = None
+
+    @cached_property
+    def way(self) -> tuple[str, ...]:
+        """The names that it leads through before it does anything else; none where that cannot be said."""
+        if self.only is not None:
+            return (self.only,)
+        match = _WAY.match(self.text)
+        return tuple(part.strip('"') for part in re.findall(r'"[^"]+"|\w+', match[0])) if match else ()
 
 
 def named(name: str) -> Path:
@@ -77,9 +90,15 @@ def _expression(text: str) -> Callable[[Any], Any]:
     try:
         compiled = jmespath.compile(text)
     except jmespath.exceptions.JMESPathError as error:
-        raise ValueError(f"it is not JMESPath: {_first_line(error)}") from None
+        raise ValueError(f"it is not JMESPath: {_first_line(error)}.{_tip(text)}") from None
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+
+    if name := _compared_name(text):
+        raise ValueError(
+            f"{name} behind a comparison is the member of that name, and no text. For the text write"
+            f" '{name[1:-1]}' or `{name}`, for the member @.{name}"
+        )
 
     def find(document: Any) -> Any:
         try:
@@ -94,3 +113,24 @@ def _expression(text: str) -> Callable[[Any], Any]:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(":.")
+
+
+def _tip(text: str) -> str:
+    """How ``text`` may have been meant."""
+    if text.startswith(("$.", "$[")):
+        return f" This looks like JSONPath; JMESPath begins with no $: {text[1:].lstrip('.')}"
+    parts = _PARTS.findall(text)
+    quoted = [f'"{part}"' if _ODD_NAME.fullmatch(part) else part for part in parts]
+    return f" Put a name with such characters in quotes: {'.'.join(quoted)}" if quoted != parts else ""
+
+
+def _compared_name(text: str) -> str:
+    """The name in double quotes that stands behind a comparison, where most mean a text; empty for none."""
+    from jmespath.lexer import Lexer
+
+    before = ""
+    for token in Lexer().tokenize(text):
+        if token["type"] == "quoted_identifier" and before in ("eq", "ne", "lt", "lte", "gt", "gte"):
+            return f'"{token["value"]}"'
+        before = token["type"]
+    return ""

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pyarrow as pa
 from pyarrow import types
 
+from lookup_connectors.http.judging import FAILURES, ErrorRules, Kind
 from lookup_connectors.http.message import Private, Request, origin_of
-from lookup_connectors.http.options import CACHE, REQUEST, RESPONSE
+from lookup_connectors.http.options import CACHE, ERRORS, REQUEST, RESPONSE
 from lookup_connectors.http.paging import Paging, has_room
 from lookup_connectors.http.paths import Path, named, parse_path
 from lookup_connectors.http.response import Reader, unreadable
@@ -114,6 +115,7 @@ class Plan:
     templates: Templates
     reader: Reader
     paging: Paging
+    errors: ErrorRules
 
     @property
     def keys(self) -> frozenset[str]:
@@ -141,13 +143,14 @@ class _Planning:
         templates = self._templates()
         reader = self._reader()
         paging = self._paging(templates.body)
+        errors = self._errors()
         self._check_keys(templates, reader)
         self._check_credentials()
         self._check_origins()
         self._check_cache(templates)
         if self._problems:
             raise OptionError(self._problems)
-        return Plan(templates, reader, paging)
+        return Plan(templates, reader, paging, errors)
 
     # Problems.
 
@@ -312,7 +315,7 @@ class _Planning:
         return sources
 
     def _paging(self, body: JsonBody | Query | None) -> Paging:
-        kind = self._choice("paging", "none")
+        kind = self._choice("paging", "")
         wants = {
             "next_url": ("paging-path",),
             "cursor": ("paging-path", "paging-parameter"),
@@ -322,20 +325,31 @@ class _Planning:
         for key in ("paging-path", "paging-parameter"):
             if (key in wants) != (key in self._options):
                 verb = "needs" if key in wants else "does not take"
-                self._wrong(f"'paging' = {kind!r} {verb} {key!r}")
+                self._wrong(f"'paging' = {kind or 'none'!r} {verb} {key!r}")
         parameter = self._given("paging-parameter")
         if parameter and isinstance(body, JsonBody) and not has_room(body.document, parameter):
             self._wrong(f"'paging-parameter': {parameter!r} cannot become a member of 'body'")
-        path = self._given("paging-path")
         return Paging(
             kind=kind,
-            path=self._read("paging-path", path, parse_path, None) if path else None,
+            path=self._path("paging-path"),
             parameter=parameter,
             first=_whole(self._given("first-page"), 1),
             size=_whole(self._given("page-size"), 0) or None,
             most=_whole(self._given("max-pages"), 100),
             in_form=isinstance(body, Query),
         )
+
+    def _errors(self) -> ErrorRules:
+        kind = self._choice("error-kind", "")
+        return ErrorRules(
+            when=self._path("error-when"),
+            kind=cast("Kind", kind) if kind in FAILURES else None,
+            message=self._path("error-message"),
+        )
+
+    def _path(self, key: str) -> Path | None:
+        text = self._given(key)
+        return self._read(key, text, parse_path, None) if text else None
 
     # All together.
 
@@ -466,6 +480,6 @@ def read_on_the_driver() -> Iterable[str]:
     """Options that decide about the plan: a reference in them would be read too late."""
     return (
         option.key
-        for option in (*REQUEST, *RESPONSE, CACHE)
+        for option in (*REQUEST, *RESPONSE, *ERRORS, CACHE)
         if option.key not in ("url", "query", "header.", "body")
     )

@@ -58,10 +58,12 @@ class PageRows:
     Args:
         rows: the JSON values.
         names: for each its name, where the rows are the members of an object.
+        is_listed: whether there is a place for several rows, and not for one alone.
     """
 
     rows: list[Any] = field(default_factory=list)
     names: list[str | None] = field(default_factory=list)
+    is_listed: bool = True
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -143,8 +145,7 @@ class Reader:
             HttpFailure: it is not JSON.
         """
         try:
-            text = response.body.decode(_charset(response.headers.get("content-type", "")))
-            text = text.strip("\ufeff \t\r\n")
+            text = self._text(response).strip("\ufeff \t\r\n")
             if not text:
                 return None
             document, end = (_EXACTLY if self.exact else _AS_IT_IS).raw_decode(text)
@@ -153,24 +154,41 @@ class Reader:
             return document
         except RecursionError:
             columns = ", ".join(self.sources)
-            failure = HttpFailure(
-                f"table {self.table}: {TOO_DEEP}, so the columns {columns} cannot be found in it."
-                f" It begins: {response.excerpt()}",
-                permanent=True,
+            raise self._unread(
+                response, f"{TOO_DEEP}, so the columns {columns} cannot be found in it."
+            ) from None
+        except ValueError:
+            raise self._unread(response, f"the body is not JSON ({_kind(response)}).") from None
+
+    def _text(self, response: Response) -> str:
+        """The body of ``response`` in its charset.
+
+        Raises:
+            HttpFailure: it is not in that.
+        """
+        charset = _charset(response.headers.get("content-type", ""))
+        try:
+            return response.body.decode(charset or "utf-8")
+        except UnicodeError as error:
+            at = f" at byte {error.start + 1}" if isinstance(error, UnicodeDecodeError) else ""
+            why = (
+                f"it is not in this charset{at}"
+                if charset
+                else f"no charset is named, and it is not UTF-8{at}"
             )
-            failure.response = response
-            raise failure from None
-        except (ValueError, LookupError):
-            headers = response.headers
-            kind = headers.get("content-type", "without a content type")
-            if "content-encoding" in headers:
-                kind += f", encoded as {headers['content-encoding']}"
-            failure = HttpFailure(
-                f"table {self.table}: the body is not JSON ({kind}). It begins: {response.excerpt()}",
-                permanent=True,
-            )
-            failure.response = response
-            raise failure from None
+        except LookupError:
+            why = f"no charset is called {charset!r}"
+        if "content-encoding" in response.headers:  # which nobody could undo
+            raise self._unread(response, f"the body is not JSON ({_kind(response)}).")
+        raise self._unread(response, f"the body is not JSON ({_kind(response)}) that can be read: {why}.")
+
+    def _unread(self, response: Response, why: str) -> HttpFailure:
+        failure = HttpFailure(
+            f"table {self.table}: {why} It begins: {response.excerpt()}",
+            permanent=True,
+        )
+        failure.response = response
+        return failure
 
     def found(self, document: Any) -> PageRows:
         """The rows of ``document``, each with its name where it has one.
@@ -186,7 +204,22 @@ class Reader:
             return self._members(rows)
         listed = rows if isinstance(rows, list) else [] if rows == {} else [rows]
         there = [row for row in listed if row is not None]
-        return PageRows(there, [None] * len(there))
+        return PageRows(there, [None] * len(there), isinstance(rows, list))
+
+    def is_envelope(self, document: Mapping[str, Any]) -> bool:
+        """Whether the members of ``document`` are beside the rows: none of them is read as or in one."""
+        if self.rows.text != "@":
+            return True
+        if self.row_key is not None:
+            return False
+        read = {source.way[:1] for source in self.sources.values() if isinstance(source, Path)}
+        return () not in read and all((name,) not in read for name in document)
+
+    def reads(self, name: str) -> bool:
+        """Whether a column may be read from the member ``name`` of the document itself."""
+        return self.rows.text == "@" and any(
+            name in source.text for source in self.sources.values() if isinstance(source, Path)
+        )
 
     def _members(self, rows: Any) -> PageRows:
         if rows is None or rows == []:  # PHP's empty object
@@ -194,7 +227,7 @@ class Reader:
         if not isinstance(rows, dict):
             raise HttpFailure(
                 f"table {self.table}: 'row-key' expects an object whose members are the rows at"
-                f" {self.rows.text!r}; {_shown(rows)} came.",
+                f" {self.rows.text!r}; {shown(rows)} came.",
                 permanent=True,
             )
         listed = ((name, row if isinstance(row, list) else [row]) for name, row in rows.items())
@@ -296,7 +329,7 @@ class Reader:
     def _lacks(self, column: str, path: Path, found: FoundRows, row: int) -> HttpFailure:
         return HttpFailure(
             f"table {self.table}: column {column!r} of the row {found.whose(row)} is required, and its path"
-            f" {path.text} finds nothing in {_shown(found.rows[row])}.",
+            f" {path.text} finds nothing in {shown(found.rows[row])}.",
             permanent=True,
         )
 
@@ -312,10 +345,16 @@ class Reader:
             row = strangers[0]
             raise HttpFailure(
                 f"table {self.table}: the row {found.whose(row)} has none of the columns:"
-                f" {_shown(found.rows[row])} came. 'rows' says where the rows are, 'path.<column>' where a"
+                f" {shown(found.rows[row])} came. 'rows' says where the rows are, 'path.<column>' where a"
                 " column is.",
                 permanent=True,
             )
+
+
+def _kind(response: Response) -> str:
+    kind = response.headers.get("content-type", "without a content type")
+    encoding = response.headers.get("content-encoding")
+    return f"{kind}, encoded as {encoding}" if encoding else kind
 
 
 def metadata_column(column: pa.Field, name: str, told: Sequence[Told]) -> pa.Array:
@@ -325,11 +364,13 @@ def metadata_column(column: pa.Field, name: str, told: Sequence[Told]) -> pa.Arr
 
 @lru_cache(64)
 def _charset(content_type: str) -> str:
-    match = re.search(r"charset=\"?([\w.:-]+)", content_type, re.IGNORECASE)
-    return match[1] if match else "utf-8"
+    """The charset that ``content_type`` names, empty for none."""
+    match = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", content_type, re.IGNORECASE)
+    return match[1] if match else ""
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """``value`` as JSON, for messages."""
     try:
         text = json.dumps(value, default=str, ensure_ascii=False)
     except RecursionError:

@@ -1,0 +1,236 @@
+"""What a response is, by its code, headers and body: an answer, a miss or a failure of some kind. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from lookup_connectors.http import signs
+from lookup_connectors.http.codes import Codes
+from lookup_connectors.http.message import HttpFailure, Response
+from lookup_connectors.http.paths import Path, PathFailure
+from lookup_connectors.http.response import PageRows, Reader, shown
+from lookup_connectors.http.throttle import asks_to_wait, nothing_remains
+
+FAILURES = ("transient", "permanent", "throttled")
+"""The kinds of failures: it may pass; it does not; the source is asked too much, and waited for."""
+
+Kind = Literal["answer", "miss", "transient", "permanent", "throttled"]
+
+_ALWAYS_THROTTLED = (420, 429)
+_MAY_BE_THROTTLED = (403, 503, 509)
+"""Codes that say that the source is asked too much where a header says when to come back."""
+_SMALL_BODY = 64 * 1024
+"""The body of a failure is looked at up to this size."""
+_SHOULD_RETRY = ("stripe-should-retry", "x-should-retry")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What status codes mean."""
+
+    success: Codes
+    miss: Codes
+    transient: Codes
+
+
+@dataclass(frozen=True)
+class ErrorRules:
+    """How the body of an answer says that it is none.
+
+    Args:
+        when: what gives true, or something that is not empty, where it does; a kind of failure is that kind.
+        kind: the kind where ``when`` names none.
+        message: where the failure is described.
+    """
+
+    when: Path | None = None
+    kind: Kind | None = None
+    message: Path | None = None
+
+
+class Verdict(NamedTuple):
+    """What a response is.
+
+    Args:
+        kind: an answer, a miss or a kind of failure.
+        rows: those of an answer.
+        document: what its body holds.
+        said: what of the body describes the failure.
+        is_told: whether the body alone says that it is a failure, and not the code.
+        tip: what to try.
+        failure: the failure itself, where the body cannot be read.
+    """
+
+    kind: Kind
+    rows: PageRows
+    document: Any = None
+    said: str = ""
+    is_told: bool = False
+    tip: str = ""
+    failure: HttpFailure | None = None
+
+
+_NONE = PageRows()
+_MISS = Verdict("miss", _NONE)
+
+_USED_UP = "A quota of these credentials is used up; waiting a little does not help."
+_OTHERWISE = (
+    "If it is none, say with 'error-when' what is a failure, as a JMESPath (`false`: nothing is)."
+    " 'error-kind' says of which kind."
+)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges the responses to the requests of one table."""
+
+    reader: Reader
+    policy: Policy
+    rules: ErrorRules
+
+    def __call__(self, response: Response) -> Verdict:
+        """What ``response`` is."""
+        if response.status in self.policy.miss:
+            return _MISS
+        if response.status not in self.policy.success:
+            return self._failure(response)
+        try:
+            return self._of_answer(self.reader.document(response))
+        except HttpFailure as failure:
+            return Verdict("permanent", _NONE, failure=failure)
+
+    # A success code.
+
+    def _of_answer(self, document: Any) -> Verdict:
+        """What an answer with a success code is.
+
+        Raises:
+            HttpFailure: the document is not what it should be.
+        """
+        if self.rules.when is not None:
+            return self._by_rule(self.rules.when, document) or self._answer(document)
+        errors = None if self.reader.reads("errors") else signs.graphql_errors(document)
+        if errors:
+            return self._told("errors", {"errors": errors}, document)
+        if errors is not None:
+            return self._answer(document)
+        try:
+            verdict = self._answer(document)
+        except HttpFailure:
+            told = self._by_envelope(document)
+            if told is None:
+                raise
+            return told
+        if not verdict.rows:
+            return self._by_envelope(document) or verdict
+        if self.reader.rows.text == "@":
+            # What is no row will be refused; unless it says that it may be asked again, or finds nothing.
+            told = self._by_envelope(document)
+            return verdict if told is None or told.kind == "permanent" else told
+        return verdict
+
+    def _answer(self, document: Any) -> Verdict:
+        return Verdict("answer", self.reader.found(document), document)
+
+    def _by_rule(self, when: Path, document: Any) -> Verdict | None:
+        try:
+            told = when.find(document)
+        except PathFailure as error:
+            raise self.reader.not_followed(when, "'error-when'", error) from None
+        if told is None or told is False or told in ("", [], {}):
+            return None
+        kind: Kind = told if told in FAILURES else (self.rules.kind or _kind_of(signs.words(document)))
+        return Verdict(kind, _NONE, document, self._description(document) or _short(document), True)
+
+    def _by_envelope(self, document: Any) -> Verdict | None:
+        """The failure that an answer without rows tells beside them."""
+        if not isinstance(document, dict) or not self.reader.is_envelope(document):
+            return None
+        status = signs.status_told(document)
+        if status is not None and status in self.policy.miss:
+            return _MISS
+        name = signs.failure_told(document)
+        return self._told(name, document, document, status) if name else None
+
+    def _told(self, name: str, about: dict[str, Any], document: Any, status: int | None = None) -> Verdict:
+        kind: Kind
+        if self.rules.kind is not None:
+            kind = self.rules.kind
+        elif (status is not None and status in _ALWAYS_THROTTLED) or signs.speaks_of_rates(about):
+            kind = "throttled"
+        elif status is not None and status in self.policy.transient:
+            kind = "transient"
+        else:
+            kind = _kind_of(signs.words(about))
+        said = self._description(document) or _short({name: about[name]})
+        return Verdict(kind, _NONE, document, said, True, _OTHERWISE)
+
+    # Another code.
+
+    def _failure(self, response: Response) -> Verdict:
+        document = self._document_of_failure(response)
+        told = signs.words(document)
+        said = self._description(document)
+        kind = self._kind_named(document)
+        if kind is None:
+            kind = self._kind_of_failure(response, document, told | _word_of_header(response))
+        tip = _USED_UP if kind == "permanent" and signs.is_used_up(told) else ""
+        return Verdict(kind, _NONE, document, said, tip=tip)
+
+    def _kind_of_failure(self, response: Response, document: Any, told: frozenset[str]) -> Kind:
+        status, headers = response.status, response.headers
+        should_retry = next((headers[name].strip().lower() for name in _SHOULD_RETRY if name in headers), "")
+        if should_retry == "false":
+            return "permanent"
+        if (
+            status in _ALWAYS_THROTTLED
+            or (status in _MAY_BE_THROTTLED and asks_to_wait(headers))
+            or (status == 403 and (nothing_remains(headers) or signs.speaks_of_rates(document)))
+            or signs.is_throttled(told)
+        ):
+            return "throttled"
+        return "transient" if should_retry == "true" or status in self.policy.transient else "permanent"
+
+    def _kind_named(self, document: Any) -> Kind | None:
+        """The kind that `error-when` names, which counts for any code."""
+        if self.rules.when is None or document is None:
+            return None
+        try:
+            told = self.rules.when.find(document)
+        except PathFailure:
+            return None  # the code says enough
+        return told if told in FAILURES else None
+
+    def _document_of_failure(self, response: Response) -> Any:
+        body = response.body
+        if response.status < 400 or len(body) > _SMALL_BODY or body.lstrip()[:1] not in (b"{", b"["):
+            return None
+        try:
+            return self.reader.document(response)
+        except HttpFailure:
+            return None
+
+    def _description(self, document: Any) -> str:
+        if self.rules.message is None or document is None:
+            return ""
+        try:
+            found = self.rules.message.find(document)
+        except PathFailure:
+            return ""
+        return "" if found is None else _short(found)
+
+
+def _word_of_header(response: Response) -> frozenset[str]:
+    kind = response.headers.get("x-amzn-errortype")
+    return frozenset() if kind is None else signs.word_of_header(kind)
+
+
+def _kind_of(told: frozenset[str]) -> Kind:
+    if signs.is_throttled(told):
+        return "throttled"
+    return "transient" if signs.may_pass(told) else "permanent"
+
+
+def _short(value: Any) -> str:
+    return " ".join(value.split())[:200] if isinstance(value, str) else shown(value)
