@@ -65,7 +65,7 @@ the other connectors they are the size of keys and rows as Arrow holds them.
 input row that finds nothing; a `LEFT SEMI` join has one for each input row that finds something.
 
 `events` holds what was worth a line in a log: the first failure of a task, the first time that the source refused a
-request, a task that was stopped early. The workers log the same lines as `lookup_hints.events`. They name table,
+request, the first rows of keys that were not asked, a task that was stopped early. The workers log the same lines as `lookup_hints.events`. They name table,
 connector, host and how many keys, and hold values of keys only where the session sets `lookup.log-keys = true`.
 
 ## Which Spark brings counts back
@@ -91,6 +91,7 @@ process. The counts go there, and are lost.
 | `slot` is most of `waited` | the source is slower than the tasks | raise `capacity` or connections, if the source can bear it |
 | `budget` is most of `waited` | the rate limit sets the pace | raise the rate, if the source can bear it |
 | `throttled` grows, `throttle` is most of `waited` | the source is asked for more than it allows | nothing, as the limit adapts; or set `lookup.rate-limit` |
+| `unasked_rows` grows | the source spells keys otherwise (`DE` for `de`), or gives more than it is asked | see the log of the workers; write keys as the source does |
 | `misses` near `keys` | wrong keys, or rows that come late | look at the types of the keys; retry with `lookup_miss` |
 | `retried_failures` grows | the source fails and recovers | see `errors_by_class`, and the log of the workers |
 | `keys` near `rows_in` | keys seldom repeat within a window | `'shuffle' = 'true'` brings equal keys together |

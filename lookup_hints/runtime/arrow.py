@@ -191,8 +191,15 @@ class Placed:
         return Placed(self.rows.filter(mask), self.positions.filter(mask))
 
 
-def place(answer: Answer, request: LookupRequest, connector: str) -> Placed:
-    """The rows of ``answer``, checked against ``request``; rows whose key was not asked are dropped.
+def place(
+    answer: Answer,
+    request: LookupRequest,
+    connector: str,
+    unasked: Callable[[pa.Table], None] = lambda _: None,
+) -> Placed:
+    """The rows of ``answer``, checked against ``request``.
+
+    Rows whose key was not asked are dropped, and ``unasked`` is told their keys.
 
     Raises:
         AnswerError: the answer breaks the contract; names ``connector`` and the column.
@@ -203,7 +210,11 @@ def place(answer: Answer, request: LookupRequest, connector: str) -> Placed:
     if not isinstance(answer, pa.Table):
         raise AnswerError(f"{connector} answered a {type(answer).__name__}; expected a pyarrow.Table.")
     rows = conform(answer, request.schema, connector)
-    return _drop_unasked_rows(Placed(rows, positions_of(rows, request.keys)))
+    placed = Placed(rows, positions_of(rows, request.keys))
+    if placed.positions.null_count == 0:
+        return placed
+    unasked(rows.select(request.keys.column_names).filter(placed.positions.is_null()))
+    return placed.filter(placed.positions.is_valid())
 
 
 def positions_of(rows: pa.Table, keys: pa.Table) -> pa.Array:
@@ -217,10 +228,6 @@ def positions_of(rows: pa.Table, keys: pa.Table) -> pa.Array:
     count = keys.num_rows
     codes = distinct_keys(pa.concat_tables([keys, rows.select(keys.column_names)])).codes[count:]
     return pc.if_else(pc.less(codes, count), codes, pa.scalar(None, codes.type))
-
-
-def _drop_unasked_rows(placed: Placed) -> Placed:
-    return placed if placed.positions.null_count == 0 else placed.filter(placed.positions.is_valid())
 
 
 def _checked_positions(answer: PlacedRows, count: int, connector: str) -> pa.Array:

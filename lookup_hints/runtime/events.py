@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
+import unicodedata
 from collections.abc import Set
 from contextlib import suppress
+from typing import Any
 from urllib.parse import unquote_plus
 
 import pyarrow as pa
@@ -49,6 +51,19 @@ class EventLog:
         kind = type(error).__name__
         self._tell("failure", logging.WARNING, f"the first failure in this task, of {which}: {kind}: {what}")
 
+    def dropped(self, strangers: pa.Table, asked: pa.Table) -> None:
+        """Rows came of ``strangers``, which are not among the keys that were ``asked``."""
+        if "unasked" in self._told:
+            return
+        which = shown_keys(strangers) if self._spec.settings.log_keys else _counted(strangers.num_rows)
+        text = f"the first rows in this task of keys that were not asked are dropped: of {which}"
+        if _spelled_alike(strangers, asked):
+            text += (
+                ". They differ from keys that were asked in capitals, blanks, leading zeros or the form of a"
+                " character alone: write the key as the source does, as in ON upper(o.k) = c.k"
+            )
+        self._tell("unasked", logging.WARNING, text)
+
     def throttled(self, keys: int) -> None:
         """The source refused a request for a while; so many keys are under way."""
         if "throttled" not in self._told:
@@ -80,6 +95,19 @@ def _source(connector: Connector) -> str:
     with suppress(Exception):  # it is only for a line
         place = connector.place()
     return f"{kind} at {place}" if place else kind
+
+
+def _spelled_alike(strangers: pa.Table, asked: pa.Table) -> bool:
+    """Whether one of ``strangers`` is one of the keys ``asked`` in another spelling."""
+    known = {_plain(row) for row in zip(*asked.to_pydict().values(), strict=True)}
+    return any(_plain(row) in known for row in zip(*strangers.to_pydict().values(), strict=True))
+
+
+def _plain(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(
+        unicodedata.normalize("NFKC", part).casefold().strip().lstrip("0") if isinstance(part, str) else part
+        for part in key
+    )
 
 
 def _counted(keys: int) -> str:

@@ -146,7 +146,8 @@ def facts_of(lookup: Measured) -> Iterator[tuple[str, str]]:
 
 def _rows(counts: LookupMetrics) -> str:
     null = f", {counts.null_key_rows:,} with NULL in the key" if counts.null_key_rows else ""
-    return f"{counts.rows_in:,} in{null}, {counts.rows_found:,} found, {counts.rows_out:,} out"
+    dropped = f", {counts.unasked_rows:,} of keys that were not asked" if counts.unasked_rows else ""
+    return f"{counts.rows_in:,} in{null}, {counts.rows_found:,} found{dropped}, {counts.rows_out:,} out"
 
 
 def _keys(counts: LookupMetrics) -> str:

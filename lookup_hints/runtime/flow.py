@@ -232,7 +232,8 @@ class LookupFlow:
             LookupTimeout: keys must be asked again after their time is up, and `on-error` is ``fail``.
         """
         self._heard(ask, now)
-        placed = place(answer, ask.request, connector_name(self._state.spec))
+        name = connector_name(self._state.spec)
+        placed = place(answer, ask.request, name, lambda keys: self._drop(keys, ask.request.keys))
         nbytes = placed.rows.nbytes
         self._state.size.found(ask.request.keys.num_rows, nbytes)
         self._state.tally.found(nbytes)
@@ -245,6 +246,11 @@ class LookupFlow:
                 ask, placed, notes = ask.without_failed(placed, answer)
         for part, share in ask.shares(placed):
             self._settling.judge(part, share, ask.asked, now, ask.notes_of(part, notes))
+
+    def _drop(self, strangers: pa.Table, asked: pa.Table) -> None:
+        """Rows came of ``strangers``, which are not among the keys that were ``asked``."""
+        self._state.tally.count(unasked_rows=strangers.num_rows)
+        self._state.events.dropped(strangers, asked)
 
     def _take_failures(self, ask: Ask, failures: Mapping[int, Exception], now: float) -> None:
         """Each key fails for its own reason; those of one reason fail together."""

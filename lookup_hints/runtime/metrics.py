@@ -149,6 +149,9 @@ class LookupMetrics:
     outages: Annotated[int, About("times", "the circuit breaker of the source opened")] = 0
     hits: Annotated[int, About("keys", "keys whose final outcome is at least one row")] = 0
     misses: Annotated[int, About("keys", "keys that found no row in the end")] = 0
+    unasked_rows: Annotated[
+        int, About("rows", "that came for a key that was not asked, `DE` for `de`, and are dropped")
+    ] = 0
     cache_hits: Annotated[int, About("keys", "keys whose rows came from the cache of the executor")] = 0
     cache_missing: Annotated[int, About("keys", "keys that the cache knows to have no row")] = 0
     cache_misses: Annotated[int, About("keys", "keys that the cache did not know: they were asked")] = 0

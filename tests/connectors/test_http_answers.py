@@ -369,6 +369,31 @@ def test_an_error_behind_the_last_page_speaks_of_pages(status: int) -> None:
     assert "page 1" not in str(outcome(options, pages[1]).error)
 
 
+# --- whose a row is -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "body", "shown"),
+    [
+        (
+            {"row-key": "id"},
+            {"2": {"name": "Bob"}},
+            "id = '2', where '1' was asked. The API does not select by what",
+        ),
+        ({"row-key": "id"}, {"ok": False, "error": "ratelimited"}, "where '1' was asked"),
+        (
+            {"path.id": "key"},
+            {"key": " 1", "name": "Ada"},
+            "id = ' 1', where '1' was asked. The API spells it otherwise",
+        ),
+    ],
+)
+def test_a_row_of_another_key_is_refused(options: dict[str, str], body: Any, shown: str) -> None:
+    told = outcome(options, response(body))
+    assert told.kind == "permanent"
+    assert shown in str(told.error)
+
+
 # --- charsets -------------------------------------------------------------------------------------
 
 

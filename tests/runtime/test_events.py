@@ -86,6 +86,50 @@ def test_the_first_refusal_of_a_task_is_logged(caplog: pytest.LogCaptureFixture)
     assert [each.getMessage() for each in caplog.records] == [text]
 
 
+class Countries(SyncLookup):
+    """Knows countries by their codes in capitals, whatever is asked."""
+
+    def __init__(self, *answered: str) -> None:
+        schema = pa.schema([("code", pa.string()), ("name", pa.string())])
+        super().__init__(LookupTable("countries", schema, options={"connector": "geo"}))
+        self._answered = answered
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        return pa.table({"code": self._answered, "name": ["?"] * len(self._answered)}, request.schema)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "told"),
+    [
+        (("de", "FR"), ("DE", "FR"), True),
+        (("007", "FR"), ("7", "FR"), True),
+        (("DE ", "FR"), ("DE", "FR"), True),
+        (("Zoe\u0308", "FR"), ("Zo\u00eb", "FR"), True),
+        (("de", "FR"), ("IT", "FR"), False),
+    ],
+)
+def test_rows_of_keys_that_were_not_asked_are_counted_and_logged(
+    asked: tuple[str, str], answered: tuple[str, str], told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = looked_up(Countries(*answered), [(code,) for code in asked])
+    counts = found.metrics
+    assert (counts.hits, counts.misses, counts.unasked_rows) == (1, 1, 1)
+    [text] = [each.getMessage() for each in caplog.records]
+    assert counts.events == Events((("unasked", text),))
+    assert text.startswith(
+        "Lookup of countries (geo): the first rows in this task of keys that were not asked are dropped: of 1 key"
+    )
+    assert ("write the key as the source does, as in ON upper(o.k) = c.k" in text) == told
+    assert not any(code in text for code in answered)
+
+
+def test_keys_that_were_not_asked_are_logged_once_and_named_where_that_is_wished() -> None:
+    counts = looked_up(Countries("DE"), [("de",), ("fr",)], batch_size=1, log_keys=True).metrics
+    assert counts.unasked_rows == 2
+    [(_, text)] = counts.events.told
+    assert "are dropped: of 1 key (code = 'DE')." in text
+
+
 def test_a_task_that_is_stopped_says_how_far_it_came(caplog: pytest.LogCaptureFixture) -> None:
     lookup = flow()
     lookup.add(keys(*range(1500)))

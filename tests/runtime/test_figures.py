@@ -77,6 +77,7 @@ def test_facts_of_a_lookup_that_had_trouble() -> None:
         hits=400,
         misses=95,
         skipped=5,
+        unasked_rows=7,
         requests=50,
         retried_keys=20,
         retried_misses=15,
@@ -93,7 +94,7 @@ def test_facts_of_a_lookup_that_had_trouble() -> None:
     )
     facts = dict(facts_of(Measured(CUSTOMERS, counts, 100)))
     assert facts == {
-        "rows": "1,000 in, 5 with NULL in the key, 800 found, 900 out",
+        "rows": "1,000 in, 5 with NULL in the key, 800 found, 7 of keys that were not asked, 900 out",
         "keys": "500 asked, 400 found (80 %), 95 missed, 5 skipped",
         "requests": "50 of 10 keys each, at most 7 of 100 in flight in one task; 12 kB out, 3.4 MB in",
         "latency": "p50 12 ms, p95 12 ms, p99 12 ms, max 12 ms",

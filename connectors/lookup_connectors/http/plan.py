@@ -294,7 +294,9 @@ class _Planning:
             row_key=row_key,
             sources=sources,
             required=required,
-            said=frozenset(name for name in self._names if f"path.{name.lower()}" in given),
+            said=frozenset(
+                name for name in self._names if name == row_key or f"path.{name.lower()}" in given
+            ),
             exact=any(_has_decimal(field.type) for field in self._table.schema),
         )
 

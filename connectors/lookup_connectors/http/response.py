@@ -126,7 +126,7 @@ class Reader:
         row_key: the column that takes the names of an object's members, where the rows are those.
         sources: for each column its path, or the name of its metadata.
         required: columns that a row must have.
-        said: columns whose paths are given: where they are keys, too, a row must say whose it is.
+        said: columns that have a path, or are the row key: where they are keys, a row must say whose it is.
         exact: whether fractions are read as decimals.
     """
 
@@ -285,9 +285,14 @@ class Reader:
             raise self._not_asked(column, asked[0].as_py(), said[0].as_py(), "every row")
 
     def _not_asked(self, column: str, key: Any, other: Any, which: str) -> HttpFailure:
+        tip = (
+            "The API spells it otherwise: write the key as it does."
+            if str(key).strip().casefold() == str(other).strip().casefold()
+            else "The API does not select by what 'url', 'query' and 'body' send."
+        )
         return HttpFailure(
             f"table {self.table}: {which} that came is of a key that was not asked: {column} = {other!r},"
-            f" where {key!r} was asked. The API does not select by what 'url', 'query' and 'body' send.",
+            f" where {key!r} was asked. {tip}",
             permanent=True,
         )
 
