@@ -6,6 +6,7 @@ against the declared types as they come: one that does not fit is an error that 
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ from lookup_connectors.conversion import (
 from lookup_connectors.sqlite_changes import changed_since, latest_query
 from lookup_connectors.sqlite_filters import bound_of, can_filter, fits, where_of
 from lookup_connectors.sqlite_types import affinity, arrow_type, has_one_spelling, moments, never_fits
-from lookup_hints.errors import ConnectorError, LookupTimeout, nearest
+from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem, nearest
 from lookup_hints.spi import (
     DURATION,
     FILE,
@@ -71,6 +72,14 @@ class _RowNumbers:
     last: int
 
 
+def _url_in(path: str) -> str | None:
+    """What to say of a URL in place of a path: its parameters would mean nothing."""
+    is_url = re.match(r"(file|sqlite\w*|jdbc):", path, re.IGNORECASE) is not None
+    return (
+        "'path' is a URL. Write the path of the file, which is opened for reading alone." if is_url else None
+    )
+
+
 class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, ReportsSchema):
     """A table of an SQLite file."""
 
@@ -88,6 +97,11 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connection": None}
+
+    def check(self) -> None:
+        """Refuse a URL where a path belongs."""
+        if (text := _url_in(self.table.options.get("path", ""))) is not None:
+            raise OptionError(Problem(f"table {self.table.name}: {text}"))
 
     def key_columns(self) -> frozenset[str]:
         """Columns whose equal values have one spelling in SQLite.
@@ -234,6 +248,8 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         return self.table.options.get("table-name", self.table.name)
 
     def _connected(self, options: dict[str, Any]) -> sqlite3.Connection:
+        if (text := _url_in(options["path"])) is not None:
+            raise self._error(text, permanent=True)
         path = Path(options["path"]).absolute()
         if not path.is_file():
             raise self._error(

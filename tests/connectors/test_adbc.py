@@ -375,6 +375,45 @@ def test_sessions_of_postgresql_are_read_only(pg: PostgresAdbcSource) -> None:
         cursor.execute("CREATE TABLE forbidden (i INT)")
 
 
+def test_options_in_a_url_of_postgresql_do_not_make_its_sessions_writable(pg: PostgresAdbcSource) -> None:
+    uri = pg.server.url(options="-c work_mem=5MB", connect_timeout="9", keepalives="1").replace("+", "%20")
+    with (
+        Server.of(pg.table("t", TEXT, uri=uri), AdbcConnector.OPTIONS).connected() as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SELECT current_setting('work_mem'), current_setting('transaction_read_only')")
+        assert cursor.fetchall() == [("5MB", "on")]
+
+
+@pytest.mark.parametrize(("wanted", "is_found"), [("read-write", True), ("read-only", False)])
+def test_a_primary_of_postgresql_is_found_by_what_it_must_be(
+    pg: PostgresAdbcSource, wanted: str, is_found: bool
+) -> None:
+    table = pg.table("t", TEXT, uri=pg.server.url(target_session_attrs=wanted))
+    if is_found:
+        Server.of(table, AdbcConnector.OPTIONS).connected().close()
+    else:
+        error = failure_of(Server.of(table, AdbcConnector.OPTIONS).connected)
+        assert "session is not read-only" in str(error)
+
+
+def test_a_uri_of_sqlite_is_read_only_and_none_of_its_parameters_is_passed_over(
+    lite: SqliteFileSource,
+) -> None:
+    lite.execute("CREATE TABLE t (k TEXT, v BIGINT); INSERT INTO t VALUES ('a', 1)")
+    for uri in (f"file:{lite.path}", f"file:{lite.path}?cache=private"):
+        table = adbc_table("t", TEXT, driver="sqlite", uri=uri)
+        assert ask(table, {"k": ["a"]}) == [{"k": "a", "v": 1}]
+        refused = pytest.raises(Exception, match=r"read-?only")
+        server = Server.of(table, AdbcConnector.OPTIONS)
+        with server.connected() as connection, connection.cursor() as cursor, refused:
+            cursor.execute("INSERT INTO t VALUES ('b', 2)")
+    for rest, named in (("?mod=ro", "'mod'"), ("#x", "'#'")):
+        table = adbc_table("t", TEXT, driver="sqlite", uri=f"file:{lite.path}{rest}")
+        with pytest.raises(OptionError, match=f"{named} in it means nothing to SQLite"):
+            AdbcConnector(table).check()
+
+
 @pytest.mark.parametrize("option", [{}, {"password": "hunter2hunter2"}])
 def test_a_refused_password_is_permanent_and_shown_nowhere(
     pg: PostgresAdbcSource, option: dict[str, str]

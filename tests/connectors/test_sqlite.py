@@ -247,6 +247,14 @@ def test_a_missing_file_is_a_permanent_error_and_is_not_made(file: Path) -> None
     assert not file.exists()
 
 
+@pytest.mark.parametrize("path", ["file:/x.db?mode=rw", "sqlite:///x.db", "jdbc:sqlite:/x.db"])
+def test_a_url_in_place_of_a_path_is_refused(path: str) -> None:
+    table = LookupTable("customers", pa.schema([("id", pa.int64())]), options={"path": path})
+    with pytest.raises(OptionError, match=r"table customers: 'path' is a URL\. Write the path of the file"):
+        SqliteConnector(table).check()
+    assert "Write the path of the file" in str(failure_of(SqliteConnector(table).open))
+
+
 def test_a_file_that_is_no_database_is_a_permanent_error(file: Path) -> None:
     file.write_bytes(b"no database at all " * 100)
     assert failure_of(lambda: SqliteConnector(table_of(file, {"v": pa.int64()})).open()).permanent

@@ -107,7 +107,17 @@ def test_spark_reads_the_same_types_from_the_same_text() -> None:
         ("MAP<INT>", "',' after the type of the keys is missing before >."),
         ("STRUCT<a>", "The type is missing before >."),
         ("STRUCT<a: ARRAY<TIME>>", "TIME cannot be the type of a lookup column."),
-        ("STRING COLLATE UNICODE", "This is not understood after the type. Is a comma missing?"),
+        (
+            "STRING COLLATE UNICODE",
+            "A column of a lookup table has no collation. Write STRING, as sources compare texts by their bytes;"
+            " COLLATE belongs into the query.",
+        ),
+        (
+            "ARRAY<STRING COLLATE UTF8_LCASE>",
+            "A column of a lookup table has no collation. Write STRING, as sources compare texts by their bytes;"
+            " COLLATE belongs into the query.",
+        ),
+        ("STRING COLATE UNICODE", "This is not understood after the type. Is a comma missing?"),
     ],
 )
 def test_a_type_that_cannot_be_names_its_column_and_what_to_write(text: str, sentence: str) -> None:

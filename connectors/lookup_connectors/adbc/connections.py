@@ -7,12 +7,14 @@ and one that hangs in a driver holds nobody back, not even the end of the proces
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from adbc_driver_manager import dbapi
 
@@ -80,10 +82,17 @@ class Server:
 
 
 def _with_settings(database: dict[str, str], settings: str) -> dict[str, str]:
+    """``database`` whose sessions begin with ``settings``, behind those that the URL has itself."""
     uri = database.get("uri", "")
-    if not settings or "options=" in uri:
+    if re.search("[?&]target_session_attrs=read-", uri):
+        settings = settings.replace(_READ_ONLY, "").strip()  # the server's own setting is asked for
+    if not settings:
         return database
-    return {**database, "uri": f"{uri}&options={settings.replace(' ', '%20').replace('=', '%3D')}"}
+    told = quote(settings, safe="")
+    ours = re.search(r"(?<=[?&]options=)[^&]*", uri)
+    if ours is not None:
+        return {**database, "uri": f"{uri[: ours.end()]}%20{told}{uri[ours.end() :]}"}
+    return {**database, "uri": f"{uri}&options={told}"}
 
 
 class Connections:

@@ -24,6 +24,8 @@ _PLAIN_URL = re.compile(
 )
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:(?P<port>\d+))?")
 _HARMLESS = {"application_name", "connect_timeout", "sslmode", "target_session_attrs", "channel_binding"}
+_OF_SQLITE = {"vfs", "mode", "cache", "psow", "nolock", "immutable", "modeof"}
+"""Parameters of a `file:` URI that SQLite knows; it passes over all others."""
 _PORT = 5432
 
 
@@ -94,6 +96,10 @@ def _check_file(table: LookupTable, uri: str | None, *, needed: bool) -> None:
     if table.restricts_hosts and _is_elsewhere(uri):
         raise _wrong(table, "uri", "write the path of a file, as hosts are restricted")
     table.check_file(uri, option="uri")
+    if uri.startswith("file:"):
+        unknown = {name for name, _ in parse_qsl(uri.partition("?")[2], keep_blank_values=True)} - _OF_SQLITE
+        if unknown or "#" in uri:
+            raise _wrong(table, "uri", f"{min(unknown, default='#')!r} in it means nothing to SQLite")
 
 
 def _wrong(table: LookupTable, option: str, what: str) -> OptionError:
@@ -130,7 +136,7 @@ def _url_with_user(uri: str, username: str | None = None, password: str | None =
 def _read_only_uri(table: LookupTable, path: str) -> str:
     """SQLite makes a file that is not there, unless it is told not to."""
     if path.startswith("file:"):
-        return path
+        return path if re.search("[?&]mode=", path) else f"{path}{'&' if '?' in path else '?'}mode=ro"
     _check_exists(table, path)
     return f"{Path(path).absolute().as_uri()}?mode=ro"
 

@@ -23,6 +23,7 @@ from lookup_connectors.http.plan import (
     Plan,
     Templates,
     check_address,
+    hidden,
     keeps_answers,
     origin_and_user,
     origins,
@@ -93,6 +94,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, KeepsAnswers, Repo
         plan_of(self.table)
         if keeps_answers(self.table) and find_spec("hishel") is None:
             raise OptionError(Problem(f"table {self.table.name}: {_NO_HISHEL}", tip=_INSTALL_HISHEL))
+        _check_other_urls(self.table, self.table.options)
         _check_hosts(self.table, {key: plain_origin(self.table.options.get(key, "")) for key in _URLS})
 
     def key_columns(self) -> frozenset[str]:
@@ -332,6 +334,7 @@ class _Live:
             raise HttpFailure(
                 f"table {table.name}: 'url' or 'allowed-origins': {error}.", permanent=True
             ) from None
+        _check_other_urls(table, options)
         _check_hosts(table, {**{key: options[key] for key in _URLS}, "url": home})
         auth = _auth(table.name, options) or Fixed(_netrc(table, options, templates, home, secrets))
         exchange = Exchange(
@@ -573,6 +576,23 @@ def _auth(table: str, options: Mapping[str, Any]) -> Auth | None:
 
 _URLS = ("url", "oauth2-token-url", "proxy")
 """The options that say whom to connect to."""
+
+
+def _check_other_urls(table: LookupTable, given: Mapping[str, Any]) -> None:
+    """Refuse parts of the URLs of tokens and proxies that nobody would read."""
+
+    def refuse(option: str, what: str) -> OptionError:
+        return OptionError(Problem(f"table {table.name}: {option!r}: {what}."))
+
+    for option in ("oauth2-token-url", "proxy"):
+        text = hidden(given.get(option) or "")
+        authority, _, rest = text.partition("://")[2].partition("/")
+        if "#" in text:
+            raise refuse(option, "a '#' ends an address; in a password it is %23")
+        if option == "proxy" and ("?" in text or rest):
+            raise refuse(option, "a proxy has no path; in a password '/' is %2F and '?' is %3F")
+        if option != "proxy" and "@" in authority:
+            raise refuse(option, "write who we are in 'oauth2-client-id' and 'oauth2-client-secret'")
 
 
 def _check_hosts(table: LookupTable, urls: Mapping[str, str | None]) -> None:

@@ -450,7 +450,10 @@ def origins(text: str) -> frozenset[str]:
     Raises:
         ValueError: one of them is none.
     """
-    return frozenset(origin_of(each.strip()) for each in text.split(",") if each.strip())
+    given = [each.strip() for each in text.split(",") if each.strip()]
+    if any(re.fullmatch(r"[^@]*//[^/?#@]*/?", each) is None for each in given if "://" in each):
+        raise ValueError("write scheme, host and port alone: https://host:443")
+    return frozenset(map(origin_of, given))
 
 
 def hidden(text: str) -> str:

@@ -72,7 +72,12 @@ def read_type(reader: Reader, depth: int = 0) -> pa.DataType:
     reader.words(name)
     if name in _NESTING:
         return _NESTING[name](reader, name, depth + 1)
-    return _SIMPLE[name] if name in _SIMPLE else _COMPOSED[name](reader, name)
+    kind = _SIMPLE[name] if name in _SIMPLE else _COMPOSED[name](reader, name)
+    before = reader.rest
+    if reader.words("COLLATE"):
+        tip = f"Write {name}, as sources compare texts by their bytes; COLLATE belongs into the query."
+        reader.fail("A column of a lookup table has no collation.", before, tip)
+    return kind
 
 
 def _characters(reader: Reader, name: str) -> pa.DataType:
