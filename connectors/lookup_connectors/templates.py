@@ -128,6 +128,7 @@ _TOKEN = re.compile(
     r"|\{(?P<inside>[^{}]*)\}|(?P<brace>[{}])"
 )
 _DOUBLED = re.compile(r"(?<!\{)\{\{([^{}]*)\}\}(?!\})")
+_DOUBLED_AMONG_BRACES = re.compile(r"(?<!\{)\{\{([^{}]*)\}\}")
 _HOLE_LIKE = re.compile(r"\s*[?/+#&;.*]?\s*(?!\d+\s*$)\w[\w.:-]*[?*+]?\s*")
 _BEFORE_VALUES = tuple(":=,([\"'")
 _DOUBLE_IT = "Braces that are text are doubled: {{ and }}."
@@ -175,7 +176,7 @@ class _Parsing:
 
     def _parts(self) -> Iterator[str | Hole]:
         end = 0
-        doubled = {match.start(): match.end() for match in _DOUBLED.finditer(self._text)}
+        doubled = {match.start(): match.end() for match in _DOUBLED_AMONG_BRACES.finditer(self._text)}
         for token in self._tokens:
             if token.start() < end:
                 continue
@@ -216,7 +217,7 @@ class _Parsing:
             raise self._wrong_reference(token, column)
         if not self._own_braces:
             return self._no_column(token) if column is None else Hole(column)
-        is_value = before.rstrip().endswith(_BEFORE_VALUES)
+        is_value = self._is_value(token)
         if column is not None and is_value:
             return Hole(column)
         if column is not None:
@@ -256,19 +257,24 @@ class _Parsing:
         raise self._wrong(f"the brace {token[0]!r} has no other one", _DOUBLE_IT, token)
 
     def _check_doubled(self) -> None:
-        """Refuse ``{{id}}`` where that is all that is doubled: other languages write holes so."""
-        doubled = [*_DOUBLED.finditer(self._text)]
+        """Refuse ``{{id}}`` where that is all that is doubled, or a value stands: others write holes so."""
+        doubled = [*(_DOUBLED_AMONG_BRACES if self._own_braces else _DOUBLED).finditer(self._text)]
         braces = sum(token["opening"] is not None or token["closing"] is not None for token in self._tokens)
-        if self._own_braces or braces > 2 * len(doubled):
+        if not self._own_braces and braces > 2 * len(doubled):
             return
         for match in doubled:
             column = self._column(match[1].strip())
-            if column is not None and column not in self._named:
+            is_text = self._own_braces and not self._is_value(match)
+            if column is not None and column not in self._named and not is_text:
                 raise self._wrong(
                     f"{match[0]!r} is the text {match[0][1:-1]!r}, and no value",
                     f"Write {{{column}}} for the value, {{{{{{{column}}}}}}} for the value in braces.",
                     match,
                 )
+
+    def _is_value(self, match: re.Match[str]) -> bool:
+        """Whether a value may stand there, and no field of GraphQL."""
+        return self._text[: match.start()].rstrip().endswith(_BEFORE_VALUES)
 
     def _check_other_signs(self) -> None:
         """Refuse holes of other languages: ``:id``, ``%s``, ``<id>``."""

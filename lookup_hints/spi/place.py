@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from itertools import cycle
 from urllib.parse import SplitResult, urlsplit
 
 from lookup_hints.errors import OptionError
@@ -25,9 +26,15 @@ def place_of(table: LookupTable) -> str:
     """
     with suppress(OptionError, ValueError):
         url, host, port = (resolved(table, key) for key in ("url", "host", "port"))
-        hosts = split_url(url).netloc.rpartition("@")[2] if url else host + (port and f":{port}")
+        hosts = split_url(url).netloc.rpartition("@")[2] if url else _beside(host, port)
         return hosts if _HOSTS.fullmatch(hosts) else ""
     return ""
+
+
+def _beside(host: str, port: str) -> str:
+    """The hosts with their ports; both may be lists."""
+    hosts, ports = host.split(","), port.split(",") if port else [""]
+    return ",".join(name + (each and f":{each}") for name, each in zip(hosts, cycle(ports), strict=False))
 
 
 def origin_of(table: LookupTable) -> str:

@@ -19,6 +19,8 @@ def table(**options: str) -> LookupTable:
         ({"url": "https://api.example.com/people/{id}?q=1"}, "api.example.com"),
         ({"url": "postgresql://me:secret@db:5432/crm"}, "db:5432"),
         ({"url": "postgresql://me:s@cret@one:1,two:2/crm"}, "one:1,two:2"),
+        ({"host": "one,two", "port": "1,2"}, "one:1,two:2"),
+        ({"host": "one,two", "port": "1"}, "one:1,two:1"),
         ({"url": "redis://[::1]:6379/0"}, "[::1]:6379"),
         ({"host": "db"}, "db"),
         ({"host": "db", "port": "6379"}, "db:6379"),
