@@ -769,6 +769,22 @@ def test_a_429_holds_for_all_requests_where_the_origin_refuses_others_too(api: A
     assert all(waited > 1.95 for _, waited in others)
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"status": 403, "body": {"message": "slow down"}, "headers": {"Retry-After": "0.2"}},
+        {"status": 200, "body": {"ok": False, "error": "ratelimited"}, "headers": {"Retry-After": "0.2"}},
+    ],
+    ids=["a 403", "a 200"],
+)
+@BOTH
+def test_a_limit_in_other_words_is_waited_out(api: Api, refusal: dict[str, Any], sync: bool) -> None:
+    api.script("/x/1", refusal, OK)
+    assert ask(table_of(api, "/x/{id}"), {"id": [1]}, sync=sync) == [ONE]
+    first, second = (each["time"] for each in api.asked())
+    assert second - first >= 0.2
+
+
 @BOTH
 def test_a_429_without_a_word_is_asked_again(api: Api, sync: bool) -> None:
     api.script("/people/1", *[{"status": 429}] * 3)

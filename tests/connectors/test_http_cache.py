@@ -123,6 +123,17 @@ def http_date(seconds: float) -> str:
 # --- what is fresh ----------------------------------------------------------------------------------
 
 
+def test_an_error_inside_a_200_is_never_kept(api: Api, folder: Path) -> None:
+    table = cached(api, "/x/{id}", rows="user")
+    says(api, {"ok": False, "error": "invalid_auth"}, "/x/1", cache_control="max-age=60")
+    with pytest.raises(ConnectorError, match="says that it failed"):
+        ask(table, folder)
+    says(api, {"ok": True, "user": ONE}, "/x/1", cache_control="max-age=60")
+    assert ask(table, folder) == [ONE]
+    assert ask(table, folder) == [ONE]
+    assert api.targets() == {"/x/1": 2}
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -110,7 +110,9 @@ class Judge:
         """
         if self.rules.when is not None:
             return self._by_rule(self.rules.when, document) or self._answer(document)
-        errors = None if self.reader.reads("errors") else signs.graphql_errors(document)
+        errors = signs.graphql_errors(document)
+        if errors is not None and self.reader.reads("errors"):
+            errors = []
         if errors:
             return self._told("errors", {"errors": errors}, document)
         if errors is not None:

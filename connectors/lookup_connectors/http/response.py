@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -212,8 +212,13 @@ class Reader:
             return True
         if self.row_key is not None:
             return False
-        read = {source.way[:1] for source in self.sources.values() if isinstance(source, Path)}
-        return () not in read and all((name,) not in read for name in document)
+        return self._read is not None and self._read.isdisjoint(document)
+
+    @cached_property
+    def _read(self) -> frozenset[str] | None:
+        """The members of a row that columns are read from; None where that cannot be said."""
+        ways = [source.way for source in self.sources.values() if isinstance(source, Path)]
+        return frozenset(way[0] for way in ways) if all(ways) else None
 
     def reads(self, name: str) -> bool:
         """Whether a column may be read from the member ``name`` of the document itself."""

@@ -182,10 +182,8 @@ def graphql_errors(document: Any) -> list[Any] | None:
 
     None where it is no such response, or one without errors.
     """
-    if not isinstance(document, dict) or not {"data", "errors", "extensions"}.issuperset(document):
-        return None
-    errors = document.get("errors")
-    if not isinstance(errors, list):
+    errors = document.get("errors") if isinstance(document, dict) else None
+    if not isinstance(errors, list) or not {"data", "errors", "extensions"}.issuperset(document):
         return None
     return [error for error in errors if not _says_not_found(error)]
 
