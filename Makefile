@@ -10,9 +10,9 @@
 # make clean           remove what these made
 # make help            show this
 #
-# CI runs test, docs, test-processes, test-sql and the oldest cell of test-matrix. TREES=n and MISTAKES=n say how many
-# random queries and mistakes there are, SEED=n repeats a run; JOBS=n is how many files of tests run beside each
-# other (2).
+# CI runs test, docs, test-processes, test-sql and the oldest cell of test-matrix. TREES=n, MISTAKES=n and
+# TEXTS=n say how many random queries, mistakes and texts there are, SEED=n repeats a run; JOBS=n is how many files of
+# tests run beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
@@ -46,11 +46,13 @@ test-processes: java $(VENV)/spark.jsa
 # seed is printed, so that a failure can be repeated.
 TREES = 2400
 MISTAKES = 2000
+TEXTS = 1000000
 test-sql: java $(VENV)/spark.jsa
 	@seed="$${SEED:-$$(date +%s)}"; echo "seed $$seed"; \
-	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 \
+	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 TEXTS=$(TEXTS) \
 	  $(PYTEST) --hypothesis-seed="$$seed" \
-	  tests/queries/test_trees.py tests/queries tests/plan/test_mutations.py
+	  tests/queries/test_trees.py tests/queries tests/plan/test_mutations.py \
+	  tests/connectors/test_texts.py::test_texts_are_read_as_python_and_spark_read_them
 
 CELLS =
 test-matrix: java

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from decimal import Decimal
 from itertools import accumulate, chain
+from math import isinf
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
+from lookup_connectors.texts import REFUSALS, from_texts, is_number
 from lookup_hints.errors import ConnectorError
+from lookup_hints.spi.casts import cast
 from lookup_hints.spi.types import sql_type
 
 ToArrow = Callable[[Sequence[Any]], pa.Array]
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*(e[+-]?[0-9]+)?|inf(inity)?)|nan", re.IGNORECASE)
-REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError)
 
 
 def convert(
@@ -68,18 +69,6 @@ def row_with(schema: pa.Schema, row: Sequence[object], key: Sequence[str]) -> st
     return " and ".join(f"{name} = {values[name]!r}" for name in key if name in values) or "(without a key)"
 
 
-# --- texts ----------------------------------------------------------------------------------------
-
-
-def from_texts(texts: Sequence[str | None] | pa.Array, target: pa.DataType) -> pa.Array:
-    """The values that ``texts`` spell: ISO dates and timestamps, whole and decimal numbers.
-
-    Arrow's own parsers are strict: no rounding, no spaces, no infinity, and only four-digit years.
-    """
-    column = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
-    return (column.cast(pa.int64()) if types.is_duration(target) else column).cast(target)
-
-
 # --- JSON -----------------------------------------------------------------------------------------
 
 
@@ -104,9 +93,13 @@ def from_json(texts: Sequence[str | None], target: pa.DataType) -> pa.Array:
     return from_json_values([None if text is None else parse_json(text) for text in texts], target)
 
 
+class JsonWord(float):
+    """NaN or Infinity as some write it into JSON: another float that is infinite was a number too large."""
+
+
 def parse_json(text: str) -> Any:
     """The value of a JSON text, with fractions as exact decimals."""
-    return json.loads(text, parse_float=Decimal)
+    return json.loads(text, parse_float=Decimal, parse_constant=JsonWord)
 
 
 def from_json_values(values: Sequence[Any], target: pa.DataType) -> pa.Array:
@@ -127,7 +120,19 @@ def from_json_values(values: Sequence[Any], target: pa.DataType) -> pa.Array:
             raise TypeError
         return pa.array(values, target)
     leaves = [None if value is None else _leaf(value, target) for value in values]
-    return from_texts(leaves, target) if _spelled_as_text(target) else pa.array(leaves, target)
+    return from_texts(leaves, target) if _spelled_as_text(target) else as_floats(leaves, target)
+
+
+def as_floats(numbers: Sequence[float | None], kind: pa.DataType) -> pa.Array:
+    """``numbers`` as FLOAT or DOUBLE.
+
+    Raises:
+        ValueError: one is finite, and too large for a FLOAT.
+    """
+    values = pa.array(numbers, kind)
+    if types.is_float32(kind) and pc.sum(pc.is_inf(values)).as_py():
+        cast(pa.array(numbers, pa.float64()), kind)
+    return values
 
 
 def _structs(values: Sequence[Any], target: pa.DataType) -> pa.Array:
@@ -180,9 +185,13 @@ def _leaf(value: Any, kind: pa.DataType) -> Any:
         return str(_of(value, int, Decimal, str))
     if types.is_floating(kind):
         # str: "NaN" and "Infinity", which JSON has no number for. Python's float() takes more than they.
-        if type(value) is str and not _NUMBER.fullmatch(value):
+        if type(value) is str and not is_number(value):
             raise ValueError("not a number")
-        return float(_of(value, int, float, Decimal, str))
+        number = float(_of(value, int, float, Decimal, str, JsonWord))
+        is_word = type(value) is JsonWord or (type(value) is str and "n" in value.lower())
+        if isinf(number) and not is_word:
+            raise ValueError("more than a DOUBLE holds")
+        return number
     return _of(value, str)
 
 

@@ -21,11 +21,13 @@ from pyarrow import types
 from lookup_connectors.conversion import (
     TOO_DEEP,
     ToArrow,
+    as_floats,
     convert,
     from_json_values,
     is_nested,
     parse_json,
 )
+from lookup_connectors.texts import REFUSALS
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import (
     TEXT,
@@ -42,6 +44,7 @@ from lookup_hints.spi import (
     SyncLookup,
     TableSize,
 )
+from lookup_hints.spi.casts import cast
 from lookup_hints.spi.types import sql_type
 
 _given: dict[str, pa.Table | list[dict[str, Any]]] = {}
@@ -209,10 +212,10 @@ class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsChanges,
         if not _same_family(column.type, field.type):
             return self._convert(column.to_pylist(), _from_python(field.type), field)
         try:
-            return column.cast(field.type)
-        except pa.ArrowException:  # again, value by value, to name the one that does not fit
+            return pa.chunked_array([cast(chunk, field.type) for chunk in column.chunks], field.type)
+        except REFUSALS:  # again, value by value, to name the one that does not fit
             return self._convert(
-                column.to_pylist(), lambda values: pa.array(values, column.type).cast(field.type), field
+                column.to_pylist(), lambda values: cast(pa.array(values, column.type), field.type), field
             )
 
     def _json_column(self, rows: list[dict[str, Any]], field: pa.Field) -> pa.Array:
@@ -310,7 +313,7 @@ def _from_python(kind: pa.DataType) -> ToArrow:
             raise TypeError
         if types.is_timestamp(kind) and not _zoned_alike(values, kind.tz is not None):
             raise TypeError
-        return pa.array(values, kind)
+        return as_floats(values, kind) if types.is_floating(kind) else pa.array(values, kind)
 
     return to_arrow
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from asyncpg.transaction import Transaction
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, Lease
-from lookup_connectors.conversion import REFUSALS, convert, is_nested, row_with
+from lookup_connectors.conversion import convert, is_nested, row_with
 from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
 from lookup_connectors.postgres_changes import changed_query, latest_query
 from lookup_connectors.postgres_filters import can_filter, filter_of
@@ -40,6 +40,7 @@ from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
 from lookup_connectors.postgres_statistics import table_size
 from lookup_connectors.postgres_types import ColumnPlan, quoted, reported_type
 from lookup_connectors.postgres_url import FILES, KNOWN, Target
+from lookup_connectors.texts import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout, NotAllowed, OptionError, Problem, did_you_mean
 from lookup_hints.spi import (
     DURATION,

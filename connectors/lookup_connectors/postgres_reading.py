@@ -14,8 +14,9 @@ import asyncpg
 import pyarrow as pa
 from pyarrow import csv, types
 
-from lookup_connectors.conversion import from_texts
 from lookup_connectors.postgres_types import ColumnPlan
+from lookup_connectors.texts import from_texts
+from lookup_hints.spi.casts import cast
 
 CHUNK_BYTES = 1024 * 1024
 """So much of CSV becomes one batch."""
@@ -152,12 +153,17 @@ def _in_type(column: pa.Array, plan: ColumnPlan) -> pa.Array:
     if column.type == kind and plan.wire != "json":
         return column
     if plan.wire in _CSV:
-        return column.cast(kind)
+        return cast(column, kind)
     return from_texts(column, kind) if plan.wire == "text" else plan.to_arrow(_values(column, plan))
 
 
 def _values(column: pa.Array, plan: ColumnPlan) -> list[Any]:
     values: list[Any] = column.to_pylist()
-    if plan.wire != "bytea":
-        return values
-    return [None if value is None else bytes.fromhex(value.removeprefix("\\x")) for value in values]
+    return [None if value is None else _octets(value) for value in values] if plan.wire == "bytea" else values
+
+
+def _octets(text: str) -> bytes:
+    """Those that ``text`` spells as `bytea_output` = hex does; the other form may look like hex, too."""
+    if not text.startswith("\\x"):
+        raise ValueError("not hex")
+    return bytes.fromhex(text[2:])

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import ToArrow, from_json, from_texts, is_nested, readable_as_json
+from lookup_connectors.conversion import ToArrow, from_json, is_nested, readable_as_json
+from lookup_connectors.texts import from_texts
 from lookup_hints.errors import nearest
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 
@@ -221,7 +222,7 @@ def _reader(wire: str, kind: pa.DataType) -> ToArrow:
     if wire == "json":
         return partial(from_json, target=kind)
     if wire == "text" and not types.is_string(kind):
-        return partial(from_texts, target=kind)
+        return partial(from_texts, kind=kind)
     if wire == "bigint":
         return partial(pa.array, type=kind)
     return partial(_cast_to, kind)

@@ -23,15 +23,16 @@ from pyarrow import types
 
 from lookup_connectors.conversion import (
     ToArrow,
+    as_floats,
     convert,
     from_json,
-    from_texts,
     is_nested,
     row_with,
 )
 from lookup_connectors.sqlite_changes import changed_since, latest_query
 from lookup_connectors.sqlite_filters import bound_of, can_filter, fits, where_of
-from lookup_connectors.sqlite_types import affinity, arrow_type, has_one_spelling, moments, never_fits
+from lookup_connectors.sqlite_types import affinity, arrow_type, has_one_spelling, never_fits
+from lookup_connectors.texts import from_texts, moments
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem, nearest
 from lookup_hints.spi import (
     DURATION,
@@ -50,6 +51,7 @@ from lookup_hints.spi import (
     SyncLookup,
     TableSize,
 )
+from lookup_hints.spi.casts import cast
 from lookup_hints.spi.types import TIMESTAMP_NTZ
 
 _MAX_VARIABLES = 999  # what every build of SQLite takes
@@ -450,13 +452,13 @@ def _reader(kind: pa.DataType) -> ToArrow:
     if types.is_integer(kind):
         return _strictly(partial(pa.array, type=kind), int)
     if types.is_floating(kind):
-        return _strictly(partial(pa.array, type=kind), int, float)
+        return _strictly(partial(as_floats, kind=kind), int, float)
     if types.is_decimal(kind):
         return _strictly(partial(_decimals, kind=kind), int, float, str)
     if types.is_timestamp(kind):
         return _strictly(partial(_timestamps, kind=kind), int, str)
     if types.is_date(kind):
-        return _strictly(partial(from_texts, target=kind), str)
+        return _strictly(partial(from_texts, kind=kind), str)
     if is_nested(kind):
         return _strictly(partial(from_json, target=kind), str)
     return _strictly(partial(pa.array, type=kind), bytes if types.is_binary(kind) else str)
@@ -487,5 +489,5 @@ def _decimals(values: Sequence[int | float | str | None], kind: pa.DataType) -> 
 
 def _timestamps(values: Sequence[int | str | None], kind: pa.DataType) -> pa.Array:
     seconds = pa.array([value if isinstance(value, int) else None for value in values], pa.timestamp("s"))
-    texts = pa.array([value if isinstance(value, str) else None for value in values], pa.string())
-    return pc.coalesce(seconds.cast(TIMESTAMP_NTZ).cast(kind), moments(texts, kind))
+    texts = [value if isinstance(value, str) else None for value in values]
+    return pc.coalesce(cast(seconds, TIMESTAMP_NTZ).cast(kind), moments(texts, kind))

@@ -1,4 +1,4 @@
-"""SQLite's declared types: what a column declared so may hold, and texts of moments."""
+"""SQLite's declared types: what a column declared so may hold."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import re
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_connectors.conversion import readable_as_json
 from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
-
-_ZONE = r"([Zz]|[+-]\d{2}(:?\d{2})?)$"
 
 
 def has_one_spelling(kind: pa.DataType) -> bool:
@@ -25,17 +22,6 @@ def has_one_spelling(kind: pa.DataType) -> bool:
         or types.is_binary(kind)
         or types.is_date(kind)
     )
-
-
-def moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """ISO texts as timestamps of ``kind``; where that has a zone, a text without one is UTC."""
-    if kind.tz is None:
-        return texts.cast(kind)
-    # SQLite's own functions write UTC without saying so: a text without a zone is UTC here too. A zone
-    # follows a time of day: the end of '2024-01-01' only looks like one.
-    zoned = pc.match_substring_regex(texts, r":\d{2}(\.\d+)?" + _ZONE)
-    in_utc = pc.if_else(zoned, None, texts).cast(TIMESTAMP_NTZ).cast(kind)
-    return pc.coalesce(in_utc, pc.if_else(zoned, texts, None).cast(kind))
 
 
 def affinity(declared: str) -> str:

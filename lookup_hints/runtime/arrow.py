@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_hints.errors import AnswerError
+from lookup_hints.spi.casts import cast
 from lookup_hints.spi.model import Answer, LookupRequest, PlacedRows
 
 OUTPUT_BYTES = 32 * 1024 * 1024
@@ -279,8 +280,8 @@ def _conformed(rows: pa.Table, wanted: pa.Field, connector: str) -> pa.ChunkedAr
     if not _same_kind(column.type, wanted.type):
         raise AnswerError(f"{problem}.")
     try:
-        return column.cast(wanted.type)
-    except pa.ArrowException as error:
+        return pa.chunked_array([cast(chunk, wanted.type) for chunk in column.chunks], wanted.type)
+    except (pa.ArrowException, ValueError) as error:
         raise AnswerError(f"{problem}, and not all values fit: {error}") from error
 
 

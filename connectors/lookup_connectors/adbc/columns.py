@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import REFUSALS, from_json, from_texts, is_nested
-from lookup_connectors.sqlite_types import moments
+from lookup_connectors.conversion import from_json, is_nested
+from lookup_connectors.texts import REFUSALS, from_texts, moments
 from lookup_hints.errors import ConnectorError, nearest
+from lookup_hints.spi.casts import cast
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 
 _TYPE_NAMES = (b"POSTGRESQL:type", b"ADBC:postgresql:typname")
@@ -21,8 +21,6 @@ _NEVER = {"money"}
 """Types that the driver gives as something that they are not: $1.00 as the number 100."""
 
 _WHOLE_IN_DOUBLE = 2**53
-_YEARS = (date(1, 1, 1), date(9999, 12, 31))
-_MOMENTS = (datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999))
 
 
 @dataclass(frozen=True)
@@ -97,6 +95,11 @@ def _plan(source: pa.Schema, field: pa.Field, table: str, relation: str) -> Colu
             permanent=True,
         )
     return plan
+
+
+def in_text_if_huge(plan: ColumnPlan) -> ColumnPlan:
+    """``plan`` for DuckDB, which gives the 128 bits of a HUGEINT or UHUGEINT for those of a decimal."""
+    return replace(plan, as_text=True) if plan.source == pa.decimal128(38, 0) else plan
 
 
 def _told(kind: pa.DataType) -> str:
@@ -186,41 +189,16 @@ def read_column(column: pa.Array, plan: ColumnPlan) -> pa.Array:
     kind = plan.field.type
     values = column.storage if isinstance(column, pa.ExtensionArray) else column
     if types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    converted = _from_rows(values, kind) if plan.source is None else _converted(values, kind)
-    return _on_calendar(converted)
+        values = values.dictionary_decode()
+    return _from_rows(values, kind) if plan.source is None else _converted(values, kind)
 
 
 def _converted(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if values.type == kind:
-        return values
-    if _is_text(values.type) and types.is_integer(kind):  # a numeric of scale 0, or one that is whole
-        return values.cast(pa.decimal128(38, 0)).cast(kind)
-    return values.cast(kind)
-
-
-def _on_calendar(values: pa.Array) -> pa.Array:
-    """``values``, unless one is a date that Spark has not: drivers give 'infinity' as some far day."""
-    if types.is_date32(values.type):
-        _within(values.cast(pa.int32()), *(_days(each) for each in _YEARS))
-    elif types.is_timestamp(values.type):
-        _within(values.cast(pa.int64()), *(_microseconds(each) for each in _MOMENTS))
-    return values
-
-
-def _days(day: date) -> int:
-    return (day - date(1970, 1, 1)).days
-
-
-def _microseconds(moment: datetime) -> int:
-    since = moment - datetime(1970, 1, 1)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def _within(numbers: pa.Array, least: int, greatest: int) -> None:
-    found = pc.min_max(numbers).as_py()
-    if found["min"] is not None and not (least <= found["min"] and found["max"] <= greatest):
-        raise ValueError("not a year from 1 to 9999")
+    if not _is_text(values.type) or types.is_string(kind):
+        return cast(values, kind)
+    if types.is_integer(kind):  # a numeric that is whole
+        return cast(from_texts(values, pa.decimal128(38, 0)), kind)
+    return from_texts(values, kind)
 
 
 def _from_rows(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -230,14 +208,14 @@ def _from_rows(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_boolean(kind):
         return _booleans(values)
     if types.is_integer(kind) and types.is_floating(values.type):
-        _within(values, -_WHOLE_IN_DOUBLE, _WHOLE_IN_DOUBLE)
+        _refuse_beyond(_WHOLE_IN_DOUBLE, values)
     if not _is_stored_as(values.type, kind):
         raise TypeError("of another kind")
     if is_nested(kind):
         return from_json(values.to_pylist(), kind)
     if types.is_timestamp(kind):
         return moments(values, kind)
-    return from_texts(values, kind) if types.is_date(kind) or types.is_decimal(kind) else values.cast(kind)
+    return from_texts(values, kind) if types.is_date(kind) or types.is_decimal(kind) else cast(values, kind)
 
 
 def _is_stored_as(source: pa.DataType, kind: pa.DataType) -> bool:
@@ -250,8 +228,14 @@ def _is_stored_as(source: pa.DataType, kind: pa.DataType) -> bool:
 def _booleans(values: pa.Array) -> pa.Array:
     if not types.is_integer(values.type):
         raise TypeError("not a truth value")
-    _within(values, 0, 1)
+    if not set(pc.unique(values).to_pylist()) <= {0, 1, None}:
+        raise ValueError("neither 0 nor 1")
     return values.cast(pa.bool_())
+
+
+def _refuse_beyond(greatest: int, values: pa.Array) -> None:
+    if pc.any(pc.greater(pc.abs(values), greatest)).as_py():
+        raise ValueError("perhaps not the number that was written")
 
 
 def refused_row(column: pa.Array, plan: ColumnPlan) -> int:

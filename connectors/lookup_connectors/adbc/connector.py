@@ -14,9 +14,16 @@ import pyarrow.compute as pc
 from adbc_driver_manager import dbapi
 from pyarrow import types
 
-from lookup_connectors.adbc.columns import ColumnPlan, plan_columns, read_column, refused_row, reported_type
+from lookup_connectors.adbc.columns import (
+    ColumnPlan,
+    in_text_if_huge,
+    plan_columns,
+    read_column,
+    refused_row,
+    reported_type,
+)
 from lookup_connectors.adbc.connections import Connections, Server
-from lookup_connectors.adbc.drivers import POSTGRES, SQLITE, dialect_of
+from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, dialect_of
 from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure
 from lookup_connectors.adbc.place import check_driver, check_options, file_of, origin_of, place_of
 from lookup_connectors.adbc.sizes import table_size
@@ -33,8 +40,9 @@ from lookup_connectors.adbc.statements import (
     typing_row,
 )
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
-from lookup_connectors.conversion import REFUSALS, is_nested, row_with
+from lookup_connectors.conversion import is_nested, row_with
 from lookup_connectors.sqlite_types import has_one_spelling
+from lookup_connectors.texts import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
 from lookup_hints.spi import (
     DURATION,
@@ -310,7 +318,10 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         """How each declared column is read; looks at the source."""
         if self._driver == SQLITE:
             return plan_sqlite(connection, self.table, self._relation)
-        return plan_columns(self._source(connection), self.table.schema, self.table.name, self._relation)
+        plans = plan_columns(self._source(connection), self.table.schema, self.table.name, self._relation)
+        return (
+            {name: in_text_if_huge(plan) for name, plan in plans.items()} if self._driver == DUCKDB else plans
+        )
 
     def _source(self, connection: dbapi.Connection) -> pa.Schema:
         with self._cursor(connection) as cursor:

@@ -188,10 +188,16 @@ def _lists(
 ) -> Iterator[Question]:
     # A UUID reaches Arrow as a text, and does not compare with one. What is a text already is not cast.
     texts = [replace(plan, as_text=bool(types.is_string(plan.field.type))) for plan in by]
-    compared = ", ".join(column(plan, dialect) for plan in texts)
+    compared = ", ".join(_in_microseconds(column(plan, dialect), plan) for plan in texts)
     unnested = ", ".join(["unnest(?)"] * len(by))
     condition = f"({compared}) IN (SELECT {unnested})"
     yield Question(f"{select(source, wanted, dialect)} WHERE {condition}", _as_lists(keys), keys)
+
+
+def _in_microseconds(compared: str, plan: ColumnPlan) -> str:
+    """Nanoseconds are cut when they are read; DuckDB itself would round them."""
+    is_finer = plan.source is not None and types.is_timestamp(plan.source) and plan.source.unit == "ns"
+    return f"make_timestamp(epoch_us({compared}))" if is_finer else compared
 
 
 def _rows(

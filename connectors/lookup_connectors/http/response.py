@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import TOO_DEEP, convert, from_json_values, from_texts, is_nested
+from lookup_connectors.conversion import TOO_DEEP, JsonWord, convert, from_json_values, is_nested
 from lookup_connectors.http.message import HttpFailure, Response
 from lookup_connectors.http.paths import Path, PathFailure
+from lookup_connectors.texts import from_texts
 from lookup_hints.spi.types import sql_type
 
 METADATA: Mapping[str, pa.DataType] = {
@@ -31,8 +32,8 @@ METADATA: Mapping[str, pa.DataType] = {
 """What a column can tell about the request that found (or did not find) its row."""
 
 
-_AS_IT_IS = json.JSONDecoder()
-_EXACTLY = json.JSONDecoder(parse_float=Decimal)
+_AS_IT_IS = json.JSONDecoder(parse_constant=JsonWord)
+_EXACTLY = json.JSONDecoder(parse_float=Decimal, parse_constant=JsonWord)
 
 
 class Told(NamedTuple):

@@ -18,7 +18,6 @@ from lookup_connectors.conversion import (
     convert,
     from_json,
     from_json_values,
-    from_texts,
     is_nested,
     parse_json,
     readable_as_json,
@@ -33,6 +32,7 @@ from lookup_connectors.templates import (
     parse_template,
     spelled,
 )
+from lookup_connectors.texts import from_texts
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import LookupRequest, LookupTable, Outcomes
 from lookup_hints.spi.secrets import has_reference

@@ -1,0 +1,114 @@
+"""Columns of one Arrow type as another, by value or not at all.
+
+Arrow's own casts do not see to that. They rescale decimals modulo 2^128, make infinity of a double that is
+too large for a float, miss the nearest double of a decimal, and know no last year.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+_YEARS = (date(1, 1, 1), date(9999, 12, 31))
+_MOMENTS = (datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999))
+_WIDEST = 38
+_ANY_INTEGER = pa.decimal128(20, 0)
+
+
+def cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """``values`` as ``kind``; fractions of a second are cut to microseconds, as Spark's CAST does.
+
+    Raises:
+        pyarrow.ArrowException: a value does not fit, or no value of the one type can be one of the other.
+        ValueError: a date or a moment is not in the years from 1 to 9999, which Spark has.
+    """
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if types.is_nested(kind):
+        return _nested(values, kind)
+    return checked(_cast(values, kind))
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    source = values.type
+    if source == kind:
+        return values
+    if types.is_decimal(kind) and (types.is_integer(source) or types.is_decimal(source)):
+        return _decimals(values, kind)
+    if types.is_decimal(source) and types.is_floating(kind):
+        return values.cast(pa.string()).cast(kind)
+    if types.is_timestamp(source) and types.is_timestamp(kind) and source.unit == "ns" != kind.unit:
+        return pc.floor_temporal(values, unit="microsecond").cast(kind)
+    converted = values.cast(kind)
+    if types.is_float32(kind) and pc.sum(pc.is_inf(converted)) != pc.sum(pc.is_inf(values)):
+        raise ValueError("more than a FLOAT holds")
+    return converted
+
+
+def _decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Rescaled where the digits have room, so that nothing is lost before it is looked at."""
+    if types.is_integer(values.type):
+        values = values.cast(_ANY_INTEGER)
+    more = kind.scale - values.type.scale
+    if types.is_decimal128(values.type) and values.type.precision + max(more, 0) <= _WIDEST:
+        return values.cast(kind)
+    if values.type.scale < 0:
+        values = values.cast(pa.decimal256(2 * _WIDEST, 0))
+    if more >= 0:
+        values = values.cast(pa.decimal128(_WIDEST, values.type.scale))
+    return values.cast(pa.decimal256(2 * _WIDEST, kind.scale)).cast(kind)
+
+
+def _nested(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if types.is_null(values.type):
+        return values.cast(kind)
+    if types.is_fixed_size_list(values.type) or types.is_large_list(values.type):
+        values = values.cast(pa.list_(values.type.value_type))
+    if values.offset or values.null_count:
+        values = values.take(pa.array(range(len(values)), pa.int64()))  # NULL rows without items, from 0 on
+    if types.is_struct(kind):
+        members = [cast(*pair) for pair in zip(values.flatten(), (field.type for field in kind), strict=True)]
+        return pa.StructArray.from_arrays(members, fields=list(kind), mask=values.is_null())
+    is_there = pa.concat_arrays([values.is_valid(), pa.array([True])])
+    offsets = pc.if_else(is_there, values.offsets, None)
+    if types.is_map(kind):
+        keys, items = cast(values.keys, kind.key_type), cast(values.items, kind.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items).cast(kind)
+    return pa.ListArray.from_arrays(offsets, cast(values.values, kind.value_type)).cast(kind)
+
+
+def checked(values: pa.Array) -> pa.Array:
+    """``values``, none of which is beyond what its type can be in Spark.
+
+    Drivers give 'infinity' as some far day, and 128 bits as a decimal of 38 digits.
+
+    Raises:
+        pyarrow.ArrowException: a decimal has more digits than its type.
+        ValueError: a date or a moment is not in the years from 1 to 9999.
+    """
+    kind = values.type
+    if types.is_date32(kind):
+        _within(values.cast(pa.int32()), *map(_days, _YEARS))
+    elif types.is_timestamp(kind) and kind.unit == "us":
+        _within(values.cast(pa.int64()), *map(_microseconds, _MOMENTS))
+    elif types.is_decimal(kind):
+        values.validate(full=True)
+    return values
+
+
+def _days(day: date) -> int:
+    return (day - date(1970, 1, 1)).days
+
+
+def _microseconds(moment: datetime) -> int:
+    since = moment - datetime(1970, 1, 1)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _within(numbers: pa.Array, least: int, greatest: int) -> None:
+    found = pc.min_max(numbers).as_py()
+    if found["min"] is not None and not (least <= found["min"] and found["max"] <= greatest):
+        raise ValueError("not a year from 1 to 9999")
