@@ -120,6 +120,7 @@ _ENCODE = (
 _WRITE = "Write postgresql://user:password@host:5432/database."
 _SCHEME = re.compile(r"\s*([A-Za-z][\w+.-]*):")
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]]*)(?::(?P<port>\d*))?")
+_WITH_SEMICOLONS = re.compile(r"\s*(pgsql:)?\w[\w ]*=[^;'\s]*;\s*\w[\w ]*=", re.IGNORECASE)
 _PAIRS = re.compile(r"\s*\w+\s*=")
 _PAIR = re.compile(r"\s*(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)*)(?=\s|$)\s*", re.DOTALL)
 
@@ -185,6 +186,11 @@ def parameters_of(text: str) -> dict[str, str]:
         NotUnderstood: it cannot be read, or says one thing twice.
     """
     scheme = _SCHEME.match(text)
+    if _WITH_SEMICOLONS.match(text):
+        tip = (
+            "Write postgresql://user:password@host:5432/database, or host=... dbname=... without semicolons."
+        )
+        raise NotUnderstood("it is a connection string of .NET, ODBC or PDO", tip)
     if _PAIRS.match(text):
         return _Parameters().read_pairs(text)
     if scheme is None:
@@ -214,6 +220,9 @@ class _Parameters:
                 raise NotUnderstood(
                     "it cannot be read", "Write key=value, or key='value' with \\' for a quote in it."
                 )
+            if _ALIASES.get(pair[1], pair[1]) not in KNOWN:  # not shown: it may be a part of a password
+                tip = f"{did_you_mean(pair[1], KNOWN)} A value that holds a blank is written as in key='a b'."
+                raise NotUnderstood("it holds a parameter that libpq does not know", tip.lstrip())
             value = pair[2][1:-1] if pair[2].startswith("'") else pair[2]
             self._put(pair[1], re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL))
             end = pair.end()
