@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from lookup_connectors.http import HttpConnector
 from lookup_connectors.http.template import Keys, Unsendable, parse_json_body, parse_query
 from lookup_connectors.redis import RedisConnector
-from lookup_connectors.templates import Place, TemplateError, parse_template
+from lookup_connectors.templates import Place, Template, TemplateError, parse_template
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.model import LookupTable
@@ -174,6 +175,12 @@ def test_a_key_of_redis_names_the_place() -> None:
         ("{a}:{b}:{a}", {"a": "x", "b": "y"}, False),
         ("{a}:{b}:{a}", {"a": "x:y", "b": "x"}, False),
         ("{a}{b}", {"a": "x", "b": "y"}, True),
+        ("{a}--{b}", {"a": "x-", "b": "y"}, True),
+        ("{a}--{b}", {"a": "x", "b": "-y"}, False),
+        ("{a}0{b}", {"a": 1, "b": 2}, False),
+        ("{a}0{b}", {"a": 1, "b": 102}, True),
+        ("{a}/{b}:{c}", {"a": "x", "b": "y", "c": "z:/"}, False),
+        ("{a}/{b}:{c}", {"a": "x", "b": "y:w", "c": "z"}, True),
         ("{a}", {"a": "x-y"}, False),
     ],
 )
@@ -181,6 +188,22 @@ def test_of_keys_with_one_text_only_one_is_taken(text: str, key: dict[str, Any],
     mistaken = parse_template(text, list(key)).mistaken(key)
     assert bool(mistaken) == is_refused
     assert not is_refused or "a value holds what stands between the columns" in mistaken
+
+
+@pytest.mark.parametrize("text", ["{a}-{b}", "{a}--{b}", "{a}{b}", "{a}0{b}", "{a}-{b}-{c}", "-{a}-{b}-"])
+def test_no_two_keys_that_are_taken_have_one_text(text: str) -> None:
+    template = parse_template(text, ["a", "b", "c"])
+    texts: list[Any] = ["", "-", "a", "a-", "-a", "--", "a-a", "0"]
+    columns = [texts, [0, 1, -1, 10, 102]]
+    for chosen in product(columns, repeat=len(template.columns)):
+        keys = [dict(zip(template.columns, values, strict=True)) for values in product(*chosen)]
+        taken = [key for key in keys if not template.mistaken(key)]
+        assert taken
+        assert len({text_of(template, key) for key in taken}) == len(taken)
+
+
+def text_of(template: Template, key: dict[str, Any]) -> str:
+    return template.filled(lambda name: str(key[name]))
 
 
 MANY = Keys({"id": ["a,b", "c"]}, frozenset({"id"}))
