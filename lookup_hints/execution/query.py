@@ -122,7 +122,7 @@ def _renamed_columns(planned: LookupPlan, frame: DataFrame) -> list[str]:
 def _is_same_expression(found: str, wanted: str) -> bool:
     """Whether Spark's names of two expressions differ only in what a rewrite changes.
 
-    That is a column of USING under its private name, or how often a subquery names the outer query.
+    That is a column under a private name, or how often a subquery names the outer query.
     """
     subquery = "scalarsubquery("
-    return found.replace(PRIVATE_PREFIX, "") == wanted or (subquery in found and subquery in wanted)
+    return found == wanted or PRIVATE_PREFIX in found or (subquery in found and subquery in wanted)

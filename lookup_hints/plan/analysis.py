@@ -17,7 +17,7 @@ from lookup_hints.hints.parse import removals
 from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.places import as_written, put_in_place
 from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.read.structure import Block, Level, Relation
+from lookup_hints.plan.read.structure import Block, Level, Relation, Shape
 from lookup_hints.plan.times import dropped_times, is_time_column
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import sql_type
@@ -123,6 +123,16 @@ class Analysis:
             levels, rows = self._levels(relation), self._text(self._place(relation))
             self._columns[relation] = self._names(self._beneath(levels, f"SELECT * FROM {rows}"))  # noqa: S608
         return self._columns[relation]
+
+    def has_hidden(self, relation: Relation, alias: str, name: str) -> bool:
+        """Whether a relation has a column that ``*`` does not show, as files have ``_metadata``."""
+        columns = self.columns_of(relation)
+        if columns is None or name.lower() in map(str.lower, columns):
+            return False
+        rows = self._text(self._place(relation))
+        named = "" if relation.alias_at is not None or relation.shape is Shape.TABLE else f" AS {alias}"
+        wanted = f"SELECT {alias}.{quoted(name)} FROM {rows}{named}"  # noqa: S608 (the user's own text)
+        return self._names(self._beneath(self._levels(relation), wanted)) is not None
 
     def rows_of(self, block: Block, left: LeftSide) -> str:
         """A query for the rows of the left side of a join in ``block``."""

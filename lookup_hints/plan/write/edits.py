@@ -10,6 +10,7 @@ from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.read.structure import Block
 from lookup_hints.plan.times import dropped_times
 from lookup_hints.plan.write.chains import parentheses
+from lookup_hints.plan.write.concealed import concealed_edits
 from lookup_hints.plan.write.from_clause import from_edits, selects_first
 from lookup_hints.plan.write.from_join import FromJoin
 from lookup_hints.plan.write.pipes import is_projected, last_before_columns
@@ -36,7 +37,7 @@ def _edits(sheet: Sheet) -> Iterator[Edit]:
         by_home[join.home].append(join)
     for block in draft.statement.structure.blocks:
         if joins := by_home[block]:
-            sheet.merged = []
+            sheet.merged, sheet.concealed, sheet.block = [], [], block
             yield from parentheses(sheet, block)
             yield from from_edits(sheet, block, joins)
             yield from _names(sheet, block, joins)
@@ -45,7 +46,7 @@ def _edits(sheet: Sheet) -> Iterator[Edit]:
 def _names(sheet: Sheet, block: Block, joins: list[LookupJoin]) -> Iterator[Edit]:
     """The edits of stars and names that private columns make necessary."""
     draft, statement = sheet.draft, sheet.statement
-    hidden = sheet.hidden.get(block, [])
+    hidden = [*sheet.hidden.get(block, []), *(name for each in sheet.concealed for name in each.qualified)]
     looked_up = (merged_by(join) for join in joins if isinstance(join, FromJoin))
     merged = [*sheet.merged, *(each for each in looked_up if each is not None)]
     if selects_first(block):
@@ -55,8 +56,11 @@ def _names(sheet: Sheet, block: Block, joins: list[LookupJoin]) -> Iterator[Edit
         end = sheet.end(last_before_columns(statement, block))
         if star is not None:
             yield Edit(Cut(end, end), (f" |> SELECT {star}",))
+        elif sheet.concealed:
+            yield Edit(Cut(end, end), (f" |> SELECT * EXCEPT ({', '.join(hidden)})",))
         elif hidden:
             yield Edit(Cut(end, end), (f" |> DROP {', '.join(hidden)}",))
     yield from shared_edits(draft, block, merged)
+    yield from concealed_edits(statement, block, sheet.concealed, merged)
     if hidden:
         yield from short_names(statement, block)

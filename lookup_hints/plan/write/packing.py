@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from lookup_hints.plan.read.structure import Relation, Step
 from lookup_hints.plan.refusal import refused
 from lookup_hints.plan.write.built import Built, Visible
+from lookup_hints.plan.write.concealed import concealed_in
 from lookup_hints.plan.write.sheet import Sheet
 from lookup_hints.plan.write.using import Merged
 from lookup_hints.plan.write.views import Text, joined, private_name, semi_condition
@@ -35,7 +36,8 @@ def packing(sheet: Sheet, built: Built) -> tuple[list[Fragment], dict[Relation, 
     """The derived table, and the private column of each of its relations."""
     columns = {visible.relation: sheet.private() for visible in built.visible}
     structs: list[Text] = [
-        ("struct(", visible.alias, f".*) AS {columns[visible.relation]}") for visible in built.visible
+        ("struct(", visible.alias, f".*{_concealed(sheet, built, visible)}) AS {columns[visible.relation]}")
+        for visible in built.visible
     ]
     conditions: list[Text] = [
         ("(", conjunct.at, ")") for join in built.views for conjunct in join.conditions.after
@@ -51,6 +53,22 @@ def packing(sheet: Sheet, built: Built) -> tuple[list[Fragment], dict[Relation, 
         *where,
         f") AS {sheet.private()}",
     ], columns
+
+
+def _concealed(sheet: Sheet, built: Built, visible: Visible) -> str:
+    """The columns of a relation that its star does not show, as far as the block still names them."""
+    if sheet.block is None or any(each.relation is visible.relation for each in sheet.concealed):
+        return ""
+    last = sheet.statement.tokens.index_at(built.asked[-1].at.end - 1) if built.is_open else -1
+    if last < 0 and sheet.block.source is not None:
+        last = sheet.block.source.last
+    found = concealed_in(sheet.draft, sheet.block, visible, (built.first, last))
+    if found is None:
+        return ""
+    sheet.concealed.append(found)
+    return "".join(
+        f", {visible.alias}.{quoted(name)} AS {private}" for name, private in found.private.items()
+    )
 
 
 def given_back(visible: Visible, items: str) -> Text:

@@ -9,6 +9,7 @@ from lookup_hints.plan.analysis import alias_text
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.read.structure import Block, Chain, Relation, Step
 from lookup_hints.plan.write.built import Built, Visible, using_in
+from lookup_hints.plan.write.concealed import Concealed
 from lookup_hints.plan.write.from_join import FromJoin
 from lookup_hints.plan.write.using import Merged
 from lookup_hints.plan.write.views import Text, lateral_view
@@ -23,6 +24,8 @@ class Sheet:
         hidden: the private columns that blocks, and relations in parentheses, have beside the user's.
         using: the joins by USING that relations in parentheses, written anew, still have.
         merged: of the block that is written: joins by USING whose right side has private columns.
+        concealed: of that block: relations with columns that no star shows, packed under private names.
+        block: that block.
     """
 
     def __init__(self, draft: Draft) -> None:
@@ -32,6 +35,8 @@ class Sheet:
         self.hidden: dict[Block | Relation, list[str]] = {}
         self.using: dict[Relation, list[Step]] = {}
         self.merged: list[Merged] = []
+        self.concealed: list[Concealed] = []
+        self.block: Block | None = None
         self._joins = {join.use.relation: join for join in draft.joins}
         self._views = {join.use.relation: join for join in draft.joins if isinstance(join, FromJoin)}
 

@@ -211,7 +211,7 @@ def _own_names(statement: Statement, block: Block, merged: Merged, name: str, pr
             # There Spark finds what is selected only, and that by the name under which it is.
             yield Edit(Cut(statement.pieces[index - 2].start, piece.end), (quoted(piece.name),))
             continue
-        new = f"{private} AS {quoted(piece.name)}" if _is_whole_item(statement, index) else private
+        new = f"{private} AS {quoted(piece.name)}" if is_whole_item(statement, index) else private
         yield Edit(Cut(piece.start, piece.end), (new,))
 
 
@@ -251,27 +251,27 @@ def _is_hidden(statement: Statement, block: Block, index: int, alias: str) -> bo
     return any(name is not None and name.lower() == alias.lower() for name in names)
 
 
-def _is_whole_item(statement: Statement, index: int) -> bool:
-    """Whether the qualified name that ends at ``index`` is an item of a SELECT list by itself, unnamed."""
+def is_whole_item(statement: Statement, index: int, length: int = 3) -> bool:
+    """Whether the name of ``length`` pieces that ends at ``index`` is an item of a SELECT list, unnamed."""
     tokens = statement.tokens
-    before, after = index - 3, index + 1
-    if _is_field(statement, index):
+    before, after = index - length, index + 1
+    if _is_field(statement, index, before):
         return True
     following = tokens.after(after)
     ends = following is None or following.text in (",", ")", "|>") or tokens.is_word(after, "FROM", "GROUP")
     return ends and _is_in_list(statement, before, tokens.depth(index))
 
 
-def _is_field(statement: Statement, index: int) -> bool:
-    """Whether the qualified name is a whole field of ``STRUCT(a, b)`` or ``(a, b)``, which takes its name."""
+def _is_field(statement: Statement, index: int, before: int) -> bool:
+    """Whether the name is a whole field of ``STRUCT(a, b)`` or ``(a, b)``, which takes its name."""
     tokens = statement.tokens
-    opening, depth = index - 3, tokens.depth(index)
+    opening, depth = before, tokens.depth(index)
     ends = tokens.is_symbol(index + 1, ",") or tokens.is_symbol(index + 1, ")")
     if not ends or not (tokens.is_symbol(opening, ",") or tokens.is_symbol(opening, "(")):
         return False
     while opening > 0 and not (tokens.is_symbol(opening, "(") and tokens.depth(opening) < depth):
         opening -= 1
-    is_alone = opening == index - 3 and tokens.is_symbol(index + 1, ")")
+    is_alone = opening == before and tokens.is_symbol(index + 1, ")")
     return tokens.is_word(opening - 1, "STRUCT") or (not is_alone and _is_row(statement, opening, depth))
 
 
