@@ -19,6 +19,7 @@ from tests.connectors import http_asking
 from tests.connectors.asking import request_for
 from tests.connectors.http_asking import SCHEMA, connector_of, during, rows_of, table_of
 
+pytestmark = pytest.mark.servers
 BOTH = pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
 
 

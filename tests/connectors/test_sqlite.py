@@ -214,6 +214,7 @@ _KINDS = {"i": pa.int64(), "s": pa.string(), "f": pa.float64(), "x": pa.binary()
 _DECLARED = {"i": "BIGINT", "s": "TEXT", "f": "REAL", "x": "BLOB", "d": "DATE"}
 
 
+@pytest.mark.work(9)
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stored=st.lists(_keys, max_size=12), asked=st.lists(_keys, min_size=1, max_size=12))
 def test_exactly_the_rows_with_equal_keys_come(

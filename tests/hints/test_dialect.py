@@ -165,6 +165,7 @@ def test_the_page_shows_what_its_examples_print() -> None:
 # --- against sqlglot's own ------------------------------------------------------------------------
 
 
+@pytest.mark.work(5)
 def test_the_tokens_are_sqlglots_wherever_sqlglot_reads_as_spark_does() -> None:
     compared = [text for text in STATEMENTS if not _is_read_otherwise(text)]
     assert len(compared) > 0.98 * len(STATEMENTS)
@@ -174,6 +175,7 @@ def test_the_tokens_are_sqlglots_wherever_sqlglot_reads_as_spark_does() -> None:
         ), text
 
 
+@pytest.mark.work(8)
 def test_so_are_the_trees() -> None:
     trees = 0
     for text in STATEMENTS:

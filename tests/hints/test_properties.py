@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,6 +63,7 @@ def selects(draw: st.DrawFn) -> tuple[str, dict[str, str], str]:
     return text, given, f"SELECT {before}{rest}{after} 'LOOKUP' AS s"
 
 
+@pytest.mark.work(3)
 @settings(deadline=None)
 @given(selects())
 def test_a_hint_reads_the_same_however_it_is_written(case: tuple[str, dict[str, str], str]) -> None:
@@ -84,6 +86,7 @@ def test_taking_the_hint_out_gives_the_text_that_never_had_it(case: tuple[str, d
     assert text in (expected.replace(_GONE, ""), expected.replace(_GONE, " "))
 
 
+@pytest.mark.work(3)
 @settings(deadline=None)
 @given(selects(), st.data())
 def test_a_broken_hint_is_a_hint_error_or_still_a_hint(

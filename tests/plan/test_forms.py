@@ -7,6 +7,8 @@ import pkgutil
 from inspect import isabstract
 from typing import Any
 
+import pytest
+
 from lookup_hints.plan import forms
 from lookup_hints.plan.draft import LookupJoin
 from lookup_hints.plan.forms.find import BY_THEIR_BLOCK, BY_THEMSELVES
@@ -33,6 +35,7 @@ def test_each_form_has_a_file_of_its_own() -> None:
     assert len({form.__module__ for form in all_forms()}) == len(all_forms())
 
 
+@pytest.mark.work(5)
 def test_each_form_has_a_golden_pair() -> None:
     plans = (planned(case.text) for case in golden_cases() if not case.refused)
     assert {type(join) for plan in plans for join in plan.joins} == all_forms()

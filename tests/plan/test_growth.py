@@ -68,6 +68,7 @@ def calls(text: str) -> int:
     return sum(entry.callcount for entry in profile.getstats())
 
 
+@pytest.mark.work(4)
 @pytest.mark.parametrize(
     "shape", [left_joins, stars, inner_joins, commas, exists, scalars, blocks, terms, terms_of_where]
 )
@@ -78,6 +79,7 @@ def test_twice_the_text_is_twice_the_work(shape: object) -> None:
     assert many < 5 * few
 
 
+@pytest.mark.work(5)
 def test_thousands_of_terms_are_read() -> None:
     (join,) = planned(terms(1500)).joins
     assert len(join.conditions.residual) == 1500

@@ -61,6 +61,7 @@ def problems_of(text: str, analysis: Columns | None) -> tuple[Problem, ...]:
     return ()
 
 
+@pytest.mark.work(15)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(SEED, SEED + 4))
 def test_mistakes_are_told_and_never_crash(seed: int) -> None:

@@ -43,6 +43,7 @@ def refusal(text: str) -> UnsupportedLookup | None:
     return None
 
 
+@pytest.mark.work(11)
 @pytest.mark.parametrize("shape", shapes(1))
 def test_a_statement_is_planned_or_refused_with_its_place(shape: str) -> None:
     assert refusal(shapes(30)[shape]) is None

@@ -39,6 +39,7 @@ def texts() -> list[str]:
 
 
 # sqlglot says so of the scripts that it cannot parse.
+@pytest.mark.work(10)
 @pytest.mark.filterwarnings("ignore:.*unsupported syntax")
 def test_relations_aliases_and_joins_are_those_that_sqlglot_finds() -> None:
     found = texts()

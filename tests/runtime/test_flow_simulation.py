@@ -8,6 +8,7 @@ from itertools import count
 from random import Random
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,6 +123,7 @@ STRATEGIES = st.one_of(
 )
 
 
+@pytest.mark.work(5)
 @given(
     windows=WINDOWS,
     appears=st.dictionaries(st.integers(0, 15), st.sampled_from([0.0, 0.0, 5.0, 25.0])),
@@ -194,6 +196,7 @@ def test_every_key_gets_one_right_outcome(
     assert counted.keys == counted.hits + counted.misses + counted.skipped
 
 
+@pytest.mark.work(4)
 @given(
     windows=WINDOWS,
     max_attempts=st.integers(1, 4),

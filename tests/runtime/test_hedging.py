@@ -177,6 +177,7 @@ def test_a_source_without_a_free_turn_gets_no_second_request(source: Source) -> 
     assert (replicas.asked.total(), found.metrics.requests, found.metrics.hedges) == (100, 100, 0)
 
 
+@pytest.mark.work(4)
 @BOTH
 def test_what_is_slow_is_learned_where_nobody_says(source: Source) -> None:
     slow = slow_at_first(3, 777)

@@ -75,6 +75,7 @@ def run_both(
     return both
 
 
+@pytest.mark.work(4)
 @given(
     key_rows=st.lists(st.tuples(FLOATS, TEXTS), max_size=60),
     cuts=st.lists(st.integers(0, 20), max_size=5),

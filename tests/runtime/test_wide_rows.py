@@ -296,6 +296,7 @@ def test_a_connector_is_held_back_and_let_go(loop: VirtualLoop, monkeypatch: pyt
     assert max(seen) < 12 * ROW
 
 
+@pytest.mark.work(19)
 @given(
     late=st.dictionaries(st.integers(0, 39), st.sampled_from([0.01, 3.0, 45.0]), max_size=12),
     missing=st.sets(st.integers(0, 39), max_size=4),

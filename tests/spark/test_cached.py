@@ -483,6 +483,7 @@ class Table(SyncLookup):
         return self.rows.select(request.columns)
 
 
+@pytest.mark.work(9)
 @given(
     rows=st.lists(st.tuples(VALUES.filter(lambda each: each is not None), st.text(max_size=3)), max_size=20),
     tasks=st.lists(st.lists(VALUES, min_size=1, max_size=30), min_size=1, max_size=5),

@@ -284,6 +284,7 @@ def test_an_executor_without_a_folder_asks_everything(executor: Path) -> None:
 WRITES = st.lists(st.lists(st.integers(0, 5), max_size=3), min_size=1, max_size=6)
 
 
+@pytest.mark.work(9)
 @given(writes=WRITES, asks=st.integers(1, 4), is_whole=st.booleans(), key=st.sampled_from([("id",), ()]))
 def test_a_cache_that_is_checked_changes_no_row(
     writes: list[list[int]], asks: int, is_whole: bool, key: tuple[str, ...]

@@ -31,6 +31,7 @@ def asked(folder: Path, processes: int, *how: str) -> tuple[list[int], int, int]
     return ends, requests, keys
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_four_tasks_with_the_same_keys_send_the_requests_of_one(tmp_path: Path, how: str) -> None:
     ends, requests, keys = asked(tmp_path / "one", 1, how, "same", "lives")
@@ -41,6 +42,7 @@ def test_four_tasks_with_the_same_keys_send_the_requests_of_one(tmp_path: Path, 
     assert keys <= 1.1 * KEYS
 
 
+@pytest.mark.processes
 def test_four_tasks_that_ask_by_row_send_far_fewer_requests_than_four(tmp_path: Path) -> None:
     """Each request takes a processor's time: where four tasks share a busy one, patience may end."""
     ends, _, keys = asked(tmp_path / "four", 4, "row", "same", "lives")
@@ -48,6 +50,7 @@ def test_four_tasks_that_ask_by_row_send_far_fewer_requests_than_four(tmp_path: 
     assert keys <= 2 * KEYS
 
 
+@pytest.mark.processes
 def test_one_that_dies_is_not_waited_for(tmp_path: Path) -> None:
     ends, _, keys = asked(tmp_path / "dies", 3, "sync", "same", "dies")
     assert ends == [-signal.SIGALRM, 0, 0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 
+import pytest
+
 from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, Most
 from lookup_hints.runtime.records import TaskRecord, TaskRun
 from lookup_hints.spark.counts import REMEMBERED_TASKS, Counts
@@ -62,6 +64,7 @@ def test_two_lookups_of_the_same_function_in_one_task_both_count() -> None:
     assert taken(record(1), record(1)).totals == {"f": LookupMetrics(keys=6)}
 
 
+@pytest.mark.work(5)
 def test_what_is_remembered_of_tasks_is_bounded() -> None:
     counts = taken(*(record(number, partition=number) for number in range(REMEMBERED_TASKS + 10)))
     assert len(counts._tasks) == REMEMBERED_TASKS

@@ -133,6 +133,7 @@ def test_without_a_folder_it_asks_and_says_nothing(
     assert (connector.reads, caplog.records) == (0, [])
 
 
+@pytest.mark.work(6)
 @given(
     rows=st.lists(st.tuples(VALUES, st.text(max_size=3)), max_size=30),
     tasks=st.lists(st.lists(VALUES, min_size=1, max_size=30), min_size=1, max_size=4),

@@ -467,6 +467,7 @@ NUMBERS = count()
 VALUES = st.sampled_from([0.0, -0.0, float("nan"), 1.0, -1.0, 2.5, float("inf"), 1e300, 5e-324, None])
 
 
+@pytest.mark.work(5)
 @given(
     rows=st.lists(st.tuples(VALUES, st.text(max_size=3)), max_size=30),
     tasks=st.lists(st.lists(VALUES, min_size=1, max_size=30), min_size=1, max_size=4),

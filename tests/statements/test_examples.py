@@ -24,6 +24,7 @@ def test_an_example_creates_lookup_tables_and_hints_at_them(path: Path) -> None:
     assert any(lookup_hints(text) for text in texts)
 
 
+@pytest.mark.work(3)
 def test_the_data_of_the_examples_is_made_and_made_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,6 +125,7 @@ _BLANKS = st.text(alphabet=" \n\t", max_size=3)
 _BEFORE = st.one_of(_BLANKS, st.sampled_from(["-- it's; so\n", "\n/* a; /* b */ */"]))
 
 
+@pytest.mark.work(3)
 @settings(deadline=None)
 @given(_STATEMENTS, st.data())
 def test_joining_statements_and_splitting_gives_them_back(statements: list[str], data: st.DataObject) -> None:

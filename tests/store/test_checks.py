@@ -357,6 +357,7 @@ class Life:
         )
 
 
+@pytest.mark.work(18)
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), grain=st.sampled_from([None, 1e-6, 1.0, INTERVAL]))
 def test_no_answer_is_older_than_the_last_check(seed: int, grain: float | None) -> None:

@@ -51,6 +51,7 @@ MERGING = range(312, 350)
 STEPS = (*range(1, 27), *range(150, 155), *MERGING)
 
 
+@pytest.mark.processes
 def test_a_writer_that_is_killed_at_any_step_leaves_right_rows(tmp_path: Path) -> None:
     assert writers(tmp_path, *STEPS) == [-signal.SIGKILL] * len(STEPS)
     there = [len([*(tmp_path / str(step)).rglob("*.segment")]) for step in MERGING]
@@ -59,6 +60,7 @@ def test_a_writer_that_is_killed_at_any_step_leaves_right_rows(tmp_path: Path) -
         check(tmp_path / str(step), KEYS)
 
 
+@pytest.mark.processes
 def test_several_writers_at_once_keep_what_all_have_learned(tmp_path: Path) -> None:
     assert writers(tmp_path, "together", 0, 100, 200, 300) == [0] * 4
     one = check(tmp_path, list(range(1000)))
@@ -102,6 +104,7 @@ def test_a_full_disk_is_an_error_of_the_writer_alone(small_disk: Path) -> None:
     assert not list((small_disk / "lookup_hints" / "store").glob("*.tmp"))
 
 
+@pytest.mark.processes
 def test_files_that_may_not_be_large_are_an_error_of_the_writer_alone(tmp_path: Path) -> None:
     code = (
         "import resource, sys; from pathlib import Path; from tests.store.support import *\n"

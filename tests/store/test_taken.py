@@ -121,6 +121,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.work(4)
 @given(steps=st.lists(STEPS, max_size=30))
 def test_it_says_what_a_dictionary_says(steps: list[tuple[str, int, int]]) -> None:
     with TemporaryDirectory() as name:

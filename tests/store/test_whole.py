@@ -49,6 +49,7 @@ def test_an_empty_table_has_no_row(tmp_path: Path) -> None:
     assert names(one, [1, 2]) == {1: [], 2: []}
 
 
+@pytest.mark.work(15)
 @pytest.mark.usefixtures("many_ranges")
 @given(
     ids=st.lists(st.one_of(st.none(), st.integers(-50, 50)), max_size=300),

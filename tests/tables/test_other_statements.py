@@ -139,6 +139,7 @@ def tables(draw: st.DrawFn) -> LookupTable:
     return LookupTable(draw(_TEXT), schema, key, {**options, "connector": draw(_TEXT)})
 
 
+@pytest.mark.work(3)
 @settings(deadline=None)
 @given(tables())
 def test_the_written_statement_reads_back_as_the_table(table: LookupTable) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def broken_statements(draw: st.DrawFn) -> str:
     return text
 
 
+@pytest.mark.work(4)
 @settings(deadline=None, max_examples=500)
 @given(broken_statements())
 @example(STATEMENT.replace("= 'hunter2", "= hunter2"))

@@ -1,0 +1,125 @@
+"""The kinds of tests: which one each is of, what all of a kind took, and how long a unit test may work.
+
+- ``unit``: no Spark, no server, no process of its own.
+- ``spark``: asks the Spark that all tests of a worker process share.
+- ``servers``: talks to a server that the tests start.
+- ``processes``: starts Sparks or interpreters of its own.
+- ``queries``: each query is answered twice, by lookups and by Spark alone.
+
+The folder says it, or the fixtures, or what the module takes from ``tests.servers``; a mark of that name where none
+of them does. A unit test that takes more than a second of processor time fails, not one that a busy machine keeps
+waiting; ``@pytest.mark.work(seconds)`` lets one that tries many cases take more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+import pytest
+
+KINDS = ("unit", "spark", "servers", "processes", "queries")
+SERVERS = {"postgres_server", "redis_server", "_redis_server", "api", "_running_api", "collector"}
+"""Fixtures of servers."""
+
+MOST_SECONDS = 1.0
+_LOOPS, _LOOP_SECONDS = 300_000, 0.004
+"""What a fast processor that nobody else uses takes for an empty loop."""
+
+
+def kind_of(item: pytest.Item) -> str:
+    """The kind of a test."""
+    for kind in ("processes", "queries"):
+        if item.nodeid.startswith(f"tests/{kind}/"):
+            return kind
+    for kind in KINDS:
+        if item.get_closest_marker(kind):
+            return kind
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if fixtures & SERVERS or _has_servers(item):
+        return "servers"
+    return "spark" if "spark" in fixtures else "unit"
+
+
+def _has_servers(item: pytest.Item) -> bool:
+    module = getattr(item, "module", None)
+    sources = (getattr(each, "__module__", "") or "" for each in vars(module).values()) if module else ()
+    return any(str(each).startswith("tests.servers.") for each in sources)
+
+
+@dataclass
+class Total:
+    """What the tests of one kind took together."""
+
+    tests: int = 0
+    seconds: float = 0.0
+    work: float = 0.0
+    """Of that, seconds of the processor in the process of the tests."""
+
+
+class Budget:
+    """A plugin of pytest that measures each test, and leaves out those of kinds that are not wanted."""
+
+    def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
+        self._clock = clock
+        self.totals: dict[str, Total] = defaultdict(Total)
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Keep the kinds that ``--kinds`` names."""
+        wanted = set(filter(None, config.getoption("kinds").split(",")))
+        if strange := wanted - set(KINDS):
+            raise pytest.UsageError(
+                f"--kinds takes some of {', '.join(KINDS)}, not {', '.join(sorted(strange))}"
+            )
+        if wanted:
+            left_out = [item for item in items if kind_of(item) not in wanted]
+            items[:] = [item for item in items if kind_of(item) in wanted]
+            config.hook.pytest_deselected(items=left_out)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Measure the work of a test; one of a unit that works for long fails."""
+        began = self._clock()
+        result = yield
+        work = self._clock() - began
+        kind = kind_of(item)
+        item.user_properties += [("kind", kind), ("work", work)]
+        mark = item.get_closest_marker("work")
+        most = mark.args[0] if mark else MOST_SECONDS
+        if kind == "unit" and work > most and work > most * slowness():
+            pytest.fail(f"this unit test works for {work:.1f} s and may for {most:g} s (tests/kinds.py)")
+        return result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count what a part of a test took; its fixtures count with the test that needs them first."""
+        told = dict(report.user_properties)
+        total = self.totals[str(told.get("kind", "fixtures"))]
+        total.seconds += report.duration
+        if report.when == "call":
+            total.tests += 1
+            total.work += float(str(told.get("work", 0.0)))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print a line for each kind."""
+        terminalreporter.section("kinds of tests")
+        terminalreporter.write_line(f"{'kind':10} {'tests':>6} {'seconds':>9} {'of the processor':>17}")
+        for kind in (*KINDS, "fixtures"):
+            if kind in self.totals:
+                total = self.totals[kind]
+                terminalreporter.write_line(
+                    f"{kind:10} {total.tests:6} {total.seconds:9.1f} {total.work:17.1f}"
+                )
+
+
+def slowness() -> float:
+    """How many times slower the processor is now than it was when the limits were set; 1 where it is faster."""
+    return max(1.0, min(_looped() for _ in range(5)) / _LOOP_SECONDS)
+
+
+def _looped() -> float:
+    began = time.process_time()
+    for _ in range(_LOOPS):
+        pass
+    return time.process_time() - began
