@@ -279,17 +279,11 @@ def write(path: Path, text: str, number: int) -> None:
 def tests_for(copy: Path, mutant: Mutant, line: int, reached: dict[str, Any], budget: float) -> list[str]:
     """The files of tests that run the line, quickest first, as many as ``budget`` seconds hold."""
     seconds: dict[str, float] = reached["seconds"]
-    running = sorted(
-        reached["reached"].get(mutant.file, {}).get(str(line), []), key=lambda one: seconds.get(one, 0.0)
-    )
-    own = (
-        f"tests/{Path(mutant.file).parts[1]}/"
-        if mutant.file.startswith("lookup_hints")
-        else "tests/connectors/"
-    )
-    near = [one for one in running if one.startswith(own)] + [
-        one for one in running if not one.startswith(own)
-    ]
+    lines: dict[str, list[str]] = reached["reached"].get(mutant.file, {})
+    # What runs when a module is imported belongs to no test: all that run something of the file may find it.
+    running = lines.get(str(line)) or sorted({one for each in lines.values() for one in each})
+    folder = Path(mutant.file).parts[1] if mutant.file.startswith("lookup_hints") else "connectors"
+    near = sorted(running, key=lambda one: (not one.startswith(f"tests/{folder}/"), seconds.get(one, 0.0)))
     workers = [one for one in sorted(seconds, key=lambda one: seconds[one]) if one.startswith(tuple(WORKERS))]
     files: list[str] = []
     for one in dict.fromkeys([*near, *workers]):
