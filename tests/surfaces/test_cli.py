@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,10 +81,22 @@ def test_run_sums_up_and_logs_a_line_for_each_statement(
 def test_run_shows_a_bar_on_a_terminal(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "long.sql"
-    # Long enough for many looks, however fast the machine is.
-    path.write_text("SELECT count(*) AS n FROM range(0, 3000000000, 1, 8) WHERE id % 7 = 3", encoding="utf-8")
+    path, shown, printing = tmp_path / "long.sql", tmp_path / "shown", sys.stderr.write
+
+    def until_shown(number: int) -> int:
+        while not shown.exists():
+            time.sleep(0.01)
+        return number
+
+    def write(text: str) -> int:
+        if "tasks" in text:
+            shown.touch()
+        return printing(text)
+
+    spark.udf.register("until_shown", until_shown, "bigint")
+    path.write_text("SELECT count(until_shown(id)) AS n FROM range(0, 4, 1, 4)", encoding="utf-8")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stderr, "write", write)
     monkeypatch.setattr(progress, "_EVERY", 0.005)
     assert main(["run", str(path)]) == 0
     printed = capsys.readouterr()
@@ -524,6 +537,7 @@ def test_a_connect_server_is_no_master(job: Path, capsys: pytest.CaptureFixture[
     assert "--master names no Spark Connect server. Write --remote sc://..." in capsys.readouterr().err
 
 
+@pytest.mark.processes
 def test_the_installed_command(job: Path) -> None:
     command = Path(sys.executable).with_name("lookup-hints")
     done = subprocess.run(
