@@ -170,6 +170,8 @@ class Turnstile:
         self._down_since: float | None = None
         self._cooling: deque[float] = deque()
         self._queue: deque[_Waiter] = deque()
+        self._told: Wait | None = None
+        """What those of the queue wait for as they know it, but for one that has just come."""
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         # With a rate or a count each request has to be told.
@@ -325,8 +327,9 @@ class Turnstile:
                 return
             if wait > 0.0:
                 self._timer = asyncio.get_running_loop().call_later(wait, self._pump)
-                for waiter in self._queue:
+                for waiter in self._queue if why != self._told else (self._queue[-1],):
                     waiter.waits_for(why)
+                self._told = why
                 return
             if not self._queue.popleft().give():
                 self._in_use -= 1

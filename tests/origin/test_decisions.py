@@ -385,6 +385,7 @@ def test_what_the_dead_and_the_silent_hold_comes_back() -> None:
     assert again.ticket == 4
 
 
+@pytest.mark.work(4)
 def test_there_are_leases_for_a_large_executor_and_no_more() -> None:
     books = Books(cells())
     assert all(books.leases.begin(7, 1e9) for _ in range(MOST_LEASES))

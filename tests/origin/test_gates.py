@@ -143,6 +143,7 @@ def test_no_request_is_sent_above_the_limit_of_a_statement(source: Source) -> No
         found(source(Outage(0, 0)), budget=Budget(max_requests=7), on_error="null")
 
 
+@pytest.mark.work(4)
 def test_a_source_that_says_how_long_to_wait_is_not_asked_until_then() -> None:
     outage = Outage(0.0, 3.0, lambda: ConnectorError("busy", retry_after=3.0))
     answered = found(ByTable(outage))

@@ -14,6 +14,7 @@ from tests.origin.simulated import Executor, Server
 from tests.runtime.support import VirtualLoop
 
 
+@pytest.mark.work(38)
 @pytest.mark.parametrize("pause", [None, 1.0])
 @pytest.mark.parametrize(
     ("executors", "most", "seconds"), [(1, 30, 0.02), (2, 50, 0.1), (1, 3, 0.05), (1, 200, 0.1)]
@@ -23,7 +24,7 @@ def test_the_limit_finds_what_a_source_bears(
 ) -> None:
     server = Server(loop, most, seconds, pause)
     tasks = [Executor(loop, server, Rules()) for _ in range(executors)]
-    requests = int(20 * most / seconds) // 4 // executors
+    requests = int(17 * most / seconds) // 4 // executors  # for a little longer than is looked at
 
     async def run() -> None:
         await asyncio.gather(*(executor.task(requests) for executor in tasks for _ in range(4)))
@@ -37,6 +38,7 @@ def test_the_limit_finds_what_a_source_bears(
     assert served >= 0.9 * 10.0 * most / seconds
 
 
+@pytest.mark.work(29)
 def test_a_source_that_asks_for_pauses_is_refused_by_few(loop: VirtualLoop) -> None:
     """What the first refusals told is kept to: else the next pause would follow the first one."""
     server = Server(loop, 50, 0.1, 1.0)
@@ -51,6 +53,7 @@ def test_a_source_that_asks_for_pauses_is_refused_by_few(loop: VirtualLoop) -> N
     assert server.count("served", begin, begin + 15.0) >= 0.9 * 15.0 * 50 / 0.1
 
 
+@pytest.mark.work(13)
 def test_a_source_that_bounds_a_rate_is_asked_when_it_says(loop: VirtualLoop) -> None:
     """It serves 200 requests in each second, and refuses all others until the next one begins."""
 
@@ -79,6 +82,7 @@ def test_a_source_that_bounds_a_rate_is_asked_when_it_says(loop: VirtualLoop) ->
     assert server.count("refused", begin + 5.0) <= 0.015 * server.count("served", begin + 5.0)
 
 
+@pytest.mark.work(4)
 @pytest.mark.parametrize("tasks", [8, 1])
 def test_a_rate_is_used_up_and_kept_to_however_many_tasks_there_are(loop: VirtualLoop, tasks: int) -> None:
     server = Server(loop, 1000, 0.05)
@@ -93,6 +97,7 @@ def test_a_rate_is_used_up_and_kept_to_however_many_tasks_there_are(loop: Virtua
     assert all(190 <= by_second[second] <= 201 for second in range(9)), by_second
 
 
+@pytest.mark.work(5)
 def test_a_budget_is_exact_over_tasks_and_none_of_it_is_wasted(loop: VirtualLoop) -> None:
     server = Server(loop, 1000, 0.1)
     executor = Executor(loop, server, Rules(concurrency=6))
@@ -106,6 +111,7 @@ def test_a_budget_is_exact_over_tasks_and_none_of_it_is_wasted(loop: VirtualLoop
     assert loop.time() - begin <= 1.1 * 690 / 6 * 0.1
 
 
+@pytest.mark.work(6)
 def test_a_budget_smaller_than_the_number_of_tasks_goes_round(loop: VirtualLoop) -> None:
     server = Server(loop, 1000, 0.1)
     executor = Executor(loop, server, Rules(concurrency=1))
@@ -125,6 +131,7 @@ def test_a_budget_smaller_than_the_number_of_tasks_goes_round(loop: VirtualLoop)
     assert min(ends) - begin > 0.5 * (max(ends) - begin), "none was served before all others"
 
 
+@pytest.mark.work(12)
 def test_an_outage_is_waited_out_with_a_few_probes(loop: VirtualLoop) -> None:
     begin = loop.time()
     server = Server(loop, 100, 0.02, dead=(begin + 2.0, begin + 32.0))
