@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from itertools import count
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lookup_hints.execution.left_costs import MOST_REMEMBERED, LeftCosts, explained_cost
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Clock:
@@ -74,11 +77,12 @@ def test_only_the_last_costs_are_kept() -> None:
     assert explained_anew(LeftCosts(Clock()), [*plans, MOST_REMEMBERED, 0]) == [*plans, 0]
 
 
-def test_nothing_is_printed_but_what_other_threads_print() -> None:
-    stdout, kept = io.StringIO(), []
+def test_nothing_is_redirected_meanwhile() -> None:
+    stdout, seen = io.StringIO(), []
 
     def explain() -> str:
-        kept.append(sys.stdout)
+        seen.append(sys.stdout)
+        print("the planning thread")
         other = Thread(target=print, args=("another thread",))
         other.start()
         other.join()
@@ -86,14 +90,36 @@ def test_nothing_is_printed_but_what_other_threads_print() -> None:
 
     with redirect_stdout(stdout):
         assert explained_cost(query(1, explain)) == "the plan\n"
-        assert sys.stdout is stdout
-        print("still there", file=kept[0])
-    assert stdout.getvalue() == "another thread\nstill there\n"
+        assert seen == [stdout]
+    assert stdout.getvalue() == "the planning thread\nanother thread\n"
 
 
-def test_a_plan_that_cannot_be_explained_leaves_stdout_alone() -> None:
-    stdout = io.StringIO()
-    with redirect_stdout(stdout):
-        with pytest.raises(ZeroDivisionError):
-            explained_cost(query(1, lambda: str(1 // 0)))
-        assert sys.stdout is stdout
+def test_a_plan_that_cannot_be_explained_is_an_error() -> None:
+    with pytest.raises(ZeroDivisionError):
+        explained_cost(query(1, lambda: str(1 // 0)))
+
+
+class ToldElsewhere(Query):
+    """As if PySpark told its plans in another way."""
+
+    def explain(self, *, mode: str) -> None:
+        sys.stdout.write("the plan\n")
+
+
+def test_where_pyspark_prints_no_plan_nothing_is_known_and_nothing_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told: Any = ToldElsewhere(1, str)
+    assert explained_cost(told) == ""
+    assert capsys.readouterr().out == ""
+
+
+def test_it_is_what_sparks_own_explain_prints(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = spark.range(1000)
+    cost = explained_cost(frame)
+    assert capsys.readouterr().out == ""
+    frame.explain(mode="cost")
+    assert cost == capsys.readouterr().out
+    assert "sizeInBytes" in cost
