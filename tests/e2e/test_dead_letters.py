@@ -196,7 +196,8 @@ def test_too_many_errors_fail_the_job(
     with pytest.raises(Exception, match=f"Too many keys failed for good in table people: .*{told}") as raised:
         session.sql(f"SELECT /*+ {hint} */ p.name FROM orders o JOIN people p ON o.id = p.id").collect()
     assert "hunter2" not in str(raised.value)
-    assert letters(session.spark, folder) == [] if folder.exists() else then != "'dead-letter'"
+    assert folder.exists() == (then == "'dead-letter'")
+    assert not folder.exists() or letters(session.spark, folder) == []
 
 
 def test_as_many_errors_as_allowed_do_not(session: LookupSession, folder: Path) -> None:

@@ -56,7 +56,9 @@ def test_a_hidden_column_of_files_can_still_be_named(session: LookupSession, tmp
         f"SELECT o.*, p.name, o._metadata.file_name AS file FROM parquet.`{tmp_path}/orders` o"
         " LEFT JOIN people p ON o.id = p.id"
     )
-    assert all(row.file.endswith(".parquet") for row in session.sql(query).collect())
+    found = session.sql(query).collect()
+    assert found
+    assert all(row.file.endswith(".parquet") for row in found)
 
 
 def test_a_watermark_stays(session: LookupSession, tmp_path: Path) -> None:

@@ -110,7 +110,9 @@ def test_a_damaged_note_takes_everything_back(tmp_path: Path, clock: Clock, harm
 
 def test_nobody_else_can_read_the_notes(tmp_path: Path, clock: Clock) -> None:
     take_back(tmp_path, clock, 1, 1)
-    for each in (tmp_path / "lookup_hints").rglob("*"):
+    found = list((tmp_path / "lookup_hints").rglob("*"))
+    assert any(each.is_file() for each in found)
+    for each in found:
         assert each.stat().st_mode & 0o077 == 0, each
 
 
