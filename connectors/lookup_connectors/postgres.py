@@ -20,7 +20,8 @@ from urllib.parse import quote, urlencode
 
 import asyncpg
 import pyarrow as pa
-from asyncpg.transaction import Transaction
+import pyarrow.compute as pc
+from pyarrow import types
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, Lease
 from lookup_connectors.conversion import convert, is_nested, row_with
@@ -85,7 +86,11 @@ _READ_ONLY = "default_transaction_read_only"
 _LIFE_SIGN = "client_connection_check_interval"
 # Texts of dates and moments are read here, so their form is ours to choose. Poolers know these two.
 _SESSION = {"application_name": "lookup_hints", "datestyle": "ISO", "timezone": "UTC"}
-_WISHES = {_READ_ONLY: "on", _LIFE_SIGN: "1s"}
+# What else decides how values are written. 2 is as exact as the server's own 1, and shows that it was set:
+# poolers may pass over settings without a word.
+_WRITING = {"extra_float_digits": "2", "bytea_output": "hex", "intervalstyle": "postgres"}
+_IS_WRITING = " AND ".join(f"current_setting('{name}', true) = '{value}'" for name, value in _WRITING.items())
+_WISHES = {_READ_ONLY: "on", _LIFE_SIGN: "1s", **_WRITING}
 
 
 _log = logging.getLogger("lookup_hints.postgres")
@@ -277,27 +282,34 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
 
     async def _arrays(self, live: _Live, request: LookupRequest, lease: Lease) -> Sequence[Any] | None:
         """A list of values for each column; None where types had changed, and ``_live`` has new plans."""
-        query, bound = live.statement(request)
-        if not bound[0]:
-            return [()] * len(request.schema)
-        try:
-            is_unchanged, arrays = await self._fetched(live, query, bound, lease)
-        except AnswerTooLarge:
-            raise
-        except ConnectorError as error:
-            # A type that changed may be why: a text has no cast to bigint.
-            if error.permanent and await self._has_changed(live):
+        is_shown = any(live.plans[name].depends_on_settings for name in request.columns)
+        while True:
+            query, bound = live.statement(request)
+            if not bound[0]:
+                return [()] * len(request.schema)
+            try:
+                is_unchanged, arrays = await self._fetched(live, query, bound, lease, is_shown=is_shown)
+            except AnswerTooLarge:
+                raise
+            except ConnectorError as error:
+                if live.has_learned_a_character(error):
+                    continue
+                # A type that changed may be why: a text has no cast to bigint.
+                if error.permanent and await self._has_changed(live):
+                    return None
+                raise
+            if not is_unchanged:
+                await self._has_changed(live)
                 return None
-            raise
-        if not is_unchanged:
-            await self._has_changed(live)
-            return None
-        return arrays
+            return arrays
 
     async def _fetched(
-        self, live: _Live, query: str, bound: list[list[Any]], lease: Lease
+        self, live: _Live, query: str, bound: list[list[Any]], lease: Lease, *, is_shown: bool
     ) -> tuple[bool, Sequence[Any]]:
-        """Whether the types are the same still, and the arrays; ``lease`` holds room for them."""
+        """Whether the types are the same still, and the arrays; ``lease`` holds room for them.
+
+        ``is_shown``: there are values that the server writes as its settings say.
+        """
         keys, sizes = len(bound[0]), live.sizes
         limit = sizes.limit(keys)
         while True:
@@ -305,7 +317,8 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
                 raise self._too_large(keys, sizes.fitting())
             await lease.room(COPIES * limit)
             try:
-                async with live.pool.borrowed() as connection:
+                apart = is_shown and bool(live.pool.local)
+                async with live.pool.borrowed(in_transaction=apart) as connection:
                     is_unchanged, size, *arrays = await connection.fetchrow(query, *bound, limit)
             except _BeyondServer:
                 if keys == 1:
@@ -435,6 +448,7 @@ class _Live:
     plans: dict[str, ColumnPlan]
     sizes: AnswerSizes
     queries: dict[tuple[tuple[str, ...], ...], str] = field(default_factory=dict)
+    strange: set[str] = field(default_factory=set)
 
     def statement(self, request: LookupRequest) -> tuple[str, list[list[Any]]]:
         """The statement for ``request``, and for each key column the values of the keys to bind.
@@ -445,11 +459,30 @@ class _Live:
         keys = request.keys
         for plan in plans:
             keys = keys.filter(plan.possible(keys.column(plan.field.name)))
+            if self.strange and types.is_string(plan.field.type):
+                strange = f"[{''.join(sorted(self.strange))}]"
+                keys = keys.filter(pc.invert(pc.match_substring_regex(keys.column(plan.field.name), strange)))
         bound = [plan.bind(keys.column(plan.field.name)) for plan in plans]
         asked = request.columns, request.key_columns
         if asked not in self.queries:
             self.queries[asked] = _lookup_query(self, request.columns, plans)
         return self.queries[asked], bound
+
+    def has_learned_a_character(self, error: ConnectorError) -> bool:
+        """Whether ``error`` names a character that is new here, which the server's encoding has not.
+
+        No row holds a key with such a character, so it is a miss. Which these are only the server knows: its
+        tables are not those of Python's codecs.
+        """
+        cause = error.__cause__
+        if not isinstance(cause, asyncpg.UntranslatableCharacterError):
+            return False
+        named = re.search(r"(0x[0-9a-f]{2} ?)+", str(cause))
+        character = bytes.fromhex(named[0].replace("0x", "")).decode(errors="ignore") if named else ""
+        is_new = len(character) == 1 and not character.isascii() and character not in self.strange
+        if is_new:
+            self.strange.add(character)
+        return is_new
 
 
 # --- asking ---------------------------------------------------------------------------------------
@@ -537,19 +570,25 @@ class _Server:
         Sessions are read-only and end with their client. What a server or pooler refuses to set at the start
         of a session, as pgbouncer does, is left out. Without a read-only session there is a read-only
         transaction around each statement instead: two more round trips. So it is where the server's own
-        setting decides which server is meant.
+        setting decides which server is meant, and for values that are written as settings say.
         """
-        wishes = dict(_WISHES)
+        wishes, known = dict(_WISHES), dict(_WRITING)
         if self._target.asks_whether_writable:
             del wishes[_READ_ONLY]
         while True:
             try:
-                return await self._connected({**_SESSION, **wishes}, read_only_session=_READ_ONLY in wishes)
+                return await self._connected({**_SESSION, **wishes}, known, _READ_ONLY in wishes)
             except _SettingRefused as refusal:
                 if wishes.pop(refusal.setting, None) is None:
                     raise
+                if refusal.is_unknown:
+                    known.pop(refusal.setting, None)
+                elif refusal.setting in _WRITING:
+                    wishes = {name: value for name, value in wishes.items() if name not in _WRITING}
 
-    async def _connected(self, session: dict[str, str], *, read_only_session: bool) -> _Pool:
+    async def _connected(
+        self, session: dict[str, str], known: dict[str, str], read_only_session: bool
+    ) -> _Pool:
         options = self._options
         driver_pool = await asyncpg.create_pool(
             **_arguments(self._target),
@@ -563,8 +602,10 @@ class _Server:
         )
         pool = _Pool(driver_pool, self._failures, read_only_session=read_only_session)
         try:
-            async with pool.borrowed():
-                return pool
+            async with pool.borrowed() as connection:
+                if known and not await connection.fetchval(f"SELECT {_IS_WRITING}"):
+                    pool.local = known
+            return pool
         except BaseException:
             await pool.close()
             raise
@@ -612,6 +653,24 @@ def _system_authorities(told: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
+class _Transaction:
+    """A read-only transaction with settings of its own, begun in one round trip."""
+
+    def __init__(self, connection: asyncpg.Connection, settings: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._settings = settings
+
+    async def start(self) -> None:
+        local = (f"SET LOCAL {name} = '{value}'" for name, value in self._settings.items())
+        await self._connection.execute("; ".join(["BEGIN READ ONLY", *local]))
+
+    async def commit(self) -> None:
+        await self._connection.execute("COMMIT")
+
+    async def rollback(self) -> None:
+        await self._connection.execute("ROLLBACK")
+
+
 class _Pool:
     """Connections, lent one at a time; one whose state is in doubt is thrown away."""
 
@@ -619,6 +678,8 @@ class _Pool:
         self._pool = pool
         self._failures = failures
         self._read_only_session = read_only_session
+        self.local: Mapping[str, str] = {}
+        """Settings that the session lacks: each transaction begins with them."""
         self._coming_back: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -631,7 +692,7 @@ class _Pool:
             raise self._failures.explained(error, connecting=True) from None
         transaction = None
         if in_transaction or not self._read_only_session:
-            transaction = connection.transaction(readonly=True)
+            transaction = _Transaction(connection, self.local)
         try:
             if transaction:
                 await transaction.start()
@@ -663,12 +724,12 @@ class _Pool:
         except asyncio.TimeoutError:
             self._pool.terminate()
 
-    def _hand_back_later(self, connection: asyncpg.Connection, transaction: Transaction | None) -> None:
+    def _hand_back_later(self, connection: asyncpg.Connection, transaction: _Transaction | None) -> None:
         task = asyncio.get_running_loop().create_task(self._hand_back(connection, transaction))
         self._coming_back.add(task)
         task.add_done_callback(self._coming_back.discard)
 
-    async def _hand_back(self, connection: asyncpg.Connection, transaction: Transaction | None) -> None:
+    async def _hand_back(self, connection: asyncpg.Connection, transaction: _Transaction | None) -> None:
         """Give back a connection on which something went wrong; the driver cancels what still runs on it."""
         try:
             if transaction:
@@ -718,6 +779,7 @@ class _SettingRefused(ConnectorError):
     def __init__(self, text: str, setting: str) -> None:
         super().__init__(text)
         self.setting = setting
+        self.is_unknown = "unrecognized configuration parameter" in text
 
 
 class _Failures:

@@ -28,21 +28,34 @@ ORDER BY 1 LIMIT 1000
 """
 _COLUMNS = """
 WITH RECURSIVE attributes AS (
-  SELECT attnum, attname, atttypid AS declared, atttypid AS type, atttypmod AS modifier
+  SELECT attnum, attname, atttypid AS declared, atttypid AS type, atttypmod AS modifier,
+         attndims::int AS dimensions
   FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
   UNION ALL
-  SELECT attnum, attname, declared, typbasetype, typtypmod
+  SELECT attnum, attname, declared, typbasetype, typtypmod, typndims
   FROM attributes JOIN pg_catalog.pg_type ON oid = type WHERE typtype = 'd'
 )
 SELECT attname AS name,
        CASE WHEN typtype = 'e' THEN 'enum'
             WHEN typnamespace = 'pg_catalog'::regnamespace THEN typname::text
             WHEN typcategory = 'A' THEN '_' ELSE '' END AS type,
-       format_type(oid, modifier) AS sql,
-       modifier,
+       coalesce(element.name, '') AS element, coalesce(element.modifier, -1) AS element_modifier, dimensions,
+       format_type(oid, attributes.modifier) AS sql,
+       attributes.modifier,
        typcategory = 'A' OR typtype = 'c' OR typname = 'hstore' AS structured,
        declared::bigint AS oid
 FROM attributes JOIN pg_catalog.pg_type ON oid = type
+LEFT JOIN LATERAL (
+  WITH RECURSIVE bases AS (
+    SELECT e.oid, e.typtype, e.typbasetype, attributes.modifier, e.typtypmod FROM pg_catalog.pg_type AS e
+    WHERE pg_type.typcategory = 'A' AND e.oid = pg_type.typelem
+    UNION ALL
+    SELECT e.oid, e.typtype, e.typbasetype, bases.typtypmod, e.typtypmod
+    FROM bases JOIN pg_catalog.pg_type AS e ON e.oid = bases.typbasetype WHERE bases.typtype = 'd'
+  )
+  SELECT e.typname::text AS name, bases.modifier FROM bases JOIN pg_catalog.pg_type AS e USING (oid)
+  WHERE bases.typtype <> 'd' AND e.typnamespace = 'pg_catalog'::regnamespace
+) AS element ON true
 WHERE typtype <> 'd' ORDER BY attnum
 """
 _PRIMARY_KEY = """

@@ -33,6 +33,9 @@ class SourceColumn:
         modifier: the type's modifier (precision and scale of a numeric), -1 for none.
         structured: an array, a composite or an hstore: what JSON can show the parts of.
         oid: the type's own number, that of a domain for a domain.
+        element: what ``type`` is for the elements of an array, seen through domains.
+        element_modifier: what ``modifier`` is for them.
+        dimensions: how many an array is declared with, if it says so.
     """
 
     name: str
@@ -41,6 +44,9 @@ class SourceColumn:
     modifier: int
     structured: bool
     oid: int
+    element: str = ""
+    element_modifier: int = -1
+    dimensions: int = 1
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,12 @@ class ColumnPlan:
     def column(self) -> str:
         """Its name as an identifier."""
         return quoted(self.source.name)
+
+    @property
+    def depends_on_settings(self) -> bool:
+        """Whether the session decides how its values are written, beside how it writes dates and moments."""
+        is_own_text = types.is_string(self.field.type) and self.source.type not in _WRITTEN_ONE_WAY
+        return self.wire == "json" or is_own_text
 
     def bind(self, keys: pa.ChunkedArray) -> list[Any]:
         """Values of ``keys`` as the driver takes them."""
@@ -118,6 +130,7 @@ def quoted(name: str) -> str:
 
 _WHOLE = frozenset({"int2", "int4", "int8"})
 _JSON = frozenset({"json", "jsonb"})
+_WRITTEN_ONE_WAY = _WHOLE | _JSON | {"text", "varchar", "bpchar", "name", "uuid", "enum", "numeric", "bool"}
 _NO_MONTHS = "extract(year FROM {c}) = 0 AND extract(month FROM {c}) = 0"
 _MICROSECONDS = "(extract(epoch FROM {c}) * 1000000)::bigint::text"
 _ENUM_LABEL = "(SELECT label FROM unnest(enum_range(NULL::{type})) AS label WHERE label::text = {k})"
@@ -150,11 +163,24 @@ class _Rule:
     key: str = "{k}"
     possible: Callable[[pa.ChunkedArray], pa.ChunkedArray] = pc.is_valid
     structured: bool = False
+    array: bool = False
 
     def applies(self, source: SourceColumn, kind: pa.DataType) -> bool:
         """Whether this is the rule for ``source`` declared as ``kind``."""
         known = self.sources is None or source.type in self.sources
-        return self.declared(kind) and known and (source.structured or not self.structured)
+        fits = (source.structured or not self.structured) and (_is_array(source) or not self.array)
+        return self.declared(kind) and known and fits
+
+
+def _is_array(source: SourceColumn) -> bool:
+    return source.type.startswith("_")  # as PostgreSQL calls the array types of its own types
+
+
+def _is_list_of_texts(kind: pa.DataType) -> bool:
+    """Whether ``kind`` is ARRAY<STRING>, or an array of such."""
+    return bool(types.is_list(kind)) and (
+        types.is_string(kind.value_type) or _is_list_of_texts(kind.value_type)
+    )
 
 
 def _is(expected: pa.DataType) -> Callable[[pa.DataType], bool]:
@@ -214,6 +240,8 @@ _RULES = (
     _Rule(types.is_string, frozenset({"enum"}), "text", "{c}::text", key=_ENUM_LABEL, possible=_without_nul),
     _Rule(types.is_string, None, "text", "{c}::text", compared="{c}::text", possible=_without_nul),
     _Rule(is_nested, _JSON, "json", "{c}::text"),
+    # PostgreSQL's own text of each element, as it is of a value alone: JSON has numbers and objects for some.
+    _Rule(_is_list_of_texts, None, "json", "to_json({c}::text[])::text", array=True),
     _Rule(is_nested, None, "json", "to_json({c})::text", structured=True),
 )
 
@@ -267,9 +295,12 @@ _LARGEST = 38
 
 def reported_type(source: SourceColumn) -> pa.DataType:
     """The type that a column without a declaration gets: the nearest one, or STRING."""
-    if source.type.startswith("_"):  # as PostgreSQL calls the array types of its own types
-        element = _simple_type(source.type[1:], source.modifier)
-        return pa.list_(element if readable_as_json(element) else pa.string())
+    if _is_array(source):
+        element = _simple_type(source.element, source.element_modifier)
+        kind = element if readable_as_json(element) else pa.string()
+        for _ in range(max(source.dimensions, 1)):
+            kind = pa.list_(kind)
+        return kind
     return _simple_type(source.type, source.modifier)
 
 

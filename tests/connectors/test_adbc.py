@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -620,3 +621,52 @@ def test_duckdb_reads_no_other_files_where_these_are_restricted(tmp_path: Path, 
     assert read(table) == [{"k": "a", "v": 1}]
     allowed = Policy(references=((f"file:{tmp_path}/t.duckdb",),))
     assert failure_of(lambda: read(replace(table, policy=allowed))).permanent
+
+
+def test_texts_of_postgresql_do_not_depend_on_the_roles_settings(pg: PostgresAdbcSource) -> None:
+    pg.execute("""
+        CREATE ROLE strange LOGIN PASSWORD 'pw' SUPERUSER;
+        ALTER ROLE strange SET extra_float_digits = 0; ALTER ROLE strange SET bytea_output = escape;
+        ALTER ROLE strange SET datestyle = 'German, DMY'; ALTER ROLE strange SET timezone = 'Asia/Tokyo';
+        ALTER ROLE strange SET intervalstyle = iso_8601;
+        CREATE TABLE written (id int, f float8, b bytea, t timestamptz, i interval);
+        INSERT INTO written VALUES (1, 0.30000000000000004, 'ab', '2024-02-29 12:00+00', '1 mon 2 days')""")
+    names = ("f", "b", "t", "i")
+    schema = pa.schema([("id", pa.int32()), *((name, pa.string()) for name in names)])
+    table = pg.table("written", schema)
+    options = {**table.options, "uri": pg.server.url(user="strange", password="pw")}
+    [row] = ask(replace(table, options=options), {"id": [1]})
+    assert [row[name] for name in names] == [
+        "0.30000000000000004", r"\x6162", "2024-02-29 12:00:00+00", "1 mon 2 days",
+    ]  # fmt: skip
+
+
+def test_integers_of_duckdb_that_no_decimal_holds_are_refused(duck: DuckDbSource) -> None:
+    huge, most = 2**127 - 1, 2**128 - 1
+    for sql_type, number, kind in (
+        ("HUGEINT", huge, pa.decimal128(38, 0)),
+        ("UHUGEINT", most, pa.decimal128(38, 0)),
+        ("UHUGEINT", most, pa.int64()),
+        ("HUGEINT[]", f"[{huge}]", pa.list_(pa.decimal128(38, 0))),
+        ("DECIMAL(38,0)", 10**30, pa.decimal128(38, 18)),
+        ("TIMESTAMP_S", "'294000-01-01'", pa.timestamp("us")),
+    ):
+        duck.execute(f"DROP TABLE IF EXISTS wide; CREATE TABLE wide (k INT, v {sql_type})")
+        duck.execute(f"INSERT INTO wide VALUES (1, {number})")
+        table = duck.table("wide", pa.schema([("k", pa.int32()), ("v", kind)]))
+        assert "does not fit" in str(failure_of(partial(ask, table, {"k": [1]}))), sql_type
+    duck.execute("DROP TABLE wide; CREATE TABLE wide (k INT, v UHUGEINT); INSERT INTO wide VALUES (1, 7)")
+    table = duck.table("wide", pa.schema([("k", pa.int32()), ("v", pa.decimal128(38, 0))]))
+    assert ask(table, {"v": [Decimal(7)]}) == read(table) == [{"k": 1, "v": Decimal(7)}]
+
+
+def test_nanoseconds_of_duckdb_are_cut_and_asked_by_as_they_are_read(duck: DuckDbSource) -> None:
+    duck.execute("CREATE TABLE fine (k INT, v TIMESTAMP_NS)")
+    duck.execute(
+        "INSERT INTO fine VALUES (1, '2024-01-01 00:00:00.123456789'), (2, '1969-12-31 23:59:59.9999999')"
+    )
+    table = duck.table("fine", pa.schema([("k", pa.int32()), ("v", pa.timestamp("us"))]))
+    values = [datetime(2024, 1, 1, 0, 0, 0, 123456), datetime(1969, 12, 31, 23, 59, 59, 999999)]
+    rows = [{"k": number, "v": value} for number, value in enumerate(values, start=1)]
+    assert read(table) == rows
+    assert sorted(ask(table, {"v": values}), key=lambda row: row["k"]) == rows

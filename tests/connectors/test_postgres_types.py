@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -14,6 +15,7 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.connectors.asking import ask, failure_of
+from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PostgresServer
 
 UTC = timezone.utc
@@ -29,6 +31,8 @@ def _types(postgres_server: PostgresServer) -> None:
         CREATE TYPE mood AS ENUM ('sad', 'ok', 'very happy');
         CREATE DOMAIN positive AS int CHECK (VALUE > 0);
         CREATE DOMAIN more_positive AS positive;
+        CREATE DOMAIN price AS numeric(8,2);
+        CREATE DOMAIN grid AS int8[][];
         CREATE TYPE place AS (street text, number int);
         CREATE EXTENSION hstore; CREATE EXTENSION citext;
     """)
@@ -98,6 +102,14 @@ UNASKABLE: list[tuple[str, str, pa.DataType, Any]] = [
     ("hstore", "'x=>1, y=>NULL'", pa.map_(pa.string(), pa.string()), [("x", "1"), ("y", None)]),
     ("float8[]", "'{0.1,Infinity}'", pa.list_(pa.float64()), [0.1, float("inf")]),
     ("mood[]", "'{ok}'", pa.list_(pa.string()), ["ok"]),
+    ("jsonb[]", """ARRAY['{"a": 1}', '[2]', '"x"', 'null']::jsonb[]""", pa.list_(pa.string()),
+     ['{"a": 1}', "[2]", '"x"', "null"]),
+    ("positive[]", "'{1,2}'", pa.list_(pa.int32()), [1, 2]),
+    ("positive[]", "'{1,2}'", pa.list_(pa.string()), ["1", "2"]),
+    ("numeric[]", "'{NaN,1.50}'", pa.list_(pa.string()), ["NaN", "1.50"]),
+    ("numeric[]", "'{NaN,1.50}'", pa.list_(pa.float64()), [pytest.approx(float("nan"), nan_ok=True), 1.5]),
+    ("int[][]", "'{{1,NULL}}'", pa.list_(pa.list_(pa.string())), [["1", None]]),
+    ("place[]", "ARRAY[ROW('Main', 5)]::place[]", pa.list_(pa.string()), ["(Main,5)"]),
     ("place", "ROW('Main', 5)", pa.struct([("street", pa.string()), ("number", pa.int32())]),
      {"street": "Main", "number": 5}),
     ("jsonb", """'{"a": 9007199254740993, "b": [1.5, null]}'""", STRUCT,
@@ -203,6 +215,15 @@ def test_a_value_is_asked_by_alone_and_among_others(
         ("timestamptz", "'infinity'", TIMESTAMP, "'infinity'"),
         ("interval", "'1 month 2 days'", pa.duration("us"), "'1 mon 2 days'"),
         ("int[]", "'{{1,2},{3,4}}'", pa.list_(pa.int64()), "[[1,2],[3,4]]"),
+        ("int[][]", "'{1,2}'", pa.list_(pa.list_(pa.int64())), "[1,2]"),
+        ("numeric[]", "'{NaN}'", pa.list_(pa.decimal128(38, 18)), "NaN"),
+        (
+            "numeric(78,0)",
+            "340282366920938463463374607431768211456",
+            pa.decimal128(38, 0),
+            "340282366920938463463374607431768211456",
+        ),
+        ("numeric", "1e30", pa.decimal128(38, 18), "1000000000000000000000000000000"),
         ("date[]", "'{infinity}'", pa.list_(pa.date32()), "infinity"),
         ("jsonb", """'{"a": "text"}'""", STRUCT, "text"),
         ("jsonb", """'{"a": true}'""", STRUCT, "true"),
@@ -263,7 +284,7 @@ def test_a_row_that_two_keys_find_comes_once(postgres_server: PostgresServer) ->
     ("sql_type", "kind", "told"),
     [
         ("timestamp", TIMESTAMP, "TIMESTAMP_NTZ"),
-        ("timestamptz", TIMESTAMP_NTZ, "TIMESTAMP"),
+        ("timestamptz", TIMESTAMP_NTZ, "TIMESTAMP_LTZ"),
         ("text", pa.int64(), "STRING"),
         ("float8", pa.float32(), "DOUBLE"),
         ("float8", pa.decimal128(10, 2), "DOUBLE"),
@@ -286,7 +307,8 @@ def test_the_schema_is_told_from_the_catalog(postgres_server: PostgresServer) ->
             b bool, i2 int2, i4 int4, i8 bigserial, f4 real, f8 float8, n numeric, n2 numeric(10,2),
             n3 numeric(3,5), n4 numeric(5,-2), t text, v varchar(3), u uuid, j jsonb, m mood, p positive,
             by bytea, d date, ts timestamp, tz timestamptz, iv interval, a int[], na numeric(6,1)[],
-            ma mood[], pl place, PRIMARY KEY (v, i4)
+            ma mood[], pl place, ja jsonb[], pa more_positive[], pn price[], ii int[][], d2 grid, dv positive[],
+            PRIMARY KEY (v, i4)
         )""")
     table = LookupTable("t", pa.schema([]), options={"url": postgres_server.url(), "table-name": "told"})
     schema, key = PostgresConnector(table).discover()
@@ -298,7 +320,9 @@ def test_the_schema_is_told_from_the_catalog(postgres_server: PostgresServer) ->
         "n4": pa.decimal128(7, 0), "t": string, "v": string, "u": string, "j": string, "m": string,
         "p": pa.int32(), "by": pa.binary(), "d": pa.date32(), "ts": TIMESTAMP_NTZ, "tz": TIMESTAMP,
         "iv": pa.duration("us"), "a": pa.list_(pa.int32()), "na": pa.list_(pa.decimal128(6, 1)),
-        "ma": pa.list_(string), "pl": string,
+        "ma": pa.list_(string), "pl": string, "ja": pa.list_(string), "pa": pa.list_(pa.int32()),
+        "pn": pa.list_(pa.decimal128(8, 2)), "ii": pa.list_(pa.list_(pa.int32())),
+        "d2": pa.list_(pa.list_(pa.int64())), "dv": pa.list_(pa.int32()),
     }  # fmt: skip
 
 
@@ -314,3 +338,69 @@ def test_texts_of_moments_do_not_depend_on_the_roles_settings(postgres_server: P
     table = LookupTable(name, schema, options={"url": url})
     values = [datetime(2024, 3, 4, 5, 6, 7, tzinfo=UTC), datetime(1850, 1, 1, tzinfo=UTC)]
     assert [row["v"] for row in ask(table, {"n": [1, 2]})] == values
+
+
+SHOWN: list[tuple[str, str, pa.DataType, Any]] = [
+    ("float8[]", "'{0.30000000000000004}'", pa.list_(pa.float64()), [0.30000000000000004]),
+    ("float8", "0.30000000000000004", pa.float64(), 0.30000000000000004),
+    ("float8", "0.30000000000000004", pa.string(), "0.30000000000000004"),
+    ("float4", "1.17549435e-38", pa.float32(), 1.1754943508222875e-38),
+    ("measured", "ROW(0.30000000000000004)", pa.struct([("x", pa.float64())]), {"x": 0.30000000000000004}),
+    ("bytea", "'ab'", pa.binary(), b"ab"),
+    ("bytea", r"'hello'", pa.binary(), b"hello"),
+    ("bytea", "'ab'", pa.string(), r"\x6162"),
+    ("interval", "'1 mon 2 days'", pa.string(), "1 mon 2 days"),
+    ("date", "'2024-02-29'", pa.string(), "2024-02-29"),
+    ("timestamptz", "'2024-02-29 12:00+00'", pa.string(), "2024-02-29 12:00:00+00"),
+    ("timestamptz[]", "'{2024-02-29 12:00+00}'", pa.list_(pa.string()), ["2024-02-29 12:00:00+00"]),
+]
+
+
+@pytest.fixture(scope="module")
+def odd_role(postgres_server: PostgresServer) -> str:
+    """A role whose sessions write values in other ways."""
+    postgres_server.execute("""
+        CREATE TYPE measured AS (x float8);
+        CREATE ROLE odd LOGIN PASSWORD 'pw' SUPERUSER;
+        ALTER ROLE odd SET extra_float_digits = 0; ALTER ROLE odd SET bytea_output = escape;
+        ALTER ROLE odd SET intervalstyle = iso_8601; ALTER ROLE odd SET datestyle = 'German, DMY';
+        ALTER ROLE odd SET timezone = 'Asia/Tokyo'; ALTER ROLE odd SET standard_conforming_strings = off;
+        ALTER ROLE odd SET xmlbinary = hex; ALTER ROLE odd SET array_nulls = off;
+        ALTER ROLE odd SET transform_null_equals = on; ALTER ROLE odd SET client_encoding = LATIN1""")
+    return "odd"
+
+
+@pytest.mark.parametrize("way", ["straight", "refusing", "silent"])
+def test_how_a_value_is_written_does_not_depend_on_the_roles_settings(
+    postgres_server: PostgresServer, odd_role: str, way: str
+) -> None:
+    names = [stored(postgres_server, case[0], case[1]) for case in SHOWN]
+    with contextlib.ExitStack() as open_fronts:
+        port = postgres_server.port
+        if way != "straight":
+            port = open_fronts.enter_context(strict_pooler(port, passes_over=way == "silent"))
+        url = postgres_server.url(user=odd_role, password="pw", port=port)
+        for name, (_, _, kind, expected) in zip(names, SHOWN, strict=True):
+            schema = pa.schema([("n", pa.int32()), ("v", kind)])
+            table = LookupTable(name, schema, ("n",), {"url": url, "statement-cache-size": "0"})
+            row = {"n": 1, "v": expected}
+            assert (ask(table, {"n": [1]}), scanned(table)) == ([row], [row])
+            if not pa.types.is_nested(kind):
+                assert ask(table, {"v": [expected]}) == [row]
+
+
+@pytest.mark.parametrize(("encoding", "known"), [("LATIN1", "é"), ("EUC_JP", "漢")])
+def test_a_key_that_the_servers_encoding_has_not_is_a_miss_for_itself_alone(
+    postgres_server: PostgresServer, encoding: str, known: str
+) -> None:
+    database = f"in_{encoding.lower()}"
+    postgres_server.execute(f"CREATE DATABASE {database} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'")
+    postgres_server.execute(
+        f"CREATE TABLE t (n int, v text); INSERT INTO t VALUES (1, '{known}'), (2, 'a')", database
+    )
+    schema = pa.schema([("n", pa.int32()), ("v", pa.string())])
+    table = LookupTable("t", schema, ("n",), {"url": postgres_server.url(database=database)})
+    rows = [{"n": 1, "v": known}, {"n": 2, "v": "a"}]
+    assert ask(table, {"v": ["€", known, "a€", "👋", "a", "]👋", "𝄞"]}) == rows
+    assert ask(table, {"v": ["€"]}) == []
+    assert ask(table, {"n": [1, 1, 2], "v": ["€", known, "a"]}) == rows

@@ -20,7 +20,11 @@ _PROTOCOL_3 = 196608
 
 @contextlib.contextmanager
 def strict_pooler(
-    target_port: int, *, tracked: Collection[str] = (), refusal: str = "unsupported startup parameter: {}"
+    target_port: int,
+    *,
+    tracked: Collection[str] = (),
+    refusal: str = "unsupported startup parameter: {}",
+    passes_over: bool = False,
 ) -> Iterator[int]:
     """The port of a front of ``target_port`` that lets in sessions with tracked settings only.
 
@@ -28,8 +32,9 @@ def strict_pooler(
         target_port: where the server listens.
         tracked: settings that it lets in beside those that pgbouncer knows.
         refusal: what it says of another one.
+        passes_over: whether it leaves out others in place of that, as with `ignore_startup_parameters`.
     """
-    with _Front(target_port, {*_TRACKED, *tracked}, refusal) as front:
+    with _Front(target_port, {*_TRACKED, *tracked}, refusal, passes_over) as front:
         thread = threading.Thread(target=front.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:
@@ -43,11 +48,12 @@ class _Front(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, target_port: int, tracked: set[str], refusal: str) -> None:
+    def __init__(self, target_port: int, tracked: set[str], refusal: str, passes_over: bool) -> None:
         super().__init__(("127.0.0.1", 0), _Session)
         self.target_port = target_port
         self.tracked = tracked
         self.refusal = refusal
+        self.passes_over = passes_over
 
 
 class _Session(socketserver.BaseRequestHandler):
@@ -60,7 +66,9 @@ class _Session(socketserver.BaseRequestHandler):
                 self.request.sendall(b"N")  # no TLS here
                 packet = self._packet()
             refused = _parameters(packet) - self.server.tracked if _code(packet) == _PROTOCOL_3 else set()
-            if refused:
+            if refused and self.server.passes_over:
+                packet = _without(packet, refused)
+            elif refused:
                 self.request.sendall(_error(self.server.refusal.format(sorted(refused)[0])))
                 return
             with socket.create_connection(("127.0.0.1", self.server.target_port)) as target:
@@ -79,6 +87,13 @@ def _code(packet: bytes) -> int:
 
 def _parameters(packet: bytes) -> set[str]:
     return {name.decode().lower() for name in packet[8:].split(b"\0")[0::2] if name}
+
+
+def _without(packet: bytes, names: set[str]) -> bytes:
+    given = packet[8:].split(b"\0")
+    pairs = zip(given[0::2], given[1::2], strict=False)
+    kept = b"".join(b"%b\0%b\0" % pair for pair in pairs if pair[0] and pair[0].decode() not in names)
+    return struct.pack("!II", len(kept) + 9, _PROTOCOL_3) + kept + b"\0"
 
 
 def _error(message: str) -> bytes:

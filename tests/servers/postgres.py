@@ -109,13 +109,13 @@ class PostgresServer:
         query = f"?{urlencode(parameters)}" if parameters else ""
         return f"postgresql://{userinfo}@{host}:{port or self.port}/{database}{query}"
 
-    def execute(self, script: str) -> None:
+    def execute(self, script: str, database: str = "postgres") -> None:
         """Run statements, separated by semicolons, as the superuser."""
 
         async def run(connection: asyncpg.Connection) -> None:
             await connection.execute(script)
 
-        self._connected(run)
+        self._connected(run, database)
 
     def fetch(self, query: str, *arguments: object) -> list[Any]:
         """Rows of ``query``, asked by the superuser."""
@@ -134,9 +134,9 @@ class PostgresServer:
 
         self._connected(run)
 
-    def _connected(self, action: Any) -> Any:
+    def _connected(self, action: Any, database: str = "postgres") -> Any:
         async def run() -> Any:
-            connection = await asyncpg.connect(self.url(sslmode="disable"))
+            connection = await asyncpg.connect(self.url(sslmode="disable", database=database))
             try:
                 return await action(connection)
             finally:

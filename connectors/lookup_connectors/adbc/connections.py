@@ -29,7 +29,11 @@ Action = Callable[[dbapi.Connection], Result]
 
 _READ_ONLY = "-c default_transaction_read_only=on"
 _LIFE_SIGN = "-c client_connection_check_interval=1s"
-_WISHES = (f"{_READ_ONLY} {_LIFE_SIGN}", _READ_ONLY, "")
+_WRITING = (
+    "-c extra_float_digits=3 -c bytea_output=hex -c intervalstyle=postgres -c datestyle=ISO -c timezone=UTC"
+)
+"""How values are cast to texts, which roles may set otherwise."""
+_WISHES = (f"{_READ_ONLY} {_LIFE_SIGN} {_WRITING}", f"{_READ_ONLY} {_WRITING}", _READ_ONLY, "")
 """What sessions of PostgreSQL should begin with. Poolers refuse it, and servers before 14 know half of it."""
 _REFUSALS = ("startup parameter", "unrecognized configuration parameter")
 
