@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import HintError, Problem
+from lookup_hints.execution.immediate import Immediate, read_immediate
 from lookup_hints.execution.scope import Args, Scope
 from lookup_hints.execution.views import analysed_plan
 from lookup_hints.hints.validate import LookupHint, read_hints
@@ -77,16 +78,36 @@ def prepare(
         return prepare_stream(statement, args, scope, functions, line=line)
     if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
         return Prepared(statement, written, args)
+    immediate = _immediate(text, args, scope)
+    if immediate is not None:
+        # What it runs is the statement, where that concerns us; else Spark runs it, as it does any other.
+        prepared = prepare(*immediate, scope, functions, few_rows=few_rows, line=line)
+        is_ours = prepared.plan is not None or not isinstance(prepared.statement, SparkStatement)
+        return prepared if is_ours else Prepared(statement, written, args)
     hints, problems = read_hints(text)
     if not (hints or problems or mentions_lookup(text, scope.may_concern)):
         return Prepared(statement, written, args)
-    if args is not None and not isinstance(args, Mapping):
+    if args is not None and not isinstance(args, Mapping | Immediate):
         text, args = named_parameters(text, args)
         hints, problems = read_hints(text)
     context = replace(_context(args, scope, functions), few_rows=few_rows, line=line)
     planned = _plan(text, (*hints, *scope.hints), problems, context)
     uses_lookup = planned is not None and (planned.joins or planned.scans or planned.sql != text)
     return Prepared(statement, text, args, planned if uses_lookup else None)
+
+
+def _immediate(text: str, args: Args, scope: Scope) -> tuple[str, Immediate | None] | None:
+    """What an EXECUTE IMMEDIATE runs, and its values; None for others, and where Spark finds a mistake."""
+    if isinstance(args, Immediate) or not scope.catalog.tables():
+        return None
+
+    def value_of(expression: str, values: Any) -> object:
+        return scope.sql(f"SELECT {expression}", values).collect()[0][0]
+
+    try:
+        return read_immediate(text, args, value_of)
+    except Exception:  # what is wrong with it is Spark's to say
+        return None
 
 
 def prepare_stream(

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
+from lookup_hints.execution.immediate import Immediate
 from lookup_hints.execution.prepare import Prepared, columns_of, transport_of
 from lookup_hints.execution.scope import Scope
 from lookup_hints.execution.spark_errors import (
@@ -48,7 +49,9 @@ def _run(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
     refuse_functions_in_lambdas(planned, prepared.args, scope)
     try:
         if planned.query is None:
-            return _named_as_written(planned, scope.sql(planned.sql, prepared.args))
+            frame = scope.sql(planned.sql, prepared.args, into=True)
+            has_rows = not (isinstance(prepared.args, Immediate) and prepared.args.into)
+            return _named_as_written(planned, frame) if has_rows else frame
         if planned.output is not None:
             # Before it writes: what it would write must be what the user's text says.
             _check_columns(planned, scope.sql(planned.query, prepared.args))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lookup_hints.errors import QueryError
+from lookup_hints.execution.immediate import Immediate
 from lookup_hints.execution.left_costs import LeftCosts
 from lookup_hints.execution.table_sizes import TableSizes
 from lookup_hints.execution.taking_back import TakingsBack
@@ -25,7 +26,7 @@ from lookup_hints.spi import Connector
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import TIMESTAMP
-from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_variables
+from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_long_pipes, with_variables
 from lookup_hints.sql.lexer import text_value
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
 from lookup_hints.tables.ddl import plain_timestamp
@@ -33,7 +34,7 @@ from lookup_hints.tables.ddl import plain_timestamp
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-Args = Mapping[str, Any] | Sequence[Any] | None
+Args = Mapping[str, Any] | Sequence[Any] | Immediate | None
 """Values of a statement's parameter markers, as ``spark.sql`` takes them."""
 
 
@@ -140,8 +141,13 @@ class Scope:
         master = self.conf("spark.master") or ""
         return master == "local" or master.startswith("local[")
 
-    def sql(self, text: str, args: Args = None) -> DataFrame:
-        """Spark's own ``sql``, also where ``enable`` has put ours in its place."""
+    def sql(self, text: str, args: Args = None, *, into: bool = False) -> DataFrame:
+        """Spark's own ``sql``, also where ``enable`` has put ours in its place.
+
+        With ``into`` the row of an EXECUTE IMMEDIATE goes where it says.
+        """
+        if isinstance(args, Immediate):
+            text, args = args.running(text, into=into), args.args
         if self.frames:
             return run_over(self.spark, text, args, self.frames)
         original: Callable[..., DataFrame] = type(self.spark).sql
@@ -164,9 +170,18 @@ class Scope:
             text = with_variables(text, cache(self._value_of))
         if '"' in text and self._is_on("spark.sql.ansi.doubleQuotedIdentifiers") and self._is_on(ANSI):
             text = with_backquotes(text)
+        if "|" in text and self._has_short_pipes:
+            text = with_long_pipes(text)
         if "\\" in text and self._is_on("spark.sql.parser.escapedStringLiterals"):
             text = with_escapes(text)
         return text
+
+    @property
+    def _has_short_pipes(self) -> bool:
+        try:
+            return self.spark.conf.get("spark.sql.parser.singleCharacterPipeOperator.enabled") == "true"
+        except Exception:  # a Spark before 4.3
+            return False
 
     def timestamp_of(self, text: str) -> pa.DataType:
         """The type that TIMESTAMP is in this session, if ``text`` says TIMESTAMP."""

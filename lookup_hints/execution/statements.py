@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import QueryError
 from lookup_hints.execution.ddl import nothing, run_ddl
+from lookup_hints.execution.immediate import is_immediate
 from lookup_hints.execution.prepare import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.execution.query import register, run_query
 from lookup_hints.execution.scope import Args, Scope
@@ -97,7 +98,8 @@ class Statements:
         return self.scope.rows("key STRING, value STRING", [(setting.key, setting.value)])
 
     def _run_explain(self, prepared: Prepared, explained: Explain) -> DataFrame:
-        if not mentions_lookup(explained.text, self.scope.may_concern):
+        is_ours = mentions_lookup(explained.text, self.scope.may_concern) or is_immediate(explained.text)
+        if not is_ours:
             return self.scope.sql(prepared.text, prepared.args)
         text = self.explain(explained.text, prepared.args, explained.mode)
         return self.scope.rows("plan STRING", [(text,)])

@@ -106,6 +106,10 @@ class Analysis:
             put_in_place(error, text, self._edits, query)
             raise
 
+    def over_stubs(self) -> str:
+        """The whole statement over stubs: what Spark says of its columns is true of it."""
+        return self._text(Cut(0, len(self._statement.text)))
+
     def _let_spark_parse(self, sql: str) -> None:
         """Raise Spark's error where it cannot parse ``sql``; lookup tables in it are not known to Spark."""
         assert self._analyse is not None

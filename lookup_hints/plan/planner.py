@@ -25,8 +25,10 @@ from lookup_hints.plan.hinted import is_named, match_hints
 from lookup_hints.plan.keys import ANSI, KeyCast, key_cast
 from lookup_hints.plan.processing_time import check_times
 from lookup_hints.plan.read.kinds import (
+    describes,
     gives_rows,
     is_one_query,
+    makes_function,
     names_a_relation,
     query_parts,
     script_variables,
@@ -83,12 +85,15 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
     statement = Statement(text, context.find_table, context.is_lookup_view)
     try:
         statement.queries = query_parts(statement)
+        statement.has_parameters = makes_function(statement)
         draft = Draft(
             statement,
             context,
             Analysis(statement, context.analyse, script_variables(statement.tokens)),
             hints,
         )
+        if describes(statement):
+            return LookupPlan(text, draft.analysis.over_stubs(), (), (), None, None, ())
         draft = _decided(reduce(_after, ABOUT_THE_STATEMENT, draft))
     except RecursionError:
         raise _nested_too_deeply(statement) from None

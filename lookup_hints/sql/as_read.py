@@ -61,6 +61,36 @@ def with_backquotes(text: str) -> str:
     return spliced(text, edits)
 
 
+def with_long_pipes(text: str) -> str:
+    """``text`` with ``|>`` where ``|`` is a pipe: before the words of an operator, which end no expression.
+
+    >>> with_long_pipes("FROM t | WHERE a | b = 1 | LEFT JOIN u USING (k)")
+    'FROM t |> WHERE a | b = 1 |> LEFT JOIN u USING (k)'
+    """
+    found = code(pieces(text))
+    edits = (
+        Edit(Cut(pipe.end, pipe.end), (">",))
+        for pipe, word, after in zip(found, found[1:], found[2:], strict=False)
+        if pipe.is_symbol("|") and _is_operator(word, after)
+    )
+    return spliced(text, edits)
+
+
+def _is_operator(word: Piece, after: Piece) -> bool:
+    if word.is_word("LEFT", "RIGHT", "FULL", "NATURAL", "INNER", "CROSS", "SEMI", "ANTI"):
+        return after.is_word("JOIN", "OUTER", "SEMI", "ANTI", "INNER", "LEFT", "RIGHT", "FULL")
+    if word.is_word("EXTEND", "SET", "DROP", "AS", "AGGREGATE", "LIMIT", "OFFSET", "PIVOT", "UNPIVOT"):
+        # A column may be called so; then a clause, a comma or a parenthesis follows.
+        return (after.is_name and not after.is_word("FROM", "WHERE", "AS")) or after.kind is Kind.NUMBER
+    return word.is_word(*_OPERATORS)
+
+
+_OPERATORS = (
+    *("SELECT", "WHERE", "JOIN", "UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "SORT", "CLUSTER"),
+    *("DISTRIBUTE", "TABLESAMPLE", "LATERAL"),
+)
+
+
 def with_escapes(text: str) -> str:
     r"""``text`` with each backslash doubled in strings of its lists of options, which are read as they stand.
 

@@ -488,7 +488,7 @@ def test_sparks_errors_are_about_the_users_text(
 
 LOOKED_FOR = [
     pytest.param("SHOW PARTITIONS {name}", id="show-partitions"),
-    pytest.param("EXECUTE IMMEDIATE 'SELECT * FROM {name}'", id="execute-immediate"),
+    pytest.param("BEGIN EXECUTE IMMEDIATE 'SELECT * FROM {name}'; END", id="execute-immediate"),
     pytest.param(
         "SELECT v.id FROM visits v JOIN IDENTIFIER('{begin}' || '{end}') p ON p.id = v.person",
         id="identifier",

@@ -68,7 +68,7 @@ def asked_by_outer(facts: Facts, join: LookupJoin) -> AskedRelation | None:
 
 def is_asked_from_outside(facts: Facts, use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
     """Whether only the outer query (and constants) give the keys, nothing on the left side."""
-    if use.block.query.outer is None:
+    if not facts.statement.has_outer(use.block):
         return False
     scope = facts.scope(use.block)
     referred = [facts.referred(scope, key) for key in keys]

@@ -63,7 +63,7 @@ def without_outer(facts: Facts, join: Form, *, can_check_after: bool) -> Form:
     Raises:
         UnsupportedLookup: there are some, and its result cannot be checked.
     """
-    if join.home.query.outer is None:
+    if not facts.statement.has_outer(join.home):
         return join
     scope, conditions = facts.scope(join.home), join.conditions
     outer_keys = [key for key in conditions.keys if facts.referred(scope, key).outer]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 
 from lookup_hints.errors import Problem, Span, UnsupportedLookup
 from lookup_hints.plan.read.statement import Statement, UnreadableStatement
 from lookup_hints.plan.read.tokens import QUERY_WORDS, Tokens
 from lookup_hints.sql.lexer import Piece
+from lookup_hints.sql.option_list import comma_groups
 from lookup_hints.sql.splice import Cut
 
 _WRITING_WORDS = ("INSERT", "CREATE", "CACHE", "REPLACE")
 _RELATION_WORDS = ("FROM", "JOIN", "TABLE", "USING", "INTO", "UPDATE", "STREAM")
+_AFTER_TYPES = ("DEFAULT", "COMMENT", "NOT")
 _HOLDING_WORDS = ("BEGIN", "MERGE", "UPDATE", "DELETE", "SET", "DECLARE")
 
 
@@ -24,15 +27,18 @@ def query_parts(statement: Statement) -> list[Cut]:
     """
     tokens = statement.tokens
     first = statement.pieces[0]
+    if _holds_queries(tokens):
+        _refuse_lasting(statement, "FUNCTION")
+        parts = list(_inner_queries(tokens))
+        _refuse_uses_outside(statement, parts)
+        return parts
     if first.is_word(*_WRITING_WORDS):
         _refuse_target(statement)
         return [Cut(_query_start(statement), _end(tokens))]
     if first.is_word(*QUERY_WORDS) or first.is_symbol("("):
         return [Cut(first.start, _end(tokens))]
-    if first.is_word(*_HOLDING_WORDS):
-        parts = list(_inner_queries(tokens))
-        _refuse_uses_outside(statement, parts)
-        return parts
+    if (at := _described_at(tokens)) is not None:
+        return [Cut(tokens.pieces[at].start, _end(tokens))]
     raise _wrong_kind(statement, first.text.upper())
 
 
@@ -46,8 +52,45 @@ def gives_rows(statement: Statement) -> bool:
 def is_one_query(statement: Statement) -> bool:
     """Whether the statement holds one query, whose columns are what it gives or writes."""
     return len(statement.queries) == 1 and not (
-        inserts(statement.tokens) or statement.pieces[0].is_word(*_HOLDING_WORDS)
+        inserts(statement.tokens) or _holds_queries(statement.tokens) or describes(statement)
     )
+
+
+def describes(statement: Statement) -> bool:
+    """Whether the statement asks for the columns of a query, and not for its rows."""
+    return _described_at(statement.tokens) is not None
+
+
+def _described_at(tokens: Tokens) -> int | None:
+    """Where the query begins that the statement describes."""
+    if not tokens.is_word(0, "DESCRIBE", "DESC"):
+        return None
+    at = 1 + tokens.is_word(1, "QUERY")
+    words = QUERY_WORDS if at > 1 else [word for word in QUERY_WORDS if word != "TABLE"]
+    return at if tokens.is_word(at, *words) or (at > 1 and tokens.is_symbol(at, "(")) else None
+
+
+def _holds_queries(tokens: Tokens) -> bool:
+    """Whether the statement is none of its queries, and writes the rows of none."""
+    return tokens.is_word(0, *_HOLDING_WORDS) or _parameters_at(tokens) is not None
+
+
+def makes_function(statement: Statement) -> bool:
+    """Whether the statement creates a SQL function, whose parameters its queries may name."""
+    return _parameters_at(statement.tokens) is not None
+
+
+def _parameters_at(tokens: Tokens) -> int | None:
+    """Where the parameters begin of the SQL function that the statement creates, if it creates one."""
+    if not tokens.is_word(0, "CREATE"):
+        return None
+    at = next((at for at in range(1, 5) if tokens.is_word(at, "FUNCTION")), None)
+    if at is None:
+        return None
+    at += 4 if tokens.is_word(at + 1, "IF") else 1
+    while tokens.is_dot(at + 1):
+        at += 2
+    return at + 1 if tokens.is_symbol(at + 1, "(") else None
 
 
 def written_query(text: str) -> str | None:
@@ -75,8 +118,14 @@ def inserts(tokens: Tokens) -> list[int]:
 
 
 def script_variables(tokens: Tokens) -> dict[str, str]:
-    """The types of the variables that a SQL script declares, by name in lower case."""
+    """The types of what a SQL script declares, or a SQL function takes, by name in lower case."""
     found: dict[str, str] = {}
+    opening = _parameters_at(tokens)
+    if opening is not None:
+        for _, group in comma_groups(tokens.pieces[opening + 1 : tokens.closing(opening)]):
+            written = list(takewhile(lambda piece: not piece.is_word(*_AFTER_TYPES), group[1:]))
+            if group and group[0].is_name and written:
+                found[group[0].name.lower()] = tokens.text[written[0].start : written[-1].end]
     if not tokens.is_word(0, "BEGIN"):
         return found
     for index in range(len(tokens.pieces)):
@@ -138,7 +187,7 @@ def _query_end(tokens: Tokens, index: int) -> int | None:
 
 
 _BEFORE_STATEMENTS = (
-    *("BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "FOR", "SQLEXCEPTION", "FOUND"),
+    *("BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "FOR", "SQLEXCEPTION", "FOUND", "RETURN"),
     "AS",
 )
 
@@ -187,24 +236,28 @@ def _refuse_target(statement: Statement) -> None:
     """INSERT does not write to lookup tables, and a view neither takes their name nor outlives them."""
     target = _target(statement)
     is_create = not statement.pieces[0].is_word("INSERT")
-    words = [piece.text.upper() for piece in statement.pieces[:6]]
     if target is not None and statement.is_lookup_table(target.name):
         raise _writes(statement, target, is_create)
+    if is_create:
+        _refuse_lasting(statement, "VIEW")
+
+
+def _refuse_lasting(statement: Statement, what: str) -> None:
+    """Refuse to create a view or function that outlives the lookup tables which it names."""
+    words = [piece.text.upper() for piece in statement.pieces[:6]]
+    if words[0] != "CREATE" or what not in words:
+        return
     is_used = any(
         piece.is_name and statement.is_lookup_table(piece.name) and names_a_relation(statement, index)
         for index, piece in enumerate(statement.pieces)
     )
-    if (
-        is_used
-        and is_create
-        and "VIEW" in words
-        and not {"TEMPORARY", "TEMP"} & set(words[: words.index("VIEW")])
-    ):
+    if is_used and not {"TEMPORARY", "TEMP"} & set(words[: words.index(what)]):
         raise UnsupportedLookup(
             Problem(
-                "A view that outlives the session cannot hold a lookup join: the lookup does not outlive it.",
+                f"A {what.lower()} that outlives the session cannot hold a lookup join: the lookup does not"
+                " outlive it.",
                 _first_span(statement),
-                "Write CREATE TEMPORARY VIEW.",
+                f"Write CREATE TEMPORARY {what}.",
             )
         )
 

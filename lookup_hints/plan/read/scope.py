@@ -99,7 +99,7 @@ class Scope:
         for relation in self.relations:
             self._by_alias.setdefault((statement.alias_of(relation) or "").lower(), []).append(relation)
         self._has_views = block.views_last > -1
-        self._has_outer = block.query.outer is not None
+        self._has_outer = statement.has_outer(block)
         self._outer = tuple(_relations_around(block))
 
     def referred(self, tree: exp.Expr) -> Referred:

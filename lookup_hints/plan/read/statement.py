@@ -140,6 +140,8 @@ class Statement:
         self.tokens = Tokens(text)
         self.queries: list[Cut] = [Cut(0, len(text))]
         """The parts that are queries; the planner narrows them before it reads the structure."""
+        self.has_parameters = False
+        """Whether it is a function: its queries name its parameters as they do columns of an outer query."""
         self._find, self._is_lookup_view = find_table, is_lookup_view
         self._trees: dict[Cut, exp.Expr | None] = {}
         self._answers: dict[tuple[Callable[..., Any], Hashable], Any] = {}
@@ -328,6 +330,10 @@ class Statement:
         if relation.alias_at is not None:
             return relation.alias_at
         return relation.name_at if relation.shape is Shape.TABLE else None
+
+    def has_outer(self, block: Block) -> bool:
+        """Whether ``block`` may name what stands around it: an outer query, or parameters of a function."""
+        return block.query.outer is not None or self.has_parameters
 
     def once(self, question: Callable[[Statement, Subject], Answer], subject: Subject) -> Answer:
         """What ``question`` says of ``subject``; it is asked once, however many joins want to know."""

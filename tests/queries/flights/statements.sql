@@ -123,6 +123,16 @@ SELECT most
 -- case: EXECUTE IMMEDIATE without a lookup beside lookup tables
 EXECUTE IMMEDIATE 'SELECT count(*) AS n FROM flights WHERE hour = ?' USING 6
 
+-- case: EXECUTE IMMEDIATE over a lookup, with values
+EXECUTE IMMEDIATE 'SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > :least WHERE f.hour = :hour' USING 6 AS hour, 100 AS least
+
+-- case: DESCRIBE QUERY over a lookup
+DESCRIBE QUERY SELECT f.flight, p.* FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum
+
+-- case: a SQL function that looks up
+CREATE OR REPLACE TEMPORARY FUNCTION seats_of(plane STRING) RETURNS INT RETURN (SELECT max(seats) FROM planes WHERE tailnum = plane);
+SELECT flight, seats_of(tailnum) AS seats FROM flights WHERE hour = 6
+
 -- case: CACHE TABLE over a lookup
 CACHE TABLE cached AS SELECT f.flight, p.seats FROM flights f JOIN planes p ON p.tailnum = f.tailnum WHERE f.hour < 8;
 CREATE OR REPLACE TEMPORARY VIEW read_again AS SELECT x.flight, y.seats FROM cached x JOIN cached y ON x.flight = y.flight;

@@ -1,0 +1,98 @@
+"""``EXECUTE IMMEDIATE``: the statement that it runs is planned as any other; Spark gives it its values.
+
+So each text that Spark gets of such a statement stands in an EXECUTE IMMEDIATE, with the user's own USING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lookup_hints.sql.lexer import Piece, code, pieces, text_value
+from lookup_hints.sql.option_list import comma_groups
+from lookup_hints.statements.statement import named_parameters
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """The values of a statement that EXECUTE IMMEDIATE runs.
+
+    Args:
+        using: what stands behind USING, each with a name.
+        into: what stands behind INTO, the variables that take its row.
+        args: the values of markers in ``using``.
+    """
+
+    using: str = field(repr=False)
+    into: str = ""
+    args: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def running(self, text: str, *, into: bool = False) -> str:
+        """The statement that runs ``text`` with these values, and keeps its row where ``into`` says so."""
+        target = f" INTO {self.into}" if into and self.into else ""
+        using = f" USING {self.using}" if self.using else ""
+        return f"EXECUTE IMMEDIATE {text_value(text)}{target}{using}"
+
+
+def is_immediate(text: str) -> bool:
+    """Whether ``text`` is an EXECUTE IMMEDIATE."""
+    found = code(pieces(text))
+    return len(found) > 2 and found[0].is_word("EXECUTE") and found[1].is_word("IMMEDIATE")
+
+
+def read_immediate(
+    text: str, args: Mapping[str, Any] | Sequence[Any] | None, value_of: Callable[[str, Any], object]
+) -> tuple[str, Immediate | None] | None:
+    """The statement that ``text`` runs, and its values, if any; None where it is no EXECUTE IMMEDIATE.
+
+    Args:
+        text: one statement.
+        args: the values of its markers.
+        value_of: the value of a constant expression, for those values.
+    """
+    if not is_immediate(text):
+        return None
+    found = code(pieces(text))
+    if args is not None and not isinstance(args, Mapping):
+        text, args = named_parameters(text, args)
+        found = code(pieces(text))
+    while found[-1].is_symbol(";"):
+        found.pop()
+    into, using = _clause(found, "INTO"), _clause(found, "USING")
+    end = min(into, using)
+    if end < 3:
+        return None
+    inner = value_of(_text(text, found[2:end]), args)
+    if not isinstance(inner, str) or not inner.strip():
+        return None
+    targets, given = found[into + 1 : using if using > into else len(found)], found[using + 1 :]
+    if not targets and not given:
+        return inner, None
+    values = _values(text, given)
+    markers = [piece for piece in code(pieces(inner)) if piece.is_symbol("?")]
+    if markers:
+        inner, _ = named_parameters(inner, values)
+        values = [f"{value} AS __p{number}" for number, value in enumerate(values)]
+    return inner, Immediate(", ".join(values), _text(text, targets), args)
+
+
+def _clause(found: Sequence[Piece], word: str) -> int:
+    """The index of the word, outside parentheses; how many pieces there are where it is not there."""
+    depth = 0
+    for index, piece in enumerate(found):
+        depth += piece.is_symbol("(") - piece.is_symbol(")")
+        if depth == 0 and piece.is_word(word):
+            return index
+    return len(found)
+
+
+def _values(text: str, found: Sequence[Piece]) -> list[str]:
+    inside = [group for _, group in comma_groups(found)] if found else []
+    if len(inside) == 1 and found[0].is_symbol("(") and found[-1].is_symbol(")"):
+        inside = [group for _, group in comma_groups(found[1:-1])]
+    return [_text(text, group) for group in inside]
+
+
+def _text(text: str, found: Sequence[Piece]) -> str:
+    return text[found[0].start : found[-1].end] if found else ""
