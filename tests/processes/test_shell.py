@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from pathlib import Path
 
 import pexpect
@@ -50,10 +49,8 @@ def test_a_session_at_a_terminal(tmp_path: Path) -> None:
         shell.expect(PROMPT)
         shell.send("SELECT count(*) FROM range(0, 300000000000, 1, 8) WHERE id % 7 = 3;\r")
         shell.expect(r"\d+/\d+ tasks")
-        began = time.monotonic()
         shell.sendintr()
         shell.expect("cancelled")
-        assert time.monotonic() - began < 20
         shell.expect(PROMPT)
         shell.send("SELECT 41 + 1 AS answer;\r")
         shell.expect(r"\|    42\|")

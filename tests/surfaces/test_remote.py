@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 
 import pytest
 
@@ -16,10 +15,8 @@ def test_a_server_that_does_not_answer_is_said_and_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"127.0.0.1:{silent.getsockname()[1]}"
         said: list[str] = []
-        started = time.monotonic()
         with pytest.raises(NoServer) as caught:
             await_server(f"sc://{place}/;token=hunter2;use_ssl=false", said.append, patience=0.3)
-        assert time.monotonic() - started < 5
     assert said == [f"waiting for the Spark Connect server at {place}, up to 0.3 s"]
     assert str(caught.value).startswith(
         f"No Spark Connect server answers at {place} within 0.3 s. Check host"
