@@ -43,7 +43,7 @@ def joins_text(plan: LookupPlan, first_line: int = 1, measured: Figures = Mappin
 
 def _join(plan: LookupPlan, number: int, join: LookupJoin, first_line: int, measured: Figures) -> str:
     line = Span(plan.text, join.at.start, join.at.end).line + first_line - 1
-    alias = "" if join.use.alias == join.use.table.name else f" AS {join.use.alias}"
+    alias = "" if join.use.shown == join.use.table.name else f" AS {join.use.shown}"
     head = f"({number}) {join.kind} lookup join with {join.use.table.name}{alias}, line {line}"
     figures = measured.get(join.function.name, ())
     ran = ["  measured", *_lines(figures)] if figures else []

@@ -293,7 +293,7 @@ def _not_alone(draft: Draft, join: LookupJoin, error: KeyTypeError) -> Unsupport
     what = "time" if error.part is join.use.time else "key"
     reason = f"its {what} {written} cannot be computed before the lookup"
     problem = Problem(
-        f"The lookup join with {join.use.alias} cannot run: {reason}. Spark says: {error}",
+        f"The lookup join with {join.use.shown} cannot run: {reason}. Spark says: {error}",
         draft.statement.span(at),
         f"Write a subquery on the left that gives {written} as a column, and join by that.",
     )
@@ -325,7 +325,7 @@ def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCas
             " may equal several values of the column"
         )
         problem = Problem(
-            f"The lookup join with {join.use.alias} cannot run: {reason}.",
+            f"The lookup join with {join.use.shown} cannot run: {reason}.",
             draft.statement.span(key.whole),
             f"Write CAST({written} AS {written_type(column)}).",
         )
@@ -385,7 +385,7 @@ def name_functions(draft: Draft) -> Draft:
 
     def with_spec(join: LookupJoin) -> LookupJoin:
         table = join.use.table
-        name = LookupName(table.name, join.use.alias, table.connector, draft.context.line)
+        name = LookupName(table.name, join.use.shown, table.connector, draft.context.line)
         unnamed = LookupSpec(
             connector=join.connector,
             key_columns=tuple(join.use.base_column(key.column) for key in join.conditions.keys),

@@ -34,7 +34,7 @@ def refused(statement: Statement, use: LookupUse, at: Cut, reason: str, instead:
 
 def cannot_run(statement: Statement, use: LookupUse, at: Cut, reason: str) -> UnsupportedLookup:
     """The error of a lookup join that cannot run, and whose table cannot be read in its place either."""
-    message = f"The lookup join with {use.alias} cannot run: {reason}."
+    message = f"The lookup join with {use.shown} cannot run: {reason}."
     return UnsupportedLookup(Problem(message, statement.span(at)))
 
 

@@ -79,15 +79,14 @@ class Sights:
 
     def _virtual(self, relation: Relation) -> LookupTable | None:
         through = self.through(relation)
-        has_name = self._statement.alias_of(relation) is not None
-        return through.table if through is not None and has_name else None
+        return None if through is None else through.table
 
     def _through(self, relation: Relation) -> Through | None:
         if relation.lateral or not relation.plain:
             return None
-        name = self._statement.alias_of(relation)
         if relation.shape is Shape.QUERY and relation.query is not None:
-            return _shown(self.of_query(relation.query), f"derived table {name}")
+            name = self._statement.alias_of(relation)
+            return _shown(self.of_query(relation.query), f"derived table {name or ''}".rstrip())
         if relation.shape is not Shape.TABLE or not relation.name:
             return None
         if relation.cte is not None:

@@ -46,9 +46,9 @@ def membership(
 
 
 def _is_plain(statement: Statement, use: LookupUse) -> bool:
-    """Whether the query is SELECT ... FROM the table [WHERE ...] and nothing more."""
+    """Whether the query is [WITH ...] SELECT ... FROM the table [WHERE ...] and nothing more."""
     block, query = use.block, use.block.query
-    if query.blocks != [block] or query.branches or query.first != block.first or not block.selects:
+    if query.blocks != [block] or query.branches or not block.selects:
         return False
     if block.source is None or len(block.source.chains) != 1 or block.source.chains[0].steps or use.around:
         return False
@@ -107,9 +107,10 @@ def _keys(
     select = use.block.selects[0]
     if use.block.distinct:
         select += 1
-    columns = [
-        _column(statement, part, names) for part in _parts(statement, select + 1, use.block.source.at - 1)
-    ]
+    listed = _parts(statement, select + 1, use.block.source.at - 1)
+    columns = [_column(statement, part, names) for part in listed]
+    if len(listed) == 1 and _is_star(statement, listed[0], use):
+        columns = list(use.table.schema.names)
     lefts = [left]
     if len(columns) > 1:
         first, last = statement.tokens.index_at(left.start), statement.tokens.index_at(left.end - 1)
@@ -137,6 +138,16 @@ def _parts(statement: Statement, first: int, last: int) -> list[Cut]:
             parts.append(tokens.cut(begin, index - 1))
             begin = index + 1
     return [*parts, tokens.cut(begin, last)] if begin <= last else parts
+
+
+def _is_star(statement: Statement, part: Cut, use: LookupUse) -> bool:
+    """Whether ``part`` is ``*``, or ``c.*``."""
+    tree = statement.expression(part)
+    is_qualified = isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)
+    star = tree.this if isinstance(tree, exp.Column) else tree
+    if not isinstance(star, exp.Star) or any(star.args.values()):
+        return False
+    return not is_qualified or (isinstance(tree, exp.Column) and tree.table.lower() == use.alias.lower())
 
 
 def _column(statement: Statement, part: Cut, names: Names) -> str | None:

@@ -79,7 +79,7 @@ def refuse_queries(facts: Facts, join: LookupJoin, found: Sifted, more: Iterable
         tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
         reason = "a subquery stands in its ON condition"
         problem = Problem(
-            f"The lookup join with {join.use.alias} cannot run: {reason}.",
+            f"The lookup join with {join.use.shown} cannot run: {reason}.",
             facts.statement.span(conjunct.at),
             tip,
         )
@@ -107,7 +107,7 @@ def _refuse_both_sides(facts: Facts, join: LookupJoin, conjunct: Conjunct) -> No
             reason = "an IN or EXISTS in its ON condition names both sides, which Spark does not take"
             raise UnsupportedLookup(
                 Problem(
-                    f"The lookup join with {join.use.alias} cannot run: {reason}.",
+                    f"The lookup join with {join.use.shown} cannot run: {reason}.",
                     facts.statement.span(conjunct.at),
                     "Move it to WHERE." if join.kind == "INNER" else "",
                 )

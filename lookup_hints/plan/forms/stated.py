@@ -106,7 +106,7 @@ def _refuse_missing(facts: Facts, join: LookupJoin, step: Step) -> None:
         return
     equalities = " and ".join(f"{join.use.alias}.{name} = ..." for name in names)
     problem = Problem(
-        f"The lookup join with {join.use.alias} cannot ask its source without {' and '.join(names)}.",
+        f"The lookup join with {join.use.shown} cannot ask its source without {' and '.join(names)}.",
         facts.statement.span(join.at if step.on is None else step.on),
         f"Add {equalities} to the condition.",
     )
@@ -126,7 +126,7 @@ def _no_key(facts: Facts, use: LookupUse, step: Step) -> CannotBeAsked:
     can = ", ".join(name for name in use.table.schema.names if name in facts.askable(use))
     reason = "no equality between an expression of the left side and a column that can be asked by"
     problem = Problem(
-        f"The lookup join with {use.alias} has no key: {reason}.",
+        f"The lookup join with {use.shown} has no key: {reason}.",
         statement.span(step.on),
         f"Columns that can be asked by: {can}.",
     )

@@ -34,6 +34,9 @@ from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import Kind, Piece, blanked, pieces
 from lookup_hints.sql.splice import Cut
 
+UNNAMED = "__lookup_relation_"
+"""What the names of relations begin with that the user gave none."""
+
 Subject = TypeVar("Subject", bound=Hashable)
 Answer = TypeVar("Answer")
 
@@ -86,6 +89,11 @@ class LookupUse:
         """Position of the table's name, or of the derived table, among the pieces."""
         relation = self.relation
         return relation.name_at if relation.name_at > -1 else relation.first
+
+    @property
+    def shown(self) -> str:
+        """The name by which it is shown: its table's where the query gives it none."""
+        return self.table.name if self.alias.startswith(UNNAMED) else self.alias
 
     @property
     def base(self) -> LookupTable:
@@ -258,8 +266,7 @@ class Statement:
             yield from self._uses_of(table_of, relation.chain, block, (*around, relation))
         table = table_of(relation)
         if table is not None:
-            alias = self.alias_of(relation)
-            assert alias is not None, "a table has a name"
+            alias = self.alias_of(relation) or self.private_alias(relation)
             yield LookupUse(table, relation, alias, block, chain, step, around, pipe)
 
     @cached_property
@@ -324,6 +331,10 @@ class Statement:
             return None
         piece = self.pieces[at]
         return relation.name if piece.is_word("IDENTIFIER") and relation.alias_at is None else piece.name
+
+    def private_alias(self, relation: Relation) -> str:
+        """What a derived table without a name is called in what is written."""
+        return f"{UNNAMED}{relation.first}"
 
     def alias_index(self, relation: Relation) -> int | None:
         """Index of the piece that names ``relation`` in the query, or None."""

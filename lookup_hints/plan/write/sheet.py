@@ -13,6 +13,7 @@ from lookup_hints.plan.write.concealed import Concealed
 from lookup_hints.plan.write.from_join import FromJoin
 from lookup_hints.plan.write.using import Merged
 from lookup_hints.plan.write.views import Text, lateral_view
+from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Fragment
 
 
@@ -59,7 +60,7 @@ class Sheet:
         """The relation, and how it is called; where it has no name, a private one."""
         at = self.statement.alias_index(relation)
         if at is None:
-            return Visible(relation, f"`__lookup_relation_{relation.first}`")
+            return Visible(relation, quoted(self.statement.private_alias(relation)))
         if relation.alias_at is None:
             return Visible(relation, alias_text(self.statement, relation))
         return Visible(relation, self.statement.pieces[at].text)

@@ -100,7 +100,9 @@ def _alias(statement: Statement, join: LookupJoin) -> str:
     relation = join.use.relation
     if relation.alias_at is not None:
         return statement.pieces[relation.alias_at].text
-    return alias_text(statement, relation)
+    return (
+        quoted(join.use.alias) if statement.alias_index(relation) is None else alias_text(statement, relation)
+    )
 
 
 def _given_names(join: LookupJoin) -> str:
