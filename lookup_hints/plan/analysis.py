@@ -17,7 +17,7 @@ from lookup_hints.hints.parse import removals
 from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.places import as_written, put_in_place
 from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.read.structure import Block, Level, Relation, Shape
+from lookup_hints.plan.read.structure import Block, Cte, Level, Relation, Shape
 from lookup_hints.plan.times import dropped_times, is_time_column
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import sql_type
@@ -137,6 +137,10 @@ class Analysis:
         named = "" if relation.alias_at is not None or relation.shape is Shape.TABLE else f" AS {alias}"
         wanted = f"SELECT {alias}.{quoted(name)} FROM {rows}{named}"  # noqa: S608 (the user's own text)
         return self._names(self._beneath(self._levels(relation), wanted)) is not None
+
+    def columns_of_cte(self, cte: Cte, block: Block) -> tuple[str, ...] | None:
+        """The names of the columns of a CTE that ``block`` reads."""
+        return self._names(self._beneath(block.query.levels, f"SELECT * FROM {quoted(cte.name)}"))  # noqa: S608
 
     def rows_of(self, block: Block, left: LeftSide) -> str:
         """A query for the rows of the left side of a join in ``block``."""

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Role
+from lookup_hints.plan.through import names_of_cte
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.splice import Edit
 
 
 def must_run_once(statement: Statement, join: LookupJoin) -> bool:
@@ -26,6 +29,59 @@ def notes_of_ctes(draft: Draft) -> Iterator[str]:
                 f"the lookup join with {join.use.alias} stands in a CTE that is read more than once, and that"
                 " Spark can only compute for each that reads it"
             )
+
+
+def private_columns(draft: Draft) -> Iterator[Edit]:
+    """The edits by which CTEs that are computed once have private columns; their readers give the names back.
+
+    Spark puts the conditions of all readers into such a CTE, and later others in their place: in the plan
+    that it had before, by the columns that it has now. In between it drops aliases that rename nothing, as
+    those of packed relations; then the columns are others, and the plan is invalid. A new name is kept.
+    """
+    once = {cte: None for join in draft.joins if join.repeated for cte in _ctes_around(draft.statement, join)}
+    for cte in once:
+        readers = draft.statement.once(_readers, cte)
+        columns = _columns(draft, cte, readers)
+        if len(readers) > 1 and columns and all(_can_give_back(draft, *reader) for reader in readers):
+            yield _with_private_columns(draft.statement, cte, len(columns))
+            listed = f"({', '.join(map(quoted, columns))})"
+            yield from (
+                _given_back(draft.statement, relation, listed)
+                for _, relation in readers
+                if not relation.columns
+            )
+
+
+def _columns(draft: Draft, cte: Cte, readers: list[tuple[Block, Relation]]) -> tuple[str, ...]:
+    """What the columns of the CTE are called; nothing where that is not known."""
+    given = names_of_cte(draft.statement, cte)
+    if given or cte.recursive or not readers:
+        return () if cte.recursive else given
+    return draft.analysis.columns_of_cte(cte, readers[0][0]) or ()
+
+
+def _can_give_back(draft: Draft, block: Block, relation: Relation) -> bool:
+    """Whether the reader can have a list of columns."""
+    is_table_query = block.source is not None and draft.statement.tokens.is_word(block.source.at, "TABLE")
+    is_shuffled = any(join.shuffled and join.left_table is relation for join in draft.joins)
+    return not (is_table_query or is_shuffled or (relation.time is not None and relation.alias_at is None))
+
+
+def _with_private_columns(statement: Statement, cte: Cte, count: int) -> Edit:
+    name = statement.tokens.index_at(cte.at.start)
+    has_list = statement.tokens.is_symbol(name + 1, "(")
+    last = statement.tokens.closing(name + 1) if has_list else name
+    listed = ", ".join(quoted(f"__lookup_column_{number}") for number in range(1, count + 1))
+    at = statement.tokens.cut(name, last)
+    return Edit(at, (statement.tokens.cut(name, name), f"({listed})"))
+
+
+def _given_back(statement: Statement, relation: Relation, listed: str) -> Edit:
+    if relation.alias_at is not None:
+        at, alias = statement.tokens.cut(relation.alias_at, relation.alias_at), ""
+    else:
+        at, alias = statement.tokens.cut(relation.last, relation.last), f" AS {quoted(relation.name)}"
+    return Edit(at, (at, f"{alias}{listed}"))
 
 
 def _is_read_again(statement: Statement, join: LookupJoin) -> bool:

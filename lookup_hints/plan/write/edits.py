@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from lookup_hints.plan.analysis import guarded, removed_hints
+from lookup_hints.plan.ctes import private_columns
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.read.structure import Block
 from lookup_hints.plan.times import dropped_times
@@ -21,7 +22,8 @@ from lookup_hints.sql.splice import Cut, Edit
 
 def edits_of(draft: Draft) -> tuple[Edit, ...]:
     """All edits of a draft whose joins are complete."""
-    return (*removed_hints(draft.statement), *dropped_times(draft.statement), *_edits(Sheet(draft)))
+    beside = (*removed_hints(draft.statement), *dropped_times(draft.statement), *private_columns(draft))
+    return (*beside, *_edits(Sheet(draft)))
 
 
 def _edits(sheet: Sheet) -> Iterator[Edit]:
