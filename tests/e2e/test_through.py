@@ -47,6 +47,17 @@ def world(worlds: Worlds) -> World:
         "SELECT o.no FROM o WHERE EXISTS (SELECT 1 FROM v WHERE v.i = o.k)",
         "SELECT o.no, v.n FROM v JOIN o ON o.k = v.i",
         "SELECT o.no, v.* FROM o, v WHERE o.k = v.i",
+        "SELECT * FROM o WHERE k IN (SELECT id FROM (SELECT id FROM c WHERE x > 4))",
+        "SELECT * FROM o WHERE k IN (SELECT id FROM (SELECT * FROM (SELECT id, x FROM c WHERE x > 4)) WHERE x > 5)",
+        "SELECT * FROM o WHERE k IN (SELECT * FROM (SELECT id FROM c WHERE x > 4))",
+        "SELECT * FROM o WHERE k IN (WITH q AS (SELECT id FROM (SELECT * FROM c)) SELECT id FROM q)",
+        "WITH q AS (SELECT i FROM (SELECT id AS i FROM c)) SELECT * FROM o WHERE k IN (SELECT i FROM q)",
+        "SELECT * FROM o WHERE EXISTS (SELECT 1 FROM (SELECT id AS i FROM c) WHERE i = k)",
+        "SELECT * FROM o WHERE NOT EXISTS (SELECT 1 FROM (SELECT id AS i FROM c WHERE x > 5) WHERE i = o.k)",
+        "SELECT * FROM o WHERE k IS NOT NULL AND k NOT IN (SELECT id FROM (SELECT id FROM c WHERE x > 5))",
+        "SELECT no, name FROM o LEFT JOIN (SELECT id, name FROM c) ON k = id",
+        "SELECT * FROM o JOIN (SELECT id AS k, name FROM c) USING (k)",
+        "SELECT * FROM o JOIN (SELECT * FROM c) ON k = id JOIN o p ON p.k = id",
     ],
 )
 def test_keys_of_the_left_side_are_asked_once(worlds: Worlds, world: World, text: str) -> None:
@@ -78,6 +89,7 @@ def test_a_list_of_constants_is_asked_for(worlds: Worlds, world: World, text: st
         "SELECT o.no FROM o JOIN (SELECT DISTINCT id FROM c) d ON o.k = d.id",
         "SELECT o.no FROM o JOIN (SELECT id + 1 AS i FROM c) d ON o.k = d.i",
         "SELECT o.no, d.id FROM o RIGHT JOIN (SELECT id FROM c) d ON o.k = d.id",
+        "SELECT o.no FROM o WHERE k NOT IN (SELECT id FROM (SELECT id FROM c WHERE x > 5))",
         "WITH q (i, i, n) AS (SELECT name, x, id FROM c) SELECT o.no, q.* FROM o JOIN q ON o.k = q.n",
     ],
 )

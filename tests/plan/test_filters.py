@@ -181,6 +181,8 @@ def test_an_outer_join_lets_through_what_cannot_change_its_rows(rows: str, where
         "SELECT 1 FROM o FULL JOIN goods g USING (id) WHERE id = 1",
         "SELECT 1 FROM o NATURAL FULL JOIN goods g WHERE id = 1",
         "SELECT 1 FROM goods GROUP BY id HAVING id = 1",
+        "SELECT 1 FROM o ASOF JOIN goods g MATCH_CONDITION (o.t >= g.id) ON o.k = g.id AND g.id = 2 WHERE g.id = 1",
+        "SELECT 1 FROM o ASOF JOIN (goods g CROSS JOIN p) MATCH_CONDITION (o.t >= p.t) WHERE g.id = 1",
         "SELECT 1 FROM goods PIVOT (max(price) FOR name IN ('a' AS id)) WHERE id = 1",
         "SELECT 1 FROM goods g JOIN o PIVOT (max(price) FOR name IN ('a' AS id)) WHERE id = 1",
         "SELECT 1 FROM goods UNPIVOT (id FOR k IN (secret)) WHERE id = 1",

@@ -232,7 +232,7 @@ class Facts:
 
     def where_equalities(self, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
         """The key equalities that stand in the WHERE of the block, and what their left sides name."""
-        if use.relation not in self.shown_scope(use.block).relations:
+        if use.relation not in self.shown_scope(use.block).relations or not use.may_be_narrowed:
             return
         names, scope = self.names(use), self.shown_scope(use.block)
         is_piped = not use.block.wheres

@@ -37,6 +37,8 @@ def filters_of(statement: Statement, use: LookupUse, names: Names) -> tuple[Filt
     """The filters of the table of ``use``, each once, in the order of the text."""
     if not use.relation.plain or use.block.views_last > -1:
         return ()  # a sample is taken before rows are filtered, and a view may have a column of the same name
+    if not use.may_be_narrowed:
+        return ()  # the nearest of all rows is another than the nearest of some
     if "${" in statement.text:
         return ()  # what Spark puts there may be an OR
     of_where = (each for each in _of_where(statement, use, names) if use.keeps_rows or each.op != "IS NULL")
@@ -53,7 +55,7 @@ def _of_on(statement: Statement, use: LookupUse, names: Names) -> Iterator[Filte
     step, keeping = use.step, {"RIGHT", "FULL"}
     if step is None and use.chain is not None and use.chain.steps:
         step, keeping = use.chain.steps[0], {"LEFT", "FULL", "ANTI"} - _semi(use.chain.steps[0].words)
-    if step is None or step.on is None or keeping & set(step.words):
+    if step is None or step.on is None or step.takes_nearest or keeping & set(step.words):
         return
     try:
         found = list(conjuncts(statement, step.on))

@@ -87,7 +87,7 @@ class ListedRelation(LookupJoin):
 
 def _alternatives(facts: Facts, use: LookupUse) -> list[Alternative]:
     """What WHERE says of the columns that are asked by: those of the primary key alone where it has them."""
-    if use.relation not in facts.shown_scope(use.block).relations:
+    if use.relation not in facts.shown_scope(use.block).relations or not use.may_be_narrowed:
         return [{}]
     names, askable = facts.names(use), facts.askable(use) - _inexact(use)
     conditions = facts.statement.once(where_of, use.block)

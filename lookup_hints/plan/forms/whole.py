@@ -16,7 +16,13 @@ from lookup_hints.plan.write.columns import used_columns
 from lookup_hints.spi import Filter, FilteredScan
 from lookup_hints.sql.splice import Edit
 
-_NEEDS_LEFT = {"SEMI": "a SEMI JOIN", "ANTI": "an ANTI JOIN", "LEFT": "a LEFT JOIN", "FULL": "a FULL JOIN"}
+_NEEDS_LEFT = {
+    "ASOF": "an ASOF JOIN",
+    "SEMI": "a SEMI JOIN",
+    "ANTI": "an ANTI JOIN",
+    "LEFT": "a LEFT JOIN",
+    "FULL": "a FULL JOIN",
+}
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class FromReader:
         chains = [self._chain(at + 1, end, block)]
         while chains[-1].last + 2 < end and self._tokens.is_symbol(chains[-1].last + 1, ","):
             chains.append(self._chain(chains[-1].last + 2, end, block))
-            if any(step.fills_left for step in chains[-1].steps):
+            if any(step.fills_left or step.takes_nearest for step in chains[-1].steps):
                 chains = [_crossed(chains)]
         return Source(at, chains)
 
@@ -88,7 +88,7 @@ class FromReader:
         if tokens.is_word(at, "PIVOT", "UNPIVOT"):
             return self._pivot(at, end, block)
         join = at
-        while join < end and tokens.is_word(join, *JOIN_WORDS):
+        while join < end and (tokens.is_word(join, *JOIN_WORDS) or tokens.opens_asof_join(join)):
             join += 1
         if join + 1 >= end or not tokens.is_word(join, "JOIN"):
             return None
@@ -96,6 +96,10 @@ class FromReader:
         words = tuple(tokens.pieces[index].text.upper() for index in range(at, join))
         step = Step(at, right.last, words, right)
         following = right.last + 1
+        if following < end and tokens.is_match_condition(following):
+            step.last = tokens.closing(following + 1)
+            self._queries.expressions(following + 1, step.last + 1, block)
+            following = step.last + 1
         if following < end and tokens.is_word(following, "ON") and following + 1 < end:
             step.on = Cut(tokens.pieces[following + 1].start, tokens.condition_end(following + 1, end))
             step.last = tokens.index_at(step.on.end - 1)
@@ -257,7 +261,8 @@ class FromReader:
 def _crossed(chains: list[Chain]) -> Chain:
     """``chains`` as one: a comma binds as a join does in Spark.
 
-    ``a, b RIGHT JOIN c`` is ``(a CROSS JOIN b) RIGHT JOIN c``, which gives rows without ``a``.
+    ``a, b RIGHT JOIN c`` is ``(a CROSS JOIN b) RIGHT JOIN c``, which gives rows without ``a``. An ASOF JOIN
+    may compare columns of ``a``.
     """
     steps = list(chains[0].steps)
     for chain in chains[1:]:
@@ -267,7 +272,7 @@ def _crossed(chains: list[Chain]) -> Chain:
 
 def _ends_relation(tokens: Tokens, at: int) -> bool:
     """Whether the word at ``at`` begins what follows a relation, and so is not its alias."""
-    if tokens.is_word(at, *_NO_ALIAS):
+    if tokens.is_word(at, *_NO_ALIAS) or tokens.opens_asof_join(at) or tokens.is_match_condition(at):
         return True
     if tokens.is_word(at, "WINDOW"):
         return tokens.is_word(at + 2, "AS")

@@ -126,6 +126,16 @@ class LookupUse:
         return all(chain.keeps_rows_of(each) for chain, each in zip(holding, inside, strict=False))
 
     @property
+    def may_be_narrowed(self) -> bool:
+        """Whether conditions on its rows may be applied before it is joined: not behind ASOF JOIN."""
+        steps = [
+            *self.block.steps,
+            *(step for each in self.around if each.chain for step in each.chain.steps),
+        ]
+        inside = (*self.around, self.relation)
+        return not any(step.takes_nearest and step.right in inside for step in steps)
+
+    @property
     def column_aliases(self) -> tuple[str, ...]:
         """The names that the query gives its columns, as in ``customers AS c(a, b)``; none mostly."""
         return self.relation.columns

@@ -141,6 +141,11 @@ class Step:
         return "RIGHT" in self.words or "FULL" in self.words
 
     @property
+    def takes_nearest(self) -> bool:
+        """Whether it is an ASOF JOIN: no condition on its right side can be applied before it."""
+        return "ASOF" in self.words
+
+    @property
     def hides_right(self) -> bool:
         """Whether nothing behind it can name its right side: it only keeps or drops rows."""
         return "SEMI" in self.words or "ANTI" in self.words
@@ -198,7 +203,7 @@ class Chain:
         rights = [step.right for step in self.steps]
         at = rights.index(relation) if relation in rights else -1
         own = self.steps[at].words if at > -1 else ()
-        is_kept = not {"LEFT", "FULL", "SEMI", "ANTI"} & set(own)
+        is_kept = not {"LEFT", "FULL", "SEMI", "ANTI", "ASOF"} & set(own)
         return is_kept and not any(step.fills_left for step in self.steps[at + 1 :])
 
     @property

@@ -74,10 +74,30 @@ class Tokens:
 
     def starts_clause(self, index: int) -> bool:
         """Whether the piece begins a clause, and so ends the condition before it."""
+        if self.opens_asof_join(index):
+            return True
         if not self.is_word(index, *_CLAUSE_WORDS) or self.is_symbol(index - 1, "."):
             return False
         is_call = self.is_symbol(index + 1, "(")
         return not (is_call and self.is_word(index, "LEFT", "RIGHT"))
+
+    def opens_asof_join(self, index: int) -> bool:
+        """Whether the piece is the ASOF of ``ASOF JOIN ... MATCH_CONDITION (...)``; else it is a name."""
+        if not (self.is_word(index, "ASOF") and self.is_word(index + 1, "JOIN")):
+            return False
+        depth = self._depths[index]
+        for later in range(index + 2, len(self.pieces)):
+            if self._depths[later] < depth:
+                return False
+            if self._depths[later] == depth and self.is_match_condition(later):
+                return True
+            if self._depths[later] == depth and self.is_word(later, "JOIN", "WHERE", "SELECT"):
+                return False
+        return False
+
+    def is_match_condition(self, index: int) -> bool:
+        """Whether the condition of an ASOF JOIN begins at the piece."""
+        return self.is_word(index, "MATCH_CONDITION") and self.is_symbol(index + 1, "(")
 
     def condition_end(self, index: int, end: int) -> int:
         """End (offset) of the condition that begins at the piece: where the next clause starts."""

@@ -1,0 +1,88 @@
+"""ASOF JOIN, which Spark has since 4.3: a lookup table in it is read whole, and Spark joins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.spark.functions import spark_version
+from tests.queries.worlds import Data, World, Worlds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENABLED = "spark.sql.join.asofJoin.enabled"
+LOOKUPS = frozenset({"quotes", "names"})
+TABLES = {
+    "trades": Data(pa.table({"no": [1, 2, 3, 4, 5], "ts": [5, 15, 25, 35, 45], "k": [1, 2, 1, 2, None]})),
+    "quotes": Data(pa.table({"k": [1, 1, 2, 2, 3], "qt": [0, 20, 10, 30, 0], "price": [7, 8, 9, 10, 11]})),
+    "names": Data(pa.table({"k": [1, 2], "name": ["a", "b"]}), ("k",)),
+}
+TEXTS = [
+    "SELECT * FROM trades t ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k",
+    "SELECT * FROM trades ASOF JOIN quotes MATCH_CONDITION (trades.ts >= quotes.qt) ON trades.k = quotes.k",
+    "SELECT * FROM trades t LEFT ASOF JOIN quotes q MATCH_CONDITION (t.ts < q.qt) ON t.k = q.k",
+    "SELECT * FROM trades t LEFT OUTER ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.qt) USING (k)",
+    "SELECT * FROM trades t INNER ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.qt)",
+    "SELECT * FROM quotes q ASOF JOIN trades t MATCH_CONDITION (q.qt >= t.ts) ON t.k = q.k",
+    "SELECT * FROM quotes q LEFT ASOF JOIN trades t MATCH_CONDITION (q.qt <= t.ts) ON t.k = q.k WHERE q.k = 2",
+    "SELECT * FROM trades t ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k WHERE q.price = 7",
+    "SELECT * FROM trades t ASOF JOIN (quotes q JOIN names n ON n.k = q.k) MATCH_CONDITION (t.ts >= q.qt)"
+    " ON t.k = q.k WHERE q.price IN (7, 9) AND q.k = 1",
+    "SELECT * FROM trades t ASOF JOIN (SELECT * FROM quotes WHERE price > 7) q MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k",
+    "WITH d AS (SELECT * FROM quotes) SELECT * FROM trades t ASOF JOIN d MATCH_CONDITION (t.ts >= d.qt) ON t.k = d.k",
+    "SELECT * FROM trades t ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k LEFT JOIN names n ON n.k = q.k",
+    "SELECT * FROM trades t JOIN names n ON n.k = t.k ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.qt) ON n.k = q.k",
+    "SELECT t.no, q.price FROM names n, trades t ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.qt) ON n.k = q.k"
+    " WHERE t.k = n.k",
+    "SELECT asof.no, n.name FROM trades asof JOIN names n ON n.k = asof.k",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    if spark_version(spark) < (4, 3):
+        pytest.skip("this Spark knows no ASOF JOIN")
+    return Worlds(spark, tmp_path_factory.mktemp("asof"), TABLES, {ENABLED: "true"}, "memory")
+
+
+@pytest.fixture
+def world(worlds: Worlds) -> Iterator[World]:
+    found = worlds.world(LOOKUPS)
+    yield found
+    for key in ("lookup.on-scan", ENABLED):
+        found.session.spark.conf.unset(key)
+    found.session.spark.conf.set(ENABLED, "true")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_it_gives_sparks_rows(worlds: Worlds, text: str) -> None:
+    worlds.check(text, LOOKUPS)
+    assert worlds.answer(text).rows
+
+
+def test_the_plan_says_why_the_table_is_read(world: World) -> None:
+    told = world.session.explain(TEXTS[0])
+    assert "read because  an ASOF JOIN compares with all rows of the lookup table" in told
+    assert "read because  an ASOF JOIN needs every row of its left side" in world.session.explain(TEXTS[5])
+
+
+def test_what_forbids_to_read_a_table_forbids_the_join(world: World) -> None:
+    world.session.spark.conf.set("lookup.on-scan", "error")
+    with pytest.raises(UnsupportedLookup, match=r"quotes would be read whole, because an ASOF JOIN compares"):
+        world.session.sql(TEXTS[0])
+
+
+def test_a_hint_that_wants_it_asked_is_refused_with_the_reason(world: World) -> None:
+    with pytest.raises(UnsupportedLookup, match=r"q cannot run: an ASOF JOIN compares with all rows"):
+        world.session.sql(TEXTS[0].replace("SELECT", "SELECT /*+ LOOKUP('table'='q') */"))
+
+
+def test_where_spark_does_not_take_the_syntax_its_own_error_says_so(world: World) -> None:
+    world.session.spark.conf.set(ENABLED, "false")
+    with pytest.raises(Exception, match=r"ASOF_JOIN.*spark\.sql\.join\.asofJoin\.enabled"):
+        world.session.sql(TEXTS[0])
