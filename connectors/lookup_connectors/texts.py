@@ -246,7 +246,9 @@ _DATE = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
 _MOMENT = re.compile(
     _DATE.pattern + r"(?:[ T]([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?(?: *([^ ].*))?)?)?)?"
 )
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?")
+_OFFSET = re.compile(
+    r"(?:UTC|GMT|UT)?([+-])(?:([0-9]{1,2})(?::([0-9]{2})(?::([0-9]{2}))?)?|([0-9]{2})([0-9]{2})([0-9]{2})?)"
+)
 _UTC = ("Z", "UTC", "GMT", "UT", "Zulu")
 _REGION = re.compile(r"[A-Za-z_]+(/[A-Za-z0-9_+-]+)+")
 _WHOLE = 26
@@ -310,7 +312,7 @@ def _zone(name: str) -> tzinfo:
         if not _REGION.fullmatch(name):
             raise LookupError(name)
         return ZoneInfo(name)
-    hours, minutes, seconds = (int(match[number] or 0) for number in (2, 3, 4))
+    hours, minutes, seconds = (int(match[number] or match[number + 3] or 0) for number in (2, 3, 4))
     offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
     if minutes > 59 or seconds > 59:
         raise LookupError(name)
