@@ -23,7 +23,11 @@ URL = f"{HOME}/x/1"
     ("body", "kind", "shown"),
     [
         ({"ok": False, "error": "ratelimited"}, "throttled", ""),
-        ({"ok": False, "error": "invalid_auth"}, "permanent", 'It says: {"ok": false}'),
+        (
+            {"ok": False, "error": "invalid_auth"},
+            "permanent",
+            'It says: {"ok": false, "error": "invalid_auth"}',
+        ),
         ({"success": False}, "permanent", 'It says: {"success": false}'),
         ({"success": "false", "user": None}, "permanent", "says that it failed"),
         ({"error": {"message": "nothing works"}}, "permanent", "nothing works"),
@@ -46,6 +50,31 @@ URL = f"{HOME}/x/1"
         ({"errors": [{"message": "?"}]}, "permanent", ""),
         ({"data": {"user": None}, "errors": [{"message": "?"}]}, "permanent", ""),
         ({"data": {"user": ADA}, "errors": []}, "miss", ""),
+        ({"errors": [{"status": "503", "title": "?"}]}, "transient", ""),
+        ({"errors": [{"status": "404", "title": "?"}]}, "miss", ""),
+        ({"errors": [{"type": "https://h/problems/resource-not-found"}]}, "miss", ""),
+        ({"user": None, "error": "not_found"}, "miss", ""),
+        ({"user": None, "error": "Not found."}, "miss", ""),
+        ({"error": {"code": "NOT_FOUND", "message": "?"}}, "miss", ""),
+        ({"user": None, "errorCode": "00000", "hasErrors": False, "errorMessages": []}, "miss", ""),
+        ({"user": None, "hasErrors": True}, "permanent", ""),
+        ({"errorMessages": ["no such field"]}, "permanent", ""),
+        ({"odata.error": {"code": "BadRequest"}}, "permanent", ""),
+        ({"status": False, "message": "Invalid key"}, "permanent", '"message": "Invalid key"'),
+        ({"status": "UNAUTHENTICATED"}, "permanent", ""),
+        ({"user": {}, "timed_out": True}, "transient", ""),
+        ({"meta": {"code": 400, "error_message": "bad"}}, "permanent", "bad"),
+        ({"meta": {"code": 429}, "user": {}}, "throttled", ""),
+        ({"meta": {"code": 200}, "user": {}}, "miss", ""),
+        ({"status": {"state": "FAILED"}}, "permanent", "FAILED"),
+        ({"error": {"code": 6, "error_msg": "Too many requests per second"}}, "throttled", ""),
+        ({"Note": "Our standard API call frequency is 5 calls per minute."}, "throttled", ""),
+        ({"user": [], "note": "5 calls per minute are free"}, "miss", ""),
+        ({"status": {"state": "PENDING"}}, "transient", "The answer is not there yet."),
+        ({"jobComplete": False}, "transient", ""),
+        ({"user": None, "status": "processing"}, "transient", ""),
+        ({"user": [], "status": "pending"}, "miss", ""),
+        ({"user": ADA, "status": "processing", "done": False}, "found", ""),
     ],
     ids=str,
 )
@@ -57,6 +86,30 @@ def test_an_error_inside_a_200_is_no_miss(body: Any, kind: str, shown: str) -> N
     if told.kind == "permanent":
         assert f"table people: {HOME}:443 answered 200 to GET, and says that it failed." in str(told.error)
         assert "say with 'error-when' what is a failure" in str(told.error)
+
+
+def test_errors_are_seen_on_the_way_to_the_rows() -> None:
+    for data in ({"error": "bad"}, {"success": False, "items": []}):
+        assert outcome({"rows": "data.items"}, response({"data": data})).kind == "permanent"
+    row = {"data": {"items": [{"id": "1", "name": "Ada", "error": "E1"}], "error": "ignored"}}
+    assert outcome({"rows": "data.items"}, response(row)).rows == [ADA]
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "kind"),
+    [
+        ({"user": ADA, "posts": None}, ["posts", 0], "found"),
+        ({"user": None, "posts": None}, ["posts"], "miss"),
+        ({"user": {**ADA, "name": None}}, ["user", "name"], "permanent"),
+        ({"user": ADA}, [], "permanent"),
+        (None, ["posts"], "permanent"),
+    ],
+    ids=str,
+)
+def test_an_error_of_another_field_of_graphql_is_not_ours(data: Any, path: list[Any], kind: str) -> None:
+    body = {"data": data, "errors": [{"message": "?", "path": path}]}
+    assert outcome({"rows": "data.user"}, response(body)).kind == kind
+    assert outcome({"rows": "data"}, response(body)).kind == "permanent"
 
 
 def test_a_document_that_is_the_row_may_have_members_of_any_name() -> None:
@@ -133,6 +186,19 @@ def test_expressions_that_mean_something_else_are_refused(options: dict[str, str
 
 def test_a_name_in_quotes_may_be_compared_where_it_is_meant() -> None:
     assert parse_path('"@type" == \'x\' && @."a b" == `1`').find({"@type": "x", "a b": 1}) is True
+
+
+def test_what_is_proposed_leads_to_the_next_page() -> None:
+    linked = {"items": [ADA], "links": [{"rel": "next", "href": "/x/2"}]}
+    assert "'paging-path' = 'links[?rel==''next''] | [0].href'" in str(
+        outcome({"rows": "items"}, response(linked)).error
+    )
+    counted = {"items": [ADA], "page": 1, "pages": 2}
+    assert "'paging' = 'page' or 'offset'" in str(outcome({"rows": "items"}, response(counted)).error)
+    unfinished = {"id": "query", "nextUri": "/x/2"}
+    assert "in its member nextUri that there is more" in str(
+        outcome({"rows": "data"}, response(unfinished)).error
+    )
 
 
 # --- codes ----------------------------------------------------------------------------------------
@@ -282,6 +348,18 @@ def test_a_link_that_cannot_be_read_is_an_error_where_it_is_to_be_followed(heade
         ({"isLast": False}, "isLast"),
         ({"offset": "itrX/recY"}, "offset"),
         ({"startAt": 0, "total": 9}, "total"),
+        ({"startIndex": 1, "totalResults": 2}, "totalResults"),
+        ({"startIndex": 1, "totalResults": 1}, ""),
+        ({"page": {"number": 0, "totalPages": 2}}, "page.totalPages"),
+        ({"page": {"number": 1, "totalPages": 2}}, ""),
+        ({"info": {"next": "/x"}}, "info.next"),
+        ({"exceededTransferLimit": True}, "exceededTransferLimit"),
+        (
+            {"links": [{"rel": "self", "href": "/"}, {"rel": "next", "href": "/x"}]},
+            "links[?rel=='next'] | [0].href",
+        ),
+        ({"link": [{"relation": "next", "url": "/x"}]}, "link[?relation=='next'] | [0].url"),
+        ({"links": [{"rel": "self", "href": "/x"}]}, ""),
         ({"page": 1, "total_pages": 3}, "total_pages"),
         ({"continue": {"sroffset": 10}}, "continue"),
         ({"next": None, "has_more": False, "next_cursor": "", "nextPageToken": ""}, ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -75,6 +76,7 @@ _NONE = PageRows()
 _MISS = Verdict("miss", _NONE)
 
 _USED_UP = "A quota of these credentials is used up; waiting a little does not help."
+_NOT_YET = "The answer is not there yet. If it is, 'error-when' = '`false`' takes it as it is."
 _OTHERWISE = (
     "If it is none, say with 'error-when' what is a failure, as a JMESPath (`false`: nothing is)."
     " 'error-kind' says of which kind."
@@ -110,11 +112,11 @@ class Judge:
         """
         if self.rules.when is not None:
             return self._by_rule(self.rules.when, document) or self._answer(document)
-        errors = signs.graphql_errors(document)
+        errors = signs.graphql_errors(document, self.reader.rows.way)
         if errors is not None and self.reader.reads("errors"):
             errors = []
         if errors:
-            return self._told("errors", {"errors": errors}, document)
+            return self._told(["errors"], {"errors": errors}, document, signs.status_told({"errors": errors}))
         if errors is not None:
             return self._answer(document)
         try:
@@ -125,7 +127,7 @@ class Judge:
                 raise
             return told
         if not verdict.rows:
-            return self._by_envelope(document) or verdict
+            return self._by_envelope(document, is_absent=not verdict.rows.is_listed) or verdict
         if self.reader.rows.text == "@":
             # What is no row will be refused; unless it says that it may be asked again, or finds nothing.
             told = self._by_envelope(document)
@@ -145,17 +147,29 @@ class Judge:
         kind: Kind = told if told in FAILURES else (self.rules.kind or _kind_of(signs.words(document)))
         return Verdict(kind, _NONE, document, self._description(document) or _short(document), True)
 
-    def _by_envelope(self, document: Any) -> Verdict | None:
-        """The failure that an answer without rows tells beside them."""
+    def _by_envelope(self, document: Any, *, is_absent: bool = True) -> Verdict | None:
+        """The failure that an answer without rows tells beside them.
+
+        Where the place for rows is absent, a word of a limit is enough, and one of work that goes on.
+        """
         if not isinstance(document, dict) or not self.reader.is_envelope(document):
             return None
-        status = signs.status_told(document)
-        if status is not None and status in self.policy.miss:
-            return _MISS
-        name = signs.failure_told(document)
-        return self._told(name, document, document, status) if name else None
+        for envelope in signs.envelopes(document, self.reader.rows.way):
+            status = signs.status_told(envelope)
+            if (status is not None and status in self.policy.miss) or signs.nothing_told(envelope):
+                return _MISS
+            names = signs.failure_told(envelope)
+            if names or (is_absent and signs.speaks_of_rates(envelope)):
+                return self._told(names, envelope, document, status)
+            names = signs.not_yet_told(envelope) if is_absent else []
+            if names:
+                said = self._description(document) or _short(signs.told_of(envelope, names))
+                return Verdict(self.rules.kind or "transient", _NONE, document, said, True, _NOT_YET)
+        return None
 
-    def _told(self, name: str, about: dict[str, Any], document: Any, status: int | None = None) -> Verdict:
+    def _told(
+        self, names: Sequence[str], about: Mapping[str, Any], document: Any, status: int | None
+    ) -> Verdict:
         kind: Kind
         if self.rules.kind is not None:
             kind = self.rules.kind
@@ -165,7 +179,7 @@ class Judge:
             kind = "transient"
         else:
             kind = _kind_of(signs.words(about))
-        said = self._description(document) or _short({name: about[name]})
+        said = self._description(document) or _short(signs.told_of(about, names))
         return Verdict(kind, _NONE, document, said, True, _OTHERWISE)
 
     # Another code.

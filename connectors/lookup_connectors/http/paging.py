@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 from lookup_connectors.http.exchange import Answered
 from lookup_connectors.http.fields import next_link
 from lookup_connectors.http.message import HttpFailure, Request
-from lookup_connectors.http.paths import Path, PathFailure
+from lookup_connectors.http.paths import Path, PathFailure, parse_path
 from lookup_connectors.http.signs import more_told
 
 KINDS = ("none", "link", "next_url", "cursor", "page", "offset")
@@ -23,6 +23,7 @@ Follow = Callable[[Request, str], Request]
 """A request and a link -> the request for what the link leads to."""
 
 _PART = re.compile(r"(\d{1,18})-(\d{1,18})/(\d{1,18})")
+_ASKED_FOR = "'page' or 'offset' may ask for the rest, or 'cursor' where a cursor stands beside it"
 _BEYOND = (400, 404, 410, 416, 422)
 """What APIs answer that are asked for a page behind the last one."""
 
@@ -85,7 +86,7 @@ class Paging:
                 return None
             return self._with_parameter(request, self.first + page if self.kind == "page" else so_far)
         following = self._said_to_follow(request, answered, follow)
-        if following is None and answered.rows.is_listed:
+        if following is None and (answered.rows.is_listed or not answered.rows):
             self._refuse_more(answered, way)
         return following
 
@@ -177,9 +178,12 @@ def _more_in(answered: Answered, way: Sequence[str]) -> tuple[str, str]:
         return "the header Content-Range", "'paging' = 'offset' may ask for the rest"
     member = more_told(answered.document, way)
     if member:
+        quoted = member.replace("'", "''")
+        leads = isinstance(parse_path(member).find(answered.document), str | dict)
+        ways = f"'next_url' or 'cursor' with 'paging-path' = '{quoted}' may follow it"
         return (
             f"its member {member}",
-            f"'paging' = 'next_url' or 'cursor' with 'paging-path' = '{member}' may follow it",
+            f"'paging' = {ways if leads else _ASKED_FOR}",
         )
     return "", ""
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 from lookup_connectors.http.throttle import seconds
@@ -42,11 +43,14 @@ _USED_UP = _set(
 _PASSING = _set(
     """
     internalservererror internalerror servererror serviceunavailable temporarilyunavailable unknownerror
-    backenderror timeout gatewaytimeout badgateway unavailable deadlineexceeded
+    backenderror timeout timedout gatewaytimeout badgateway unavailable deadlineexceeded maxlag
     """
 )
 _NOT_FOUND = frozenset({"notfound", "notfounderror", "resourcenotfound", "objectnotfound"})
-_ABOUT_RATES = re.compile(r"rate.?limit|too many (?:requests|calls)|throttl", re.IGNORECASE)
+_ABOUT_RATES = re.compile(
+    r"rate.?limit|too many (?:requests|calls)|throttl|(?:request|call)s? limit|(?:requests|calls) per \w",
+    re.IGNORECASE,
+)
 
 _CODES = _set(
     """
@@ -61,15 +65,17 @@ _INSIDE = _set(
 )
 _TEXTS = _set(
     """
-    message error errormessage errordescription description detail title
+    message error errormessage errormsg errmsg msg errordescription description detail title note
+    information
     """
 )
 _PAUSES = {"retryafter": 1.0, "retryafterseconds": 1.0, "retrydelay": 1.0, "retryafterms": 1e-3}
 
 _ERRORS = _set(
     """
-    error errors errorcode errcode errno errormessage errormsg errmsg errordescription errortype fault
-    exception
+    error errors err errs errorcode errcode errno errormessage errormessages errormsg errmsg
+    errordescription errordetail errordetails errorinfo errortype haserror haserrors iserror odataerror
+    fault exception
     """
 )
 _WELL = frozenset({"ok", "success", "succeeded", "successful", "issuccess", "response"})
@@ -78,8 +84,17 @@ _FAILED = (
     _THROTTLED
     | _USED_UP
     | _PASSING
-    | _set("error fail failed failure ko nok notok requestdenied invalidrequest")
+    | _set(
+        """
+        error fail failed failure ko nok notok requestdenied invalidrequest invalidargument unauthorized
+        unauthenticated forbidden accessdenied permissiondenied failedprecondition
+        """
+    )
 )
+_UNFINISHED = _set("pending queued processing inprogress running computing notready")
+_FINISHED = _set("done complete completed iscomplete jobcomplete finished isfinished ready isready")
+_HOLDERS = _set("meta metadata status header head responsestatus responseheader")
+"""Objects that hold what an answer says of itself."""
 _STATUS = frozenset({"status", "code", "statuscode", "cod", "httpstatus", "httpcode", "errorcode"})
 _NOTHING = frozenset({"", "0", "false", "none", "null", "ok", "success", "noerror", "no"})
 
@@ -89,14 +104,14 @@ _FOLLOWING = _set(
     nextpageuri nextpagelink nextmarker nextcontinuationtoken nextrecordsurl nextoffset nextstart nextkey
     nextpagecursor continue continuation continuationtoken lastevaluatedkey odatanextlink hasmore hasnext
     hasnextpage hasmoreresults hasmoreitems moreresults morepages morerecords moreitems more
-    moreresultsavailable istruncated truncated incompleteresults
+    moreresultsavailable istruncated truncated incompleteresults exceededtransferlimit
     """
 )
 _LAST = frozenset({"islast", "islastpage", "last", "lastpage"})
 _PAGES = _set(
     """
     pagination paging page pageinfo pages links meta metadata cursor cursors responsemetadata paginginfo
-    paginationinfo pageinformation resultinfo
+    paginationinfo pageinformation resultinfo info
     """
 )
 _COUNTS = {
@@ -122,8 +137,10 @@ def _word(text: str) -> str:
 
 
 def words(document: Any) -> frozenset[str]:
-    """The codes that ``document`` tells of its failure."""
-    return frozenset(_word(text) for name, text in _told(document, _DEPTH) if name in _CODES)
+    """The codes that ``document`` tells of its failure; a member that is true is one."""
+    codes = {_word(text) for name, text in _told(document, _DEPTH) if name in _CODES}
+    members = document.items() if isinstance(document, dict) else ()
+    return frozenset(codes | {_plain(name) for name, value in members if value is True})
 
 
 def is_throttled(told: Collection[str]) -> bool:
@@ -177,41 +194,102 @@ def _told(value: Any, depth: int, name: str = "") -> Iterator[tuple[str, str]]:
                 yield from _told(each, depth - 1, plain)
 
 
-def graphql_errors(document: Any) -> list[Any] | None:
-    """The errors of a GraphQL response, without those that only say that something is not there.
+def graphql_errors(document: Any, way: Sequence[str]) -> list[Any] | None:
+    """The errors of a GraphQL response that concern what ``way`` leads to.
 
+    Those that only say that something is not there are left out, and those of another field of the query.
     None where it is no such response, or one without errors.
     """
     errors = document.get("errors") if isinstance(document, dict) else None
     if not isinstance(errors, list) or not {"data", "errors", "extensions"}.issuperset(document):
         return None
-    return [error for error in errors if not _says_not_found(error)]
+    data, field = document.get("data"), way[1] if way[:1] == ("data",) and len(way) > 1 else None
+    is_there = isinstance(data, dict) and field in data
+    return [
+        error for error in errors if not _says_not_found(error) and not (is_there and _is_of(error, field))
+    ]
+
+
+def _is_of(error: Any, other: str | None) -> bool:
+    """Whether ``error`` names a field of the query, and not ``other``."""
+    path = error.get("path") if isinstance(error, dict) else None
+    return isinstance(path, list) and bool(path) and path[0] != other
 
 
 def _says_not_found(error: Any) -> bool:
-    if not isinstance(error, dict):
-        return False
-    extensions = error.get("extensions")
-    code = extensions.get("code") if isinstance(extensions, dict) else None
-    told = [each for each in (error.get("type"), code) if isinstance(each, str)]
-    return bool(told) and all(_word(each) in _NOT_FOUND for each in told)
+    """Whether ``error`` is, or has, a code that says that what was asked for is not there."""
+    if isinstance(error, list):
+        return bool(error) and all(map(_says_not_found, error))
+    if isinstance(error, dict):
+        extensions = error.get("extensions")
+        codes = [error.get("type"), error.get("code"), error.get("status")]
+        codes.append(extensions.get("code") if isinstance(extensions, dict) else None)
+        return any(
+            code in (404, "404") or (isinstance(code, str) and _says_not_found(code)) for code in codes
+        )
+    return isinstance(error, str) and _word(error.rpartition("/")[2]) in _NOT_FOUND
 
 
-def failure_told(envelope: Mapping[str, Any]) -> str:
-    """The member of ``envelope``, in which no row is, that says that the request failed; empty for none."""
-    for name, value in envelope.items():
-        plain = _plain(name)
-        is_state = plain in _STATES and isinstance(value, str) and _word(value) in _FAILED
-        says_no = plain in _WELL and (value is False or (isinstance(value, str) and _word(value) == "false"))
-        if is_state or says_no or (plain in _ERRORS and _is_something(value)):
-            return name
-    return next((name for name in envelope if _status_at(envelope, name) is not None), "")
+def envelopes(document: Mapping[str, Any], way: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """What is beside ``way`` in ``document``, from the outside to the inside, and what holders there hold."""
+    level: Any = document
+    for name in way or ("",):
+        if not isinstance(level, dict):
+            return
+        beside = {each: value for each, value in level.items() if each != name}
+        yield beside
+        yield from (
+            value for each, value in beside.items() if _plain(each) in _HOLDERS and isinstance(value, dict)
+        )
+        level = level.get(name)
+
+
+def failure_told(envelope: Mapping[str, Any]) -> list[str]:
+    """The members of ``envelope``, in which no row is, that say that the request failed."""
+    return [
+        name
+        for name, value in envelope.items()
+        if _says_failed(_plain(name), value) or _status_at(envelope, name) is not None
+    ]
+
+
+def _says_failed(name: str, value: Any) -> bool:
+    if name in _STATES and (value is False or (isinstance(value, str) and _word(value) in _FAILED)):
+        return True
+    if name in _WELL and (value is False or (isinstance(value, str) and _word(value) == "false")):
+        return True
+    return (name in _FAILED and value is True) or (name in _ERRORS and _is_something(value))
+
+
+def nothing_told(envelope: Mapping[str, Any]) -> bool:
+    """Whether an error in ``envelope`` says that what was asked for is not there."""
+    return any(_plain(name) in _ERRORS and _says_not_found(value) for name, value in envelope.items())
+
+
+def not_yet_told(envelope: Mapping[str, Any]) -> list[str]:
+    """The members of ``envelope`` that say that the answer is still on its way."""
+    return [
+        name
+        for name, value in envelope.items()
+        if (_plain(name) in _STATES and isinstance(value, str) and _word(value) in _UNFINISHED)
+        or (_plain(name) in _FINISHED and value is False)
+    ]
+
+
+def told_of(envelope: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The members ``names`` of ``envelope``, and those that say more in words."""
+    return {
+        name: value
+        for name, value in envelope.items()
+        if name in names or (_plain(name) in _TEXTS and isinstance(value, str) and value)
+    }
 
 
 def status_told(envelope: Mapping[str, Any]) -> int | None:
     """The status code that ``envelope`` tells, 400 to 599, as some APIs send all with status 200."""
-    error = envelope.get("error")
-    for each in (envelope, *([error] if isinstance(error, dict) else ())):
+    error, errors = envelope.get("error"), envelope.get("errors")
+    inside = [error, *(errors[:1] if isinstance(errors, list) else ())]
+    for each in (envelope, *(each for each in inside if isinstance(each, dict))):
         for name in each:
             status = _status_at(each, name)
             if status is not None:
@@ -233,7 +311,8 @@ def _is_something(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_is_something, value))
     if isinstance(value, str):
-        return _plain(value) not in _NOTHING or (bool(value.strip()) and not _plain(value))
+        plain = _plain(value)
+        return (plain not in _NOTHING and bool(plain.strip("0"))) or (bool(value.strip()) and not plain)
     return bool(value)
 
 
@@ -262,6 +341,8 @@ def _more_at(members: Mapping[str, Any], rows: int, depth: int) -> str:
         plain = _plain(name)
         if plain in _FOLLOWING and _leads_on(value):
             return _spelled(name)
+        if plain in ("link", "links") and isinstance(value, list) and (found := _link_among(value)):
+            return f"{_spelled(name)}{found}"
         if plain in _LAST and value is False:
             return _spelled(name)
         if plain == "offset" and isinstance(value, str) and value and not value.isdecimal():  # Airtable
@@ -271,6 +352,15 @@ def _more_at(members: Mapping[str, Any], rows: int, depth: int) -> str:
             if found:
                 return f"{_spelled(name)}.{found}"
     return _more_counted(members, rows)
+
+
+def _link_among(links: Sequence[Any]) -> str:
+    """The way to the link to the next page, as HAL's relatives and FHIR list links; empty for none."""
+    for link in links:
+        for rel, href in product(("rel", "relation"), ("href", "url")):
+            if isinstance(link, dict) and link.get(rel) == "next" and link.get(href):
+                return f"[?{rel}=='next'] | [0].{href}"
+    return ""
 
 
 def _leads_on(value: Any) -> bool:
@@ -286,11 +376,16 @@ def _more_counted(members: Mapping[str, Any], rows: int) -> str:
         return next((counts[name] for name in _COUNTS[kind] if name in counts), None)
 
     start, every = first("from"), first("all")
-    if start and every and rows and start[1] >= 0 and start[1] + rows < every[1]:
-        return _spelled(every[0])
+    if start and every and rows and start[1] >= 0:
+        before = max(0, start[1] - 1) if _plain(start[0]) == "startindex" else start[1]  # SCIM counts from 1
+        if before + rows < every[1]:
+            return _spelled(every[0])
     page, pages = first("page"), first("pages")
     if page and pages and rows and max(1, page[1]) < pages[1]:
         return _spelled(pages[0])
+    if rows and {"number", "totalpages"} <= counts.keys():  # Spring counts from 0
+        name, last = counts["totalpages"]
+        return _spelled(name) if 0 <= counts["number"][1] < last - 1 else ""
     return ""
 
 
