@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import pytest
 
 KINDS = ("unit", "spark", "servers", "processes", "queries")
-SERVERS = {"postgres_server", "redis_server", "_redis_server", "api", "_running_api", "collector"}
+SERVERS = {"postgres_server", "redis_server", "_redis_server", "api", "_running_api"}
 """Fixtures of servers."""
 
 MOST_SECONDS = 1.0

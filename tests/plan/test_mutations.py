@@ -21,7 +21,7 @@ from tests.plan.planning import CUSTOMERS, TABLES, context, table
 from tests.queries.corpus import cases
 from tests.queries.mutations import mutated
 
-ROUNDS = int(os.environ.get("PLANNED_MUTATIONS", "8000"))
+ROUNDS = int(os.environ.get("PLANNED_MUTATIONS", "2000"))
 SEED = int(os.environ.get("SEED", "0"))
 # The corpus names other tables; what they are does not matter here, so each is the customers.
 NAMES = ("planes", "airlines", "weather", "edges")
