@@ -201,6 +201,7 @@ def test_what_can_fail_is_left_alone(body: str) -> None:
     assert mistakes({"x": ast.parse(text)}) == []
 
 
+@pytest.mark.work(12)  # it reads all tests
 def test_every_test_of_the_suite_can_fail() -> None:
     paths = sorted(TESTS.rglob("*.py"))
     assert len(paths) > 100
