@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from lookup_hints.errors import HintError, Problem
+from lookup_hints.errors import HintError, InternalError, LookupHintsError, Problem
 from lookup_hints.execution.immediate import Immediate, read_immediate
 from lookup_hints.execution.scope import Args, Scope
 from lookup_hints.execution.views import analysed_plan
@@ -69,9 +69,26 @@ def read(text: str, scope: Scope) -> Statement:
 
 
 def prepare(
-    text: str, args: Args, scope: Scope, functions: Functions, *, few_rows: bool = False, line: int = 1
+    text: str,
+    args: Args,
+    scope: Scope,
+    functions: Functions,
+    *,
+    few_rows: bool = False,
+    line: int = 1,
+    read_because: str = "",
 ) -> Prepared:
-    """Read and plan a statement; ``LookupSession.prepare`` says more."""
+    """Read and plan a statement; ``LookupSession.prepare`` says more.
+
+    Args:
+        text: the statement.
+        args: values of its parameter markers.
+        scope: what it runs over.
+        functions: those of the session.
+        few_rows: whether the first rows alone will be taken.
+        line: where it begins in its file.
+        read_because: why its tables are read whole, where nothing may be asked.
+    """
     written, text = text, scope.as_read(text)
     statement = read(text, scope)
     if isinstance(statement, StreamInsert):
@@ -90,7 +107,9 @@ def prepare(
     if args is not None and not isinstance(args, Mapping | Immediate):
         text, args = named_parameters(text, args)
         hints, problems = read_hints(text)
-    context = replace(_context(args, scope, functions), few_rows=few_rows, line=line)
+    context = replace(
+        _context(args, scope, functions), few_rows=few_rows, line=line, read_because=read_because
+    )
     planned = _plan(text, (*hints, *scope.hints), problems, context)
     uses_lookup = planned is not None and (planned.joins or planned.scans or planned.sql != text)
     return Prepared(statement, text, args, planned if uses_lookup else None)
@@ -132,7 +151,10 @@ def _plan(
     try:
         if problems:
             raise HintError(problems)
-        return plan(text, hints, context)
+        try:
+            return plan(text, hints, context)
+        except InternalError as error:
+            return _read_instead(text, hints, context, error)
     except UnreadableStatement:
         if not (hints or surely_uses_lookup(text, context.find_table)):
             return None
@@ -143,6 +165,20 @@ def _plan(
             raise
         _log.warning("LOOKUP hints without effect:\n%s", error)
         return plan(text, (), context)
+
+
+def _read_instead(
+    text: str, hints: tuple[LookupHint, ...], context: Context, error: InternalError
+) -> LookupPlan:
+    """The plan of a statement whose lookups the planner failed at, with its tables read whole.
+
+    Raises:
+        InternalError: they cannot be read.
+    """
+    try:
+        return plan(text, hints, replace(context, read_because=f"asking failed ({error})"))
+    except LookupHintsError:
+        raise error from None
 
 
 def _let_spark_refuse(text: str, context: Context) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
 from lookup_hints.execution.immediate import Immediate
 from lookup_hints.execution.prepare import Prepared, columns_of, transport_of
-from lookup_hints.execution.scope import Scope
+from lookup_hints.execution.scope import Args, Scope
 from lookup_hints.execution.spark_errors import (
     not_taken,
     refuse_functions_in_lambdas,
@@ -49,18 +49,39 @@ def _run(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
     refuse_functions_in_lambdas(planned, prepared.args, scope)
     try:
         if planned.query is None:
-            frame = scope.sql(planned.sql, prepared.args, into=True)
+            frame = _analysed(planned, scope, prepared.args, into=True)
             has_rows = not (isinstance(prepared.args, Immediate) and prepared.args.into)
             return _named_as_written(planned, frame) if has_rows else frame
         if planned.output is not None:
             # Before it writes: what it would write must be what the user's text says.
-            _check_columns(planned, scope.sql(planned.query, prepared.args))
+            _check_columns(planned, _analysed(planned, scope, prepared.args))
         return scope.sql(planned.sql, prepared.args)
+    except Exception as error:
+        refuse_own_functions(error)
+        raise
+
+
+def check_taken(prepared: Prepared, scope: Scope) -> None:
+    """Let Spark analyse what a query becomes, whose functions are known to it.
+
+    Raises:
+        NotTaken: Spark does not take it.
+        InternalError: it gives anything else than the user's would have given.
+    """
+    planned = prepared.plan
+    if planned is not None and planned.output is not None:
+        _renamed_columns(planned, _analysed(planned, scope, prepared.args))
+
+
+def _analysed(planned: LookupPlan, scope: Scope, args: Args, *, into: bool = False) -> DataFrame:
+    """The rows of the query that a plan has, which are not computed yet."""
+    try:
+        return scope.sql(planned.query or planned.sql, args, into=into)
     except Exception as error:
         from pyspark.errors import AnalysisException
 
         refuse_own_functions(error)
-        if planned.query is None and planned.output and isinstance(error, AnalysisException):
+        if planned.output and isinstance(error, AnalysisException):
             raise not_taken(error) from error
         raise
 

@@ -54,6 +54,13 @@ def refuse_unknown_table(error: Exception, scope: Scope) -> None:
     ) from error
 
 
+class NotTaken(UnsupportedLookup):
+    """Spark took the user's text, and does not take what it became; its tables may be read instead."""
+
+    reason = "Spark does not take the text that asking it becomes"
+    """As a sentence goes on behind "because"."""
+
+
 def not_taken(error: Exception) -> UnsupportedLookup:
     """What to say when Spark took the user's text, and does not take the text that it became."""
     shared = _SHARED_COLUMN.search(str(error))
@@ -67,11 +74,11 @@ def not_taken(error: Exception) -> UnsupportedLookup:
             )
         )
     reason = str(error).strip().partition("\n")[0]
-    return UnsupportedLookup(
+    return NotTaken(
         Problem(
-            "Spark takes this statement, but not the one that it becomes with its lookup joins; please report"
-            f" this with the statement. Spark says: {reason}",
-            tip="Until then, try the lookup join in a subquery: FROM (SELECT ... FROM ... JOIN ...).",
+            "Spark takes this statement, but not the one that it becomes with its lookup joins, and its"
+            f" tables cannot be read whole instead. Spark says: {reason}",
+            tip="Try the lookup join in a subquery: FROM (SELECT ... FROM ... JOIN ...).",
         )
     )
 

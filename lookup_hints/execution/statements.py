@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lookup_hints.errors import QueryError
+from lookup_hints.errors import InternalError, QueryError
 from lookup_hints.execution.ddl import nothing, run_ddl
 from lookup_hints.execution.immediate import is_immediate
 from lookup_hints.execution.prepare import Prepared, prepare, prepare_stream, read, transport_of
-from lookup_hints.execution.query import register, run_query
+from lookup_hints.execution.query import check_taken, register, run_query
 from lookup_hints.execution.scope import Args, Scope
+from lookup_hints.execution.spark_errors import NotTaken
 from lookup_hints.execution.state import SessionState
 from lookup_hints.execution.streams import is_stream, start_stream
 from lookup_hints.execution.taking_back import keys_of, notice
@@ -61,6 +62,8 @@ class Statements:
             return run_ddl(statement, self.scope)
         try:
             return run_query(prepared, self.scope, functions)
+        except (NotTaken, InternalError) as error:
+            return run_query(self._read_instead(prepared, error), self.scope, functions)
         except Exception:
             if not is_stream(prepared, self.scope):
                 raise
@@ -75,11 +78,40 @@ class Statements:
         if isinstance(prepared.statement, StreamInsert):
             head = f"== Streaming query into {prepared.statement.shown_sink} =="
             return f"{head}\n\n{self.explain(prepared.text, prepared.args, mode)}"
-        if prepared.plan is None:
+        planned = self._taken(prepared).plan
+        if planned is None:
             return self.scope.explained(prepared.text, prepared.args, mode)
+        spark_plan = self.scope.explained(planned.sql, prepared.args, mode)
+        return f"{explain(planned)}\n\n== Spark plan ==\n{spark_plan}"
+
+    def _taken(self, prepared: Prepared) -> Prepared:
+        """``prepared``, known to Spark; with its tables read where Spark does not take what asks them."""
+        if prepared.plan is None:
+            return prepared
         register(prepared.plan, self.scope, self.state.functions)
-        spark_plan = self.scope.explained(prepared.plan.sql, prepared.args, mode)
-        return f"{explain(prepared.plan)}\n\n== Spark plan ==\n{spark_plan}"
+        try:
+            check_taken(prepared, self.scope)
+        except (NotTaken, InternalError) as error:
+            return self._taken(self._read_instead(prepared, error))
+        return prepared
+
+    def _read_instead(self, prepared: Prepared, error: NotTaken | InternalError) -> Prepared:
+        """What was asked for by a text that Spark does not take, with its tables read whole.
+
+        Raises:
+            NotTaken: they cannot be read, or are not to be.
+            InternalError: likewise.
+        """
+        reason = NotTaken.reason if isinstance(error, NotTaken) else f"asking failed ({error})"
+        try:
+            read = prepare(
+                prepared.text, prepared.args, self.scope, self.state.functions, read_because=reason
+            )
+        except QueryError:
+            raise error from None
+        if read.plan is None or read.plan.joins or not read.plan.scans:
+            raise error
+        return read
 
     def invalidate(self, name: str, keys: Iterable[Any] | DataFrame | None = None) -> None:
         """Take back what is remembered of the table of that name."""

@@ -50,6 +50,7 @@ class Context:
         is_stream: whether the rows of a query are a stream.
         few_rows: whether the first rows of the statement alone will be taken.
         line: where the statement begins in its file, from 1.
+        read_because: why all tables are read whole, where nothing may be asked; else empty.
         find_view: what a view sees, where it is one lookup table seen through a query.
         is_lookup_view: whether a view of that name reads a lookup table.
         analysed_plan: Spark's analysed plan of a query, as EXPLAIN shows it; empty where it cannot be told.
@@ -71,6 +72,7 @@ class Context:
     is_stream: Callable[[str], bool] = lambda _: False
     few_rows: bool = False
     line: int = 1
+    read_because: str = ""
     find_view: FindView = lambda _: None
     is_lookup_view: Callable[[str], bool] = lambda _: False
     analysed_plan: Callable[[str], str] = lambda _: ""

@@ -34,7 +34,7 @@ from lookup_hints.plan.read.kinds import (
     script_variables,
 )
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement, UnreadableStatement
-from lookup_hints.plan.reading import read_instead
+from lookup_hints.plan.reading import read_all, read_instead
 from lookup_hints.plan.refusal import CannotBeAsked
 from lookup_hints.plan.repeated import notes_of_inserts, notes_of_ranges, notes_of_subqueries
 from lookup_hints.plan.stopping import stopped_early
@@ -94,7 +94,8 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         )
         if describes(statement):
             return LookupPlan(text, draft.analysis.over_stubs(), (), (), None, None, ())
-        draft = _decided(reduce(_after, ABOUT_THE_STATEMENT, draft))
+        draft = reduce(_after, ABOUT_THE_STATEMENT, draft)
+        draft = _decided(read_all(draft) if context.read_because else draft)
     except RecursionError:
         raise _nested_too_deeply(statement) from None
     except (LookupError, AttributeError, StopIteration, AssertionError) as error:

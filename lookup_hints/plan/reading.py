@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.budgets import CONCURRENCY, limits_of
 from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.cluster_share import cluster_of
@@ -31,6 +31,20 @@ def read_instead(draft: Draft, error: CannotBeAsked) -> Draft:
     if use in draft.read or must_be_asked(draft, use) or not can_be_read:
         raise UnsupportedLookup(error.problems) from None
     return draft.with_(read={**draft.read, use: error.reason})
+
+
+def read_all(draft: Draft) -> Draft:
+    """``draft`` with each of its lookup tables among those that are read, and nothing seen through.
+
+    Raises:
+        UnsupportedLookup: the source of one cannot be read, or the user wants it to be asked.
+    """
+    for use in draft.statement.uses:
+        can_be_read = isinstance(draft.context.connector(use.base), Scan)
+        if must_be_asked(draft, use) or not can_be_read:
+            raise UnsupportedLookup(Problem(f"{use.alias} cannot be read: {draft.context.read_because}."))
+    reasons = dict.fromkeys(draft.statement.uses, draft.context.read_because)
+    return draft.with_(read=reasons, unlisted=frozenset(reasons), seen=())
 
 
 def readers_of(connector: Connector, conf: Conf) -> int:
