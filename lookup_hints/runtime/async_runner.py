@@ -28,6 +28,12 @@ from lookup_hints.spi.turns import taking
 CLOSE_SECONDS = 5.0
 """How long the end of a run waits for cancelled requests to hand back what they borrowed."""
 
+CANCEL_SECONDS, CLOSE_LATE_SECONDS = 0.25, 0.8
+"""How long a request whose time is up may take to end, and then the run. It fails a second late at most.
+
+What is not handed back by then comes later, on the loop, which goes on.
+"""
+
 _TICK = 1e-3
 """A loop's timer may fire this much early, for the resolution of its clock."""
 
@@ -93,6 +99,8 @@ class AsyncDriver:
         self._flow = flow
         self._lookup = self._bounded(lookup)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._given_up: set[asyncio.Task[Any]] = set()
+        self._is_late = False
         self._timer: asyncio.TimerHandle | None = None
         self._holding: Hold | None = None
         self._end_of_hold: asyncio.TimerHandle | None = None
@@ -162,10 +170,12 @@ class AsyncDriver:
         self._flow.waits(None, self._now())
         self._set_timer(None)
         self._hold_back(None)
-        for task in self._tasks:
+        # Those that were given up are cancelled already: a second time would cut short what they hand back.
+        for task in self._tasks - self._given_up:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+            seconds = CLOSE_LATE_SECONDS if self._is_late else CLOSE_SECONDS
+            await asyncio.wait(self._tasks, timeout=seconds)
         self._flow.gate.close()
 
     def _go_on(self) -> None:
@@ -187,7 +197,24 @@ class AsyncDriver:
         return step
 
     def _start(self, ask: Ask) -> None:
-        self._spawn(self._serve(ask))
+        task = self._spawn(self._serve(ask))
+        give_up_at = ask.deadline + CANCEL_SECONDS
+        timer = asyncio.get_running_loop().call_at(give_up_at, self._give_up, task, ask)
+        task.add_done_callback(lambda _: timer.cancel())
+
+    def _give_up(self, task: asyncio.Task[None], ask: Ask) -> None:
+        """Tell of a request that was cancelled and does not end; what still comes of it is nobody's."""
+        if self._is_closing or task.done():
+            return
+        self._given_up.add(task)
+        task.add_done_callback(self._given_up.discard)
+        self._is_late = True
+        try:
+            self._flow.failed(ask, _no_answer(ask), max(self._now(), ask.deadline))
+        except Exception as failure:
+            self._fail(failure)
+        else:
+            self._go_on()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -224,46 +251,61 @@ class AsyncDriver:
         self._changed.set()
 
     async def _serve(self, ask: Ask) -> None:
+        asker = self._flow.gate.asker()
+        with reporting_to(self._flow.tally):
+            outcome = await self._outcome(ask, asker)
+        if asyncio.current_task() in self._given_up:
+            return
         try:
-            with reporting_to(self._flow.tally):
-                await self._ask(ask)
+            if isinstance(outcome, _Failure):
+                self._flow.failed(ask, outcome.error, outcome.time)
+            else:
+                if asker.waited:
+                    ask = replace(ask, asked=ask.asked + asker.waited)
+                self._flow.answered(ask, outcome, self._now())
         except Exception as failure:
             self._fail(failure)
         else:
             self._go_on()
 
-    async def _ask(self, ask: Ask) -> None:
-        asker = self._flow.gate.asker()
+    async def _outcome(self, ask: Ask, asker: Asker) -> Answer | _Failure:
         try:
             with taking(asker):
-                answer = await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
+                return await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
         except asyncio.CancelledError as error:
             if self._is_closing:
                 raise
             cancelled = ConnectorError("the connector cancelled the lookup itself")
             cancelled.__cause__ = error
-            self._flow.failed(ask, cancelled, self._now())
+            return _Failure(cancelled, self._now())
         except asyncio.TimeoutError as error:
-            self._timed_out(ask, error, is_own=had_turn(asker, asker.waited, ask))
+            return self._timed_out(ask, error, is_own=had_turn(asker, asker.waited, ask))
         except Exception as error:
-            self._flow.failed(ask, error, self._now())
-        else:
-            if asker.waited:
-                ask = replace(ask, asked=ask.asked + asker.waited)
-            self._flow.answered(ask, answer, self._now())
+            return _Failure(error, self._now())
 
-    def _timed_out(self, ask: Ask, error: Exception, *, is_own: bool) -> None:
+    def _timed_out(self, ask: Ask, error: Exception, *, is_own: bool) -> _Failure:
         now = self._now()
+        self._is_late |= now + _TICK >= ask.deadline
         if not is_own:
-            self._flow.failed(ask, no_turn(self._flow, ask), max(now, ask.deadline))
-        elif now + _TICK < ask.deadline:  # a time-out of the driver's own
-            self._flow.failed(ask, error, now)
-        else:
-            timeout = LookupTimeout(f"no answer within {ask.request.timeout:g} s")
-            self._flow.failed(ask, timeout, max(now, ask.deadline))
+            return _Failure(no_turn(self._flow, ask), max(now, ask.deadline))
+        if now + _TICK < ask.deadline:  # a time-out of the driver's own
+            return _Failure(error, now)
+        return _Failure(_no_answer(ask), max(now, ask.deadline))
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What a request came to that has no answer, and when."""
+
+    error: Exception
+    time: float
+
+
+def _no_answer(ask: Ask) -> LookupTimeout:
+    return LookupTimeout(f"no answer within {ask.request.timeout:g} s")
 
 
 def had_turn(asker: Asker, waited: float, ask: Ask) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from lookup_hints.errors import ConnectorError
@@ -106,7 +107,10 @@ def in_turn(
     def taking_turns(request: LookupRequest) -> Answer:
         own = turns()
         if not own.take_at_once():
-            own.wait_for_turn(None if request.timeout is None else clock() + request.timeout)
+            deadline = None if request.timeout is None else clock() + request.timeout
+            own.wait_for_turn(deadline)
+            if deadline is not None:  # nothing else ends a lookup that has the time of its turn as well
+                request = replace(request, timeout=max(_TICK, deadline - clock()))
         with _Turn(own, connector, request.timeout, clock):
             return lookup(request)
 

@@ -15,10 +15,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from threading import Lock, Thread
 from typing import Any, Protocol, TypeVar
 
-from lookup_hints.errors import ConnectorError
+from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.runtime.call_thread import CallThread, CallTimeout
 from lookup_hints.runtime.masking import known_secrets
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, RowRequest, Rows
@@ -31,6 +33,9 @@ OPEN_SECONDS = 900.0
 """What was opened longer ago is opened anew at the next task: a name may lead to another server by now."""
 
 CLOSE_SECONDS = 5.0
+
+GRACE_SECONDS = 0.25
+"""A connector that keeps to the time of a request itself may be so late, and says more of its failure."""
 
 _T = TypeVar("_T")
 
@@ -63,18 +68,37 @@ class Opened(Protocol):
 
 
 class OpenedSync:
-    """A connector that is opened at its first lookup, and asked by one caller at a time."""
+    """A connector that is opened at its first lookup, and asked by one caller at a time.
+
+    It is called on a thread of its own: a call that hangs must not keep the task from failing in time.
+    """
 
     def __init__(self, connector: SyncLookup) -> None:
         self.connector = connector
         self.secrets: set[str] = set()
         """The secrets that it was opened with; a file may hold another one by now."""
         self._lock = Lock()
+        self._thread: CallThread | None = None
         self._is_open = False
 
     def lookup(self, request: LookupRequest) -> Answer:
-        """The connector's answer."""
-        with self._lock, needing_its_driver(self.connector):
+        """The connector's answer.
+
+        Raises:
+            LookupTimeout: it did not return within the time of the request, and a moment.
+        """
+        with self._lock:
+            thread = self._thread = self._thread or CallThread("lookup_hints sync")
+        seconds = None if request.timeout is None else request.timeout + GRACE_SECONDS
+        try:
+            return thread.call(partial(self._lookup, request), seconds)
+        except CallTimeout:
+            raise LookupTimeout(
+                f"{type(self.connector).__name__}.lookup has not returned within {request.timeout:g} s"
+            ) from None
+
+    def _lookup(self, request: LookupRequest) -> Answer:
+        with needing_its_driver(self.connector):
             if not self._is_open:
                 self.secrets |= known_secrets(self.connector)
                 self.connector.open()
@@ -82,11 +106,22 @@ class OpenedSync:
             return self.connector.lookup(request)
 
     def close(self) -> None:
-        """Close the connector, if it is open."""
+        """Close the connector, if it is open, within some seconds."""
         with self._lock:
-            if self._is_open:
-                self._is_open = False
-                self.connector.close()
+            thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        try:
+            thread.call(self._close, CLOSE_SECONDS)
+        except CallTimeout:
+            raise ConnectorError(f"{type(self.connector).__name__}.close has not returned") from None
+        finally:
+            thread.end()
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self.connector.close()
 
 
 class OpenedAsync:

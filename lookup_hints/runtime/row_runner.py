@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError, LookupTimeout
-from lookup_hints.runtime.async_runner import AsyncDriver, had_turn, no_turn
+from lookup_hints.runtime.async_runner import CANCEL_SECONDS, AsyncDriver, had_turn, no_turn
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask
@@ -54,7 +54,7 @@ class RowDriver(AsyncDriver):
         self._lookup_row = self._bounded(lookup_row)
         self._capacity = capacity
         self._waiting: deque[tuple[_Asked, int]] = deque()
-        self._running: dict[asyncio.Task[None], _Asked] = {}
+        self._running: dict[asyncio.Task[None], tuple[_Asked, int]] = {}
         self._asked: dict[_Asked, None] = {}  # in the order of asking
         self._in_flight = 0
         self._untold = 0
@@ -86,11 +86,11 @@ class RowDriver(AsyncDriver):
         for _ in range(min(len(self._waiting), self._capacity - len(self._running))):
             asked, position = self._waiting.popleft()
             task = self._spawn(self._work(asked, position))
-            self._running[task] = asked
+            self._running[task] = asked, position
             task.add_done_callback(self._leave)
 
     def _leave(self, task: asyncio.Task[None]) -> None:
-        del self._running[task]
+        self._running.pop(task, None)
         if not self._is_closing:
             self._employ()
 
@@ -108,20 +108,25 @@ class RowDriver(AsyncDriver):
                 except asyncio.CancelledError as error:
                     if self._is_closing:
                         raise
+                    if task not in self._running:
+                        return
                     own = had_turn(asker, asker.waited - waited, asked.ask)
                     self._finish(asked, position, self._cancelled(asked, error, is_own=own))
                     return  # a task that was cancelled once is not fit for more
                 except Exception as error:
                     outcome = error
                 finally:
-                    self._in_flight -= 1
-                    self._flow.took(self._now() - started - (asker.waited - waited), in_flight)
+                    if task in self._running:
+                        self._in_flight -= 1
+                        self._flow.took(self._now() - started - (asker.waited - waited), in_flight)
+                if task not in self._running:
+                    return
                 self._finish(asked, position, outcome)
                 del outcome  # it may be large, and the next key takes its time
                 if not self._waiting:
                     return
                 asked, position = self._waiting.popleft()
-                self._running[task] = asked
+                self._running[task] = asked, position
 
     def _cancelled(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
         if asked.is_out_of_time:
@@ -134,10 +139,11 @@ class RowDriver(AsyncDriver):
         """The time of ``asked`` is up: its keys in flight are cancelled, the others not even started."""
         if self._is_closing:
             return
-        asked.is_out_of_time = True
-        for task, own in self._running.items():
+        asked.is_out_of_time = self._is_late = True
+        for task, (own, _) in self._running.items():
             if own is asked:
                 task.cancel()
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._give_up_keys, asked)
         unstarted = [position for own, position in self._waiting if own is asked]
         self._waiting = deque(each for each in self._waiting if each[0] is not asked)
         gate = self._flow.gate
@@ -145,6 +151,19 @@ class RowDriver(AsyncDriver):
         late = no_turn(self._flow, asked.ask) if lacks_turns else _out_of_time(asked)
         for position in unstarted:
             self._finish(asked, position, late)
+
+    def _give_up_keys(self, asked: _Asked) -> None:
+        """Tell of the keys of ``asked`` that were cancelled and do not end."""
+        if self._is_closing:
+            return
+        left = [(task, position) for task, (own, position) in self._running.items() if own is asked]
+        for task, position in left:
+            del self._running[task]
+            self._given_up.add(task)
+            task.add_done_callback(self._given_up.discard)
+            self._in_flight -= 1
+            self._finish(asked, position, _out_of_time(asked))
+        self._employ()
 
     def _finish(self, asked: _Asked, position: int, outcome: Rows | Exception) -> None:
         asked.finished.append((position, outcome))

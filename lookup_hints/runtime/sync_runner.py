@@ -1,4 +1,4 @@
-"""Drives a flow with direct calls, in the task's own thread."""
+"""Drives a flow with direct calls, one request at a time."""
 
 from __future__ import annotations
 

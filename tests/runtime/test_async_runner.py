@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -293,3 +294,31 @@ def test_timers_give_up_keys_while_nothing_else_happens(loop: VirtualLoop) -> No
     found = handed_back(run(loop, lookup, keys(1), retry=ON_MISS, timeout=20.0, on_error="skip"))
     assert found == [None]
     assert loop.time() == 21.0  # a cancelled request needs a second to end
+
+
+@pytest.mark.parametrize("ends_after", [0.1, 60.0])
+@pytest.mark.parametrize("on_error", ["fail", "null"])
+def test_a_task_fails_a_second_after_its_timeout_at_most(
+    loop: VirtualLoop, ends_after: float, on_error: str
+) -> None:
+    """Whatever a connector does when it is cancelled."""
+
+    async def lookup(request: LookupRequest) -> pa.Table:
+        try:
+            await asyncio.sleep(1000.0)
+        except asyncio.CancelledError:
+            await asyncio.sleep(ends_after)
+            if ends_after > 1.0:
+                return names_of()(request)  # comes too late to be anybody's
+            raise
+        raise AssertionError("it was not cancelled")
+
+    began = loop.time()
+    run_once = partial(run, loop, lookup, keys(1, 2), timeout=3.0, batch_size=1, on_error=on_error)
+    if on_error == "null":
+        assert handed_back(run_once()) == [[], []]
+    else:
+        with pytest.raises(LookupTimeout, match="no answer within 3 s"):
+            list(run_once())
+    assert 3.0 <= loop.time() - began <= 4.1
+    loop.call(asyncio.sleep(ends_after))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -246,3 +248,27 @@ def test_a_door_that_fails_to_open_tells_its_own_error(loop: VirtualLoop, policy
 
     with pytest.raises(OptionError, match="the environment variable 'A' cannot be read"):
         list(run(loop, Closed(), keys(1, 2), on_error=policy))
+
+
+@pytest.mark.parametrize("on_error", ["fail", "null"])
+def test_a_key_that_does_not_end_when_it_is_cancelled_holds_nobody_up(
+    loop: VirtualLoop, on_error: str
+) -> None:
+    class Stubborn(People):
+        async def alookup_row(self, request: RowRequest) -> Rows:
+            if request.key["id"] != 1:
+                return await super().alookup_row(request)
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1000.0)
+            await asyncio.sleep(60.0)
+            return [{"name": "comes too late to be anybody's"}]
+
+    began = loop.time()
+    run_once = partial(run, loop, Stubborn(), keys(0, 1, 2), timeout=3.0, capacity=2, on_error=on_error)
+    if on_error == "null":
+        assert handed_back(run_once()) == [[(0, "n0")], [], [(2, "n2")]]
+    else:
+        with pytest.raises(LookupTimeout, match="within the timeout of 3 s"):
+            list(run_once())
+    assert 3.0 <= loop.time() - began <= 4.1
+    loop.call(asyncio.sleep(60.0))
