@@ -35,12 +35,6 @@ class Immediate:
         return f"EXECUTE IMMEDIATE {text_value(text)}{target}{using}"
 
 
-def is_immediate(text: str) -> bool:
-    """Whether ``text`` is an EXECUTE IMMEDIATE."""
-    found = code(pieces(text))
-    return len(found) > 2 and found[0].is_word("EXECUTE") and found[1].is_word("IMMEDIATE")
-
-
 def read_immediate(
     text: str, args: Mapping[str, Any] | Sequence[Any] | None, value_of: Callable[[str, Any], object]
 ) -> tuple[str, Immediate | None] | None:
@@ -51,9 +45,9 @@ def read_immediate(
         args: the values of its markers.
         value_of: the value of a constant expression, for those values.
     """
-    if not is_immediate(text):
-        return None
     found = code(pieces(text))
+    if len(found) < 3 or not (found[0].is_word("EXECUTE") and found[1].is_word("IMMEDIATE")):
+        return None
     if args is not None and not isinstance(args, Mapping):
         text, args = named_parameters(text, args)
         found = code(pieces(text))

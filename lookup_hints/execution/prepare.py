@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lookup_hints.errors import HintError, InternalError, LookupHintsError, Problem
 from lookup_hints.execution.immediate import Immediate, read_immediate
@@ -30,6 +30,7 @@ from lookup_hints.spark.letters import probe
 from lookup_hints.spi import Connector, Filter
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.sql.as_read import with_identifiers
 from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.statements.statement import SparkStatement, Statement, named_parameters, read_statement
 from lookup_hints.streaming.insert import StreamInsert, StreamSource
@@ -89,7 +90,7 @@ def prepare(
         line: where it begins in its file.
         read_because: why its tables are read whole, where nothing may be asked.
     """
-    written, text = text, scope.as_read(text)
+    written, given, text = text, args, scope.as_read(text)
     statement = read(text, scope)
     if isinstance(statement, StreamInsert):
         return prepare_stream(statement, args, scope, functions, line=line)
@@ -101,9 +102,10 @@ def prepare(
         prepared = prepare(*immediate, scope, functions, few_rows=few_rows, line=line)
         is_ours = prepared.plan is not None or not isinstance(prepared.statement, SparkStatement)
         return prepared if is_ours else Prepared(statement, written, args)
+    text, args = _with_identifiers(text, args, scope)
     hints, problems = read_hints(text)
     if not (hints or problems or mentions_lookup(text, scope.may_concern)):
-        return Prepared(statement, written, args)
+        return Prepared(statement, written, given)
     if args is not None and not isinstance(args, Mapping | Immediate):
         text, args = named_parameters(text, args)
         hints, problems = read_hints(text)
@@ -119,14 +121,26 @@ def _immediate(text: str, args: Args, scope: Scope) -> tuple[str, Immediate | No
     """What an EXECUTE IMMEDIATE runs, and its values; None for others, and where Spark finds a mistake."""
     if isinstance(args, Immediate) or not scope.catalog.tables():
         return None
-
-    def value_of(expression: str, values: Any) -> object:
-        return scope.sql(f"SELECT {expression}", values).collect()[0][0]
-
     try:
-        return read_immediate(text, args, value_of)
+        return read_immediate(text, args, scope.value_of)
     except Exception:  # what is wrong with it is Spark's to say
         return None
+
+
+def _with_identifiers(text: str, args: Args, scope: Scope) -> tuple[str, Args]:
+    """``text`` with the names that IDENTIFIER gives, and its values, which have names themselves then."""
+    if not any(piece.is_word("IDENTIFIER") for piece in pieces(text)) or not scope.catalog.tables():
+        return text, args
+    if isinstance(args, Sequence):
+        text, args = named_parameters(text, args)
+
+    def value_of(expression: str) -> object:
+        try:
+            return scope.value_of(expression, args)
+        except Exception:  # a variable of a script, say
+            return None
+
+    return with_identifiers(text, value_of), args
 
 
 def prepare_stream(

@@ -153,6 +153,11 @@ class Scope:
         original: Callable[..., DataFrame] = type(self.spark).sql
         return original(self.spark, text, args) if args else original(self.spark, text)
 
+    def value_of(self, expression: str, args: Args = None) -> object:
+        """The value of a constant expression; raises what Spark says of one that has none."""
+        value: object = self.sql(f"SELECT {expression}", args).collect()[0][0]
+        return value
+
     def explained(self, text: str, args: Args, mode: str) -> str:
         """What Spark's own EXPLAIN says."""
         row = self.sql(f"EXPLAIN {mode.upper()} {text.rstrip().rstrip(';')}", args).collect()[0]

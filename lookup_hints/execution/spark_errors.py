@@ -37,8 +37,8 @@ def refuse_unknown_table(error: Exception, scope: Scope) -> None:
     """Explain Spark's error about an unknown table, where that is a lookup table.
 
     Raises:
-        UnsupportedLookup: the statement cannot use a lookup table, or EXECUTE IMMEDIATE in a
-            script or IDENTIFIER of an expression names it.
+        UnsupportedLookup: the statement cannot use a lookup table, or a script names it only
+            while it runs.
     """
     named = _UNKNOWN_TABLE.search(str(error))
     table = scope.find(named[1].replace("``", "`")) if named else None
@@ -47,8 +47,7 @@ def refuse_unknown_table(error: Exception, scope: Scope) -> None:
     raise UnsupportedLookup(
         Problem(
             f"Spark looks for the lookup table {table.name} itself. Either this kind of statement cannot use"
-            " one, or it names the table only while it runs: by EXECUTE IMMEDIATE in a script, or IDENTIFIER"
-            " of an expression.",
+            " one, or a script names the table only while it runs: by EXECUTE IMMEDIATE or IDENTIFIER.",
             tip=f"Write the table's name in a query: FROM {table.name}.",
         )
     ) from error

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import InternalError, QueryError
 from lookup_hints.execution.ddl import nothing, run_ddl
-from lookup_hints.execution.immediate import is_immediate
 from lookup_hints.execution.prepare import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.execution.query import check_taken, register, run_query
 from lookup_hints.execution.scope import Args, Scope
@@ -19,7 +18,7 @@ from lookup_hints.execution.taking_back import keys_of, notice
 from lookup_hints.frames.variables import named_frames, variables_refused
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup
-from lookup_hints.statements.statement import Explain, Setting
+from lookup_hints.statements.statement import Explain, Setting, SparkStatement
 from lookup_hints.streaming.insert import StreamInsert, read_insert
 from lookup_hints.tables.ddl import Ddl, RefreshTable
 
@@ -130,8 +129,8 @@ class Statements:
         return self.scope.rows("key STRING, value STRING", [(setting.key, setting.value)])
 
     def _run_explain(self, prepared: Prepared, explained: Explain) -> DataFrame:
-        is_ours = mentions_lookup(explained.text, self.scope.may_concern) or is_immediate(explained.text)
-        if not is_ours:
+        inner = self.prepare(explained.text, prepared.args)
+        if isinstance(inner.statement, SparkStatement) and inner.plan is None:
             return self.scope.sql(prepared.text, prepared.args)
         text = self.explain(explained.text, prepared.args, explained.mode)
         return self.scope.rows("plan STRING", [(text,)])

@@ -7,7 +7,8 @@ name. What comes out here means the same to Spark under the same settings, and t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted
 from lookup_hints.sql.splice import Cut, Edit, spliced
@@ -59,6 +60,46 @@ def with_backquotes(text: str) -> str:
         if piece.kind is Kind.STRING and piece.text[0] == '"' and piece.start not in in_options
     )
     return spliced(text, edits)
+
+
+def with_identifiers(text: str, value_of: Callable[[str], object]) -> str:
+    """``text`` with the name that each ``IDENTIFIER(expression)`` is.
+
+    >>> with_identifiers("SELECT * FROM IDENTIFIER(:t)", {":t": "a.b"}.get)
+    'SELECT * FROM a.b'
+
+    Args:
+        text: one statement.
+        value_of: the value of a constant expression; None where it has none.
+    """
+    found = code(pieces(text))
+    edits = []
+    for at, (piece, opening) in enumerate(pairwise(found)):
+        inside = _parenthesised(found, at + 1) if opening.is_symbol("(") else []
+        if not piece.is_word("IDENTIFIER") or not inside:
+            continue
+        value = value_of(text[inside[0].start : inside[-1].end])
+        if isinstance(value, str) and _is_name(value):
+            closing = found[at + 2 + len(inside)]
+            edits.append(Edit(Cut(piece.start, closing.end), (value,)))
+    return spliced(text, edits)
+
+
+def _parenthesised(found: Sequence[Piece], opening: int) -> Sequence[Piece]:
+    """What stands in the parenthesis that opens there; nothing where it is never closed."""
+    depth = 0
+    for at in range(opening, len(found)):
+        depth += found[at].is_symbol("(") - found[at].is_symbol(")")
+        if depth == 0:
+            return found[opening + 1 : at]
+    return []
+
+
+def _is_name(value: str) -> bool:
+    parts = pieces(value)
+    return bool(parts) and all(
+        part.is_symbol(".") if at % 2 else part.is_name for at, part in enumerate(parts)
+    )
 
 
 def with_long_pipes(text: str) -> str:

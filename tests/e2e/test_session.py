@@ -489,10 +489,6 @@ def test_sparks_errors_are_about_the_users_text(
 LOOKED_FOR = [
     pytest.param("SHOW PARTITIONS {name}", id="show-partitions"),
     pytest.param("BEGIN EXECUTE IMMEDIATE 'SELECT * FROM {name}'; END", id="execute-immediate"),
-    pytest.param(
-        "SELECT v.id FROM visits v JOIN IDENTIFIER('{begin}' || '{end}') p ON p.id = v.person",
-        id="identifier",
-    ),
 ]
 
 
@@ -502,7 +498,7 @@ def test_a_lookup_table_that_spark_itself_looks_for_is_told(session: LookupSessi
         pytest.skip("a statement of Spark 4")
 
     def run(name: str) -> None:
-        session.sql(statement.format(name=name, begin=name[:3], end=name[3:]))
+        session.sql(statement.format(name=name))
 
     with pytest.raises(UnsupportedLookup, match="Spark looks for the lookup table people itself") as raised:
         run("people")

@@ -123,6 +123,23 @@ def test_sql_functions_look_up(twins: Twins) -> None:
     assert "Write CREATE TEMPORARY FUNCTION." in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("table", "args"),
+    [
+        ("IDENTIFIER(:t)", {"t": "c"}),
+        ("IDENTIFIER(?)", ["c"]),
+        ("IDENTIFIER('`c`')", None),
+        pytest.param("IDENTIFIER('C' || lower(''))", None, id="expression"),
+    ],
+)
+def test_a_table_may_be_named_by_an_expression(twins: Twins, table: str, args: Any) -> None:
+    sql = f"SELECT o.n, q.name, IDENTIFIER('q' || '.id') FROM o LEFT JOIN {table} AS q ON o.k = q.id"
+    twins.forget()
+    assert twins.check(sql, args)
+    assert twins.calls("c").keys, "it is asked by key"
+    assert "LEFT lookup join with c" in twins.session.sql(f"EXPLAIN {sql}", args).collect()[0][0]
+
+
 @pytest.mark.skipif(SPARK < (4, 3), reason="a sign of Spark 4.3")
 def test_a_pipe_may_be_one_character(twins: Twins) -> None:
     assert twins.check("FROM o | LEFT JOIN c ON o.k = c.id | WHERE n | 1 = 1 OR n | 2 = 2 | SELECT n, name")

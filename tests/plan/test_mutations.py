@@ -13,6 +13,7 @@ from lookup_hints.hints.validate import read_hints
 from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.planner import mentions_lookup, plan
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_long_pipes, with_variables
 from lookup_hints.statements.commands import explained, own_setting
 from lookup_hints.statements.script import split_statements
 from lookup_hints.tables.ddl import parse_ddl
@@ -39,21 +40,31 @@ TEXTS = [case.text for case in golden_cases()] + [
 ANALYSES: tuple[Columns | None, ...] = (None, (("k0", "bigint"), ("k1", "string"), ("k2", "bigint")))
 
 
-def read(text: str, analysis: Columns | None) -> None:
+CONFS: tuple[dict[str, str], ...] = (
+    {},
+    {"spark.sql.caseSensitive": "true", "spark.sql.ansi.enabled": "false"},
+    {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.session.timeZone": "UTC"},
+)
+AS_READ = (str, with_backquotes, with_escapes, with_long_pipes, lambda text: with_variables(text, str.upper))
+
+
+def read(text: str, analysis: Columns | None, conf: dict[str, str]) -> None:
     """All that is done with a statement before Spark sees it."""
     parse_ddl(text)
     own_setting(text)
     explained(text)
     hints, problems = read_hints(text)
-    using = context(analyse=analysis, tables=KNOWN)
+    using = context(conf=conf, analyse=analysis, tables=KNOWN)
     if mentions_lookup(text, using.find_table):
         plan(text, () if problems else hints, using)
 
 
-def problems_of(text: str, analysis: Columns | None) -> tuple[Problem, ...]:
+def problems_of(
+    text: str, analysis: Columns | None, conf: dict[str, str] | None = None
+) -> tuple[Problem, ...]:
     """What is wrong with a statement; anything but our own errors about it fails the test."""
     try:
-        read(text, analysis)
+        read(text, analysis, conf or {})
     except QueryError as error:
         return error.problems
     except Exception as error:
@@ -67,9 +78,9 @@ def problems_of(text: str, analysis: Columns | None) -> tuple[Problem, ...]:
 def test_mistakes_are_told_and_never_crash(seed: int) -> None:
     random = Random(seed)
     for number in range(ROUNDS // 4):
-        text = mutated(random.choice(TEXTS), random)
+        text = AS_READ[number % len(AS_READ)](mutated(random.choice(TEXTS), random))
         began = time.thread_time()
-        for problem in problems_of(text, ANALYSES[number % 2]):
+        for problem in problems_of(text, ANALYSES[number % 2], CONFS[number % 3]):
             assert str(problem)
             assert problem.at is None or 0 <= problem.at.start <= problem.at.end <= len(problem.at.text), text
         assert time.thread_time() - began < 5, f"too slow:\n{text}"

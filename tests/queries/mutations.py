@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from lookup_hints.sql.lexer import Piece, pieces
+from lookup_hints.sql.lexer import Kind, Piece, pieces
 
 WORDS = (
     *(
@@ -103,6 +103,16 @@ def changed(text: str, random: Random) -> str:
     for _ in range(random.choice((1, 1, 2, 3))):
         text = random.choice(_CHANGES)(text, pieces(text), random)
     return text
+
+
+def respelled_names(text: str, random: Random, *, double_quoted: bool, variable: str) -> str:
+    """``text`` with one of its names in double quotes, or in the variable ``v``, whose value is ``variable``."""
+    names = [piece for piece in pieces(text) if piece.kind is Kind.WORD and piece.text == variable]
+    if not names:
+        return text
+    piece = random.choice(names)
+    spelled = f'"{piece.text}"' if double_quoted else "${v}"
+    return text[: piece.start] + spelled + text[piece.end :]
 
 
 def _dropped(text: str, found: Sequence[Piece], random: Random, words: Sequence[str]) -> str:
