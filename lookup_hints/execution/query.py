@@ -17,7 +17,7 @@ from lookup_hints.execution.spark_errors import (
 )
 from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup
-from lookup_hints.plan.write.views import PRIVATE_PREFIX
+from lookup_hints.plan.write.views import HIDDEN_PREFIX, PRIVATE_PREFIX
 from lookup_hints.spark.functions import Functions
 
 _log = logging.getLogger("lookup_hints")
@@ -149,4 +149,5 @@ def _is_same_expression(found: str, wanted: str) -> bool:
     That is a column under a private name, or how often a subquery names the outer query.
     """
     subquery = "scalarsubquery("
-    return found == wanted or PRIVATE_PREFIX in found or (subquery in found and subquery in wanted)
+    is_private = PRIVATE_PREFIX in found or HIDDEN_PREFIX in found
+    return found == wanted or is_private or (subquery in found and subquery in wanted)

@@ -121,7 +121,7 @@ def test_names_in_double_quotes_are_names_in_queries_ddl_keys_and_hints(
     for key, value in DOUBLE.items():
         twins.conf(key, value)
     twins.check(
-        'SELECT "o"."n", "f"."my day" AS "a ""b" FROM o AS "o" LEFT JOIN "of_time" AS "f" ON "o"."t" = "f"."at"'
+        'SELECT "o"."n", "f"."my day" AS "a b" FROM o AS "o" LEFT JOIN "of_time" AS "f" ON "o"."t" = "f"."at"'
         ' AND "f".word <> \'"q"\' UNION ALL SELECT n, "name" FROM "o" JOIN "c" ON "o"."k" = "id"'
     )
     session = twins.session

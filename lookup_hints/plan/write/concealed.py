@@ -14,7 +14,7 @@ from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import refused
 from lookup_hints.plan.write.built import Visible
 from lookup_hints.plan.write.using import Merged, is_whole_item, qualified_names
-from lookup_hints.plan.write.views import private_name
+from lookup_hints.plan.write.views import HIDDEN_PREFIX
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Cut, Edit
 
@@ -56,7 +56,7 @@ def concealed_in(draft: Draft, block: Block, visible: Visible, own: tuple[int, i
         if statement.pieces[index].is_name and not own[0] <= index <= own[1]
     }
     private = {
-        name: private_name(name)
+        name: quoted(f"{HIDDEN_PREFIX}{name}")
         for name in named
         if analysis.has_hidden(visible.relation, visible.alias, name)
     }

@@ -15,6 +15,7 @@ from lookup_hints.sql.lexer import quoted, text_value
 from lookup_hints.sql.splice import Fragment
 
 PRIVATE_PREFIX = "__lookup_using_"
+HIDDEN_PREFIX = "__lookup_hidden_"
 ROW = "`__lookup_row`"
 ROWS = "`__lookup_rows`"
 Text = tuple[Fragment, ...]
