@@ -94,13 +94,27 @@ def _run_by_spark_alone(prepared: Prepared, scope: Scope) -> DataFrame:
         raise
 
 
+_ITERATIONS = "spark.sql.analyzer.maxIterations"
+_FEW_JOINS = 20
+_ITERATIONS_OF_A_JOIN = 5
+"""A lookup join takes Spark's analyzer three rounds, or more where it is packed; it gives up after 100."""
+
+
 def register(planned: LookupPlan, scope: Scope, functions: Functions) -> None:
     """Make the functions and views of a plan known to Spark."""
+    if len(planned.joins) > _FEW_JOINS:
+        _let_analyse(scope, 100 + _ITERATIONS_OF_A_JOIN * len(planned.joins))
     transport = transport_of(scope.conf)
     for planned_join in planned.joins:
         functions.register(scope.spark, planned_join.function, planned_join.repeated, transport)
     for scan in planned.scans:
         functions.create_scan(scope.spark, scan)
+
+
+def _let_analyse(scope: Scope, iterations: int) -> None:
+    """Let Spark's analyzer take at least so many rounds; it takes them only where it needs them."""
+    if int(scope.conf(_ITERATIONS) or 100) < iterations:
+        scope.spark.conf.set(_ITERATIONS, str(iterations))
 
 
 def _named_as_written(planned: LookupPlan, frame: DataFrame) -> DataFrame:

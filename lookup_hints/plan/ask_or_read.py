@@ -139,6 +139,12 @@ def _stream(draft: Draft, join: LookupJoin) -> str:
     left = join.left_side(draft.statement)
     if left.at is None or not draft.analysis.knows:
         return ""
+    source = join.home.source
+    if source is not None and len(draft.joins) > 1 and not join.home.pipes:
+        # Where nothing in FROM is a stream, no left side is: one question serves all joins.
+        whole = LeftSide(draft.statement.tokens.cut(source.chains[0].first, source.last))
+        if not draft.context.is_stream(draft.analysis.rows_of(join.home, whole)):
+            return ""
     query = _rows_of(draft, join, left)
     return "a stream always asks" if draft.context.is_stream(query) else ""
 

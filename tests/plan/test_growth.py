@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from cProfile import Profile
 
 import pytest
@@ -83,3 +84,27 @@ def test_twice_the_text_is_twice_the_work(shape: object) -> None:
 def test_thousands_of_terms_are_read() -> None:
     (join,) = planned(terms(1500)).joins
     assert len(join.conditions.residual) == 1500
+
+
+def test_many_lookup_joins_run_in_several_stages() -> None:
+    sql = planned(left_joins(100)).sql
+    runs = re.findall(r"(?:LATERAL VIEW OUTER inline\(ask_customers\(o\.k\)\) c\d+ ?)+", sql)
+    assert [run.count("LATERAL VIEW") for run in runs] == [30, 30, 30, 10]
+    assert sql.count("(SELECT /*+ REPARTITION */ struct(") == 3
+    assert "REPARTITION" not in planned(left_joins(30)).sql
+
+
+def test_ordinary_joins_come_before_many_lookup_joins_that_they_do_not_name() -> None:
+    text = left_joins(40)
+    passed = planned(
+        f"{text.replace('LEFT JOIN customers c5 ', 'JOIN zips z ON z.k = o.k LEFT JOIN customers c5 ')}"
+    )
+    assert "FROM orders o JOIN zips z ON z.k = o.k LATERAL VIEW" in passed.sql
+    named = planned(
+        f"{text.replace('LEFT JOIN customers c5 ', 'JOIN zips z ON z.k = c1.id LEFT JOIN customers c5 ')}"
+    )
+    assert "FROM orders o LATERAL VIEW" in named.sql
+    bare = planned(
+        f"{text.replace('LEFT JOIN customers c5 ', 'JOIN zips z ON z.k = zip LEFT JOIN customers c5 ')}"
+    )
+    assert "FROM orders o LATERAL VIEW" in bare.sql

@@ -98,11 +98,13 @@ class Trees:
         self._names = itertools.count(1)
         self._ctes: list[str] = []
         self._through_ctes: dict[str, list[tuple[str, bool]]] = {}
+        self._block_ctes: dict[str, list[tuple[str, bool]]] = {}
 
     def query(self) -> str:
         """A whole statement, with a lookup table in it."""
         while not re.search(r"\b(d[123]|view\d+)\b", statement := self._statement()):
             self._ctes.clear()
+            self._block_ctes.clear()
         return statement
 
     def _statement(self) -> str:
@@ -213,14 +215,29 @@ class Trees:
                 return self._through(depth)
             return self._table(self._pick(sorted(LOOKUPS)), is_lookup=True)
         if depth < 2 and self._chance(0.15):
+            if self._chance(0.7 if self._block_ctes else 0.4):
+                return self._cte(depth)
             text, columns = self._derived(depth + 1)
             alias = self._alias()
             shown = [Column(alias, name, is_number) for name, is_number in columns]
-            if self._chance(0.3):
-                self._ctes.append(f"q_{alias} AS ({text})")
-                return Relation(f"q_{alias} {alias}", shown)
             return Relation(f"({text}) {alias}", shown)
         return self._table(self._pick(ORDINARY), is_lookup=False)
+
+    def _cte(self, depth: int) -> Relation:
+        """A CTE, new or read already; each reader has conditions of its own."""
+        if self._block_ctes and self._chance(0.7):
+            name = self._pick(list(self._block_ctes))
+        else:
+            text, columns = self._derived(depth + 1)
+            name = f"q_{self._alias()}"
+            self._ctes.append(f"{name} AS ({text})")
+            self._block_ctes[name] = columns
+        alias = self._alias()
+        shown = [Column(alias, column, is_number) for column, is_number in self._block_ctes[name]]
+        if self._chance(0.5):
+            bare = [Column("", column.name, column.is_number) for column in shown]
+            name = f"(SELECT * FROM {name} WHERE {self._filter(bare)})"
+        return Relation(f"{name} {alias}", shown)
 
     def _through(self, depth: int) -> Relation:
         """A derived table, CTE or view over one lookup table; as a CTE it may be read again."""
@@ -246,8 +263,9 @@ class Trees:
             columns = [(name, is_number) for name, (_, is_number) in zip(names, columns, strict=True)]
             given = f"({', '.join(names)})"
         shown = [Column(alias, column, is_number) for column, is_number in columns]
+        time = " FOR SYSTEM_TIME AS OF now() AS" if self._chance(0.15) else ""
         # Read whole it may stand on either side of any join.
-        return Relation(f"{name} {alias}{given}", shown, is_lookup=not self._chance(0.15))
+        return Relation(f"{name}{time} {alias}{given}", shown, is_lookup=not self._chance(0.15))
 
     def over_one_table(self, nested: int) -> tuple[str, list[tuple[str, bool]]]:
         """A query that projects, renames, computes and filters one lookup table, and its columns."""
@@ -612,6 +630,8 @@ class Trees:
         """The FROM of a subquery: a lookup table mostly, alone or among others; WHERE ties it to ``columns``."""
         if columns and self._chance(0.1):
             return self._correlated_below(columns)
+        if self._chance(0.2):
+            return self._nested(columns)
         asked = self._asked()
         inner = From(asked.text, list(asked.columns), list(asked.columns))
         if self._chance(0.25):
@@ -630,6 +650,16 @@ class Trees:
         alias = self._alias()
         shown = [Column(alias, name, is_number) for name, is_number in own]
         return From(f"({text}) {alias}", shown, shown, where=[self._residual(shown)])
+
+    def _nested(self, columns: list[Column]) -> From:
+        """A derived table over one lookup table, which may hold another, and may have no name."""
+        text, own = self.over_one_table(self._random.randrange(3))
+        alias = self._alias() if self._chance(0.5) else ""
+        shown = [Column(alias, name, is_number) for name, is_number in own]
+        inner = From(f"({text}) {alias}".rstrip(), shown, shown)
+        if columns:
+            inner.where.append(self._correlation(shown, columns))
+        return inner
 
     def _asked(self) -> Relation:
         is_lookup = not self._chance(0.15)

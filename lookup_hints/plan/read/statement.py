@@ -128,12 +128,7 @@ class LookupUse:
     @property
     def may_be_narrowed(self) -> bool:
         """Whether conditions on its rows may be applied before it is joined: not behind ASOF JOIN."""
-        steps = [
-            *self.block.steps,
-            *(step for each in self.around if each.chain for step in each.chain.steps),
-        ]
-        inside = (*self.around, self.relation)
-        return not any(step.takes_nearest and step.right in inside for step in steps)
+        return self.relation not in self.block.behind_asof
 
     @property
     def column_aliases(self) -> tuple[str, ...]:

@@ -314,6 +314,15 @@ class Block:
             if pipe.join is not None and pipe.join.right is not None:
                 yield from pipe.join.right.everything
 
+    @cached_property
+    def behind_asof(self) -> frozenset[Relation]:
+        """The relations on the right of an ASOF JOIN, and what their parentheses hold."""
+        chains = list(self.source.chains) if self.source is not None else []
+        chains += [relation.chain for relation in self.everything if relation.chain is not None]
+        steps = [*(step for chain in chains for step in chain.steps), *(pipe.join for pipe in self.pipes)]
+        rights = (step.right for step in steps if step is not None and step.takes_nearest)
+        return frozenset(each for right in rights if right is not None for each in right.everything)
+
     @property
     def shown(self) -> list[Relation]:
         """The relations that its WHERE and SELECT can name."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sqlglot import exp
+
 from lookup_hints.plan.draft import LookupJoin
 from lookup_hints.plan.read.structure import Block, Chain, Relation, Step
 from lookup_hints.plan.refusal import refused
 from lookup_hints.plan.write.built import Built
 from lookup_hints.plan.write.from_join import FromJoin
-from lookup_hints.plan.write.packing import packed
+from lookup_hints.plan.write.packing import MOST_VIEWS, packed, packed_if_long
 from lookup_hints.plan.write.sheet import Sheet
 from lookup_hints.plan.write.views import Text, joined
 from lookup_hints.sql.splice import Cut, Edit
@@ -18,15 +20,18 @@ from lookup_hints.sql.splice import Cut, Edit
 def built_chain(sheet: Sheet, chain: Chain, before: Sequence[Built] = ()) -> Built:
     """The relations of a chain behind what stands ``before``, lookup joins in the middle packed."""
     built, end, steps = _opening(sheet, chain)
+    is_long = len(sheet.views_in(chain)) > MOST_VIEWS
     built.open_ended = any(relation.lateral for relation in chain.everything)
     if before:
         built = side_by_side(sheet, [*before, built])
     for step in steps:
         join = sheet.view_of(step.right)
         if join is not None:
-            built = join.behind(built, sheet.seen(join.use.relation))
+            built = join.behind(packed_if_long(sheet, built), sheet.seen(join.use.relation))
         else:
-            if built.is_open:
+            if built.is_open and is_long and _may_come_first(sheet, built, step):
+                built.reordered = True
+            elif built.is_open:
                 _refuse_pivot(sheet, built.asked[-1], step)
                 built = packed(sheet, built)
             _append(sheet, built, step, end)
@@ -36,6 +41,8 @@ def built_chain(sheet: Sheet, chain: Chain, before: Sequence[Built] = ()) -> Bui
 
 def side_by_side(sheet: Sheet, groups: Sequence[Built]) -> Built:
     """``groups`` with commas between them; only the last may have lookup joins left to append."""
+    if len(groups) == 1:
+        return groups[0]
     closed = [packed(sheet, built) if built.is_open else built for built in groups[:-1]]
     closed.append(groups[-1])
     return Built(
@@ -80,6 +87,37 @@ def _append(sheet: Sheet, built: Built, step: Step, end: int) -> None:
         built.visible += added.visible
         built.hidden += added.hidden
         built.using += added.using
+
+
+def _may_come_first(sheet: Sheet, built: Built, step: Step) -> bool:
+    """Whether an ordinary join gives the same rows before the lookup joins that are still to be appended.
+
+    Each packing of many relations gives all of their names back: with many ordinary joins among many lookup
+    joins, Spark's analyzer would overflow its stack.
+    """
+    right = step.right
+    is_kept = step.words in ((), ("INNER",), ("CROSS",), ("LEFT",), ("LEFT", "OUTER"))
+    if not is_kept or right is None or right.lateral or step.using or built.must_be_packed:
+        return False
+    return not any(_is_named_in(sheet, join, step) or not _is_qualified(sheet, join) for join in built.views)
+
+
+def _is_named_in(sheet: Sheet, join: LookupJoin, step: Step) -> bool:
+    """Whether the text of the step may name the looked up table: by its alias, or a bare column."""
+    tokens = sheet.statement.tokens
+    named = any(True for _ in tokens.places(join.use.alias, step.first, step.last))
+    bare = (at for name in join.names.columns for at in tokens.places(name, step.first, step.last))
+    return named or any(not tokens.is_symbol(at - 1, ".") for at in bare)
+
+
+def _is_qualified(sheet: Sheet, join: LookupJoin) -> bool:
+    """Whether each column in its keys and conditions says whose it is, so that it means the same later."""
+    conditions = join.conditions
+    cuts = [key.left for key in conditions.keys if isinstance(key.left, Cut)]
+    cuts += [each.at for each in (*conditions.residual, *conditions.left_only, *conditions.queries)]
+    trees = [sheet.statement.expression(each) for each in cuts]
+    columns = [column for tree in trees if tree is not None for column in tree.find_all(exp.Column)]
+    return None not in trees and not conditions.shared_keys and all(column.table for column in columns)
 
 
 def _refuse_pivot(sheet: Sheet, join: LookupJoin, step: Step) -> None:

@@ -17,7 +17,14 @@ from lookup_hints.plan.write.built import Built, Visible, using_in
 from lookup_hints.plan.write.chains import built_chain, side_by_side
 from lookup_hints.plan.write.columns import own_stars
 from lookup_hints.plan.write.from_join import FromJoin
-from lookup_hints.plan.write.packing import given_back, packed, packing, refuse_using
+from lookup_hints.plan.write.packing import (
+    MOST_VIEWS,
+    given_back,
+    packed,
+    packed_if_long,
+    packing,
+    refuse_using,
+)
 from lookup_hints.plan.write.sheet import Sheet
 from lookup_hints.plan.write.views import Text
 from lookup_hints.sql.splice import Cut, Edit, Fragment
@@ -76,7 +83,7 @@ def _is_simple(block: Block, joins: Sequence[FromJoin]) -> bool:
     if not joins:
         return True
     chain = block.source.chains[-1]
-    if not all(join.stays_in(chain) for join in joins):
+    if len(joins) > MOST_VIEWS or not all(join.stays_in(chain) for join in joins):
         return False
     # What stands before a comma need not go through the lookup, unless the lookup names it.
     if len(block.source.chains) > 1 and not any(join.needs for join in joins):
@@ -171,7 +178,8 @@ def _with_chain(sheet: Sheet, groups: list[Built], chain: Chain) -> list[Built]:
 def _joined_by(sheet: Sheet, join: FromJoin, groups: list[Built]) -> list[Built]:
     """``groups`` with the ones that give the keys of ``join`` made one, and joined with it."""
     own = [built for built in groups if any(map(built.shows, join.needs))]
-    whole = join.behind(side_by_side(sheet, own), sheet.seen(join.use.relation))
+    before_it = packed_if_long(sheet, side_by_side(sheet, own))
+    whole = join.behind(before_it, sheet.seen(join.use.relation))
     first = next(number for number, built in enumerate(groups) if built in own)
     before = groups[:first]
     return [*before, whole, *(built for built in groups[first:] if built not in own)]

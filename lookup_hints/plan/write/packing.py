@@ -18,12 +18,20 @@ from lookup_hints.plan.write.views import Text, joined, private_name, semi_condi
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Cut, Fragment
 
+MOST_VIEWS = 30
+"""So many lookup joins of a FROM run in one stage: a task that holds many more overflows its stack."""
 
-def packed(sheet: Sheet, built: Built) -> Built:
+
+def packed_if_long(sheet: Sheet, built: Built) -> Built:
+    """``built``; many lookup joins are packed, so that what follows runs in another stage."""
+    return built if len(built.views) < MOST_VIEWS else packed(sheet, built, hint=" /*+ REPARTITION */")
+
+
+def packed(sheet: Sheet, built: Built, hint: str = "") -> Built:
     """The relations and lookup joins of ``built`` in a derived table, their names given back."""
     merged = {id(each.step.right): each for each in _unmerged(sheet, built)}
     sheet.merged += merged.values()
-    parts, columns = packing(sheet, built)
+    parts, columns = packing(sheet, built, hint)
     for visible in built.visible:
         column, shared = columns[visible.relation], merged.get(id(visible.relation))
         items = f"{column}.*" if shared is None else _renamed(column, shared)
@@ -32,7 +40,7 @@ def packed(sheet: Sheet, built: Built) -> Built:
     return Built(parts, built.visible, hidden=hidden, first=built.first, open_ended=built.open_ended)
 
 
-def packing(sheet: Sheet, built: Built) -> tuple[list[Fragment], dict[Relation, str]]:
+def packing(sheet: Sheet, built: Built, hint: str = "") -> tuple[list[Fragment], dict[Relation, str]]:
     """The derived table, and the private column of each of its relations."""
     columns = {visible.relation: sheet.private() for visible in built.visible}
     structs: list[Text] = [
@@ -45,7 +53,7 @@ def packing(sheet: Sheet, built: Built) -> tuple[list[Fragment], dict[Relation, 
     conditions += [semi_condition(sheet.statement, join) for join in built.filters]
     where = [" WHERE ", *joined(conditions, " AND ")] if conditions else []
     return [
-        "(SELECT ",
+        f"(SELECT{hint} ",
         *joined(structs, ", "),
         " FROM ",
         *built.parts,
