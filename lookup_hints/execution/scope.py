@@ -27,7 +27,7 @@ from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_long_pipes, with_variables
-from lookup_hints.sql.lexer import text_value
+from lookup_hints.sql.lexer import pieces, text_value
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
 from lookup_hints.tables.ddl import plain_timestamp
 
@@ -189,8 +189,9 @@ class Scope:
             return False
 
     def timestamp_of(self, text: str) -> pa.DataType:
-        """The type that TIMESTAMP is in this session, if ``text`` says TIMESTAMP."""
-        return plain_timestamp(self.conf) if "timestamp" in text.lower() else TIMESTAMP
+        """The type that TIMESTAMP is in this session, if ``text`` may create a table with such a column."""
+        may_say_it = {"create", "timestamp"} <= {piece.text.lower() for piece in pieces(text)}
+        return plain_timestamp(self.conf) if may_say_it else TIMESTAMP
 
     def _value_of(self, reference: str) -> str | None:
         """What Spark puts in place of ``${name}``: the end of the name of a column that is called so."""
