@@ -120,6 +120,8 @@ def test_what_analyze_table_counted_is_known_where_a_setting_says_so(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """As `docs/ask-or-read.md` says."""
+    # Spark reads these settings from the active session, which may be that of another test; this makes it ours.
+    spark.createDataFrame([(1,)], "id INT")
     table, settings = "analysed_for_costs", ("spark.sql.cbo.planStats.enabled", "spark.sql.cbo.enabled")
     spark.sql(f"CREATE TABLE {table} USING parquet LOCATION '{tmp_path}/rows' AS SELECT id FROM range(30000)")
     try:
