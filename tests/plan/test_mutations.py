@@ -72,7 +72,7 @@ def problems_of(
     return ()
 
 
-@pytest.mark.work(15)
+@pytest.mark.work(1 + ROUNDS / 500)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(SEED, SEED + 4))
 def test_mistakes_are_told_and_never_crash(seed: int) -> None:
