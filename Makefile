@@ -1,7 +1,10 @@
 # make demo            a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
-# make test            format, lint, types, tests
+# make test            format, lint, types, and the tests of three kinds: unit, spark and servers
+# make test-unit       tests without Spark and servers
+# make test-spark      tests that ask one local Spark
+# make test-servers    connectors against servers that the tests start: PostgreSQL, HTTP, Redis
 # make test-processes  clusters, Connect servers, notebooks, the demo, warm workers, drivers that are killed
-# make test-sql        queries of TPC-H and of a corpus, every form of join, random queries, against Spark itself
+# make test-queries    queries of TPC-H and of a corpus, every form of join, random queries, against Spark itself
 # make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
 # make check           format, lint and types only
 # make docs            the documentation site, in site/; a broken link is an error
@@ -10,14 +13,14 @@
 # make clean           remove what these made
 # make help            show this
 #
-# CI runs test, docs, test-processes, test-sql and the oldest cell of test-matrix. TREES=n, MISTAKES=n and
+# CI runs test, docs, test-processes, test-queries and the oldest cell of test-matrix. TREES=n, MISTAKES=n and
 # TEXTS=n say how many random queries, mistakes and texts there are, SEED=n repeats a run; JOBS=n is how many files of
 # tests run beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test test-processes test-sql test-matrix check docs release bench clean help java
+.PHONY: demo test test-unit test-spark test-servers test-processes test-queries test-matrix check docs release bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -32,27 +35,27 @@ demo: java $(VENV)/.demo
 	@$(BIN)/python sql_examples/prepare_data.py --dir data
 	@$(SPARK_ENV) $(BIN)/lookup-hints run sql_examples/flights.sql
 
-# Files run beside each other, as Spark leaves a second core idle for much of the time.
+# Files run beside each other, as Spark leaves a second core idle for much of the time. CI prints the slowest tests.
 JOBS = 2
-PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -q $${CI:+--durations=50 --durations-min=1} -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: java check $(VENV)/spark.jsa
-	@$(SPARK_ENV) $(PYTEST) --ignore=tests/queries --ignore=tests/processes
+	@$(SPARK_ENV) $(PYTEST) tests --ignore=tests/queries --ignore=tests/processes
 
-test-processes: java $(VENV)/spark.jsa
-	@$(SPARK_ENV) $(PYTEST) tests/processes
+test-unit test-spark test-servers test-processes: java $(VENV)/spark.jsa
+	@kind=$@; $(SPARK_ENV) $(PYTEST) "tests/$${kind#test-}"
 
 # What is slow because Spark answers each question twice; random trees of joins take as long as all the others. The
 # seed is printed, so that a failure can be repeated.
 TREES = 2400
 MISTAKES = 2000
 TEXTS = 1000000
-test-sql: java $(VENV)/spark.jsa
+test-queries: java $(VENV)/spark.jsa
 	@seed="$${SEED:-$$(date +%s)}"; echo "seed $$seed"; \
 	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 TEXTS=$(TEXTS) \
 	  $(PYTEST) --hypothesis-seed="$$seed" \
-	  tests/queries/test_trees.py tests/queries tests/plan/test_mutations.py \
-	  tests/connectors/test_texts.py::test_texts_are_read_as_python_and_spark_read_them
+	  tests/queries/test_trees.py tests/queries tests/unit/plan/test_mutations.py \
+	  tests/servers/connectors/test_texts.py::test_texts_are_read_as_python_and_spark_read_them
 
 CELLS =
 test-matrix: java

@@ -19,7 +19,7 @@ from benchmarks.measuring import Figure, Theme, spark_session, theme
 from lookup_hints import LookupSession
 from lookup_hints.hints.validate import lookup_hints
 from lookup_hints.plan.planner import plan
-from tests.plan.planning import context, table
+from tests.unit.plan.planning import context, table
 
 DIMENSIONS = ("customers", "products", "stores", "clerks", "days")
 COLUMNS = "key BIGINT, name STRING, kind STRING, score DOUBLE"

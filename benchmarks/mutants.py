@@ -37,7 +37,7 @@ PRODUCT = [
     *(f"lookup_hints/{name}" for name in ("plan", "runtime", "store", "origin", "spi")),
     "connectors/lookup_connectors",
 ]
-WORKERS = ["tests/spark", "tests/e2e/test_transport.py", "tests/e2e/test_outcomes.py"]
+WORKERS = ["tests/spark", "tests/spark/test_transport.py", "tests/spark/test_outcomes.py"]
 SLOW = ["tests/queries", "tests/processes"]
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
@@ -216,7 +216,7 @@ def map_of(tree: Path) -> dict[str, Any]:
 
 
 def file_of(tree: Path, dotted: str) -> str:
-    """The file of ``tests.plan.test_golden.test_this``."""
+    """The file of ``tests.unit.plan.test_golden.test_this``."""
     parts = dotted.split(".")
     for count in range(len(parts), 0, -1):
         path = "/".join(parts[:count]) + ".py"

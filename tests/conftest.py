@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from lookup_hints.runtime import process
 from lookup_hints.runtime.process import Process
 from tests import jvm, kinds
-from tests.runtime.support import Clock
+from tests.unit.runtime.support import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,17 +32,8 @@ settings.register_profile("ci", settings.get_profile("tests"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "tests")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let some kinds of tests run alone."""
-    parser.addoption(
-        "--kinds", default="", help="the kinds of tests that run, as in unit,spark; all if empty"
-    )
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Measure tests by kind; let old Sparks warn about themselves: our own warnings are errors on the newest."""
-    for kind in kinds.KINDS:
-        config.addinivalue_line("markers", f"{kind}: this test is of that kind (tests/kinds.py)")
     config.addinivalue_line("markers", "work(seconds): this unit test may work for so long (tests/kinds.py)")
     config.pluginmanager.register(kinds.Budget())
     version = tuple(map(int, importlib.metadata.version("pyspark").split(".")[:2]))

@@ -45,7 +45,7 @@ def main() -> None:
 def _use(folder: Path) -> None:
     """Do a little of most that tests do."""
     from tests.conftest import local_spark
-    from tests.e2e.oracle import Twins
+    from tests.spark.oracle import Twins
 
     for spark in local_spark(folder / "warehouse"):
         twins = Twins(spark.newSession, folder)

@@ -1,14 +1,15 @@
-"""The kinds of tests: which one each is of, what all of a kind took, and how long a unit test may work.
+"""The kinds of tests: where they are, what all of a kind took, and how long a unit test may work.
 
-- ``unit``: no Spark, no server, no process of its own.
+The folder of a test is its kind:
+
+- ``unit``: no Spark, no server, no process of its own. The tests of the tree itself, beside the folders, are of it.
 - ``spark``: asks the Spark that all tests of a worker process share.
 - ``servers``: talks to a server that the tests start.
 - ``processes``: starts Sparks or interpreters of its own.
 - ``queries``: each query is answered twice, by lookups and by Spark alone.
 
-The folder says it, or the fixtures, or what the module takes from ``tests.servers``; a mark of that name where none
-of them does. A unit test that takes more than a second of processor time fails, not one that a busy machine keeps
-waiting; ``@pytest.mark.work(seconds)`` lets one that tries many cases take more.
+A unit test that takes more than a second of processor time fails, not one that a busy machine keeps waiting;
+``@pytest.mark.work(seconds)`` lets one that tries many cases take more.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from dataclasses import dataclass
 import pytest
 
 KINDS = ("unit", "spark", "servers", "processes", "queries")
-SERVERS = {"postgres_server", "redis_server", "_redis_server", "api", "_running_api"}
-"""Fixtures of servers."""
+NEEDS = {"spark": "spark", "postgres_server": "servers", "redis_server": "servers", "api": "servers"}
+"""The kind that a fixture is of, at the least."""
 
 MOST_SECONDS = 1.0
 _LOOPS, _LOOP_SECONDS = 300_000, 0.004
@@ -30,23 +31,20 @@ _LOOPS, _LOOP_SECONDS = 300_000, 0.004
 
 
 def kind_of(item: pytest.Item) -> str:
-    """The kind of a test."""
-    for kind in ("processes", "queries"):
-        if item.nodeid.startswith(f"tests/{kind}/"):
-            return kind
-    for kind in KINDS:
-        if item.get_closest_marker(kind):
-            return kind
-    fixtures = set(getattr(item, "fixturenames", ()))
-    if fixtures & SERVERS or _has_servers(item):
-        return "servers"
-    return "spark" if "spark" in fixtures else "unit"
+    """The kind of a test: the folder that it is in."""
+    folder = item.nodeid.split("/")[1]
+    return folder if folder in KINDS else "unit"
 
 
-def _has_servers(item: pytest.Item) -> bool:
-    module = getattr(item, "module", None)
-    sources = (getattr(each, "__module__", "") or "" for each in vars(module).values()) if module else ()
-    return any(str(each).startswith("tests.servers.") for each in sources)
+def misplaced(item: pytest.Item) -> str | None:
+    """Where a test belongs that needs more than its folder may."""
+    needed = [NEEDS[each] for each in getattr(item, "fixturenames", ()) if each in NEEDS]
+    most = max((kind_of(item), *needed), key=KINDS.index)
+    return (
+        None
+        if most == kind_of(item)
+        else f"{item.nodeid} belongs to tests/{most}, not to tests/{kind_of(item)}"
+    )
 
 
 @dataclass
@@ -60,23 +58,16 @@ class Total:
 
 
 class Budget:
-    """A plugin of pytest that measures each test, and leaves out those of kinds that are not wanted."""
+    """A plugin of pytest that measures each test, and refuses one that is in the wrong folder."""
 
     def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         self._clock = clock
         self.totals: dict[str, Total] = defaultdict(Total)
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep the kinds that ``--kinds`` names."""
-        wanted = set(filter(None, config.getoption("kinds").split(",")))
-        if strange := wanted - set(KINDS):
-            raise pytest.UsageError(
-                f"--kinds takes some of {', '.join(KINDS)}, not {', '.join(sorted(strange))}"
-            )
-        if wanted:
-            left_out = [item for item in items if kind_of(item) not in wanted]
-            items[:] = [item for item in items if kind_of(item) in wanted]
-            config.hook.pytest_deselected(items=left_out)
+        """Refuse a test that needs what its kind may not: a unit test Spark, one of Spark a server."""
+        if wrong := list(filter(None, map(misplaced, items))):
+            raise pytest.UsageError("\n".join(wrong))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -230,6 +230,11 @@ def test_packages_are_imported_by_their_owners_alone() -> None:
     assert wrong == []
 
 
+def test_unit_tests_take_nothing_from_the_servers() -> None:
+    taken = [path for path in (ROOT / "tests" / "unit").rglob("*.py") if "tests.servers" in path.read_text()]
+    assert not taken, "they are of tests/servers"
+
+
 def test_nothing_reaches_into_the_jvm() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {found.group()}"

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests import kinds
-from tests.kinds import Budget, kind_of
-
-WITH_SERVERS = ModuleType("with_servers")
-WITH_SERVERS.__dict__["Api"] = type("Api", (), {"__module__": "tests.servers.http_server"})
+from tests.kinds import Budget, kind_of, misplaced
 
 
-def item(path: str = "tests/plan/test_x.py", *fixtures: str, **marks: float) -> Any:
+def item(path: str = "tests/unit/plan/test_x.py", *fixtures: str, **marks: float) -> Any:
     """What the plugin sees of a test."""
 
     def mark(name: str) -> Any:
@@ -25,30 +22,37 @@ def item(path: str = "tests/plan/test_x.py", *fixtures: str, **marks: float) -> 
         nodeid=f"{path}::test_y",
         fixturenames=fixtures,
         get_closest_marker=mark,
-        module=None,
         user_properties=[],
     )
 
 
 @pytest.mark.parametrize(
-    ("test", "kind"),
+    ("path", "kind"),
     [
-        (item(), "unit"),
-        (item("tests/queries/test_x.py", "spark"), "queries"),
-        (item("tests/processes/test_x.py"), "processes"),
-        (item("tests/e2e/test_x.py", "spark"), "spark"),
-        (item("tests/e2e/test_x.py", "spark", "postgres_server"), "servers"),
-        (item("tests/store/test_x.py", processes=1), "processes"),
+        ("tests/test_docs.py", "unit"),
+        *((f"tests/{kind}/test_x.py", kind) for kind in kinds.KINDS),
+        ("tests/spark/surfaces/test_x.py", "spark"),
     ],
 )
-def test_a_test_is_of_the_kind_that_its_folder_its_fixtures_or_its_mark_say(test: Any, kind: str) -> None:
-    assert kind_of(test) == kind
+def test_the_kind_of_a_test_is_its_folder(path: str, kind: str) -> None:
+    assert kind_of(item(path)) == kind
 
 
-def test_a_module_that_takes_from_the_servers_has_tests_with_servers() -> None:
-    test = item()
-    test.module = WITH_SERVERS
-    assert kind_of(test) == "servers"
+@pytest.mark.parametrize(
+    ("test", "place"),
+    [
+        (item(), None),
+        (item("tests/unit/test_x.py", "spark"), "spark"),
+        (item("tests/unit/test_x.py", "spark", "postgres_server"), "servers"),
+        (item("tests/test_x.py", "api"), "servers"),
+        (item("tests/spark/test_x.py", "spark"), None),
+        (item("tests/spark/test_x.py", "postgres_server"), "servers"),
+        (item("tests/queries/test_x.py", "spark", "api"), None),
+    ],
+)
+def test_a_test_that_needs_more_than_its_kind_may_is_refused(test: Any, place: str | None) -> None:
+    said = misplaced(test)
+    assert (said and said.split()[3]) == (place and f"tests/{place},")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +61,7 @@ def test_a_module_that_takes_from_the_servers_has_tests_with_servers() -> None:
         (item(), 1.0, True),
         (item(work=3.0), 1.0, False),
         (item(work=2.0), 1.0, True),
-        (item("tests/e2e/test_x.py", "spark"), 1.0, False),
+        (item("tests/spark/test_x.py", "spark"), 1.0, False),
         (item(), 4.0, False),
     ],
 )

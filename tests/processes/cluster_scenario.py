@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from lookup_hints import register_connector
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.model import LookupRequest
-from tests.e2e.ailing import ill_table, letters
-from tests.e2e.counting import Calls
-from tests.e2e.elsewhere import FailingConnector, OpeningConnector, Steps, cluster
-from tests.e2e.oracle import Twins
-from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
+from tests.spark.ailing import ill_table, letters
+from tests.spark.counting import Calls
+from tests.spark.elsewhere import FailingConnector, OpeningConnector, Steps, cluster
+from tests.spark.oracle import Twins
+from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 
 CHECKED = (
     *("inner", "left", "residual", "composite key", "two lookups", "aggregate", "order by"),

@@ -25,11 +25,11 @@ from lookup_hints import (
 )
 from lookup_hints.spi import TEXT, Option, Scan, SyncLookup
 from lookup_hints.spi.model import LookupRequest
-from tests.e2e.elsewhere import FailingConnector, Steps
-from tests.e2e.joined import check_join
-from tests.e2e.oracle import Twins, collected
-from tests.e2e.test_dataframe import JOINS
-from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
+from tests.spark.elsewhere import FailingConnector, Steps
+from tests.spark.joined import check_join
+from tests.spark.oracle import Twins, collected
+from tests.spark.test_dataframe import JOINS
+from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 
 JOIN = "SELECT o.id, c.name FROM orders o LEFT JOIN customers c ON o.k = c.id"
 PEOPLE = """CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)

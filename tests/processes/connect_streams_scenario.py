@@ -17,7 +17,7 @@ from lookup_hints import FixedDelayRestart, LookupMetrics, LookupSession, superv
 from lookup_hints.spark import connect_counts
 from lookup_hints.spi import TEXT, ConnectorError, Option
 from lookup_hints.spi.model import LookupRequest
-from tests.e2e.elsewhere import Steps
+from tests.spark.elsewhere import Steps
 
 PEOPLE = '[[0, "Ann"], [1, "Bob"], [1, "Bea"]]'
 JOIN = "SELECT v.id, p.name FROM {visits} v LEFT JOIN {people} p ON v.person = p.id"

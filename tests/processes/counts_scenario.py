@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from lookup_hints import LookupMetrics, LookupSession, register_connector
 from lookup_hints.runtime.metrics import CountsByKey, about_counts
-from tests.e2e.elsewhere import FailingConnector, Steps
+from tests.spark.elsewhere import FailingConnector, Steps
 
 PEOPLE = str([[number, f"name {number}"] for number in range(0, 500, 2)]).replace("'", '"')
 RETRIED = (

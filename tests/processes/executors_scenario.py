@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession, async_wait, register_connector
-from tests.e2e.bare_python import OURS, bare_python
-from tests.e2e.elsewhere import Steps, cluster
+from tests.spark.bare_python import OURS, bare_python
+from tests.spark.elsewhere import Steps, cluster
 
 JOIN = "SELECT r.id, t.name FROM range(0, 4, 1, 2) r LEFT JOIN {} t ON r.id = t.id"
 CONNECTOR = """

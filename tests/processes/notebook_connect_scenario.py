@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from lookup_hints.surfaces import notebook as magics
 from lookup_hints.surfaces.progress import Progress, following
-from tests.e2e.elsewhere import Steps
+from tests.spark.elsewhere import Steps
 
 CELL = """
 CREATE OR REPLACE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)

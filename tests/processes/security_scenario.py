@@ -14,8 +14,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession, async_wait
-from tests.e2e.elsewhere import Steps
 from tests.servers.http_server import Api, running_api
+from tests.spark.elsewhere import Steps
 
 ON_WORKERS = "LOOKUP_SECURITY_ALLOWED_REFERENCES"
 COLUMNS = "(id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)"
@@ -64,7 +64,7 @@ def scenario(spark: SparkSession, another: Callable[[], SparkSession], folder: P
 
     @step
     def a_connector() -> None:
-        create("'connector' = 'tests.e2e.counting:CountingConnector'")
+        create("'connector' = 'tests.spark.counting:CountingConnector'")
 
     @step
     def a_statement_that_sets() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession
-from tests.e2e.elsewhere import Steps
+from tests.spark.elsewhere import Steps
 
 PEOPLE = '[[0, "Ann"], [1, "Bob"], [1, "Bea"], [3, "Cem"]]'
 VISITS = "id BIGINT, person BIGINT, at TIMESTAMP"

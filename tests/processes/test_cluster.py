@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from tests.e2e.elsewhere import Outcomes, outcomes_of
 from tests.processes.cluster_scenario import CHECKED
+from tests.spark.elsewhere import Outcomes, outcomes_of
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.elsewhere import Outcomes, outcomes_of
-from tests.e2e.test_dataframe import JOINS
-from tests.e2e.test_oracle import STATEMENTS
-from tests.e2e.versions import needs_connect_server
+from tests.spark.elsewhere import Outcomes, outcomes_of
+from tests.spark.test_dataframe import JOINS
+from tests.spark.test_oracle import STATEMENTS
+from tests.spark.versions import needs_connect_server
 
 pytestmark = [pytest.mark.timeout(600), needs_connect_server]
 

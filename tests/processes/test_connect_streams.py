@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.elsewhere import Outcomes, outcomes_of
-from tests.e2e.versions import needs_connect_server
+from tests.spark.elsewhere import Outcomes, outcomes_of
+from tests.spark.versions import needs_connect_server
 
 pytestmark = [pytest.mark.timeout(400), needs_connect_server]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.elsewhere import Outcomes, outcomes_of
-from tests.e2e.versions import needs_connect_server
+from tests.spark.elsewhere import Outcomes, outcomes_of
+from tests.spark.versions import needs_connect_server
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -17,7 +17,7 @@ import pytest
 from lookup_hints.surfaces import demo
 from lookup_hints.surfaces.cli import main
 from lookup_hints.surfaces.job import WrongUse
-from tests.e2e.bare_python import bare_python
+from tests.spark.bare_python import bare_python
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import lookup_hints
-from tests.e2e.elsewhere import Outcomes, outcomes_of
+from tests.spark.elsewhere import Outcomes, outcomes_of
 
 pytestmark = pytest.mark.timeout(600)
 OURS = lookup_hints.__version__

@@ -16,8 +16,8 @@ import pytest
 from nbclient import NotebookClient
 
 from sql_examples.prepare_data import main as prepare_data
-from tests.e2e.elsewhere import ROOT
-from tests.e2e.versions import SPARK
+from tests.spark.elsewhere import ROOT
+from tests.spark.versions import SPARK
 
 pytestmark = pytest.mark.timeout(500)
 NOTEBOOK = ROOT / "sql_examples" / "notebook.ipynb"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.elsewhere import Outcomes, outcomes_of
-from tests.e2e.versions import needs_connect_server
+from tests.spark.elsewhere import Outcomes, outcomes_of
+from tests.spark.versions import needs_connect_server
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -43,7 +43,7 @@ def test_a_statement_that_sets_a_switch_is_refused(outcomes: Outcomes) -> None:
 
 def test_no_connector_that_is_not_allowed(outcomes: Outcomes) -> None:
     said = outcomes.failed("a_connector")
-    assert "the connector 'tests.e2e.counting:CountingConnector' is not allowed here" in said
+    assert "the connector 'tests.spark.counting:CountingConnector' is not allowed here" in said
 
 
 def test_no_file_behind_a_link(outcomes: Outcomes) -> None:

@@ -19,9 +19,9 @@ import pytest
 
 from lookup_hints import LookupSession
 from lookup_hints.streaming.supervisor import Status
-from tests.e2e.elsewhere import ROOT, Outcomes, outcomes_of
 from tests.processes.stateful_scenario import AGGREGATIONS, QUERIES
 from tests.servers.postgres import PostgresServer, running_server
+from tests.spark.elsewhere import ROOT, Outcomes, outcomes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from lookup_hints import LookupSession
 from lookup_hints.statements.script import split_statements
 from lookup_hints.streaming.supervisor import Status
 from sql_examples.prepare_data import main as prepare
-from tests.e2e.elsewhere import ROOT
+from tests.spark.elsewhere import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

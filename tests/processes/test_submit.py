@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.bare_python import bare_python
-from tests.e2e.versions import needs_connect_server
 from tests.servers.spark_cluster import SPARK_HOME, connect_server, standalone_cluster
+from tests.spark.bare_python import bare_python
+from tests.spark.versions import needs_connect_server
 
 pytestmark = pytest.mark.timeout(600)
 

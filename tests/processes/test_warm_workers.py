@@ -26,9 +26,9 @@ from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.tables.catalog import build_connector
-from tests.e2e.own import FAILING, FOUND, LATE, PASSING, Use
-from tests.e2e.versions import since
-from tests.e2e.warm import (
+from tests.spark.own import FAILING, FOUND, LATE, PASSING, Use
+from tests.spark.versions import since
+from tests.spark.warm import (
     FAILING_ALONE,
     OWN,
     RUNS,
@@ -41,7 +41,7 @@ from tests.e2e.warm import (
     small_session,
     thrice,
 )
-from tests.runtime.support import plain
+from tests.unit.runtime.support import plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.elsewhere import Outcomes, outcomes_of
+from tests.spark.elsewhere import Outcomes, outcomes_of
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from lookup_hints import LookupSession
 from lookup_hints.spi import TEXT, ConnectorError, Option
 from lookup_hints.spi.model import LookupRequest
-from tests.e2e.elsewhere import Steps, cluster
+from tests.spark.elsewhere import Steps, cluster
 
 ROWS, PARTS, FALTERS = 4000, 5, 2
 PEOPLE = ", ".join(f'[{n}, "name {n}"]' for n in range(0, 500, 2))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from lookup_hints.errors import InternalError, UnsupportedLookup
-from tests.e2e.oracle import OUR_WORDS
 from tests.queries.trees import LOOKUPS
 from tests.queries.worlds import Answer, Worlds
+from tests.spark.oracle import OUR_WORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.e2e.oracle import Twins
+from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

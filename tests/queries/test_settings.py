@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.oracle import Twins
 from tests.queries.batches import answers
 from tests.queries.settings import SETTINGS, configured
 from tests.queries.worlds import Answer
+from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

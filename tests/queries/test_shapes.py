@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints.statements.script import split_statements
-from tests.e2e.oracle import Twins
-from tests.e2e.test_oracle import CUSTOMERS, ORDERS, PRICES
+from tests.spark.oracle import Twins
+from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

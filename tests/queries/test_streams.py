@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints import LookupSession
-from tests.e2e.oracle import collected
 from tests.queries.flights_data import tables
 from tests.queries.worlds import Worlds
+from tests.spark.oracle import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Random join trees against Spark's own joins. ``make test-sql`` runs thousands of them."""
+"""Random join trees against Spark's own joins. ``make test-queries`` runs thousands of them."""
 
 from __future__ import annotations
 

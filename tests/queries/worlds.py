@@ -18,8 +18,8 @@ from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.statements.script import split_statements
 from lookup_hints.tables.registry import register_connector
-from tests.e2e.counting import Calls, CountingConnector
-from tests.e2e.oracle import OUR_WORDS, collected, described
+from tests.spark.counting import Calls, CountingConnector
+from tests.spark.oracle import OUR_WORDS, collected, described
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

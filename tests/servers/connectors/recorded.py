@@ -1,0 +1,116 @@
+"""A lookup over HTTP whose responses are given, so that only what is made of them is tested: nothing is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+from lookup_connectors.bytes_in_flight import Lease
+from lookup_connectors.http.connector import HttpConnector
+from lookup_connectors.http.message import KeptConnectionLost, Request, Response
+
+from lookup_hints.errors import ConnectorError
+from lookup_hints.spi import Ending
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.turns import taking
+from tests.servers.connectors.http_asking import rows_of
+from tests.unit.connectors.asking import request_for
+
+HOME = "https://api.example"
+SCHEMA = pa.schema([("id", pa.string()), ("name", pa.string())])
+
+
+def response(body: Any = None, status: int = 200, **headers: str) -> Response:
+    """A response; ``body`` is JSON unless it is bytes, and in names of headers ``_`` is a hyphen."""
+    content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return Response(status, {"content-type": "application/json", **named}, content)
+
+
+@dataclass
+class Outcome:
+    """What became of a question.
+
+    Args:
+        rows: what was found.
+        error: why it failed.
+        pauses: what each refusal said of the time to wait.
+        asked: the requests.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    error: ConnectorError | None = None
+    pauses: list[float | None] = field(default_factory=list)
+    asked: list[Request] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """In a word."""
+        if self.error is not None:
+            return "permanent" if self.error.permanent else "transient"
+        return "found" if self.rows else "miss"
+
+
+class _Turns:
+    """Turns that are always free; nobody waits."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float | None] = []
+
+    def take_at_once(self) -> bool:
+        return True
+
+    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
+        pass
+
+    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+        pass
+
+    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
+        if ending == "refused":
+            self.pauses.append(pause)
+        return pause or 0.0 if ending == "refused" else 0.0
+
+
+class _Client:
+    def __init__(self, responses: Sequence[Response]) -> None:
+        self._left = list(responses)
+        self.asked: list[Request] = []
+
+    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
+        self.asked.append(request)
+        if not self._left:
+            raise KeptConnectionLost("nothing more was recorded", permanent=True)
+        return self._left.pop(0)
+
+    async def close(self) -> None:
+        pass
+
+
+def outcome(
+    options: Mapping[str, str],
+    *responses: Response,
+    schema: pa.Schema = SCHEMA,
+    keys: Mapping[str, Sequence[Any]] | None = None,
+    timeout: float = 1e6,
+) -> Outcome:
+    """What becomes of asking a table with these ``options`` for ``keys``, when it is answered so."""
+    given = {"connector": "http", "engine": "httpx", "url": f"{HOME}/x/{{id}}", **options}
+    connector = HttpConnector(LookupTable("people", schema, (), given))
+    connector.check()
+    client, turns, told = _Client(responses), _Turns(), Outcome()
+    with patch("lookup_connectors.http.connector.HttpxClient", lambda _: client), taking(turns):
+        connector.open()
+        try:
+            asked = {name: list(values) for name, values in (keys or {"id": ["1"]}).items()}
+            told.rows = rows_of(connector.lookup(request_for(schema, asked, timeout=timeout)))
+        except ConnectorError as error:
+            told.error = error
+        finally:
+            connector.close()
+    told.pauses, told.asked = turns.pauses, client.asked
+    return told

@@ -1,0 +1,518 @@
+"""What an answer says of itself: that it failed, that it is not there yet, that there is more, in which charset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lookup_connectors.http.fields import next_link
+from lookup_connectors.http.message import Response
+from lookup_connectors.http.paths import parse_path
+
+from tests.servers.connectors.recorded import HOME, outcome, response
+
+ADA = {"id": "1", "name": "Ada"}
+URL = f"{HOME}/x/1"
+
+
+# --- an error inside a 200 ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "shown"),
+    [
+        ({"ok": False, "error": "ratelimited"}, "throttled", ""),
+        (
+            {"ok": False, "error": "invalid_auth"},
+            "permanent",
+            'It says: {"ok": false, "error": "invalid_auth"}',
+        ),
+        ({"success": False}, "permanent", 'It says: {"success": false}'),
+        ({"success": "false", "user": None}, "permanent", "says that it failed"),
+        ({"error": {"message": "nothing works"}}, "permanent", "nothing works"),
+        ({"user": None, "errors": ["nothing works"]}, "permanent", "nothing works"),
+        ({"errcode": 40013, "errmsg": "invalid appid"}, "permanent", "40013"),
+        ({"user": None, "status": "error"}, "permanent", '{"status": "error"}'),
+        ({"status": "OVER_QUERY_LIMIT"}, "throttled", ""),
+        ({"code": 429, "message": "slow down"}, "throttled", ""),
+        ({"error": {"code": 429}}, "throttled", ""),
+        ({"code": 503}, "transient", ""),
+        ({"error": "internal_server_error"}, "transient", ""),
+        ({"error": "Rate limit exceeded"}, "throttled", ""),
+        ({"error": {"status": 404, "message": "no such user"}}, "miss", ""),
+        ({"code": 404, "user": None}, "miss", ""),
+        ({"ok": True, "error": None, "user": None}, "miss", ""),
+        ({"success": 1, "error": "", "errors": [], "status": "ok", "code": 0, "user": {}}, "miss", ""),
+        ({"status": "inactive", "user": None}, "miss", ""),
+        ({"user": ADA, "error": "ignored where there are rows", "ok": False}, "found", ""),
+        ({"data": None, "errors": [{"message": "?"}]}, "permanent", '{"errors": [{"message": "?"}]}'),
+        ({"errors": [{"message": "?"}]}, "permanent", ""),
+        ({"data": {"user": None}, "errors": [{"message": "?"}]}, "permanent", ""),
+        ({"data": {"user": ADA}, "errors": []}, "miss", ""),
+        ({"errors": [{"status": "503", "title": "?"}]}, "transient", ""),
+        ({"errors": [{"status": "404", "title": "?"}]}, "miss", ""),
+        ({"errors": [{"type": "https://h/problems/resource-not-found"}]}, "miss", ""),
+        ({"user": None, "error": "not_found"}, "miss", ""),
+        ({"user": None, "error": "Not found."}, "miss", ""),
+        ({"error": {"code": "NOT_FOUND", "message": "?"}}, "miss", ""),
+        ({"user": None, "errorCode": "00000", "hasErrors": False, "errorMessages": []}, "miss", ""),
+        ({"user": None, "hasErrors": True}, "permanent", ""),
+        ({"errorMessages": ["no such field"]}, "permanent", ""),
+        ({"odata.error": {"code": "BadRequest"}}, "permanent", ""),
+        ({"status": False, "message": "Invalid key"}, "permanent", '"message": "Invalid key"'),
+        ({"status": "UNAUTHENTICATED"}, "permanent", ""),
+        ({"user": {}, "timed_out": True}, "transient", ""),
+        ({"meta": {"code": 400, "error_message": "bad"}}, "permanent", "bad"),
+        ({"meta": {"code": 429}, "user": {}}, "throttled", ""),
+        ({"meta": {"code": 200}, "user": {}}, "miss", ""),
+        ({"status": {"state": "FAILED"}}, "permanent", "FAILED"),
+        ({"error": {"code": 6, "error_msg": "Too many requests per second"}}, "throttled", ""),
+        ({"Note": "Our standard API call frequency is 5 calls per minute."}, "throttled", ""),
+        ({"user": [], "note": "5 calls per minute are free"}, "miss", ""),
+        ({"status": {"state": "PENDING"}}, "transient", "The answer is not there yet."),
+        ({"jobComplete": False}, "transient", ""),
+        ({"user": None, "status": "processing"}, "transient", ""),
+        ({"user": [], "status": "pending"}, "miss", ""),
+        ({"user": ADA, "status": "processing", "done": False}, "found", ""),
+    ],
+    ids=str,
+)
+def test_an_error_inside_a_200_is_no_miss(body: Any, kind: str, shown: str) -> None:
+    told = outcome({"rows": "user"}, response(body), response({"user": ADA}))
+    assert told.kind == ("found" if kind == "throttled" else kind), told.error
+    assert len(told.pauses) == (kind == "throttled")
+    assert shown in str(told.error)
+    if told.kind == "permanent":
+        assert f"table people: {HOME}:443 answered 200 to GET, and says that it failed." in str(told.error)
+        assert "say with 'error-when' what is a failure" in str(told.error)
+
+
+def test_errors_are_seen_on_the_way_to_the_rows() -> None:
+    for data in ({"error": "bad"}, {"success": False, "items": []}):
+        assert outcome({"rows": "data.items"}, response({"data": data})).kind == "permanent"
+    row = {"data": {"items": [{"id": "1", "name": "Ada", "error": "E1"}], "error": "ignored"}}
+    assert outcome({"rows": "data.items"}, response(row)).rows == [ADA]
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "kind"),
+    [
+        ({"user": ADA, "posts": None}, ["posts", 0], "found"),
+        ({"user": None, "posts": None}, ["posts"], "miss"),
+        ({"user": {**ADA, "name": None}}, ["user", "name"], "permanent"),
+        ({"user": ADA}, [], "permanent"),
+        (None, ["posts"], "permanent"),
+    ],
+    ids=str,
+)
+def test_an_error_of_another_field_of_graphql_is_not_ours(data: Any, path: list[Any], kind: str) -> None:
+    body = {"data": data, "errors": [{"message": "?", "path": path}]}
+    assert outcome({"rows": "data.user"}, response(body)).kind == kind
+    assert outcome({"rows": "data"}, response(body)).kind == "permanent"
+
+
+def test_a_document_that_is_the_row_may_have_members_of_any_name() -> None:
+    schema = pa.schema([("id", pa.string()), ("error", pa.string()), ("status", pa.string())])
+    body = {"error": "ratelimited", "status": "failed"}
+    assert outcome({}, response(body), schema=schema).rows == [{"id": "1", **body}]
+    graphql = {"data": None, "errors": [{"message": "?"}]}
+    options = {"path.name": "errors[0].message"}
+    assert outcome(options, response(graphql)).rows == [{"id": "1", "name": "?"}]
+    assert outcome({"path.name": "data.user.name"}, response(graphql)).kind == "permanent"
+
+
+def test_a_limit_is_seen_where_the_document_should_be_the_row() -> None:
+    told = outcome({}, response({"ok": False, "error": "ratelimited"}), response(ADA))
+    assert (told.rows, told.pauses) == ([ADA], [None])
+
+
+@pytest.mark.parametrize(
+    ("rules", "body", "kind"),
+    [
+        ({"error-when": "meta.bad"}, {"meta": {"bad": True}, "user": ADA}, "permanent"),
+        ({"error-when": "meta.bad"}, {"meta": {"bad": ""}, "user": ADA}, "found"),
+        ({"error-when": "meta.bad"}, {"meta": {"bad": {}}, "user": ADA}, "found"),
+        ({"error-when": "meta.bad", "error-kind": "transient"}, {"meta": {"bad": "x"}}, "transient"),
+        ({"error-when": "meta.bad", "error-kind": "Throttled"}, {"meta": {"bad": [0]}}, "throttled"),
+        ({"error-when": "!ok", "error-kind": "permanent"}, {"error": "ratelimited"}, "permanent"),
+        ({"error-when": "!ok"}, {"error": "ratelimited"}, "throttled"),
+        ({"error-when": "code && (code == `7` && 'transient' || 'permanent')"}, {"code": 7}, "transient"),
+        ({"error-when": "code && (code == `7` && 'transient' || 'permanent')"}, {"code": 8}, "permanent"),
+        ({"error-when": "code && (code == `7` && 'transient' || 'permanent')"}, {"user": ADA}, "found"),
+        ({"error-when": "`false`"}, {"ok": False, "error": "ratelimited"}, "miss"),
+        ({"error-when": "`false`"}, {"data": None, "errors": [{"message": "?"}]}, "miss"),
+        ({"error-when": "sort(ok)"}, {"ok": False}, "permanent"),
+        ({"error-kind": "transient"}, {"ok": False}, "transient"),
+    ],
+    ids=str,
+)
+def test_what_is_a_failure_can_be_said(rules: dict[str, str], body: Any, kind: str) -> None:
+    told = outcome({"rows": "user", **rules}, response(body), response({"ok": True, "user": ADA}))
+    assert told.kind == ("found" if kind == "throttled" else kind), told.error
+    assert len(told.pauses) == (kind == "throttled")
+
+
+def test_a_kind_that_the_expression_names_counts_for_other_codes() -> None:
+    rules = {"error-when": "code == 'burst' && 'throttled'", "error-message": "detail"}
+    told = outcome(rules, response({"code": "burst"}, 400), response(ADA))
+    assert (told.rows, told.pauses) == ([ADA], [None])
+    other = outcome(rules, response({"code": "bad", "detail": "no such\n field"}, 400))
+    assert "answered 400 to GET. It says: no such field Check 'url'" in str(other.error)
+    assert outcome(rules, response({"code": "burst"}, 404)).kind == "miss"
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({"error-when": "a ="}, "'error-when': it is not JMESPath"),
+        ({"error-message": "a["}, "'error-message': it is not JMESPath"),
+        ({"error-when": 'error == "ratelimited"'}, "For the text write 'ratelimited' or `\"ratelimited\"`"),
+        ({"rows": 'items[?kind != "a"]'}, '"a" behind a comparison is the member of that name, and no text'),
+        ({"error-when": "${env:X}"}, "'error-when' may not be a reference"),
+        (
+            {"paging": "next_url", "paging-path": "@odata.nextLink"},
+            'Put a name with such characters in quotes: "@odata.nextLink"',
+        ),
+        ({"rows": "data.odd-name"}, 'Put a name with such characters in quotes: data."odd-name"'),
+        ({"rows": "$.data.items"}, "JMESPath begins with no $: data.items"),
+    ],
+)
+def test_expressions_that_mean_something_else_are_refused(options: dict[str, str], shown: str) -> None:
+    with pytest.raises(Exception, match="table people") as raised:
+        outcome(options)
+    assert shown in str(raised.value)
+
+
+def test_a_name_in_quotes_may_be_compared_where_it_is_meant() -> None:
+    assert parse_path('"@type" == \'x\' && @."a b" == `1`').find({"@type": "x", "a b": 1}) is True
+
+
+def test_what_is_proposed_leads_to_the_next_page() -> None:
+    linked = {"items": [ADA], "links": [{"rel": "next", "href": "/x/2"}]}
+    assert "'paging-path' = 'links[?rel==''next''] | [0].href'" in str(
+        outcome({"rows": "items"}, response(linked)).error
+    )
+    counted = {"items": [ADA], "page": 1, "pages": 2}
+    assert "'paging' = 'page' or 'offset'" in str(outcome({"rows": "items"}, response(counted)).error)
+    unfinished = {"id": "query", "nextUri": "/x/2"}
+    assert "in its member nextUri that there is more" in str(
+        outcome({"rows": "data"}, response(unfinished)).error
+    )
+
+
+# --- codes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "shown"),
+    [
+        (202, {}, "transient", "The answer is not there yet."),
+        (202, None, "transient", "answered 202 to GET. The answer is not there yet."),
+        (202, {"id": "1", "name": None, "state": "queued"}, "transient", "queued"),
+        (200, ADA, "found", ""),
+        (201, ADA, "found", ""),
+        (203, ADA, "found", ""),
+        (204, None, "miss", ""),
+        (205, None, "miss", ""),
+        (206, ADA, "permanent", "That is a part of what there is"),
+        (207, [ADA], "permanent", "Each part of it has an outcome of its own."),
+        (226, ADA, "permanent", "That is a change and not the whole"),
+        (300, [ADA], "permanent", "It offers several answers"),
+        (304, None, "permanent", "leave 'header.If-None-Match' and the like out"),
+    ],
+)
+def test_not_every_2xx_is_an_answer(status: int, body: Any, kind: str, shown: str) -> None:
+    told = outcome({}, response(body, status))
+    assert told.kind == kind, told.error
+    assert shown in str(told.error)
+    if kind != "miss":
+        assert outcome({"success-codes": "2XX,3XX"}, response(ADA, status)).rows == [ADA]
+
+
+@pytest.mark.parametrize("status", [202, 500, 503])
+def test_the_pause_of_a_failure_that_may_pass_is_kept(status: int) -> None:
+    options = {"on-throttle": "fail"}
+    error = outcome(options, response({}, status, retry_after="30")).error
+    assert error is not None
+    assert (error.permanent, error.retry_after) == (False, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "kind"),
+    [
+        (403, {"message": "no"}, {}, "permanent"),
+        (403, {"message": "no"}, {"x_ratelimit_remaining": "7"}, "permanent"),
+        (403, {"message": "no"}, {"retry_after": "7"}, "throttled"),
+        (403, {"message": "no"}, {"x_ratelimit_remaining": "0"}, "throttled"),
+        (403, {"message": "You have exceeded a secondary rate limit."}, {}, "throttled"),
+        (403, b"<html>rate limit</html>", {}, "permanent"),
+        (400, {"message": "the rate limit must be a number"}, {}, "permanent"),
+        (420, None, {}, "throttled"),
+        (429, {"error": {"code": "insufficient_quota"}}, {"x_should_retry": "false"}, "permanent"),
+        (400, {"error": {"status": "RESOURCE_EXHAUSTED"}}, {}, "throttled"),
+        (500, {"retry": "no"}, {"stripe_should_retry": "false"}, "permanent"),
+        (409, {}, {"stripe_should_retry": "true"}, "transient"),
+        (404, {"error": "ratelimited"}, {}, "miss"),
+    ],
+)
+def test_limits_are_told_by_codes_headers_and_words(
+    status: int, body: Any, headers: dict[str, str], kind: str
+) -> None:
+    told = outcome({}, response(body, status, **headers), response(ADA))
+    assert told.kind == ("found" if kind == "throttled" else kind), told.error
+    assert len(told.pauses) == (kind == "throttled")
+
+
+def test_a_403_that_is_a_limit_says_its_pause_and_no_rights() -> None:
+    limited = response({"message": "API rate limit exceeded"}, 403, retry_after="60")
+    text = str(outcome({}, limited, timeout=5).error)
+    assert "answered 403 and wants a pause of 60 s. It says:" in text
+    assert "That is longer than this lookup has left: raise 'timeout'." in text
+    assert "rights" not in text
+    spent = response({"error": {"errors": [{"reason": "dailyLimitExceeded"}]}}, 403)
+    assert "A quota of these credentials is used up" in str(outcome({}, spent).error)
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "link"),
+    [
+        ('<u>; rel="next"', "u"),
+        ("<u>; rel=next", "u"),
+        ("<u>; REL=Next", "u"),
+        ("<u>; rel='next'", "u"),
+        ('<u>;rel="prev next"', "u"),
+        ('<u>; rel = "next"', "u"),
+        ('<u>; title="start, index"; rel="next"', "u"),
+        ("<u>; title='start, index'; rel='next'", "u"),
+        ('<u>; title="a \\"b\\"; rel=prev"; rel="next"', "u"),
+        ('<a>; rel="prev"; title="rel=next", <u>; rel="next"', "u"),
+        ('<a>; rel="prev", , <u?a=1,2;b>; rel="next"', "u?a=1,2;b"),
+        ("<u>; title*=UTF-8''a%2Cb; rel=next", "u"),
+        ('<u>; crossorigin; rel="next"', "u"),
+        ('<u>; rel="next"; rel="prev"', "u"),
+        ('<u>; rel="next"; anchor=""', "u"),
+        (f'<u>; rel="next"; anchor="{URL}"', "u"),
+        ('<u>; rel="next"; anchor="/other"', None),
+        ('<u>; rel="next"; anchor="#part"', None),
+        ('<u>; rel="prev"; rel="next"', None),
+        ('<u>; rel="nextpage"', None),
+        ('<u>; title="rel=next"', None),
+        ("<u>; rev=next", None),
+        ("<u>", None),
+        ("", None),
+    ],
+)
+def test_a_link_is_read_by_its_grammar(header: str, link: str | None) -> None:
+    assert next_link(header, URL) == link
+    pages = [response([ADA], link=header), response([{"name": "Bob"}])]
+    told = outcome({"paging": "link"}, *pages)
+    assert len(told.rows) == (2 if link else 1), told.error
+
+
+def test_a_link_leads_on_from_where_the_answer_came() -> None:
+    moved = Response(307, {"location": "/moved/here/1"}, b"")
+    page = response([ADA], link='<2>; rel="next"')
+    told = outcome({"paging": "link"}, moved, page, response([{"name": "Bob"}]))
+    assert [each.url for each in told.asked] == [URL, f"{HOME}/moved/here/1", f"{HOME}/moved/here/2"]
+
+
+@pytest.mark.parametrize("header", ['u; rel="next"', '<u; rel="next"', '<u>; rel="next', "<u> rel=next"])
+def test_a_link_that_cannot_be_read_is_an_error_where_it_is_to_be_followed(header: str) -> None:
+    told = outcome({"paging": "link"}, response([ADA], link=header))
+    assert told.kind == "permanent"
+    assert "the header Link cannot be read" in str(told.error)
+    assert outcome({}, response([ADA], link=header)).kind == "found"
+
+
+@pytest.mark.parametrize(
+    ("beside", "where"),
+    [
+        ({"next": "/x?page=2"}, "next"),
+        ({"next": {"href": "/x"}}, "next"),
+        ({"has_more": True}, "has_more"),
+        ({"hasMore": True}, "hasMore"),
+        ({"nextPageToken": "abc"}, "nextPageToken"),
+        ({"@odata.nextLink": "/x"}, '"@odata.nextLink"'),
+        ({"next_cursor": "abc"}, "next_cursor"),
+        ({"pagination": {"next": "/x"}}, "pagination.next"),
+        ({"paging": {"next": {"after": "5"}}}, "paging.next"),
+        ({"meta": {"pagination": {"next_url": "/x"}}}, "meta.pagination.next_url"),
+        ({"_links": {"next": {"href": "/x"}}}, "_links.next"),
+        ({"links": {"next": "/x"}}, "links.next"),
+        ({"pageInfo": {"hasNextPage": True}}, "pageInfo.hasNextPage"),
+        ({"LastEvaluatedKey": {"id": {"S": "1"}}}, "LastEvaluatedKey"),
+        ({"isLast": False}, "isLast"),
+        ({"offset": "itrX/recY"}, "offset"),
+        ({"startAt": 0, "total": 9}, "total"),
+        ({"startIndex": 1, "totalResults": 2}, "totalResults"),
+        ({"startIndex": 1, "totalResults": 1}, ""),
+        ({"page": {"number": 0, "totalPages": 2}}, "page.totalPages"),
+        ({"page": {"number": 1, "totalPages": 2}}, ""),
+        ({"info": {"next": "/x"}}, "info.next"),
+        ({"exceededTransferLimit": True}, "exceededTransferLimit"),
+        (
+            {"links": [{"rel": "self", "href": "/"}, {"rel": "next", "href": "/x"}]},
+            "links[?rel=='next'] | [0].href",
+        ),
+        ({"link": [{"relation": "next", "url": "/x"}]}, "link[?relation=='next'] | [0].url"),
+        ({"links": [{"rel": "self", "href": "/x"}]}, ""),
+        ({"page": 1, "total_pages": 3}, "total_pages"),
+        ({"continue": {"sroffset": 10}}, "continue"),
+        ({"next": None, "has_more": False, "next_cursor": "", "nextPageToken": ""}, ""),
+        ({"pagination": {"next": None, "total": 99}, "links": {"next": None, "self": "/x"}}, ""),
+        ({"startAt": 8, "total": 9}, ""),
+        ({"page": 3, "total_pages": 3}, ""),
+        ({"total": 120, "offset": 5}, "total"),
+        ({"total": 120.5, "currency": "EUR"}, ""),
+        ({"total": 120}, ""),
+        ({"isLast": True, "last": True}, ""),
+        ({"owner": {"next": "of kin"}}, ""),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_answer_that_says_that_there_is_more_is_not_taken_for_all(
+    beside: dict[str, Any], where: str, inside: bool
+) -> None:
+    document = {"items": [ADA], **beside}
+    answer = response({"data": document} if inside else document)
+    options = {"rows": "data.items" if inside else "items"}
+    told = outcome(options, answer)
+    if not where:
+        assert told.rows == [ADA], told.error
+        return
+    place = f"data.{where}" if inside else where
+    assert told.kind == "permanent"
+    assert f"says in its member {place} that there is more, and 'paging' is not set" in str(told.error)
+    assert outcome({**options, "paging": "none"}, answer).rows == [ADA]
+
+
+@pytest.mark.parametrize(
+    ("options", "body"),
+    [
+        ({}, {**ADA, "next": "/x", "has_more": True}),
+        ({"rows": "user"}, {"user": ADA, "next": "/x"}),
+        ({"rows": "items"}, {"items": [{**ADA, "next": "/x", "has_more": True}]}),
+        ({"rows": "items[0]"}, {"items": [ADA, ADA], "has_more": True}),
+        ({}, [{**ADA, "next": "/x"}]),
+        ({"row-key": "id"}, {"1": {"name": "Ada", "next": "/x"}}),
+    ],
+)
+def test_what_stands_in_rows_says_nothing_of_pages(options: dict[str, str], body: Any) -> None:
+    assert outcome(options, response(body)).rows == [ADA]
+
+
+@pytest.mark.parametrize(
+    ("headers", "shown"),
+    [
+        ({"link": '<2>; rel="next"'}, "in the header Link that there is more"),
+        ({"content_range": "items 0-0/9"}, "in the header Content-Range that there is more"),
+        ({"content_range": "0-0/1"}, ""),
+        ({"content_range": "0-0/*"}, ""),
+        ({"link": '<0>; rel="prev"'}, ""),
+    ],
+)
+def test_headers_say_that_there_is_more(headers: dict[str, str], shown: str) -> None:
+    told = outcome({}, response([ADA], 200, **headers))
+    assert told.kind == ("permanent" if shown else "found")
+    assert shown in str(told.error)
+    assert outcome({}, response(ADA, 200, **headers)).kind == "found", "one row has no pages"
+
+
+def test_a_path_that_misses_the_next_page_is_no_end() -> None:
+    options = {"rows": "items", "paging": "next_url", "paging-path": "links.nxt"}
+    told = outcome(options, response({"items": [ADA], "links": {"next": "/x"}}))
+    assert told.kind == "permanent"
+    assert "says in its member links.next that there is more, and 'paging-path' finds no next page" in str(
+        told.error
+    )
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_an_error_behind_the_last_page_speaks_of_pages(status: int) -> None:
+    options = {"rows": "items", "paging": "page", "paging-parameter": "page"}
+    pages = response({"items": [ADA]}), response({"message": "page out of range"}, status)
+    text = str(outcome(options, *pages).error)
+    assert f"answered {status} to GET" in text
+    assert "It was asked for page 2, as 'paging' = 'page' says; the pages before it were read." in text
+    assert (
+        f"Set 'page-size', so that a page with fewer rows is the last; or add {status} to 'miss-codes'."
+        in text
+    )
+    assert outcome({**options, "miss-codes": f"404,{status}"}, *pages).rows == [ADA]
+    assert "page 1" not in str(outcome(options, pages[1]).error)
+
+
+# --- whose a row is -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "body", "shown"),
+    [
+        (
+            {"row-key": "id"},
+            {"2": {"name": "Bob"}},
+            "id = '2', where '1' was asked. The API does not select by what",
+        ),
+        ({"row-key": "id"}, {"ok": False, "error": "ratelimited"}, "where '1' was asked"),
+        (
+            {"path.id": "key"},
+            {"key": " 1", "name": "Ada"},
+            "id = ' 1', where '1' was asked. The API spells it otherwise",
+        ),
+    ],
+)
+def test_a_row_of_another_key_is_refused(options: dict[str, str], body: Any, shown: str) -> None:
+    told = outcome(options, response(body))
+    assert told.kind == "permanent"
+    assert shown in str(told.error)
+
+
+# --- charsets -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "shown"),
+    [
+        (
+            '{"name": "é"}'.encode("latin-1"),
+            "application/json",
+            "no charset is named, and it is not UTF-8 at byte 11",
+        ),
+        (
+            '{"name": "é"}'.encode("latin-1"),
+            "application/json; charset=utf-8",
+            "it is not in this charset at byte 11",
+        ),
+        (b'{"name": "e"}', "application/json; charset=utf8mb4", "no charset is called 'utf8mb4'"),
+        (
+            '{"name": "é"}'.encode("utf-16"),
+            "application/json",
+            "no charset is named, and it is not UTF-8 at byte 1",
+        ),
+        (b"<html>", "text/html", "the body is not JSON (text/html). It begins"),
+    ],
+)
+def test_a_charset_that_does_not_fit_is_named(content: bytes, kind: str, shown: str) -> None:
+    told = outcome({}, response(content, content_type=kind))
+    assert told.kind == "permanent"
+    assert shown in str(told.error)
+
+
+@pytest.mark.parametrize(
+    ("charset", "label"),
+    [
+        ("latin-1", "iso-8859-1"),
+        ("utf-16", "'utf-16'"),
+        ("utf-8", '"UTF-8"'),
+        ("cp1252", "Windows-1252; x=y"),
+    ],
+)
+def test_a_charset_that_is_named_is_kept(charset: str, label: str) -> None:
+    content = '{"name": "é"}'.encode(charset)
+    told = outcome({}, response(content, content_type=f"application/json; charset={label}"))
+    assert [row["name"] for row in told.rows] == ["é"], told.error

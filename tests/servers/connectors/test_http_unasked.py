@@ -1,0 +1,331 @@
+"""Servers that answer one question twice: no key gets the row of another one, over any client."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from lookup_connectors.http import HttpConnector
+from lookup_connectors.http.unasked import AnswerEnd
+
+from lookup_hints.errors import AnswerError, ConnectorError
+from lookup_hints.spi.model import LookupTable
+from tests.servers.connectors import http_asking
+from tests.servers.connectors.http_asking import SCHEMA, connector_of, during, rows_of, table_of
+from tests.unit.connectors.asking import request_for
+
+BOTH = pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
+
+
+@pytest.fixture(autouse=True, params=["fast", "httpx"])
+def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds over each client."""
+    monkeypatch.setattr(http_asking, "ENGINE", request.param)
+
+
+def answer(key: int, head: str = "HTTP/1.1 200 OK") -> bytes:
+    """What a server should say of ``key``."""
+    body = f'{{"name": "n{key}"}}'
+    return f"{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+class Hostile:
+    """A server that does as its ``way`` says; it counts connections."""
+
+    def __init__(self, way: str) -> None:
+        self.connections = 0
+        self.port = 0
+        self._way = way
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._writers: list[asyncio.StreamWriter] = []
+        self._third = asyncio.Event()
+        """Set once key 3 is asked for."""
+
+    def run(self) -> None:
+        """Serve until ``stop``."""
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        self._loop.run_until_complete(self._drop_all())
+        self._loop.close()
+
+    async def _drop_all(self) -> None:
+        """End each connection; its socket is closed one turn of the loop after that."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        """End it."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def wait(self) -> None:
+        """Until it serves."""
+        assert self._ready.wait(10)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.append(writer)
+        stale: int | None = None
+        if self._way == "greeting":
+            writer.write(answer(99))
+        try:
+            while match := re.match(rb"GET /x/(\d+) ", await reader.readline()):
+                while (await reader.readline()).strip():
+                    pass
+                await self._answer(int(match[1]), stale, writer)
+                stale = int(match[1])
+                await writer.drain()
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, key: int, stale: int | None, writer: asyncio.StreamWriter) -> None:
+        if self._way.startswith("crossed"):
+            await self._answer_crossed(key, stale, writer)
+            return
+        if self._way == "late" and stale is not None:
+            writer.write(answer(stale))  # the second one of the question before
+            await asyncio.sleep(0.05)
+        writer.write(answer(key))
+        if self._way == "at once":
+            writer.write(answer(key))
+        elif self._way == "its beginning":
+            writer.write(answer(key)[:20])
+            await asyncio.sleep(0.02)
+            writer.write(answer(key)[20:])
+        elif self._way == "later":
+            await asyncio.sleep(0.02)
+            writer.write(answer(key))
+        elif self._way == "news" and key == 1:
+            writer.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+        elif self._way == "goodbye":
+            await asyncio.sleep(0.02)
+            writer.write(answer(key, "HTTP/1.1 408 Request Timeout"))
+            writer.close()
+
+    async def _answer_crossed(self, key: int, stale: int | None, writer: asyncio.StreamWriter) -> None:
+        """Each answer comes twice: to key 2 at once, to others with the next question of the connection."""
+        if key == 2:
+            await self._third.wait()
+            if self._way == "crossed, seen later":
+                await asyncio.sleep(0.05)
+            writer.write(answer(key) * 2)
+            return
+        if stale is not None:
+            self._third.set()
+            if self._way == "crossed, seen first":
+                await asyncio.sleep(0.05)
+        writer.write(answer(key if stale is None else stale))
+
+
+@contextmanager
+def hostile(way: str) -> Iterator[Hostile]:
+    """A server for the length of a block."""
+    server = Hostile(way)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    server.wait()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(10)
+
+
+def table_at(server: Hostile, **options: str) -> LookupTable:
+    """A table that ``server`` answers for."""
+    url = f"http://127.0.0.1:{server.port}/x/{{id}}"
+    return table_of(None, "", **{"url": url, "connections": "2", **options})
+
+
+def names_of(table: LookupTable, keys: int, pause: float, *, sync: bool) -> list[str]:
+    """What is found for each of ``keys``, one after the other with a pause between."""
+    requests = [request_for(SCHEMA, {"id": [key]}) for key in range(1, keys + 1)]
+    found = []
+    if sync:
+        connector = connector_of(table)
+        connector.open()
+        try:
+            for request in requests:
+                found += rows_of(connector.lookup(request))
+                time.sleep(pause)
+        finally:
+            connector.close()
+        return [row["name"] for row in found]
+
+    async def ask(connector: HttpConnector) -> None:
+        for request in requests:
+            found.extend(rows_of(await connector.alookup(request)))
+            await asyncio.sleep(pause)
+
+    during(table, ask)
+    return [row["name"] for row in found]
+
+
+@BOTH
+@pytest.mark.parametrize("pause", [0.0, 0.06])
+@pytest.mark.parametrize("way", ["at once", "its beginning", "later"])
+def test_no_key_gets_the_answer_of_another_one(way: str, pause: float, sync: bool) -> None:
+    with hostile(way) as server:
+        try:
+            found = names_of(table_at(server), 6, pause, sync=sync)
+        except AnswerError:
+            assert pause == 0.0, "the answer came when the next question was out: there is no other way"
+        else:
+            assert found == [f"n{key}" for key in range(1, 7)]
+
+
+@BOTH
+@pytest.mark.parametrize("pause", [0.0, 0.06])
+def test_an_answer_that_comes_after_the_next_question_fails_what_follows(pause: float, sync: bool) -> None:
+    with hostile("late") as server, pytest.raises(AnswerError) as caught:
+        names_of(table_at(server), 6, pause, sync=sync)
+    assert f"127.0.0.1:{server.port} sent more answers than it was asked questions." in str(caught.value)
+    assert "'header.Connection' = 'close'" in str(caught.value)
+
+
+@BOTH
+@pytest.mark.parametrize("way", ["at once", "late"])
+def test_keys_asked_together_get_their_own_answers_or_an_error(way: str, sync: bool) -> None:
+    with hostile(way) as server:
+        table = table_at(server, connections="5")
+        request = request_for(SCHEMA, {"id": list(range(1, 60))})
+        try:
+            if sync:
+                names = names_of(table, 59, 0.0, sync=True)
+            else:
+                names = [row["name"] for row in rows_of(during(table, lambda each: each.alookup(request)))]
+        except AnswerError:
+            return
+        assert way != "late"
+        assert names == [f"n{key}" for key in range(1, len(names) + 1)]
+
+
+@pytest.mark.parametrize("way", ["crossed, seen first", "crossed, seen later"])
+def test_what_one_connection_shows_puts_what_came_over_others_in_doubt(way: str) -> None:
+    """Key 3 gets the second answer to key 1, and its connection is closed before that could be seen."""
+
+    async def ask(connector: HttpConnector) -> None:
+        requests = [request_for(SCHEMA, {"id": [key]}) for key in (1, 2, 3)]
+        second = asyncio.ensure_future(connector.alookup(requests[1]))
+        assert rows_of(await connector.alookup(requests[0])) == [{"id": 1, "name": "n1"}]
+        rows_of(await connector.alookup(requests[2]))
+        rows_of(await second)
+
+    with hostile(way) as server, pytest.raises(AnswerError, match="sent more answers than"):
+        during(table_at(server), ask)
+
+
+@BOTH
+def test_a_connection_for_each_question_is_safe_whatever_comes_after(sync: bool) -> None:
+    with hostile("late") as server:
+        table = table_at(server, header__Connection="close")
+        assert names_of(table, 6, 0.0, sync=sync) == [f"n{key}" for key in range(1, 7)]
+        assert server.connections == 6
+
+
+@BOTH
+def test_a_server_that_keeps_to_its_questions_keeps_its_connection(sync: bool) -> None:
+    with hostile("well") as server:
+        assert names_of(table_at(server), 6, 0.02, sync=sync) == [f"n{key}" for key in range(1, 7)]
+        assert server.connections == 1
+
+
+@BOTH
+@pytest.mark.parametrize(("way", "connections"), [("goodbye", 3), ("news", 2)])
+def test_what_is_no_answer_costs_a_connection_and_no_query(way: str, connections: int, sync: bool) -> None:
+    with hostile(way) as server:
+        assert names_of(table_at(server), 3, 0.25, sync=sync) == ["n1", "n2", "n3"]
+        assert server.connections == connections
+
+
+@BOTH
+def test_who_speaks_before_it_is_asked_is_not_asked_twice(sync: bool) -> None:
+    refused = pytest.raises(ConnectorError, match=r"more answers than|broke off: it spoke|not asked for")
+    with hostile("greeting") as server, refused:
+        names_of(table_at(server), 30, 0.02, sync=sync)
+
+
+# --- where an answer ends -------------------------------------------------------------------------
+
+WHOLE = {
+    "length": b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+    "no body": b"HTTP/1.1 204 No Content\r\nX: y\r\n\r\n",
+    "empty": b"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n",
+    "news": b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n",
+    "trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\nX: y\r\n\r\n",
+    "bare lines": b"HTTP/1.1 200 OK\nContent-Length: 3\n\nabc",
+}
+
+
+@pytest.mark.parametrize("whole", WHOLE.values(), ids=WHOLE)
+@pytest.mark.parametrize("step", [1, 2, 7, 1000])
+def test_the_end_of_an_answer_is_found_wherever_it_is_cut(whole: bytes, step: int) -> None:
+    data, end, taken = whole + b"HTTP/1.1 200", AnswerEnd(), 0
+    for start in range(0, len(data), step):
+        taken += end.take(data[start : start + step])
+        if end.is_over:
+            break
+    assert (taken, end.is_over) == (len(whole), True)
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        b"HTTP/1.1 200 OK\r\n\r\nabc",
+        b"no http",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nabc",
+    ],
+)
+def test_an_answer_without_an_end_takes_everything(endless: bytes) -> None:
+    end = AnswerEnd()
+    assert end.take(endless) == len(endless)
+    assert end.take(b"more") == 4
+    assert not end.is_over
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_not_unasked() -> None:
+    async def ask(connector: HttpConnector) -> None:
+        for key in range(1, 30):
+            request = request_for(SCHEMA, {"id": [key]})
+            for task in [asyncio.ensure_future(connector.alookup(request)) for _ in range(2)]:
+                await asyncio.sleep(0.0005 * (key % 4))
+                task.cancel()
+            assert rows_of(await connector.alookup(request)) == [{"id": key, "name": f"n{key}"}]
+
+    with hostile("well") as server:
+        during(table_at(server), ask)
+
+
+def test_a_request_given_up_at_any_moment_gives_its_connection_back() -> None:
+    """At each turn of the loop, on a new connection and on a kept one; each is lost once in the old way."""
+
+    async def ask(connector: HttpConnector) -> None:
+        for turns in range(60):
+            request = request_for(SCHEMA, {"id": [turns]})
+            for _ in range(2):
+                task = asyncio.ensure_future(connector.alookup(request))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+            found = await asyncio.wait_for(connector.alookup(request), 10)
+            assert rows_of(found) == [{"id": turns, "name": f"n{turns}"}]
+
+    with hostile("well") as server:
+        during(table_at(server), ask)
+        during(table_at(server, header__Connection="close"), ask)

@@ -1,0 +1,148 @@
+"""PostgreSQL through Spark: the async runner against a real server, with Spark's own join as the oracle."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lookup_hints import LookupSession
+from tests.servers.postgres import PostgresServer, running_server
+from tests.spark.warm import thrice
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCE = """
+CREATE TYPE mood AS ENUM ('glad', 'sad');
+CREATE SCHEMA shop;
+CREATE TABLE shop."Customers" (
+  id bigint, part text, token uuid, balance numeric(12, 2), seen timestamptz, extra jsonb, tags text[],
+  mood mood, PRIMARY KEY (id, part)
+);
+INSERT INTO shop."Customers" VALUES
+  (1, 'a', '00000000-0000-0000-0000-000000000001', 1.50, '2020-01-01 00:00:00+02', '{"n": 1}', '{x,NULL}', 'glad'),
+  (1, 'b', '00000000-0000-0000-0000-000000000002', -0.01, '1969-12-31 23:59:59.999999Z', NULL, '{}', NULL),
+  (2, 'a', NULL, NULL, NULL, 'null', NULL, 'sad');
+"""
+COLUMNS = (
+    "id BIGINT, part STRING, token STRING, balance DECIMAL(12,2), seen TIMESTAMP, extra STRUCT<n: INT>,"
+    " tags ARRAY<STRING>, mood STRING"
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    for running in running_server():
+        running.execute(SOURCE)
+        yield running
+
+
+@pytest.fixture
+def session(spark: SparkSession, server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> LookupSession:
+    own = LookupSession(spark.newSession())
+    own.spark.conf.set("my.dsn", server.url())
+    own.sql(
+        f"CREATE TEMPORARY TABLE customers ({COLUMNS}, PRIMARY KEY (id, part) NOT ENFORCED) WITH"
+        " ('connector' = 'postgres', 'url' = '${conf:my.dsn}', 'table-name' = 'shop.\"Customers\"')"
+    )
+    own.sql(
+        "CREATE TEMPORARY VIEW orders AS SELECT * FROM VALUES (1, 1L, 'a'), (2, 1L, 'b'), (3, 2L, 'a'),"
+        " (4, 2L, 'zz'), (5, CAST(NULL AS BIGINT), 'a'), (6, 1L, 'a') AS orders (n, id, part)"
+    )
+    return own
+
+
+def test_every_type_by_a_composite_key_equals_sparks_own_join(session: LookupSession) -> None:
+    session.sql("SELECT * FROM customers").createOrReplaceTempView("read_whole")
+    assert session.spark.table("read_whole").count() == 3
+    query = "SELECT o.n, c.* FROM orders o LEFT JOIN {} c ON o.id = c.id AND o.part = c.part"
+    looked_up = thrice(session, query.format("customers"))
+    joined = session.spark.sql(query.format("read_whole")).collect()
+    assert looked_up == sorted(map(tuple, joined), key=repr)
+    assert len(looked_up) == 6
+
+
+def test_a_text_that_is_no_uuid_is_a_miss(session: LookupSession) -> None:
+    rows = thrice(
+        session,
+        "SELECT t, c.id FROM VALUES ('00000000-0000-0000-0000-000000000002'), ('no uuid'),"
+        " ('00000000-0000-0000-0000-00000000000A') AS v (t) LEFT JOIN customers c ON v.t = c.token",
+    )
+    assert rows == [
+        ("00000000-0000-0000-0000-000000000002", 1),
+        ("00000000-0000-0000-0000-00000000000A", None),
+        ("no uuid", None),
+    ]
+
+
+def test_columns_and_key_come_from_the_server(session: LookupSession) -> None:
+    session.sql(
+        "CREATE TEMPORARY TABLE told WITH ('connector' = 'postgres', 'url' = '${conf:my.dsn}',"
+        " 'table-name' = 'shop.\"Customers\"')"
+    )
+    described = [tuple(row) for row in session.sql("DESCRIBE told").collect()]
+    assert ("id", "bigint", "key") in described
+    assert ("part", "string", "key") in described
+    assert ("seen", "timestamp", None) in described
+
+
+def test_the_dsn_is_shown_nowhere(session: LookupSession, server: PostgresServer) -> None:
+    secret = server.url().split("@")[0].rsplit(":", 1)[1]
+    query = "SELECT c.mood FROM orders o JOIN customers c ON o.id = c.id"
+    shown = [
+        session.explain(query),
+        str(session.sql("SHOW CREATE TABLE customers").collect()),
+        str(session.sql("DESCRIBE EXTENDED customers").collect()),
+        repr(session.prepare(query)),
+    ]
+    session.sql(
+        "CREATE TEMPORARY TABLE nowhere (id BIGINT) WITH ('connector' = 'postgres', 'url' = '${conf:my.dsn}')"
+    )
+    with pytest.raises(Exception, match="nowhere") as caught:
+        session.sql("SELECT c.id FROM orders o JOIN nowhere c ON o.id = c.id").collect()
+    shown.append(str(caught.value))
+    assert not [text for text in shown if secret in text]
+
+
+def test_connections_are_few_and_shared(session: LookupSession, server: PostgresServer) -> None:
+    session.spark.range(0, 20_000, 1, 4).createOrReplaceTempView("many")
+    hint = "/*+ LOOKUP('table'='c', 'batch-size'='50', 'capacity'='100') */"
+    query = f"SELECT {hint} count(c.id) AS n FROM many o LEFT JOIN customers c ON o.id = c.id"
+    assert session.sql(query).collect()[0].n == 3
+
+    async def connections() -> int:
+        import asyncpg
+
+        connection = await asyncpg.connect(server.url())
+        try:
+            count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+            return int(await connection.fetchval(count))
+        finally:
+            await connection.close()
+
+    # Pools of four in each of the two worker processes, and the one that counts; pools of other tests'
+    # tables may still be idle in the same processes.
+    assert asyncio.run(connections()) <= 1 + 2 * 4 * 3
+
+
+def test_a_large_table_is_read_in_parts_each_row_once(session: LookupSession, server: PostgresServer) -> None:
+    server.execute(
+        "CREATE TABLE IF NOT EXISTS large AS SELECT id, repeat('x', 200) AS name FROM generate_series(1, 100000) AS id"
+    )
+    for name, option in (("parted", ""), ("alone", ", 'lookup.scan.partitions' = '1'")):
+        session.sql(
+            f"CREATE TEMPORARY TABLE {name} (id BIGINT, name STRING) WITH ('connector' = 'postgres',"
+            f" 'url' = '${{conf:my.dsn}}', 'table-name' = 'large'{option})"
+        )
+        query = f"SELECT count(*), count(DISTINCT id), sum(id), sum(length(name)) FROM {name}"
+        assert session.sql(query).collect() == [(100_000, 100_000, 5_000_050_000, 20_000_000)]
+    assert re.search(r"read by +at most 2 tasks at once", session.explain("SELECT id FROM parted"))
+    assert session.sql("SELECT id FROM parted").rdd.getNumPartitions() == 2
+    assert session.sql("SELECT id FROM alone").rdd.getNumPartitions() == 1
+    assert len(session.sql("SELECT id FROM parted LIMIT 7").collect()) == 7
+    joined = "SELECT count(*) FROM parted a JOIN range(5) r ON a.id % 50000 = r.id"
+    assert session.sql(joined).collect() == [(10,)]

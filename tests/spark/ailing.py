@@ -1,0 +1,70 @@
+"""A source that fails for some keys for good, until it is healed; and what a folder of dead letters holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookup_hints.spi import TEXT, AsyncLookup, ConnectorError, Option, Outcomes, SyncLookup
+from lookup_hints.spi.model import LookupRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = (
+    "table STRING, alias STRING, line INT, connector STRING, key STRING, error_class STRING, error STRING,"
+    " attempts INT, failed_at TIMESTAMP, query_id STRING, batch_id BIGINT, run STRING"
+)
+
+
+class AilingConnector(SyncLookup, AsyncLookup):
+    """Answers ``(id, 'n<id>')``, but fails for ids that end with 07 while its file says so; tells its password."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = (
+        Option("ill", TEXT, "A file; without it all keys are answered."),
+        Option("password", TEXT, "Told in errors.", default="hunter2", secret=True),
+    )
+
+    def lookup(self, request: LookupRequest) -> Outcomes:
+        """The rows, and an error that all ill keys share."""
+        ids = request.keys.column("id").combine_chunks()
+        is_ill = Path(self.table.options["ill"]).exists()
+        last_two = pc.subtract(ids, pc.multiply(pc.divide(ids, 100), 100))
+        ill = pc.and_(pc.equal(last_two, 7), pa.scalar(is_ill))
+        well = pc.indices_nonzero(pc.invert(ill)).cast(pa.int32())
+        names = pc.binary_join_element_wise("n", pc.take(ids, well).cast(pa.string()), "")
+        rows = pa.table({"id": pc.take(ids, well), "name": names})
+        password = self.table.options.get("password", "hunter2")
+        error = ConnectorError(f"source at app:{password}@db is ill", permanent=True)
+        failures = dict.fromkeys(pc.indices_nonzero(ill).to_pylist(), error)
+        return Outcomes(rows.select(list(request.columns)), well, failures)
+
+    async def alookup(self, request: LookupRequest) -> Outcomes:
+        """The same."""
+        return self.lookup(request)
+
+
+def ill_table(folder: Path, more: str = "") -> str:
+    """A statement that creates the table ``people`` over an ill source; it is healed by removing ``ill``."""
+    (folder / "ill").touch()
+    return (
+        "CREATE OR REPLACE TEMPORARY TABLE people (id BIGINT, name STRING) WITH ('connector' ="
+        f" 'tests.spark.ailing:AilingConnector', 'ill' = '{folder}/ill', 'password' = 'hunter2'{more})"
+    )
+
+
+def letters(spark: SparkSession, folder: Path, kind: str = "parquet") -> list[dict[str, object]]:
+    """All letters that Spark finds in ``folder``."""
+    frame = spark.read.format(kind).schema(SCHEMA).load(str(folder))
+    return [row.asDict() for row in frame.collect()]
+
+
+class DownConnector(SyncLookup):
+    """Fails for all keys."""
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """Fail."""
+        raise ConnectorError("down", permanent=True)

@@ -1,0 +1,116 @@
+"""The oracle: the same statement over the same rows, once with lookups and once with Spark's own join."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from lookup_connectors.memory import put_rows
+
+from lookup_hints import LookupSession
+from lookup_hints.sql.lexer import quoted, string_literal
+from lookup_hints.tables.ddl import columns_of
+from lookup_hints.tables.registry import register_connector
+from tests.spark.counting import Calls, CountingConnector
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+register_connector("counting", CountingConnector)
+_numbers = itertools.count()
+OUR_WORDS = re.compile(r"/\*\+\s*LOOKUP\(.*?\)\s*\*/|FOR SYSTEM_TIME AS OF [\w.]+(\(\))?", re.DOTALL)
+
+
+class Twins:
+    """Two Spark sessions with the same tables; in one of them some are lookup tables."""
+
+    def __init__(self, new_session: Callable[[], SparkSession], folder: Path) -> None:
+        self.plain = new_session()
+        self.session = LookupSession(new_session())
+        self._folder = folder
+        self._logs: dict[str, Path] = {}
+
+    @property
+    def sessions(self) -> list[SparkSession]:
+        """Both Spark sessions."""
+        return [self.plain, self.session.spark]
+
+    def conf(self, key: str, value: str) -> None:
+        """Set Spark's configuration in both."""
+        for spark in self.sessions:
+            spark.conf.set(key, value)
+
+    def table(self, name: str, columns: str, rows: list[tuple[Any, ...]], partitions: int = 2) -> None:
+        """An ordinary table in both sessions: its rows come from files, so that they can be split."""
+        path = self._folder / f"{name}_{next(_numbers)}"
+        frame = self.plain.createDataFrame(rows, columns, verifySchema=True)
+        frame.repartition(partitions).write.parquet(str(path))
+        for spark in self.sessions:
+            spark.read.schema(columns).parquet(str(path)).createOrReplaceTempView(name)
+
+    def dimension(
+        self, name: str, columns: str, rows: list[tuple[Any, ...]], key: str = "", **options: str
+    ) -> None:
+        """A table that is ordinary in one session and a lookup table in the other."""
+        frame = self.plain.createDataFrame(rows, columns, verifySchema=True)
+        frame.createOrReplaceTempView(name)
+        data = f"{name}_{next(_numbers)}"
+        put_rows(data, _arrow(frame, columns, rows))
+        log = self._folder / f"{data}.log"
+        self._logs[name] = log
+        primary_key = f", PRIMARY KEY ({key}) NOT ENFORCED" if key else ""
+        given = {"connector": "counting", "data": data, "log": str(log), **options}
+        listed = ", ".join(
+            f"{string_literal(option.replace('_', '-'))} = {string_literal(value)}"
+            for option, value in given.items()
+        )
+        self.session.sql(
+            f"CREATE OR REPLACE TEMPORARY TABLE {quoted(name)} ({columns}{primary_key}) WITH ({listed})"
+        )
+
+    def calls(self, name: str) -> Calls:
+        """What the dimension was asked since ``forget``."""
+        return Calls.read(self._logs[name])
+
+    def forget(self) -> None:
+        """Empty the logs."""
+        for log in self._logs.values():
+            log.unlink(missing_ok=True)
+
+    def check(self, sql: str, args: Any = None) -> list[tuple[Any, ...]]:
+        """Run ``sql`` both ways; columns, types and rows must be the same. Returns the rows."""
+        expected = self.plain.sql(OUR_WORDS.sub("", sql), args)
+        actual = self.session.sql(sql, args)
+        assert described(actual) == described(expected)
+        rows, wanted = collected(actual), collected(expected)
+        missing, surplus = Counter(wanted) - Counter(rows), Counter(rows) - Counter(wanted)
+        assert not missing, f"missing {missing} and surplus {surplus} in\n{sql}"
+        assert not surplus, f"surplus {surplus} in\n{sql}"
+        return rows
+
+
+def _arrow(frame: DataFrame, columns: str, rows: list[tuple[Any, ...]]) -> pa.Table:
+    if hasattr(frame, "toArrow"):
+        return frame.toArrow()
+    schema = columns_of(columns)  # before PySpark 4.0
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+
+
+def described(frame: DataFrame) -> list[tuple[str, str]]:
+    """Names and types of the columns."""
+    return [(column.name, column.dataType.simpleString()) for column in frame.schema.fields]
+
+
+def collected(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """The rows as values that compare and hash: repr tells NaN, -0.0, and nested values apart."""
+    return [tuple(map(_shown, row)) for row in frame.collect()]
+
+
+def _shown(value: Any) -> str:
+    """``value`` as text; the entries of a map have no order."""
+    return repr(sorted(value.items(), key=repr) if isinstance(value, dict) else value)

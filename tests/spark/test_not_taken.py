@@ -1,0 +1,50 @@
+"""What Spark does not take as we write it is read whole; where it cannot be, that is said with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.execution.spark_errors import NotTaken
+from tests.spark.oracle import Twins
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Without it, Spark takes no LATERAL projection, with which packed relations get their names back.
+SETTING = "spark.sql.optimizer.decorrelateInnerQuery.enabled"
+CHAIN = "SELECT o.n, c.name, z.w FROM o LEFT JOIN c ON o.k = c.id JOIN z ON z.id = o.n"
+
+
+@pytest.fixture(scope="module")
+def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+    made = Twins(spark.newSession, tmp_path_factory.mktemp("not_taken"))
+    made.table("o", "n INT, k BIGINT", [(1, 1), (2, 5)], partitions=1)
+    made.table("z", "id INT, w STRING", [(1, "a"), (2, "b")], partitions=1)
+    made.dimension("c", "id BIGINT, name STRING", [(1, "x"), (2, "y")], key="id")
+    made.conf(SETTING, "false")
+    yield made
+    for spark_session in made.sessions:
+        spark_session.conf.unset(SETTING)
+
+
+def test_it_is_read_whole_and_explain_says_why(twins: Twins) -> None:
+    twins.forget()
+    assert len(twins.check(CHAIN)) == 2
+    assert not twins.calls("c").keys, "it is not asked"
+    shown = twins.session.explain(CHAIN)
+    assert "read because Spark does not take the text that asking it becomes" in " ".join(shown.split())
+    twins.session.sql(f"CREATE OR REPLACE TEMPORARY VIEW v AS {CHAIN}")
+    assert twins.session.sql("SELECT * FROM v").count() == 2
+
+
+def test_what_is_to_be_asked_is_refused_with_sparks_reason(twins: Twins) -> None:
+    with pytest.raises(UnsupportedLookup, match="Spark takes this statement, but not the one") as caught:
+        twins.session.sql(CHAIN.replace("SELECT", "SELECT /*+ LOOKUP('table'='c') */", 1))
+    assert isinstance(caught.value, NotTaken)
+    assert "CORRELATED_REFERENCE" in str(caught.value)
+    assert "Try the lookup join in a subquery" in str(caught.value)
+    assert "please report" not in str(caught.value)

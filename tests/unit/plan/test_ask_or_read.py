@@ -1,0 +1,416 @@
+"""Ask or read in whole statements: whose wish counts, what is estimated, and what guards forbid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from lookup_hints.errors import HintError, LookupHintsError, OptionError, UnsupportedLookup
+from lookup_hints.plan.analysis import Columns
+from lookup_hints.plan.draft import Context, LookupPlan
+from lookup_hints.plan.explain import explain
+from lookup_hints.spi import TableSize
+from lookup_hints.surfaces.html import plan_picture
+from tests.unit.plan.planning import TABLES, context, planned
+
+SMALL = TableSize(1_000, 64_000, "pg_class")
+JOIN = "SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id"
+COLUMNS = (("id", "bigint"), ("k", "bigint"), ("name", "string"))
+MANY = (
+    "== Optimized Logical Plan ==\n"
+    "Range (0, 1000000, step=1, splits=Some(2)), Statistics(sizeInBytes=7.6 MiB, rowCount=1.00E+6)\n"
+)
+
+
+class Spark:
+    """What EXPLAIN COST answers, and what it was asked."""
+
+    def __init__(self, told: str = MANY) -> None:
+        self.told = told
+        self.asked: list[str] = []
+
+    def __call__(self, sql: str) -> str:
+        self.asked.append(sql)
+        return self.told
+
+
+def known(
+    spark: Spark | None = None,
+    size: TableSize = SMALL,
+    conf: dict[str, str] | None = None,
+    stream: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> Context:
+    """A context in which the table of customers has these options, and these figures are told."""
+    customers = TABLES["customers"]
+    given = {**customers.options, **(options or {})}
+    tables = {**TABLES, "customers": replace(customers, options=given)}
+    return replace(
+        context(conf=conf, analyse=COLUMNS, tables=tables),
+        table_size=lambda _: size,
+        explain_cost=spark or Spark(),
+        is_stream=lambda _: stream,
+    )
+
+
+def hinted(text: str = JOIN, **options: str) -> str:
+    listed = ", ".join(f"'{key.replace('_', '-')}'='{value}'" for key, value in options.items())
+    return text.replace("SELECT", f"SELECT /*+ LOOKUP('table'='c', {listed}) */", 1)
+
+
+def reads(plan: LookupPlan) -> bool:
+    assert len(plan.joins) + len(plan.scans) == 1
+    return bool(plan.scans)
+
+
+# --- whose wish counts ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hint", "table", "session", "is_read"),
+    [
+        (None, None, None, True),  # auto, and many rows on the left
+        ("lookup", "scan", "scan", False),
+        ("scan", "lookup", "lookup", True),
+        ("auto", "lookup", "lookup", True),
+        (None, "lookup", "scan", False),
+        (None, "scan", "lookup", True),
+        (None, None, "lookup", False),
+        (None, None, "SCAN", True),
+    ],
+)
+def test_the_hint_wins_over_the_table_and_the_table_over_the_session(
+    hint: str | None, table: str | None, session: str | None, is_read: bool
+) -> None:
+    options = {} if table is None else {"lookup.access": table}
+    using = known(conf={} if session is None else {"lookup.access": session}, options=options)
+    assert reads(planned(JOIN if hint is None else hinted(access=hint), using)) is is_read
+
+
+def test_a_hint_that_says_nothing_of_it_wants_a_lookup() -> None:
+    assert not reads(planned(hinted(capacity="5"), known()))
+    assert reads(planned(hinted(capacity="5"), known(conf={"lookup.access": "scan"})))
+    assert reads(planned(hinted(capacity="5"), known(options={"lookup.access": "auto"})))
+
+
+def test_a_bad_wish_is_an_error() -> None:
+    with pytest.raises(HintError, match="'access' cannot be 'read'"):
+        planned(hinted(access="read"), known())
+    with pytest.raises(OptionError, match=r"session: 'lookup\.access' cannot be 'read'"):
+        planned(JOIN, known(conf={"lookup.access": "read"}))
+
+
+RATES = "SELECT o.id, c.rate FROM orders o JOIN rates c ON o.k = c.currency"
+
+
+def test_what_cannot_be_read_is_refused_where_the_hint_or_the_table_wants_it_read() -> None:
+    using = replace(known(), analyse=lambda _: (("k", "string"),))
+    with pytest.raises(HintError) as caught:
+        planned(hinted(RATES, access="scan"), using)
+    assert "c cannot be read as 'access' = 'scan' wants it: connector 'async' answers keys only." in str(
+        caught.value
+    )
+    assert "line 1, column 41" in str(caught.value)
+    with pytest.raises(OptionError, match="'scan' = 'false' of table customers forbids to read it"):
+        planned(JOIN, known(options={"lookup.access": "scan", "scan": "false"}))
+
+
+def test_a_session_that_prefers_reading_still_asks_what_cannot_be_read() -> None:
+    using = replace(known(conf={"lookup.access": "scan"}), analyse=lambda _: (("k", "string"),))
+    plan = planned(RATES, using)
+    (join,) = plan.joins
+    assert join.access is not None
+    assert join.access.reason == (
+        "connector 'async' answers keys only, so 'access' = 'scan' (session) has no effect"
+    )
+
+
+RIGHT = "SELECT o.id, c.name FROM orders o RIGHT JOIN customers c ON o.k = c.id"
+
+
+def test_what_cannot_be_asked_is_refused_where_the_hint_or_the_table_wants_it_asked() -> None:
+    assert reads(planned(RIGHT, known()))
+    for text, using in (
+        (hinted(RIGHT, access="lookup"), known()),
+        (hinted(RIGHT, capacity="5"), known()),
+        (RIGHT, known(options={"lookup.access": "lookup"})),
+    ):
+        with pytest.raises(UnsupportedLookup, match="a RIGHT JOIN needs every row"):
+            planned(text, using)
+    assert reads(planned(hinted(RIGHT, access="scan"), known()))
+    assert reads(planned(hinted(RIGHT, access="auto"), known()))
+    assert reads(planned(RIGHT, known(conf={"lookup.access": "lookup"})))
+
+
+def test_a_stream_always_asks() -> None:
+    plan = planned(hinted(access="scan"), known(stream=True))
+    assert "a stream always asks, so 'access' = 'scan' (hint) has no effect" in explain(plan)
+    assert not reads(plan)
+
+
+# --- what is estimated ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JOIN,
+        f"{JOIN} WHERE c.country = 'DE'",
+        f"SELECT * FROM ({JOIN}) x",
+        f"SELECT name, count(*) FROM ({JOIN}) x GROUP BY name ORDER BY 2",
+        "SELECT * FROM customers c JOIN orders o ON o.k = c.id",
+        "SELECT * FROM orders o, customers c WHERE o.k = c.id",
+        "SELECT * FROM orders o LEFT JOIN customers c ON o.k = c.id LEFT JOIN stores s ON s.id = o.id",
+        "SELECT * FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.id = o.k)",
+        f"{JOIN} ORDER BY 1 LIMIT 20000",
+        f"INSERT INTO t {JOIN}",
+        f"CREATE TABLE t AS {JOIN}",
+    ],
+)
+def test_a_left_side_whose_rows_all_ask_is_estimated_by_spark(text: str) -> None:
+    spark = Spark()
+    assert reads(planned(text, known(spark)))
+    assert spark.asked[0] == "SELECT o.k AS k0 FROM orders o"
+
+
+def test_spark_is_asked_one_text_for_the_cost_and_the_types_of_keys() -> None:
+    spark, texts = Spark(), list[str]()
+    using = known(spark, TableSize(1_999_999, None, "pg_class"))
+    analyse = using.analyse
+    assert analyse is not None
+
+    def told(sql: str) -> Columns:
+        texts.append(sql)
+        return analyse(sql)
+
+    assert planned(JOIN, replace(using, analyse=told)).joins
+    assert spark.asked == texts[-1:]
+
+
+def test_ordinary_joins_before_it_are_estimated_with_it() -> None:
+    spark = Spark()
+    text = "SELECT * FROM orders o LEFT JOIN stores s ON s.id = o.id JOIN customers c ON o.k = c.id"
+    assert reads(planned(text, known(spark)))
+    assert spark.asked == ["SELECT * FROM orders o LEFT JOIN stores s ON s.id = o.id "]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{JOIN} WHERE o.total > 10",
+        f"{JOIN} WHERE c.id > 10",
+        f"{JOIN} WHERE c.id > o.total",
+        f"{JOIN} AND o.total > 10",
+        f"{JOIN} JOIN stores s ON s.id = o.id AND o.total > 10",
+        f"SELECT * FROM ({JOIN}) x WHERE x.id > 10",
+        f"SELECT * FROM ({JOIN}) x JOIN stores s ON s.id = x.id AND x.id > 10",
+        f"SELECT o.id, count(c.name) {JOIN[JOIN.index('FROM') :]} GROUP BY o.id HAVING o.id > 10",
+        f"WITH x AS ({JOIN}) SELECT * FROM x WHERE id > 10",
+        f"{JOIN} LIMIT 20000",
+        "FROM orders o |> JOIN customers c ON o.k = c.id |> WHERE o.total > 10",
+        "SELECT * FROM orders o, stores s, customers c WHERE o.k = c.id AND s.id = o.id",
+        "SELECT * FROM orders o LATERAL VIEW explode(o.items) i AS item WHERE EXISTS"
+        " (SELECT 1 FROM customers c WHERE c.id = o.k)",
+    ],
+)
+def test_where_rows_may_be_taken_away_before_they_ask_it_is_asked(text: str) -> None:
+    spark = Spark()
+    plan = planned(text, known(spark))
+    assert not plan.scans
+    assert spark.asked == []
+    assert "unknown: conditions or joins may take some away before they are asked for" in explain(plan)
+
+
+def test_a_lookup_join_before_it_may_take_rows_away_where_it_is_inner() -> None:
+    inner, left = (
+        f"SELECT * FROM orders o {kind} JOIN customers c ON o.k = c.id {kind} JOIN customers d ON o.id = d.id"
+        for kind in ("", "LEFT")
+    )
+    big = TableSize(1_999_999, None, "pg_class")
+    spark = Spark()
+    assert len(planned(inner, known(spark, big)).joins) == 2
+    assert spark.asked == ["SELECT * FROM orders o"]
+    assert len(planned(left, known(Spark())).scans) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"{JOIN} LIMIT 10", "a LIMIT takes the first rows alone"),
+        (f"CREATE TEMPORARY VIEW v AS {JOIN}", "what will read the view, and how much of it, is not known"),
+    ],
+)
+def test_who_takes_few_rows_or_says_it_later_asks(text: str, why: str) -> None:
+    spark = Spark()
+    plan = planned(text, known(spark))
+    assert (reads(plan), spark.asked) == (False, [])
+    assert f"asked: {why}" in explain(plan)
+
+
+def test_a_table_that_says_what_becomes_of_misses_and_failures_is_asked() -> None:
+    for options in ({"on-error": "null"}, {"lookup.max-requests": "5"}):
+        using = known(conf={"spark.master": "local[2]"}, options=options)
+        assert not reads(planned(JOIN, using))
+
+
+def test_nobody_asks_spark_where_the_tables_size_decides() -> None:
+    for size in (TableSize(None, source="never analysed"), TableSize(10_000_001, None, "pg_class")):
+        spark = Spark()
+        assert not reads(planned(JOIN, known(spark, size)))
+        assert spark.asked == []
+
+
+def test_spark_that_knows_nothing_leaves_it_to_asking() -> None:
+    plan = planned(JOIN, known(Spark("")))
+    text = explain(plan)
+    assert "asked: the rows on the left are unknown: Spark does not know the rows of its left" in text
+    assert "reading brings about 1,000 rows, 0.1 MB (pg_class)" in text
+
+
+def test_explain_says_why_it_is_read_and_what_asking_takes() -> None:
+    text = explain(planned(JOIN, known()))
+    for line in (
+        "read because  there are 995,000 rows or more on the left (EXPLAIN COST), more than 0.9 for each of about"
+        " 1,000 rows, 0.1 MB (pg_class)",
+        "rows          about 1,000 rows, 0.1 MB (pg_class)",
+        "instead       asking takes a key for each of 995,000 rows or more on the left (EXPLAIN COST), fewer"
+        " where keys repeat",
+    ):
+        assert line in text
+
+
+# --- guards -----------------------------------------------------------------------------------------
+
+WHOLE = "SELECT name FROM customers"
+
+
+@pytest.mark.parametrize("text", [WHOLE, RIGHT, hinted(access="scan")])
+@pytest.mark.parametrize(
+    ("options", "conf", "rule"),
+    [
+        ({"scan": "false"}, {}, "'scan' = 'false'"),
+        ({"lookup.on-scan": "error"}, {}, "'lookup.on-scan' = 'error' (table)"),
+        ({}, {"lookup.on-scan": "error"}, "'lookup.on-scan' = 'error' (session)"),
+        ({"lookup.scan.max-rows": "999"}, {}, "'lookup.scan.max-rows' = '999' (table)"),
+        ({}, {"lookup.scan.max-rows": "999"}, "'lookup.scan.max-rows' = '999' (session)"),
+    ],
+)
+def test_a_guard_forbids_every_read(
+    text: str, options: dict[str, str], conf: dict[str, str], rule: str
+) -> None:
+    with pytest.raises(LookupHintsError) as caught:
+        planned(text, known(conf=conf, options=options))
+    assert rule in str(caught.value)
+    assert "customers" in str(caught.value)
+    assert "about 1,000 rows" in str(caught.value) or "cannot be read" in str(caught.value)
+
+
+def test_an_error_of_a_guard_says_what_is_read_why_how_large_it_is_and_what_to_do() -> None:
+    with pytest.raises(UnsupportedLookup) as caught:
+        planned(RIGHT, known(options={"lookup.scan.max-rows": "999"}))
+    message = " ".join(str(caught.value).split("\n")[0].split())
+    assert message == (
+        "line 1, column 46: The lookup table customers would be read whole, because a RIGHT JOIN needs every row"
+        " of the lookup table: 'lookup.scan.max-rows' = '999' (table) forbids it. It has about 1,000 rows,"
+        " 0.1 MB (pg_class). Join it by an equality with its key, or raise that number."
+    )
+
+
+def test_auto_never_reads_what_a_guard_forbids() -> None:
+    assert not reads(planned(JOIN, known(options={"scan": "false"})))
+    assert not reads(planned(JOIN, known(conf={"lookup.on-scan": "error"})))
+    assert not reads(planned(JOIN, known(conf={"lookup.scan.max-rows": "999"})))
+
+
+@pytest.mark.parametrize(
+    ("rows", "on_scan", "warns"),
+    [
+        (10_000_000, None, False),
+        (10_000_001, None, True),
+        (10_000_001, "allow", False),
+        (1, "warn", True),
+        (None, None, False),
+        (None, "warn", True),
+    ],
+)
+def test_a_large_read_is_warned_of_by_default(rows: int | None, on_scan: str | None, warns: bool) -> None:
+    options = {} if on_scan is None else {"lookup.on-scan": on_scan}
+    plan = planned(WHOLE, known(size=TableSize(rows, None, "pg_class"), options=options))
+    assert bool(plan.scans[0].warning) is warns
+    assert ("warning" in explain(plan)) is warns
+
+
+# --- the picture ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("using", "told"),
+    [
+        (
+            known(),
+            ("read because there are 995,000 rows or more", "rows: about 1,000", "instead asking takes"),
+        ),
+        (known(Spark("")), ("asked: the rows on the left are unknown", "instead reading brings about 1,000")),
+        (
+            known(options={"lookup.access": "scan", "lookup.on-scan": "warn"}),
+            ("warning: the table has about",),
+        ),
+    ],
+)
+def test_the_notebooks_picture_says_the_same(using: Context, told: tuple[str, ...]) -> None:
+    picture = plan_picture(planned(JOIN, using))
+    assert [text for text in told if text not in picture] == []
+
+
+# --- to ask, and then to read
+
+
+def may_read(plan: LookupPlan) -> int | None:
+    switch = plan.joins[0].chosen.settings.switch
+    return None if switch is None else switch.keys
+
+
+LARGE = TableSize(2_000_000, 128_000_000, "pg_class")
+
+
+def test_a_lookup_may_read_its_table_when_it_has_asked_for_about_a_third_of_it() -> None:
+    plan = planned(JOIN, known(size=LARGE))
+    assert may_read(plan) == 700_000
+    shown = explain(plan)
+    assert "may read     each executor reads the table when it has asked for 700,000 keys" in shown
+    assert may_read(planned(hinted(access="auto"), known(size=LARGE))) == 700_000
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (hinted(timeout="9 s"), {}),  # who says how it is asked
+        (hinted(access="auto", cache="none"), {}),
+        (hinted(access="auto", cache="partial"), {}),
+        (JOIN, {"lookup.cache": "NONE"}),
+        (JOIN, {"lookup.cache": "PARTIAL"}),
+        (JOIN, {"lookup.access": "lookup"}),
+        (JOIN, {"scan": "false"}),
+        (JOIN, {"lookup.on-scan": "error"}),
+        (JOIN, {"lookup.scan.max-rows": "1000"}),
+        (f"{JOIN} LIMIT 5", {}),
+    ],
+)
+def test_it_asks_to_the_end_where_somebody_says_so(text: str, options: dict[str, str]) -> None:
+    assert may_read(planned(text, known(size=LARGE, options=options))) is None
+
+
+@pytest.mark.parametrize(
+    "size", [TableSize(None, source="a view"), TableSize(11_000_000), TableSize(2_000_000, 2 * 10**9)]
+)
+def test_a_table_of_unknown_size_or_a_large_one_is_asked_to_the_end(size: TableSize) -> None:
+    assert may_read(planned(JOIN, known(size=size))) is None
+
+
+def test_a_stream_and_who_waits_for_late_rows_ask_to_the_end() -> None:
+    assert may_read(planned(JOIN, known(size=LARGE, stream=True))) is None
+    late = {"retry_predicate": "lookup_miss", "retry_strategy": "fixed_delay", "fixed_delay": "1s"}
+    text = hinted(access="auto", max_attempts="3", **late)
+    assert may_read(planned(text, known(size=LARGE))) is None

@@ -1,0 +1,48 @@
+"""A key that Spark cannot analyse by itself: what the user reads names what the user wrote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.plan.analysis import Columns
+from tests.unit.plan.planning import context, planned
+
+
+def refusing(word: str) -> Columns:
+    """An analysis that finds ``word`` nowhere."""
+    raise ValueError(
+        f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `{word}` cannot be resolved. Did you mean one"
+        " of the following? [`__keys`.`k0`]. SQLSTATE: 42703; line 1 pos 125;\n'Project"
+    )
+
+
+def refused(text: str, word: str) -> str:
+    def analyse(sql: str) -> Columns:
+        is_about_keys = " AS k0" in sql
+        return refusing(word) if is_about_keys and word in sql else (("a", "bigint"), ("b", "bigint"))
+
+    with pytest.raises(UnsupportedLookup) as caught:
+        planned(text, replace(context(), analyse=analyse))
+    return str(caught.value)
+
+
+def test_the_key_is_shown_where_it_stands_and_no_place_of_another_text() -> None:
+    told = refused("SELECT 1 FROM orders o JOIN rates r\nON r.kind = 'x' AND r.currency = o.odd + 1", "odd")
+    assert told == (
+        "line 2, column 34: The lookup join with r cannot run: its key o.odd + 1 cannot be computed before the"
+        " lookup. Spark says: [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `odd` cannot be resolved."
+        " Write a subquery on the left that gives o.odd + 1 as a column, and join by that.\n"
+        "ON r.kind = 'x' AND r.currency = o.odd + 1\n"
+        "                                 ^^^^^^^^^"
+    )
+
+
+def test_so_is_a_time() -> None:
+    told = refused(
+        "SELECT 1 FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.odd AS r ON r.currency = o.k", "odd"
+    )
+    assert "its time o.odd cannot be computed before the lookup" in told
+    assert told.endswith(" " * 56 + "^^^^^")
