@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lookup_hints.spi import flink
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS, SESSION_OPTIONS
 from lookup_hints.spi.options import Option, Place
 from lookup_hints.streaming.options import RESTART_OPTIONS, STREAM_OPTIONS
 from lookup_hints.tables.registry import connector_class
@@ -125,12 +125,21 @@ that ends with a dot or a dash stands for all that begin so. Whoever writes one 
 """
 
 
+_REMOVED = """
+## Options that were removed
+
+| option | instead |
+|---|---|
+"""
+
+
 def page() -> str:
     """The whole page."""
     parts = [_INTRODUCTION, *map(_lookup_row, LOOKUP_OPTIONS), _RETRY, *map(_session_row, SESSION_OPTIONS)]
     parts += [_STREAMS, *map(_stream_row, STREAM_OPTIONS), _RESTARTS, *map(_session_row, RESTART_OPTIONS)]
     parts += [_CONNECTORS, *(_connector(name) for name in CONNECTORS)]
     parts += [_FLINK, *_flink_rows()]
+    parts += [_REMOVED, *(_row(f"`{name}`", instead) for name, instead in REMOVED_OPTIONS.items())]
     return "".join(parts)
 
 

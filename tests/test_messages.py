@@ -150,6 +150,19 @@ def test_an_option_of_flink_is_told_what_it_is_here(connector: str, option: str,
 
 
 @pytest.mark.parametrize(
+    ("connector", "option", "told"),
+    [("http", "http.cache", "'lookup.cache' = 'PARTIAL'")],
+)
+def test_an_option_that_was_removed_is_told_what_to_write_instead(
+    connector: str, option: str, told: str
+) -> None:
+    text = f"CREATE TEMPORARY TABLE t (id BIGINT) WITH ('connector' = '{connector}', '{option}' = 'x')"
+    said = "\n".join(finding.message for finding in check_script(text))
+    assert f"connector '{connector}' has no option '{option}'. It was removed. " in said
+    assert told in said
+
+
+@pytest.mark.parametrize(
     ("connector", "told"),
     [
         ("jdbc", "No connector is called 'jdbc'. For PostgreSQL write 'postgres', for SQLite 'sqlite'."),

@@ -71,12 +71,6 @@ class Choice:
     sources: Mapping[str, Place]
     notes: tuple[str, ...] = ()
 
-    @property
-    def wants_no_cache(self) -> bool:
-        """Whether the hint says `none`: for this query, nothing remembered is used, wherever it is."""
-        settings = self.settings
-        return self.sources.get("cache") is Place.HINT and settings.cache is None and settings.whole is None
-
     def source(self, *keys: str) -> str:
         """The places that give values to ``keys``, as EXPLAIN shows them: `` (hint)``, or nothing."""
         places = {place.value: None for key in keys if (place := self.sources.get(key))}

@@ -10,7 +10,6 @@ from lookup_hints.plan.access import shown
 from lookup_hints.plan.budgets import shown_owner
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
 from lookup_hints.runtime.spec import LookupName, LookupSettings
-from lookup_hints.spi import KeepsAnswers
 from lookup_hints.spi.lookup_options import (
     CACHE_KEYS,
     DEAD_LETTER_KEYS,
@@ -139,8 +138,6 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
         yield "cache", f"{settings.cache}{source(*CACHE_KEYS)}"
     if settings.whole is not None:
         yield "cache", f"{settings.whole}{source(*FULL_CACHE_KEYS)}"
-    if isinstance(join.connector, KeepsAnswers) and (keeps := join.connector.keeps()):
-        yield "keeps", f"nothing{source('cache')}" if join.chosen.wants_no_cache else keeps
     if settings.switch is not None:
         yield "may read", str(settings.switch)
     if settings.stops_early:

@@ -43,7 +43,7 @@ from lookup_hints.plan.write.columns import residual_columns, used_columns
 from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
 from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec, Switch
-from lookup_hints.spi import Connector, KeepsAnswers
+from lookup_hints.spi import Connector
 from lookup_hints.spi.types import type_name, written_type
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.sql.splice import Cut, spliced
@@ -391,7 +391,7 @@ def name_functions(draft: Draft) -> Draft:
             connector=join.connector,
             key_columns=tuple(join.use.base_column(key.column) for key in join.conditions.keys),
             columns=join.asked_columns,
-            settings=_with_what_may_be_used(join, draft.context),
+            settings=_without_what_was_taken_back(join, draft.context),
             name=name,
             kind=join.kind,
             packed=_is_packed(draft.statement, join),
@@ -401,22 +401,6 @@ def name_functions(draft: Draft) -> Draft:
         return join.with_(spec=named, notes=(*join.notes, *_notes_of_changes(named)))
 
     return draft.each_join(with_spec)
-
-
-def _with_what_may_be_used(join: LookupJoin, context: Context) -> LookupSettings:
-    """How ``join`` runs, with what it may use of earlier answers."""
-    settings, connector = _without_what_was_taken_back(join, context), join.connector
-    if not isinstance(connector, KeepsAnswers) or not connector.keeps():
-        return settings
-    return replace(
-        settings, kept_as=None if join.chosen.wants_no_cache else _name_of_answers(connector, context)
-    )
-
-
-def _name_of_answers(connector: Connector, context: Context) -> str:
-    """What answers are kept as: another name since some were taken back in this session."""
-    taken = context.taken_back(connector.table, math.inf)
-    return f"{taken[-1].session} {taken[-1].number}" if taken else ""
 
 
 def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:

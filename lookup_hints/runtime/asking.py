@@ -146,9 +146,7 @@ class Asking:
         deadline = min(part.batch.deadline for part in parts)
         attempt = max(part.attempt for part in parts)
         keys = distinct_keys_of(parts)
-        request = LookupRequest(
-            keys.table, self._state.answer_schema, deadline - now, attempt, self._settings.kept_as
-        )
+        request = LookupRequest(keys.table, self._state.answer_schema, deadline - now, attempt)
         slots = keys.table.num_rows if self._state.spec.by_row else 1
         self._state.slots.in_flight += slots
         self._state.keys_in_flight += keys.table.num_rows

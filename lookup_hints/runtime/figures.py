@@ -126,8 +126,6 @@ def facts_of(lookup: Measured) -> Iterator[tuple[str, str]]:
     if has_cache(counts):
         yield "cache", _cache(counts)
     yield "requests", _requests(lookup)
-    if counts.kept_answers:
-        yield "kept answers", f"{counts.kept_answers:,} used, and the source not asked"
     if counts.requests:
         quantiles = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
         yield (
@@ -197,7 +195,7 @@ def _requests(lookup: Measured) -> str:
     if not counts.requests:
         return "none"
     asked = counts.keys - from_cache(counts) + counts.retried_keys
-    each = asked / (counts.requests + counts.kept_answers)
+    each = asked / counts.requests
     of = "" if lookup.capacity is None else f" of {lookup.capacity}"
     return (
         f"{counts.requests:,} of {each:,.0f} key{'' if round(each) == 1 else 's'} each,"

@@ -132,9 +132,6 @@ class LookupMetrics:
     null_key_rows: Annotated[int, About("rows", "input rows with a NULL in their key: never looked up")] = 0
     keys: Annotated[int, About("keys", "keys asked, each counted once per window of input")] = 0
     requests: Annotated[int, About("requests", "questions sent to the connector")] = 0
-    kept_answers: Annotated[
-        int, About("requests", "answered by what the connector had kept (`http.cache`): not in `requests`")
-    ] = 0
     bytes_out: Annotated[int, About("bytes", "sent, as the connector says; else the Arrow keys")] = 0
     bytes_in: Annotated[int, About("bytes", "received, as it says; else the Arrow rows")] = 0
     hedges: Annotated[int, About("requests", "sent a second time as the first one was slow")] = 0

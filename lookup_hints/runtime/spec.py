@@ -300,7 +300,6 @@ class LookupSettings:
 
     ``budget`` is what its requests share with others. ``hedge`` says when slow ones are sent a second time.
     ``cache`` says how answers are remembered, if they are; those ``taken_back`` are not used.
-    ``kept_as`` is what a connector is told that keeps answers itself, as in ``LookupRequest``.
     ``whole`` says that the table is kept as a whole, ``switch`` that it may be read for this statement.
     ``stops_early`` says that the query may be content with the first rows, ``log_keys`` that logs may hold
     values of keys.
@@ -317,7 +316,6 @@ class LookupSettings:
     hedge: Hedge | None = None
     cache: PartialCache | None = None
     taken_back: tuple[TakenBack, ...] = ()
-    kept_as: str | None = ""
     whole: FullCache | None = None
     switch: Switch | None = None
     stops_early: bool = False

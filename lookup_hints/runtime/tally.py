@@ -140,10 +140,6 @@ class Tally:
         if self._refused is not None:
             self._refused()
 
-    def recalled(self) -> None:
-        """A question to the connector was answered by what it had kept: no request to the source."""
-        self.count(requests=-1, kept_answers=1)
-
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
         """A block in which one request waits before it is sent."""
         return self.standing.waiting(wait)

@@ -140,7 +140,6 @@ def _opened(
         carried = spec.connector
         connector = carried.connector() if isinstance(carried, CarriedConnector) else carried
         if isinstance(connector, ability):
-            here.the(Stores).let_keep(connector, identity, folder_of_executor())
             return connector
         kind = "async" if spec.settings.asynchronous else "sync"
         raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")

@@ -22,7 +22,7 @@ from lookup_hints.runtime.remembering import Cache, Learned, Loads, Remembering,
 from lookup_hints.runtime.spec import ChangedColumn, LookupSpec, PartialCache, Switch
 from lookup_hints.runtime.spec import TakenBack as Taken
 from lookup_hints.spark.task import in_stream, running_statement
-from lookup_hints.spi import Connector, KeepsAnswers
+from lookup_hints.spi import Connector
 from lookup_hints.spi.model import LookupTable
 
 if TYPE_CHECKING:
@@ -87,20 +87,6 @@ class Stores:
         self._checks[path, taken.source] = checks
         _keep_few(self._checks)
         return Watched(checks, spec, partial(self._warn, spec.table.name))
-
-    def let_keep(self, connector: Connector, identity: str, folder: Path | None) -> None:
-        """Let a ``connector`` that keeps answers itself do so in a folder of its own below ``folder``."""
-        if not isinstance(connector, KeepsAnswers) or not connector.keeps():
-            return
-        try:
-            from lookup_hints.store.folder import make_private
-
-            path = _folder_below(folder) / "kept" / _hashed(_source(connector, identity))
-            make_private(path)
-        except Exception as error:
-            self._warn(connector.table.name, said(error))
-        else:
-            connector.keep_in(path)
 
     def _cache(
         self,
@@ -188,17 +174,12 @@ def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
     """
     from lookup_hints.store.hashing import can_hash
 
-    parent = _folder_below(folder)
+    if folder is None:
+        raise OSError(0, "Spark has given this worker no folder")
     if not can_hash(spec.key_schema):
         kinds = ", ".join(map(str, spec.key_schema.types))
         raise TypeError(f"no cache is kept by keys of the types {kinds}")
-    return parent / "cache" / name_of(spec, identity)
-
-
-def _folder_below(folder: Path | None) -> Path:
-    if folder is None:
-        raise OSError(0, "Spark has given this worker no folder")
-    return folder
+    return folder / "cache" / name_of(spec, identity)
 
 
 class _StoreCache:

@@ -15,7 +15,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -313,27 +312,6 @@ class TakesTurns:
     For one that sends several requests in a lookup, or sends one again. For all others the engine takes one
     turn for each lookup, and asks ``Connector.ending`` what a failure says of the source.
     """
-
-
-class KeepsAnswers(ABC):
-    """The ability of a connector to keep answers itself, in a folder that the processes of an executor share.
-
-    For a source that says how long each answer may be used. What lookups remember is another thing
-    (`lookup.cache`), and needs nothing of a connector. A further try (``attempt`` above 1) wants to know what
-    the source has now. A lookup that was answered without the source tells so: ``Reporting.recalled``.
-    """
-
-    @abstractmethod
-    def keeps(self) -> str:
-        """What it keeps, for EXPLAIN; empty where its options want nothing kept. On the driver, no I/O."""
-
-    @abstractmethod
-    def keep_in(self, folder: Path) -> None:
-        """Keep answers below ``folder``. On the worker, before it is opened, where ``keeps`` says something.
-
-        Nobody else can read the folder, it is that of tables with the same options, and it goes with the
-        executor. Not called where there can be no such folder: then nothing is kept.
-        """
 
 
 class ReportsOutcomes(ABC):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lookup_hints.spi.option_types import (
     BOOLEAN,
     DURATION,
@@ -436,6 +438,12 @@ SESSION_OPTIONS: tuple[Option, ...] = (
         session_key="lookup.cluster-tasks",
     ),
 )
+
+REMOVED_OPTIONS: Mapping[str, str] = {
+    "http.cache": "It was removed. Write 'lookup.cache' = 'PARTIAL', and say how long rows are used:"
+    " 'lookup.partial-cache.expire-after-write' = '10 min'.",
+}
+"""What to write in place of an option that there was, by its name in a hint or in WITH."""
 
 DEAD_LETTER_KEYS: tuple[str, ...] = ("dead-letter.path", "dead-letter.format", "dead-letter.then")
 

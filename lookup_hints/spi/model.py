@@ -246,15 +246,12 @@ class LookupRequest:
         schema: what the answer must hold: the key columns and the wanted ones, in the table's order.
         timeout: seconds left for this request, or None.
         attempt: which try this is, from 1; where keys of several tries go together, the highest.
-        kept_as: for a ``KeepsAnswers``: what it kept under another text is not used. None where nothing may
-            be used or kept.
     """
 
     keys: pa.Table
     schema: pa.Schema
     timeout: float | None = None
     attempt: int = 1
-    kept_as: str | None = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -306,14 +303,12 @@ class RowRequest:
         schema: the columns that a row should have, as in ``LookupRequest``.
         timeout: seconds left for this key, or None.
         attempt: which try this is, from 1.
-        kept_as: as in ``LookupRequest``.
     """
 
     key: Mapping[str, Any]
     schema: pa.Schema
     timeout: float | None = None
     attempt: int = 1
-    kept_as: str | None = ""
 
 
 @dataclass(frozen=True)

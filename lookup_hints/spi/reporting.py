@@ -39,9 +39,6 @@ class Reporting(Protocol):
     def throttled(self) -> None:
         """The source refused a request for a while, as it is asked too much."""
 
-    def recalled(self) -> None:
-        """The lookup is answered by what the connector has kept: the source was not asked."""
-
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
         """A block in which one request waits before it is sent."""
 
@@ -74,9 +71,6 @@ class _Nobody:
         pass
 
     def throttled(self) -> None:
-        pass
-
-    def recalled(self) -> None:
         pass
 
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ class RowDoor(Protocol):
 
 def rows_of(request: LookupRequest) -> list[RowRequest]:
     """The keys of ``request``, each as a request of its own."""
-    same = request.schema, request.timeout, request.attempt, request.kept_as
+    same = request.schema, request.timeout, request.attempt
     return [RowRequest(key, *same) for key in _keys_of(request)]
 
 

@@ -14,7 +14,7 @@ from lookup_hints.spi import Connector, ReportsSchema
 from lookup_hints.spi.changes import check_changed_column
 from lookup_hints.spi.flink import TABLE_OPTIONS, instead_of
 from lookup_hints.spi.in_force import Conf
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Option, Place, hidden_keys, options_at
 from lookup_hints.spi.policy import Policy
@@ -162,7 +162,7 @@ def _refuse_unknown(table: LookupTable, own: tuple[Option, ...]) -> None:
     problems = [
         Problem(
             f"table {table.name}: connector {table.connector!r} has no option {key!r}.",
-            tip=instead_of(key, TABLE_OPTIONS) or nearest(key, known),
+            tip=instead_of(key, {**TABLE_OPTIONS, **REMOVED_OPTIONS}) or nearest(key, known),
         )
         for key in table.options
         if key not in known and not any(option.is_named(key) for option in own)

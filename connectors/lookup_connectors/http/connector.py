@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, BytesInFlight, Lease
 from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic, from_netrc, netrc_path
-from lookup_connectors.http.exchange import Answers, Exchange, Limits
+from lookup_connectors.http.exchange import Exchange, Limits
 from lookup_connectors.http.judging import Judge, Policy
 from lookup_connectors.http.message import HttpFailure, Request, Response, host_and_port
 from lookup_connectors.http.options import OPTIONS
@@ -24,7 +22,6 @@ from lookup_connectors.http.plan import (
     Templates,
     check_address,
     hidden,
-    keeps_answers,
     origin_and_user,
     origins,
     plain_origin,
@@ -46,7 +43,6 @@ from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,
     HoldsBack,
-    KeepsAnswers,
     LookupRequest,
     LookupTable,
     Miss,
@@ -57,21 +53,14 @@ from lookup_hints.spi import (
     Rows,
     SyncRowLookup,
     TakesTurns,
-    reporting,
 )
 from lookup_hints.spi.model import identity_of_file
 from lookup_hints.spi.secrets import has_reference, masker
 
-if TYPE_CHECKING:
-    from lookup_connectors.http.cache import Kept
-
 _T = TypeVar("_T")
 
-_NO_HISHEL = "'http.cache' = 'true' needs the package hishel."
-_INSTALL_HISHEL = "Install it here and on every worker: pip install 'lookup-hints[http-cache]'."
 
-
-class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, KeepsAnswers, ReportsOutcomes, TakesTurns):
+class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, TakesTurns):
     """An HTTP API that answers JSON."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -81,10 +70,9 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, KeepsAnswers, Repo
         self._live: _Live | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._driver: Driver | None = None
-        self._folder: Path | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None, "_loop": None, "_driver": None, "_folder": None}
+        return {**self.__dict__, "_live": None, "_loop": None, "_driver": None}
 
     def check(self) -> None:
         """Refuse options that do not fit together, or that cannot be read here."""
@@ -92,8 +80,6 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, KeepsAnswers, Repo
         if hidden:
             raise OptionError(Problem(f"table {self.table.name}: {hidden[0]!r} may not be a reference."))
         plan_of(self.table)
-        if keeps_answers(self.table) and find_spec("hishel") is None:
-            raise OptionError(Problem(f"table {self.table.name}: {_NO_HISHEL}", tip=_INSTALL_HISHEL))
         _check_other_urls(self.table, self.table.options)
         _check_hosts(self.table, {key: plain_origin(self.table.options.get(key, "")) for key in _URLS})
 
@@ -125,14 +111,6 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, KeepsAnswers, Repo
         """Passwords, tokens, and what references in the options stand for."""
         return self._live.secrets if self._live else self.table.read(self.OPTIONS)[1]
 
-    def keeps(self) -> str:
-        """As `http.cache` says."""
-        return "answers as long as their HTTP headers allow" if keeps_answers(self.table) else ""
-
-    def keep_in(self, folder: Path) -> None:
-        """Keep them there."""
-        self._folder = folder
-
     # Life.
 
     def open(self) -> None:
@@ -151,8 +129,6 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, KeepsAnswers, Repo
         """Read the options; the first request makes the first connection."""
         await self.aclose()
         self._live = _Live.of(self.table)
-        if self._folder is not None:
-            self._live.keep_in(self._folder)
         self._driver = self._live.driver()
 
     def close(self) -> None:
@@ -164,11 +140,8 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, KeepsAnswers, Repo
 
     async def aclose(self) -> None:
         """Disconnect."""
-        driver, live = self._driver, self._live
-        self._driver = self._live = None
+        driver, self._driver, self._live = self._driver, None, None
         if driver is not None:
-            if live is not None and live.kept is not None:
-                await driver.beside(live.kept.close)
             await driver.close()
 
     # One key.
@@ -208,11 +181,8 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, KeepsAnswers, Repo
         """The rows of each key."""
         with self._driving.budget.lease(again=request.attempt > 1) as lease:
             if self.keys_per_request() > 1:
-                answers = self._opened.answers(request)
-                parts = [self._opened.rows(keys, request, answers) for keys in self._opened.groups(request)]
-                found = await self._all(parts, lease)
-                _tell_whether_recalled(answers)
-                return self._table(request, found)
+                parts = [self._opened.rows(keys, request) for keys in self._opened.groups(request)]
+                return self._table(request, await self._all(parts, lease))
             return await self._each(request, lambda row: self._driving.run(self._opened.row(row), lease))
 
     async def _all(self, parts: Sequence[Steps[_T]], lease: Lease) -> list[_T]:
@@ -309,7 +279,6 @@ class _Live:
     ) -> None:
         self.plan = plan
         self.connecting = connecting
-        self.kept: Kept | None = None
         self.tells_outcomes: bool = options["outcome-rows"]
         self._name = table.name
         self._engine: str = options["engine"]
@@ -364,25 +333,6 @@ class _Live:
         tokens = self._auth.secrets if isinstance(self._auth, ClientCredentials) else set()
         return self._secrets | tokens
 
-    def keep_in(self, folder: Path) -> None:
-        """Keep answers there.
-
-        Raises:
-            HttpFailure: a package is missing for that.
-        """
-        try:
-            from lookup_connectors.http.cache import Kept
-        except ModuleNotFoundError as error:
-            text = f"table {self._name}: {_NO_HISHEL} {_INSTALL_HISHEL}"
-            raise HttpFailure(text, permanent=True) from error
-        self.kept = Kept(self._name, folder)
-
-    def answers(self, request: LookupRequest | RowRequest) -> Answers | None:
-        """The answers that are kept, as far as ``request`` may use them."""
-        if self.kept is None or request.kept_as is None:
-            return None
-        return self.kept.answers(request.kept_as, confirmed=request.attempt > 1)
-
     def driver(self) -> Driver:
         """What drives async exchanges.
 
@@ -420,13 +370,11 @@ class _Live:
             first = self._request(Keys.one(request.key))
         except Unaskable:
             return Miss()
-        answers = self.answers(request)
         try:
-            response, rows = yield from self._pages(first, deadline, answers)
+            response, rows = yield from self._pages(first, deadline)
         except HttpFailure as failure:
             failure.elapsed = time.monotonic() - started
             raise
-        _tell_whether_recalled(answers)
         elapsed = time.monotonic() - started
         if not rows:
             return Miss(_told("miss", response, elapsed, request.attempt))
@@ -434,15 +382,15 @@ class _Live:
         given = self._given(request.key)
         return [Found(row, name, given, told) for row, name in zip(rows.rows, rows.names, strict=True)]
 
-    def rows(self, keys: Keys, request: LookupRequest, answers: Answers | None) -> Steps[FoundRows]:
+    def rows(self, keys: Keys, request: LookupRequest) -> Steps[FoundRows]:
         """The rows of many keys, which say themselves whose they are."""
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
         try:
             first = self._request(keys)
         except Unaskable:
-            return (yield from self._without_unaskable(keys, request, answers))
-        response, rows = yield from self._pages(first, deadline, answers)
+            return (yield from self._without_unaskable(keys, request))
+        response, rows = yield from self._pages(first, deadline)
         told = _told("hit", response, time.monotonic() - started, request.attempt)
         given = self._given(
             {name: values[0] for name, values in keys.columns.items() if name not in keys.lists}
@@ -454,11 +402,9 @@ class _Live:
         said = self.plan.reader.said
         return key if said.isdisjoint(key) else {name: key[name] for name in key if name not in said}
 
-    def _without_unaskable(
-        self, keys: Keys, request: LookupRequest, answers: Answers | None
-    ) -> Steps[FoundRows]:
+    def _without_unaskable(self, keys: Keys, request: LookupRequest) -> Steps[FoundRows]:
         askable = [at for at in range(len(keys)) if self._is_askable(keys.among([at]))]
-        return (yield from self.rows(keys.among(askable), request, answers)) if askable else FoundRows()
+        return (yield from self.rows(keys.among(askable), request)) if askable else FoundRows()
 
     def _request(self, keys: Keys) -> Request:
         try:
@@ -473,9 +419,7 @@ class _Live:
             return False
         return True
 
-    def _pages(
-        self, request: Request, deadline: float | None, answers: Answers | None
-    ) -> Steps[tuple[Response, PageRows]]:
+    def _pages(self, request: Request, deadline: float | None) -> Steps[tuple[Response, PageRows]]:
         """The rows of all pages, and the last response."""
         paging = self.plan.paging
         current: Request | None = paging.begin(request)
@@ -489,7 +433,7 @@ class _Live:
                 )
             asked.add((current.url, current.body))
             try:
-                answered = yield from self._exchange.ask(current, deadline, answers)
+                answered = yield from self._exchange.ask(current, deadline)
             except HttpFailure as failure:
                 told = paging.explained(failure, len(asked))
                 if told is failure:
@@ -529,12 +473,6 @@ class _Live:
         for at, values in enumerate(zip(*common, strict=True)):
             groups.setdefault(values, []).append(at)
         return [keys.among(positions) for positions in groups.values()]
-
-
-def _tell_whether_recalled(answers: Answers | None) -> None:
-    """Tell who counts that no server was asked in a lookup, where that is so."""
-    if answers is not None and answers.recalled and not answers.asked:
-        reporting().recalled()
 
 
 def _told(outcome: str, response: Response | None, elapsed: float | None, attempt: int) -> Told:

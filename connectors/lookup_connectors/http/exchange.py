@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.judging import Verdict
@@ -23,11 +22,10 @@ from lookup_connectors.http.message import (
 )
 from lookup_connectors.http.response import PageRows
 from lookup_connectors.http.signs import pause_told
-from lookup_connectors.http.steps import Beside, Few, Room, Send, Steps, Take
+from lookup_connectors.http.steps import Few, Room, Send, Steps, Take
 from lookup_connectors.http.throttle import reported_pause, retry_after
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
-_NOT_MODIFIED = 304
 _REDIRECTS = (301, 302, 303, 307, 308)
 _ANSWERS = ("answer", "miss")
 _PARSED = 8
@@ -53,7 +51,7 @@ class Answered(NamedTuple):
 
     Args:
         request: what it answers, after redirects.
-        response: as it came, or was kept.
+        response: as it came.
         rows: what it holds; nothing where it is a miss.
         document: the JSON of its body.
         is_miss: whether it says that there is nothing.
@@ -64,36 +62,6 @@ class Answered(NamedTuple):
     rows: PageRows
     document: object
     is_miss: bool
-
-
-class Recalled(Protocol):
-    """What is kept for one request."""
-
-    @property
-    def response(self) -> Response | None:
-        """The response, where it may be used as it is."""
-
-    @property
-    def request(self) -> Request:
-        """What to send where it may not; it asks the server to confirm what is kept, if anything is."""
-
-    def end(self, response: Response) -> Response | None:
-        """What answers the request, which is kept if it may be; None: ask again. Blocks.
-
-        A response 304 leaves what is kept, and renews it.
-        """
-
-
-class Answers(Protocol):
-    """Answers that are kept, for one lookup."""
-
-    asked: bool
-    """Whether a server was asked."""
-    recalled: bool
-    """Whether a response was used as it was kept."""
-
-    def recall(self, request: Request, signed: Request) -> Recalled:
-        """What is kept for ``request``, which goes out as ``signed``. Blocks."""
 
 
 class Exchange:
@@ -120,12 +88,8 @@ class Exchange:
         self._wall_clock = wall_clock
         self._check_origin = check_origin
 
-    def ask(
-        self, request: Request, deadline: float | None, answers: Answers | None = None
-    ) -> Steps[Answered]:
+    def ask(self, request: Request, deadline: float | None) -> Steps[Answered]:
         """What answers ``request``: a success or a miss, after redirects, pauses and a renewed token.
-
-        It may come from ``answers``, and takes no turn then.
 
         Raises:
             HttpFailure: anything else.
@@ -137,14 +101,6 @@ class Exchange:
         while True:
             credentials = yield from self._auth.credentials(self._left(deadline))
             signed = self._signed(request, credentials)
-            recalled: Recalled | None = None
-            if answers is not None and request.method == "GET":
-                recalled = yield Beside(partial(answers.recall, request, signed))
-                if recalled.response is not None:
-                    yield Room(len(recalled.response.body))
-                    verdict = yield from self._judged(recalled.response)
-                    return self._answered(request, recalled.response, verdict)
-                answers.asked, signed = True, recalled.request
             try:
                 response, verdict, wait = yield from self._in_turn(signed, own, deadline, after=after)
             except KeptConnectionLost:
@@ -163,13 +119,6 @@ class Exchange:
                 continue
             if verdict is None:
                 verdict = yield from self._judged(response)
-            if recalled is not None and (response.status == _NOT_MODIFIED or verdict.kind in _ANSWERS):
-                kept: Response | None = yield Beside(partial(recalled.end, response))
-                if kept is None:
-                    continue
-                if kept is not response:
-                    yield Room(len(kept.body))
-                    response, verdict = kept, (yield from self._judged(kept))
             return self._answered(request, response, verdict)
 
     def _judged(self, response: Response) -> Steps[Verdict]:
@@ -351,7 +300,7 @@ _TIPS = {
     ),
     226: "That is a change and not the whole: leave 'header.A-IM' out.",
     300: "It offers several answers: name one of them in 'url', or in 'header.Accept'.",
-    304: "It holds no rows: leave 'header.If-None-Match' and the like out. 'http.cache' keeps answers.",
+    304: "It holds no rows: leave 'header.If-None-Match' and the like out.",
     400: "Check 'url', 'query' and 'body'.",
     401: "Check the credentials.",
     403: "Check the rights of these credentials.",

@@ -97,14 +97,6 @@ ERRORS = (
     Option("error-message", TEXT, "JMESPath to what an answer says of its failure, for the error's text."),
 )  # fmt: skip
 
-CACHE = Option(
-    "http.cache",
-    BOOLEAN,
-    "Keep answers as `Cache-Control`, `Expires`, `ETag` and the like allow (RFC 9111, a private cache). Needs"
-    " the package hishel: `lookup-hints[http-cache]`.",
-    default=False,
-)
-
 LIMITS = (
     Option(
         "engine",
@@ -142,4 +134,4 @@ WHO = (
     Option("tls-key-password", TEXT, "Password of the private key.", secret=True),
 )  # fmt: skip
 
-OPTIONS = (*REQUEST, *RESPONSE, *OUTCOMES, *ERRORS, CACHE, *LIMITS, *WHO)
+OPTIONS = (*REQUEST, *RESPONSE, *OUTCOMES, *ERRORS, *LIMITS, *WHO)

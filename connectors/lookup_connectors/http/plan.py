@@ -14,7 +14,7 @@ from pyarrow import types
 
 from lookup_connectors.http.judging import FAILURES, ErrorRules, Kind
 from lookup_connectors.http.message import Private, Request, origin_of
-from lookup_connectors.http.options import CACHE, ERRORS, REQUEST, RESPONSE
+from lookup_connectors.http.options import ERRORS, REQUEST, RESPONSE
 from lookup_connectors.http.paging import Paging, has_room
 from lookup_connectors.http.paths import Path, named, parse_path
 from lookup_connectors.http.response import Reader, unreadable
@@ -36,8 +36,6 @@ from lookup_hints.spi.secrets import has_reference
 _SECRET_HEADER = re.compile(
     r"(proxy-)?authorization|cookie|.*(token|secret|api-?key|password).*", re.IGNORECASE
 )
-_CACHE_HEADER = re.compile(r"cache-control|pragma|range|if-.*", re.IGNORECASE)
-"""Headers by which a request speaks to caches itself."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ORIGIN = re.compile(r"https?://[^/?#{}]+(?=[/?]|$)", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
@@ -147,7 +145,6 @@ class _Planning:
         self._check_keys(templates, reader)
         self._check_credentials()
         self._check_origins()
-        self._check_cache(templates)
         if self._problems:
             raise OptionError(self._problems)
         return Plan(templates, reader, paging, errors)
@@ -382,31 +379,9 @@ class _Planning:
         self._belongs("tls-key", "tls-cert")
         self._belongs("tls-key-password", "tls-cert")
 
-    def _check_cache(self, templates: Templates) -> None:
-        if not keeps_answers(self._table):
-            return
-        if templates.method == "POST":
-            self._wrong(
-                "'http.cache' has no effect with 'method' = 'post': only answers to GET are kept",
-                "Leave 'http.cache' out. 'lookup.cache' = 'PARTIAL' remembers answers to any request.",
-            )
-        told = [name for name in templates.headers if _CACHE_HEADER.fullmatch(name)]
-        if told:
-            self._wrong(
-                f"'http.cache' = 'true' and 'header.{told[0]}' contradict each other: the cache says itself"
-                " what it wants of servers",
-                "Leave one of them out.",
-            )
-
     def _belongs(self, key: str, to: str) -> None:
         if key in self._options and to not in self._options:
             self._wrong(f"{key!r} is of no use without {to!r}")
-
-
-def keeps_answers(table: LookupTable) -> bool:
-    """Whether `http.cache` wants answers of ``table`` to be kept."""
-    text = table.options.get(CACHE.key)
-    return bool(CACHE.default if not text else CACHE.type.parse(text))
 
 
 def check_address(address: Template) -> str:
@@ -485,6 +460,6 @@ def read_on_the_driver() -> Iterable[str]:
     """Options that decide about the plan: a reference in them would be read too late."""
     return (
         option.key
-        for option in (*REQUEST, *RESPONSE, *ERRORS, CACHE)
+        for option in (*REQUEST, *RESPONSE, *ERRORS)
         if option.key not in ("url", "query", "header.", "body")
     )

@@ -6,7 +6,7 @@ as long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from lookup_connectors.http.message import KeptConnectionLost, Request, Response
@@ -40,12 +40,6 @@ class Room(NamedTuple):
     size: int
 
 
-class Beside(NamedTuple):
-    """Do ``work`` beside the event loop, after what others want done there, and give me what it returns."""
-
-    work: Callable[[], Any]
-
-
 class Alone(NamedTuple):
     """Run ``steps`` while no other steps that want to be alone run, and give me what they return."""
 
@@ -58,7 +52,7 @@ class Few(NamedTuple):
     steps: Generator[Any, Any, Any]
 
 
-Step: TypeAlias = "Send | Take | Room | Beside | Alone | Few"
+Step: TypeAlias = "Send | Take | Room | Alone | Few"
 Steps: TypeAlias = Generator[Step, Any, _T]
 """Says what it wants, is sent what came of it, and returns a result."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import zlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
@@ -24,7 +23,7 @@ from lookup_connectors.http.message import (
     Response,
 )
 from lookup_connectors.http.slots import Slots
-from lookup_connectors.http.steps import Beside, Few, Room, Send, Step, Steps, Take
+from lookup_connectors.http.steps import Few, Room, Send, Step, Steps, Take
 from lookup_connectors.http.unasked import CheckedNetwork, CheckedStream, Unasked
 from lookup_hints.spi import reporting
 
@@ -416,7 +415,6 @@ class Driver:
         self._usual = Usual()
         self._alone = asyncio.Semaphore(1)
         self._few = asyncio.Semaphore(SECOND_TRIES)
-        self._beside: ThreadPoolExecutor | None = None
 
     async def run(self, steps: Steps[_T], lease: Lease) -> _T:
         """Do what ``steps`` want, and return what they return; what they hold is counted by ``lease``."""
@@ -445,8 +443,6 @@ class Driver:
                 await step.turns.take(step.deadline, step.after)
         elif isinstance(step, Room):
             await lease.room(step.size)
-        elif isinstance(step, Beside):
-            return await self.beside(step.work)
         else:
             turnstile = self._few if isinstance(step, Few) else self._alone
             await acquire(turnstile, lease)
@@ -469,15 +465,6 @@ class Driver:
         self._usual.saw(len(response.body))
         return response
 
-    async def beside(self, work: Callable[[], _T]) -> _T:
-        """What ``work`` returns on the one thread beside the event loop."""
-        if self._beside is None:
-            self._beside = ThreadPoolExecutor(1, "lookup_hints http")
-        return await asyncio.get_running_loop().run_in_executor(self._beside, work)
-
     async def close(self) -> None:
         """Disconnect."""
-        beside, self._beside = self._beside, None
-        if beside is not None:
-            beside.shutdown(wait=False)
         await self._client.close()

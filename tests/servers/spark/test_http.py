@@ -13,7 +13,6 @@ import pytest
 
 from lookup_hints import LookupSession
 from lookup_hints.errors import OptionError
-from lookup_hints.runtime.metrics import LookupMetrics
 from tests.servers.certificates import Certificates
 from tests.servers.http_server import Api, running_api
 from tests.spark.warm import RUNS, thrice
@@ -370,55 +369,3 @@ def test_tls_with_an_authority_and_a_client_certificate_of_ones_own(
         with pytest.raises(Exception, match=shown):
             session.sql(query).collect()
     assert api.targets() == {"/people/1": 1}
-
-
-KEPT = "SELECT v.id, p.name FROM (SELECT id FROM range(0, 5, 1, 1)) v LEFT JOIN people p ON v.id = p.id"
-
-
-def kept_rows(session: LookupSession, query: str = KEPT) -> tuple[list[tuple[Any, ...]], LookupMetrics]:
-    """The rows of a run, and what it counted."""
-    before = dict(session.metrics())
-    rows = sorted(tuple(row) for row in session.sql(query).collect())
-    (counts,) = (
-        after - before.get(name, LookupMetrics())
-        for name, after in session.metrics().items()
-        if after != before.get(name)
-    )
-    return rows, counts
-
-
-def test_answers_are_kept_as_their_headers_allow(session: LookupSession, api: Api) -> None:
-    people(session, api, **{"http.cache": "true"})
-    fresh = {"Cache-Control": "max-age=600"}
-    for key in range(5):
-        status, body = (200, {"name": f"n{key}"}) if key else (404, "")
-        api.script(f"/people/{key}", {"status": status, "body": body, "headers": fresh, "repeat": 1})
-    expected = [(0, None), *((key, f"n{key}") for key in range(1, 5))]
-    found, counts = kept_rows(session)
-    assert (found, counts.requests, counts.kept_answers) == (expected, 5, 0)
-    found, counts = kept_rows(session)
-    assert (found, counts.requests, counts.kept_answers) == (expected, 0, 5)
-    assert api.targets() == {f"/people/{key}": 1 for key in range(5)}
-    assert re.search(r"keeps +answers as long as their HTTP headers allow\n", session.explain(KEPT))
-
-    plain = KEPT.replace("SELECT v.id", "SELECT /*+ LOOKUP('table'='p', 'cache'='none') */ v.id", 1)
-    found, counts = kept_rows(session, plain)
-    assert (found, counts.requests, counts.kept_answers) == (expected, 5, 0)
-    assert re.search(r"keeps +nothing \(hint\)\n", session.explain(plain))
-
-    session.sql("REFRESH TABLE people")
-    found, counts = kept_rows(session)
-    assert (found, counts.requests, counts.kept_answers) == (expected, 5, 0)
-    assert kept_rows(session)[1].kept_answers == 5
-
-
-def test_a_late_row_is_seen_though_its_miss_is_kept(session: LookupSession, api: Api) -> None:
-    people(session, api, **{"http.cache": "true"})
-    missed = {"status": 404, "headers": {"Cache-Control": "max-age=600"}}
-    api.script("/people/1", missed, {"status": 200, "body": {"name": "late"}, "repeat": 1})
-    query = (
-        f"SELECT /*+ LOOKUP('table'='p', 'retry-predicate'='lookup_miss', {RETRY}) */ v.id, p.name"
-        " FROM (SELECT 1L AS id) v LEFT JOIN people p ON v.id = p.id"
-    )
-    assert kept_rows(session, query)[0] == [(1, "late")]
-    assert api.targets() == {"/people/1": 2}
