@@ -1,9 +1,8 @@
 """A good citizen: what a source sees that refuses, that bounds its rate, that dies, whose client is killed.
 
-And what a hedge does for one that is slow at times. ``python -m benchmarks.bench_citizen [refusing] [rate]
-[dead] [killed] [slow] [--runs N] [--limit SECONDS]``; without a name all five. Each job is one lookup join
-over HTTP, one key per request, in a Spark of its own. A job that fails, or does not end within the limit, is
-a result: its error stands beside the figures.
+``python -m benchmarks.bench_citizen [refusing] [rate] [dead] [killed] [--runs N] [--limit SECONDS]``; without
+a name all four. Each job is one lookup join over HTTP, one key per request, in a Spark of its own. A job that
+fails, or does not end within the limit, is a result: its error stands beside the figures.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ Disturb = Callable[[CitizenServer, RunningJob], Mapping[str, float]]
 
 def main() -> None:
     """Run the scenarios that are named, or all."""
-    scenarios = {"refusing": _refusing, "rate": _rate, "dead": _dead, "killed": _killed, "slow": _slow}
+    scenarios = {"refusing": _refusing, "rate": _rate, "dead": _dead, "killed": _killed}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help=", ".join(scenarios))
     parser.add_argument("--runs", type=int, default=3)
@@ -273,40 +272,6 @@ def _until_all_at_work(seen: Seen) -> float:
     after = [(at, count) for at, count in seen.log.at_work() if at > killed]
     dropped = next((at for at, count in after if count <= AT_ONCE // 2), killed)
     return next((at for at, count in after if at >= dropped and count >= AT_ONCE), math.inf) - killed
-
-
-# --- a server that is slow at times ---------------------------------------------------------------
-
-
-def _slow(runs: int, limit: float) -> None:
-    manners = Manners(0.02, slow_every=500, slow=1.0)
-    hedges = {
-        "no hedge": {},
-        "hedge p95": {"lookup.hedge": "p95"},
-        "hedge 100 ms": {"lookup.hedge": "100 ms"},
-    }
-    title = "A server that takes a second longer for each 500th request, local[2]"
-    with theme("citizen_slow", title, runs) as found:
-        cases = {
-            name: partial(_undisturbed, Job("local[2]", 2, 40_000, options), manners, limit)
-            for name, options in hedges.items()
-        }
-        for name, each in _rounds(cases, runs).items():
-            found.add(_ended(name, each))
-            waits = [one.log.waits() for one in each]
-            for part in (0.5, 0.99, 0.999):
-                found.add(
-                    _figure(
-                        f"{name}: {part:.1%} of keys within", [_quantile(one, part) for one in waits], " s"
-                    )
-                )
-            more = [100 * (len(one.log.requests) / one.job.rows - 1) for one in each]
-            found.add(_figure(f"{name}: more requests than keys", more, " %", at_most=5.0))
-            found.add(_figure(f"{name}: rows per second", [one.log.speed() for one in each]))
-
-
-def _quantile(waits: Sequence[float], part: float) -> float:
-    return waits[min(len(waits) - 1, int(part * len(waits)))] if waits else math.nan
 
 
 # --- runs and figures -----------------------------------------------------------------------------

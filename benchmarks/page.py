@@ -23,7 +23,7 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 ORDER = (
     *("postgres", "http", "wide", "late_rows", "runners", "scale", "cache"),
     *("read", "crossover", "latency", "overhead", "planning"),
-    *("citizen_refusing", "citizen_rate", "citizen_dead", "citizen_killed", "citizen_slow"),
+    *("citizen_refusing", "citizen_rate", "citizen_dead", "citizen_killed"),
 )
 VERSIONS = ("pyspark", "pyarrow", "asyncpg", "httptools", "aiohttp")
 

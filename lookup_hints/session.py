@@ -127,7 +127,6 @@ class LookupSession:
         max_error_ratio: float | None = None,
         max_requests: int | None = None,
         on_open: str | None = None,
-        hedge: float | str | None = None,
         access: str | None = None,
         cache: str | None = None,
         shuffle: bool | None = None,
@@ -162,7 +161,6 @@ class LookupSession:
             max_error_ratio: part of the keys of one task that may, from 0 to 1.
             max_requests: requests of one query; the first one above it fails the query.
             on_open: what requests do while the source is down: ``wait`` within their timeout, or ``fail``.
-            hedge: seconds after which a slow request is sent a second time, or ``p95``.
             access: ``lookup`` (the default) asks the table, ``scan`` reads it whole and lets Spark join it,
                 ``auto`` does what is surely cheaper.
             cache: ``partial`` to use answers that are remembered, ``none`` to go without them.
@@ -189,7 +187,6 @@ class LookupSession:
             "max-error-ratio": max_error_ratio,
             "max-requests": max_requests,
             "on-open": on_open,
-            "hedge": hedge,
             "access": access,
             "cache": cache,
             "shuffle": shuffle,

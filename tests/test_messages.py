@@ -151,7 +151,10 @@ def test_an_option_of_flink_is_told_what_it_is_here(connector: str, option: str,
 
 @pytest.mark.parametrize(
     ("connector", "option", "told"),
-    [("http", "http.cache", "'lookup.cache' = 'PARTIAL'")],
+    [
+        ("http", "http.cache", "'lookup.cache' = 'PARTIAL'"),
+        ("postgres", "lookup.hedge", "Write 'output-mode' = 'allow_unordered'"),
+    ],
 )
 def test_an_option_that_was_removed_is_told_what_to_write_instead(
     connector: str, option: str, told: str
@@ -184,6 +187,7 @@ def test_a_connector_of_flink_is_told_what_it_is_here(connector: str, told: str)
         ("lookup.full-cache.max-bytes", "In Flink, too, it belongs in WITH, not in a hint."),
         ("lookup.async", "Write 'async'; in WITH it is 'lookup.async'."),
         ("lookup-table", "Write 'table'."),
+        ("hedge", "It was removed. Write 'output-mode' = 'allow_unordered'"),
         ("capasity", "Did you mean 'capacity'?"),
     ],
 )

@@ -68,17 +68,6 @@ class Log:
                 counts[key // keys_per_task] += 1
         return min((last[task] for task, count in counts.items() if count >= keys_per_task), default=math.inf)
 
-    def waits(self) -> list[float]:
-        """Seconds from the first request for each key to the first answer with its row, in their order."""
-        asked: dict[int, float] = {}
-        for at, key in self.requests:
-            asked.setdefault(key, at)
-        answered: dict[int, float] = {}
-        for at, status, key in self.answers:
-            if status == 200:
-                answered.setdefault(key, at)
-        return sorted(at - asked[key] for key, at in answered.items())
-
     def per_second(self) -> list[int]:
         """Requests in each whole second since the first one, without the first second and the last."""
         if not self.requests:

@@ -39,9 +39,6 @@ class Manners:
     """What ``Retry-After`` says then; None leaves the header out."""
     per_second: float | None = None
     """More requests than this wait for their turn."""
-    slow_every: int | None = None
-    """Each request that ends so many takes ``slow`` seconds longer, whatever it asks for."""
-    slow: float = 0.0
 
 
 class CitizenServer:
@@ -120,8 +117,6 @@ class _Api:
     def turn(self, now: float) -> float:
         """When a request that came at ``now`` is answered."""
         due = now + self.manners.delay
-        if self.manners.slow_every and len(self.log.requests) % self.manners.slow_every == 0:
-            return due + self.manners.slow
         if self.manners.per_second is not None:
             due = max(due, self._turn + 1 / self.manners.per_second)
         self._turn = due

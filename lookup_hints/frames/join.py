@@ -323,7 +323,7 @@ def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def _as_text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if key in ("timeout", "hedge") and isinstance(value, int | float):
+    if key == "timeout" and isinstance(value, int | float):
         return f"{round(value * 1000)} ms"
     return str(value)
 

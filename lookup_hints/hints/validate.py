@@ -10,7 +10,7 @@ from lookup_hints.errors import HintError, Problem, Span, nearest
 from lookup_hints.hints.parse import ParsedHint, misspelt_hints, parse_hints
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi.flink import HINT_OPTIONS, instead_of
-from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
 from lookup_hints.spi.options import Place, bad_value, options_at
 from lookup_hints.sql.option_list import Pair
 
@@ -103,7 +103,7 @@ def _read(pair: Pair, key: str, values: dict[str, Any]) -> Problem | None:
     """Put the typed value of ``pair`` into ``values``, over an earlier one, or say what is wrong."""
     option = _OPTIONS.get(key)
     if option is None:
-        tip = instead_of(key, HINT_OPTIONS) or nearest(pair.key, tuple(_OPTIONS))
+        tip = instead_of(key, {**HINT_OPTIONS, **REMOVED_OPTIONS}) or nearest(pair.key, tuple(_OPTIONS))
         return Problem(f"No LOOKUP option is called {pair.key!r}.", pair.key_at, tip)
     try:
         values[key] = option.type.parse(pair.value)

@@ -15,7 +15,6 @@ from lookup_hints.runtime.spec import (
     ChangedColumn,
     DeadLetters,
     FullCache,
-    Hedge,
     LookupSettings,
     PartialCache,
     Periodic,
@@ -123,7 +122,6 @@ def choose(
     limits = _limits(shared, given["max-requests"])
     budget = budget_of(limits, cluster, table=name, name=given["budget"] or "", on_open=given["on-open"])
     _check_effect(given)
-    hedge_notes = [] if asynchronous else _hedged_in_vain(given)
     letters = _dead_letters(given, connector.table, conf, unwritable)
     settings = LookupSettings(
         asynchronous=asynchronous,
@@ -134,7 +132,6 @@ def choose(
         on_error=given["on-error"] if letters is None else given["dead-letter.then"],
         retry=retry,
         budget=budget,
-        hedge=_hedge(given) if asynchronous else None,
         cache=_cache(given, connector.table),
         whole=_full_cache(given, connector) if given["cache"] == "full" else None,
         log_keys=session_option("log-keys", conf),
@@ -143,7 +140,7 @@ def choose(
         max_error_ratio=_limit(given, "max-error-ratio"),
     )
     parts = notes_of(budget, cluster, shared, table=name)
-    notes = (*_notes(settings), *_limit_notes(given, limit), *_effect_notes(given), *hedge_notes, *parts)
+    notes = (*_notes(settings), *_limit_notes(given, limit), *_effect_notes(given), *parts)
     return Choice(settings, given["shuffle"], reason, _sources(given, settings), notes)
 
 
@@ -347,11 +344,6 @@ def _effect_notes(given: _Given) -> list[str]:
     return [f"'lookup.{key}' has no effect: 'on-error' is '{given['on-error']}'" for key in vain]
 
 
-def _hedge(given: _Given) -> Hedge | None:
-    wish = given["hedge"]
-    return None if wish is None else Hedge(None if wish == "p95" else wish)
-
-
 def cache_of(table: LookupTable, conf: Conf) -> PartialCache:
     """How answers of ``table`` are remembered where that is wanted."""
     return _partial_cache(_given(None, table, conf))
@@ -436,20 +428,6 @@ def _reload(given: _Given, table: LookupTable) -> Periodic | Timed:
         return Timed(given[needed], given["full-cache.timed-reload.interval-in-days"])
     is_rate = given["full-cache.periodic-reload.schedule-mode"] == "fixed_rate"
     return Periodic(given[needed], fixed_rate=is_rate)
-
-
-def _hedged_in_vain(given: _Given) -> list[str]:
-    """What is said of second requests where the runner is sync, which waits for each one.
-
-    Raises:
-        HintError: the hint wants them.
-    """
-    source = given.values["hedge"].source
-    if source is Place.HINT:
-        message = "'hedge' has no effect with the sync runner, which waits for each request."
-        tip = "Leave it out, or use the async runner: 'async' = 'true', where the connector can."
-        raise HintError(Problem(message, given.at("hedge"), tip))
-    return [] if source is None else ["'lookup.hedge' has no effect with the sync runner"]
 
 
 def _vain(given: _Given) -> Iterator[str]:

@@ -132,8 +132,6 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     noun = "key" if settings.batch_size == 1 else "keys"
     yield "batch size", f"at most {settings.batch_size} {noun} in one request{source('batch-size')}"
     yield from _budget(join)
-    if settings.hedge is not None:
-        yield "hedge", f"{settings.hedge}{source('hedge')}"
     if settings.cache is not None:
         yield "cache", f"{settings.cache}{source(*CACHE_KEYS)}"
     if settings.whole is not None:

@@ -16,7 +16,6 @@ from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
 from lookup_hints.runtime.gate import Asker, Request, in_turn_async
-from lookup_hints.runtime.hedging import hedged
 from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
@@ -97,7 +96,7 @@ class AsyncDriver:
 
     def __init__(self, flow: LookupFlow, lookup: Callable[[LookupRequest], Awaitable[Answer]]) -> None:
         self._flow = flow
-        self._lookup = self._bounded(lookup)
+        self._lookup = self._in_turn(lookup)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._given_up: set[asyncio.Task[Any]] = set()
         self._is_late = False
@@ -110,11 +109,8 @@ class AsyncDriver:
         self._looks_again = False
         flow.tally.standing.on_change = self._look_again_soon
 
-    def _bounded(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
-        """``lookup`` in turn, and a second time where it is slow, if that is wanted."""
-        flow = self._flow
-        in_turn = in_turn_async(lookup, flow.connector, flow.gate, self._now)
-        return hedged(in_turn, flow.hedge, flow.tally, self._spawn, self._now)
+    def _in_turn(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
+        return in_turn_async(lookup, self._flow.connector, self._flow.gate, self._now)
 
     async def feed(self, keys: Keys | None) -> None:
         """Give the next window, or None at the end of the input; its requests start at once."""

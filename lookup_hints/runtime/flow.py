@@ -29,7 +29,7 @@ from lookup_hints.runtime.metrics import Cause, LookupMetrics
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver
 from lookup_hints.runtime.remembering import Learn
 from lookup_hints.runtime.settling import Settling
-from lookup_hints.runtime.spec import Hedge, LookupSpec
+from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.state import LookupState
 from lookup_hints.runtime.steps import Ask, Hold, Part, Step
 from lookup_hints.runtime.tally import Tally
@@ -83,11 +83,6 @@ class LookupFlow:
     def connector(self) -> Connector:
         """What is asked."""
         return self._state.spec.connector
-
-    @property
-    def hedge(self) -> Hedge | None:
-        """When a slow request is sent a second time, if at all."""
-        return self._state.spec.settings.hedge
 
     @property
     def metrics(self) -> LookupMetrics:

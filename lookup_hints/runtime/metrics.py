@@ -134,8 +134,6 @@ class LookupMetrics:
     requests: Annotated[int, About("requests", "questions sent to the connector")] = 0
     bytes_out: Annotated[int, About("bytes", "sent, as the connector says; else the Arrow keys")] = 0
     bytes_in: Annotated[int, About("bytes", "received, as it says; else the Arrow rows")] = 0
-    hedges: Annotated[int, About("requests", "sent a second time as the first one was slow")] = 0
-    hedges_won: Annotated[int, About("requests", "of these, answered before the first one")] = 0
     retried_keys: Annotated[int, About("keys", "keys asked again, counted each time")] = 0
     retried_misses: Annotated[int, About("keys", "keys that wait for their next attempt after a miss")] = 0
     retried_failures: Annotated[int, About("keys", "keys that wait for it after a failure")] = 0

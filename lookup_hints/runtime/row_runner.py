@@ -51,7 +51,7 @@ class RowDriver(AsyncDriver):
     ) -> None:
         super().__init__(flow, _never)
         self._door = door
-        self._lookup_row = self._bounded(lookup_row)
+        self._lookup_row = self._in_turn(lookup_row)
         self._capacity = capacity
         self._waiting: deque[tuple[_Asked, int]] = deque()
         self._running: dict[asyncio.Task[None], tuple[_Asked, int]] = {}

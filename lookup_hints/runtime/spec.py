@@ -273,32 +273,13 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Hedge:
-    """When a request that is slow is sent a second time.
-
-    Args:
-        delay: seconds after the first one. None: the 95th percentile of the last requests of the task.
-    """
-
-    delay: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.delay is not None and not self.delay > 0:
-            raise ValueError("a second request comes some time after the first one")
-
-    def __str__(self) -> str:
-        when = "the time of 95 % of its requests" if self.delay is None else f"{self.delay:g} s"
-        return f"a second request after {when}, for 5 % of them at most"
-
-
-@dataclass(frozen=True)
 class LookupSettings:
     """How one lookup join runs; made by the planner from hint, table, session and defaults.
 
     ``on_error`` is what becomes of a row whose lookup failed: ``fail``, ``null`` or ``skip``. Its key is
     written to ``dead_letters``, if there are any. ``max_errors`` keys may fail, ``max_error_ratio`` of all.
 
-    ``budget`` is what its requests share with others. ``hedge`` says when slow ones are sent a second time.
+    ``budget`` is what its requests share with others.
     ``cache`` says how answers are remembered, if they are; those ``taken_back`` are not used.
     ``whole`` says that the table is kept as a whole, ``switch`` that it may be read for this statement.
     ``stops_early`` says that the query may be content with the first rows, ``log_keys`` that logs may hold
@@ -313,7 +294,6 @@ class LookupSettings:
     on_error: str = "fail"
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     budget: Budget = Budget()
-    hedge: Hedge | None = None
     cache: PartialCache | None = None
     taken_back: tuple[TakenBack, ...] = ()
     whole: FullCache | None = None

@@ -8,7 +8,6 @@ from lookup_hints.spi.option_types import (
     BOOLEAN,
     DURATION,
     FOLDER,
-    HEDGE,
     LABEL,
     NAMES,
     SIZE,
@@ -25,6 +24,12 @@ _QUERY = frozenset({Place.HINT, Place.TABLE})
 _EVERYWHERE = frozenset(Place)
 _SESSION = frozenset({Place.SESSION})
 _TABLE_AND_SESSION = frozenset({Place.TABLE, Place.SESSION})
+
+_NO_HEDGE = (
+    "It was removed. Write 'output-mode' = 'allow_unordered', and a slow request holds up no others. To give"
+    " it up and ask again: a timeout of the connector ('request-timeout' of http), and 'retry-predicate' ="
+    " 'exception'."
+)
 
 LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
@@ -260,14 +265,6 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         table_key="lookup.on-open",
     ),
     Option(
-        "hedge",
-        HEDGE,
-        "Send a request a second time that has no answer after so long, or after the time that 95 % of them"
-        " take (p95); the first answer counts. For sources with replicas, and the async runner alone.",
-        places=_QUERY,
-        table_key="lookup.hedge",
-    ),
-    Option(
         "cache",
         choice("none", "partial", "full"),
         "What is remembered on the disk of each executor, for all its tasks and queries: partial keeps the"
@@ -442,6 +439,8 @@ SESSION_OPTIONS: tuple[Option, ...] = (
 REMOVED_OPTIONS: Mapping[str, str] = {
     "http.cache": "It was removed. Write 'lookup.cache' = 'PARTIAL', and say how long rows are used:"
     " 'lookup.partial-cache.expire-after-write' = '10 min'.",
+    "hedge": _NO_HEDGE,
+    "lookup.hedge": _NO_HEDGE,
 }
 """What to write in place of an option that there was, by its name in a hint or in WITH."""
 

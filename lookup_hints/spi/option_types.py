@@ -170,17 +170,6 @@ def _trigger(text: str) -> Trigger:
     return _TRIGGERS[kind], f"{round(seconds * 1000)} milliseconds"
 
 
-def _hedge(text: str) -> float | str:
-    """Seconds, or ``p95``."""
-    value = text.strip().lower()
-    if value == "p95":
-        return value
-    try:
-        return _duration(text)
-    except ValueError as error:
-        raise ValueError(f"write p95, or a duration: {error}") from None
-
-
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(normal_value(name) for name in text.split(","))
     if "" in names:
@@ -235,7 +224,6 @@ def _time_of_day(text: str) -> time:
 
 BOOLEAN = OptionType("boolean", _boolean, ("true", "false"))
 DURATION = OptionType("duration", _duration)
-HEDGE = OptionType("duration | p95", _hedge, ("p95",))
 SIZE = OptionType("size", _size)
 DURATION_OR_ZERO = OptionType("duration", lambda text: _duration(text, 0.0))
 TRIGGER = OptionType(

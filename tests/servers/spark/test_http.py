@@ -167,25 +167,6 @@ def test_a_rate_for_the_whole_cluster_is_kept_by_its_tasks_together(
     assert time.monotonic() - started > 1.4, "twenty short tasks, two at a time"
 
 
-@pytest.mark.parametrize("engine", ["fast", "httpx"])
-def test_a_slow_request_is_sent_again_and_the_first_answer_counts(
-    session: LookupSession, api: Api, engine: str
-) -> None:
-    people(session, api, engine=engine)
-    api.script("/people/39", {"delay": 120})
-    # So long that no other request of a busy machine takes the place of the one that may be sent again.
-    hint = "/*+ LOOKUP('table'='p', 'hedge'='3 s') */"
-    session.sql("CREATE TEMPORARY VIEW once AS SELECT id AS person FROM range(0, 40, 1, 1)")
-    query = f"SELECT {hint} o.person, p.name FROM once o JOIN people p ON o.person = p.id"
-    assert "a second request after 3 s, for 5 % of them at most (hint)" in session.explain(query)
-    started = time.monotonic()
-    assert sorted(session.sql(query).collect()) == [(key, f"n{key}") for key in range(40)]
-    assert time.monotonic() - started < 60, "the first request takes 120 s"
-    assert api.targets() == {**{f"/people/{key}": 1 for key in range(40)}, "/people/39": 2}
-    (counts,) = session.metrics().values()
-    assert (counts.requests, counts.hedges, counts.hedges_won) == (41, 1, 1)
-
-
 @BOTH
 def test_a_statement_sends_no_request_above_its_limit(session: LookupSession, api: Api, runner: str) -> None:
     people(session, api)

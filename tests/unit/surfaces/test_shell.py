@@ -76,7 +76,6 @@ HINT_KEYS = list(options_at(Place.HINT, LOOKUP_OPTIONS))
         ("SELECT /*+ LOOKUP('async'=|", ["'true'", "'false'"]),
         ("SELECT /*+ LOOKUP('retry-strategy' = 'f|", ["fixed_delay'"]),
         ("SELECT /*+ LOOKUP('retry-predicate' = 'lookup|", ["lookup_miss'"]),
-        ("SELECT /*+ LOOKUP('hedge' = '|'", ["p95"]),
         ("SELECT /*+ LOOKUP('no such option' = '|", []),
         ("SELECT /*+ LOOKUP('table'='c') |", []),
         ("SELECT /*+ BROADCAST(|", []),
