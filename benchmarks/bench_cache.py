@@ -1,4 +1,4 @@
-"""What a cache costs and saves: alone, in lookups over PostgreSQL, and of tasks that ask for the same keys.
+"""What a cache costs and saves: alone, and in lookups over PostgreSQL and HTTP.
 
 ``python -m benchmarks.bench_cache [--orders N] [--runs N]``. The store is measured in processor seconds of
 its thread. A run without any hit, and a first run, each use a table of a new name, whose cache is empty.
@@ -59,7 +59,6 @@ QUERY = (
 )
 SAME_KEYS = 10_000
 HTTP_KEYS = 100_000
-TASKS = 4
 _FOREVER = Ages(1e9, 1e9)
 _numbers = count()
 
@@ -82,7 +81,6 @@ def main() -> None:
             _switch(found, server, spark, folder, options.runs)
         with customers_server() as server:
             _whole_table(found, server, folder)
-        _same_keys(found, folder)
         _after_a_pause(found, folder, options.pause)
 
 
@@ -289,40 +287,6 @@ def _worker(server: PostgresServer, folder: Path, kind: str) -> dict[str, float]
     run = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=env)
     result: dict[str, float] = json.loads(run.stdout)
     return result
-
-
-# --- tasks that ask for the same keys --------------------------------------------------------------
-
-
-def _same_keys(found: Theme, folder: Path) -> None:
-    """In workers that are new each time; the worst of some runs counts."""
-    one = _asked_by(1, folder / "notes-one")
-    several = max((_asked_by(TASKS, folder / f"notes-{run}") for run in range(3)), key=sum)
-    note = f"requests: {len(several)} / {len(one)}, worst of 3"
-    found.add(
-        Figure(
-            f"keys that {TASKS} tasks ask for the same / one task",
-            sum(several) / sum(one),
-            note=note,
-            at_most=1.1,
-        )
-    )
-
-
-def _asked_by(tasks: int, notes: Path) -> list[int]:
-    """How many keys each request has that so many tasks send."""
-    with spark_session(f"local[{tasks}]") as spark:
-        session = LookupSession(spark)
-        session.sql(
-            "CREATE TEMPORARY TABLE people (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH"
-            f" ('connector' = 'benchmarks.connectors:Counted', 'notes' = '{notes}',"
-            " 'lookup.cache' = 'PARTIAL')"
-        )
-        spark.range(0, tasks * SAME_KEYS, 1, tasks).selectExpr(
-            f"id % {SAME_KEYS} AS id"
-        ).createOrReplaceTempView("o")
-        drained(session, "SELECT o.id, p.name FROM o LEFT JOIN people p ON o.id = p.id")()
-    return [int(line) for line in notes.read_text(encoding="ascii").split()]
 
 
 # --- over HTTP, and after a pause --------------------------------------------------------------------

@@ -57,12 +57,6 @@ class Known:
     stale: tuple[Placed, ...] = ()
 
 
-def unknown(known: Known, keys: int) -> pa.Array:
-    """For each of so many keys whether nothing is known of it."""
-    settled = [known.missing, *(each.positions for each in known.found)]
-    return pc.invert(are_among(pa.concat_arrays(settled), keys))
-
-
 def distinct_keys(rows: pa.Table) -> Keys:
     """The distinct keys among ``rows``, equal as SQL's join has it: -0.0 is 0.0 and NaN equals NaN."""
     return reduce(_paired, (_column_keys(rows, name) for name in rows.column_names))

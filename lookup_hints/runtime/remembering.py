@@ -15,16 +15,13 @@ from typing import Protocol
 import pyarrow as pa
 
 from lookup_hints.errors import LookupHintsError
-from lookup_hints.runtime.arrow import Keys, Known, Placed, unknown
+from lookup_hints.runtime.arrow import Keys, Known, Placed
 from lookup_hints.runtime.metrics import CountsByKey, LookupMetrics, Most
 from lookup_hints.runtime.spec import LookupSpec
 
 KEYS_AT_ONCE = 64 * 1024
 BYTES_AT_ONCE = 16 * 1024 * 1024
 """So many keys, or bytes of rows, are held in memory before they are written."""
-
-SHORTEST_LOOK, LONGEST_LOOK = 0.002, 0.02
-"""Seconds between two looks at what other tasks have written."""
 
 _log = logging.getLogger("lookup_hints.cache")
 
@@ -83,24 +80,6 @@ class Cache(Protocol):
     def ask_anew(self, keys: pa.Table) -> None:
         """Let fresh rows of ``keys`` be asked for beside the task."""
 
-    def turn(self, keys: pa.Table) -> Callable[[Known], bool]:
-        """Begin to find out whether other tasks ask for ``keys``.
-
-        What is returned takes what is known of them, and tells whether to look again in a moment, as others
-        ask for much of the rest. Where it does not, others see that this task asks for the rest.
-        """
-
-    @property
-    def has_news(self) -> bool:
-        """Whether it may know more than when it was last probed."""
-
-    @property
-    def asked(self) -> int:
-        """How many keys this task asks for, as others see it."""
-
-    def end(self) -> None:
-        """What this task asked for has been answered, or will not be."""
-
     def learn(self, learned: Sequence[Learned]) -> None:
         """Keep answers."""
 
@@ -157,7 +136,6 @@ class Remembering:
         )
         self._pending: deque[Learned] = deque()
         self._learned = self._written = (0, 0)  # keys and bytes; each is changed by one thread
-        self._ended = 0  # of the keys learned, those that others do not see asked for any more
         self._most_rows = self._most_bytes = 0
         self._evicted: CountsByKey[int] = CountsByKey()
         self._loads = Loads()
@@ -180,17 +158,14 @@ class Remembering:
             self._give_up(error)
             return None
 
-    def recall(self, keys: Keys, sleep: Callable[[float], None]) -> Keys:
-        """``keys`` with what is known of them. What has been learned is written before.
-
-        Where other tasks are asking for most of the rest, it waits for them, if not for long.
-        """
+    def recall(self, keys: Keys) -> Keys:
+        """``keys`` with what is known of them. What has been learned is written before."""
         self.write()
         cache = self._cache
         if cache is None or not keys.table.num_rows:
             return keys
         try:
-            known = self._known(cache, keys.table, sleep)
+            known = self._known(cache, keys.table)
             if known.late is not None:
                 cache.ask_anew(keys.table.take(known.late))
         except LookupHintsError:
@@ -202,27 +177,10 @@ class Remembering:
             self._look()
         return keys if known is NOTHING else replace(keys, known=known)
 
-    def _known(self, cache: Cache, keys: pa.Table, sleep: Callable[[float], None]) -> Known:
+    def _known(self, cache: Cache, keys: pa.Table) -> Known:
         if self._watch is not None and not self._watch.is_current():
             return self._stale(cache, keys)
-        waits, seconds, known = cache.turn(keys), SHORTEST_LOOK, cache.probe(keys, self._columns)
-        while waits(known):
-            sleep(seconds)
-            seconds = min(LONGEST_LOOK, 2 * seconds)
-            self.write()  # others may wait for that
-            known = cache.probe(keys, self._columns)
-        return self._once_more(cache, keys, known) if cache.has_news else known
-
-    def _once_more(self, cache: Cache, keys: pa.Table, claimed: Known) -> Known:
-        """What is known now: since the last probe, others who asked for keys may have written, and left.
-
-        What they wrote is not asked for, though others see it ``claimed``: it counts as learned.
-        """
-        known = cache.probe(keys, self._columns)
-        self._ended -= _unknown(claimed, keys) - _unknown(known, keys)
-        if self._is_all(self._written[0]):
-            self._end(cache)
-        return known
+        return cache.probe(keys, self._columns)
 
     def _stale(self, cache: Cache, keys: pa.Table) -> Known:
         """What may be used where asking fails, too: nobody knows whether it has changed."""
@@ -230,16 +188,10 @@ class Remembering:
         return Known((), known.missing[:0], stale=(*known.found, *known.stale))
 
     def write_if_due(self) -> None:
-        """Write what has been learned, if it takes much memory, or is all that others wait for."""
+        """Write what has been learned, if it takes much memory."""
         learned, written = self._learned, self._written
-        is_much = learned[0] - written[0] >= KEYS_AT_ONCE or learned[1] - written[1] >= BYTES_AT_ONCE
-        if is_much or self._is_all(learned[0]):
+        if learned[0] - written[0] >= KEYS_AT_ONCE or learned[1] - written[1] >= BYTES_AT_ONCE:
             self.write()
-
-    def _is_all(self, keys: int) -> bool:
-        """Whether so many keys since its start are all that others see this task ask for."""
-        asked = 0 if self._cache is None else self._cache.asked
-        return 0 < asked <= keys - self._ended
 
     def write(self) -> None:
         """Write what has been learned."""
@@ -254,21 +206,13 @@ class Remembering:
             return
         try:
             cache.learn(pending)
-            if self._is_all(self._written[0]):
-                self._end(cache)
         except Exception as error:
             self._give_up(error)
         self._look()
 
-    def _end(self, cache: Cache) -> None:
-        self._ended = self._written[0]
-        cache.end()
-
     def close(self) -> None:
         """The task is over, well or not: what it has learned is of use for others."""
         self.write()
-        if self._cache is not None:
-            self._end(self._cache)
 
     def _look(self) -> None:
         if self._cache is not None:
@@ -278,8 +222,6 @@ class Remembering:
 
     def _give_up(self, error: Exception) -> None:
         self._look()
-        if self._cache is not None:
-            self._cache.end()
         self._cache = None
         self._pending.clear()
         self._warn(self._table, said(error))
@@ -298,12 +240,6 @@ class Remembering:
             cache_age=Most(self._loads.age),
             switched_after=Most(self._loads.after),
         )
-
-
-def _unknown(known: Known, keys: pa.Table) -> int:
-    """Of how many ``keys`` nothing is known."""
-    count: int = unknown(known, keys.num_rows).true_count
-    return count
 
 
 def warn_without_cache(table: str, why: str) -> None:

@@ -295,7 +295,7 @@ class _Task:
         wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=self._pause)
         keys_of = distinct_keys if self._spec.by_row else ordered_keys
         keys = (self._memory.keys_of(rows) or keys_of(rows) for rows in wanted)
-        return (self._memory.recall(each, self._wait_for_others) for each in keys)
+        return (self._memory.recall(each) for each in keys)
 
     def _read(self) -> Iterator[Sequence[pa.Array]]:
         """Spark's batches of key columns."""
@@ -305,11 +305,6 @@ class _Task:
             if batch is None:
                 return
             yield batch
-
-    def _wait_for_others(self, seconds: float) -> None:
-        """Other tasks are asking for the keys that are wanted next."""
-        with self._waiting("source"):
-            time.sleep(seconds)
 
     def _pause(self, seconds: float) -> None:
         """Give Spark time to look at the rows that it has."""

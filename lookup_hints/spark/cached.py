@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import lookup_hints
-from lookup_hints.runtime.arrow import Known, Placed, unknown
+from lookup_hints.runtime.arrow import Known, Placed
 from lookup_hints.runtime.metrics import CountsByKey
 from lookup_hints.runtime.remembering import Cache, Learned, Loads, Remembering, said, warn_without_cache
 from lookup_hints.runtime.spec import ChangedColumn, LookupSpec, PartialCache, Switch
@@ -190,7 +190,7 @@ class _StoreCache:
     def __init__(
         self, store: Store, warn: Callable[[str], None], ask_anew: Callable[[pa.Table], None] | None = None
     ) -> None:
-        self._store, self._warn, self._asking, self._ask_anew = store, warn, store.asking(), ask_anew
+        self._store, self._warn, self._ask_anew = store, warn, ask_anew
         self._evicted_before = Counter(store.evicted)
         self._damaged_before = store.damaged
 
@@ -216,27 +216,6 @@ class _StoreCache:
         if self._ask_anew is not None:
             self._ask_anew(keys)
 
-    def turn(self, keys: pa.Table) -> Callable[[Known], bool]:
-        """Begin to find out whether others ask for ``keys``; what is returned tells whether to look again."""
-        from lookup_hints.store.hashing import comparable, hashes_of
-
-        turn = self._asking.turn(hashes_of(comparable(keys)))
-        return lambda known: turn.waits(unknown(known, keys.num_rows).to_numpy(zero_copy_only=False))
-
-    @property
-    def has_news(self) -> bool:
-        """Whether it may know more than when it was last probed."""
-        return self._store.has_news
-
-    @property
-    def asked(self) -> int:
-        """How many keys this task asks for, as others see it."""
-        return self._asking.keys
-
-    def end(self) -> None:
-        """What this task asked for has been answered, or will not be."""
-        self._asking.end()
-
     def learn(self, learned: Sequence[Learned]) -> None:
         """Keep answers."""
         from lookup_hints.store.content import Learned as Answered
@@ -247,7 +226,6 @@ class _StoreCache:
                 for keys, found, missing, asked in learned
             ]
         )
-        self._asking.answered(sum(keys.num_rows for keys, *_ in learned))
 
     @property
     def evicted(self) -> CountsByKey[int]:

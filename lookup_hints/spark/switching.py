@@ -37,7 +37,7 @@ class Switching(WholeCache):
         OSError: there can be no such folder.
     """
 
-    learns, asked = False, 0
+    learns = False
     evicted: CountsByKey[int] = CountsByKey()
 
     def __init__(self, folder: Path, run: str, spec: LookupSpec, switch: Switch) -> None:

@@ -217,26 +217,17 @@ def keys_by_hash(rows: pa.Table) -> Keys:
 class WholeCache:
     """What a flow's cache that has all rows, or none, does with answers: nothing."""
 
-    has_news = False
-
     def learn(self, learned: Sequence[Learned]) -> None:
         """Nothing: it has all rows, or none."""
 
     def ask_anew(self, keys: pa.Table) -> None:
         """Nothing: all its rows are equally old."""
 
-    def turn(self, keys: pa.Table) -> Callable[[Known], bool]:
-        """Nobody is waited for."""
-        return lambda _: False
-
-    def end(self) -> None:
-        """Nothing is noted of what was asked."""
-
 
 class HeldCache(WholeCache):
     """A table that is kept whole as a flow's cache; it counts what happens from now on."""
 
-    learns, asked = False, 0
+    learns = False
     evicted: CountsByKey[int] = CountsByKey()
 
     def __init__(self, table: HeldTable) -> None:

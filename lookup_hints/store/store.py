@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lookup_hints.store.asking import Asking
 from lookup_hints.store.content import Chosen, Content, Known, Learned, content_of, merged
 from lookup_hints.store.folder import Filed, Folder, Limits
 from lookup_hints.store.hashing import Positions, comparable, hashes_of, in_order, is_told_by_hash
@@ -120,7 +119,6 @@ class Store:
         taken: TakenBack | None = None,
     ) -> None:
         self._folder, self._ages, self._clock, self._taken = Folder(path, limits), ages, clock, taken
-        self._there: Sequence[Filed] = ()
         self._segments: dict[Filed, Segment] = {}
         self._unreadable: set[Filed] = set()
         self.evicted: Counter[str] = Counter()
@@ -138,20 +136,7 @@ class Store:
         """How many bytes they took."""
         return sum(each.nbytes for each in self._segments)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether there are other files than when it was last looked at.
-
-        Raises:
-            OSError: the folder is not there any more.
-        """
-        return self._folder.filed() != self._there
-
     # Asking.
-
-    def asking(self) -> Asking:
-        """For one task: which keys are being asked for by whom."""
-        return Asking(self._folder.path, self._clock)
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
         """What is known of ``keys``, which are distinct and hold no NULL.
@@ -205,7 +190,7 @@ class Store:
         if self._taken is not None:
             self._taken.look(self._clock())
         segments: dict[Filed, Segment] = {}
-        self._there = there = self._folder.filed()
+        there = self._folder.filed()
         self._unreadable &= set(there)
         for filed in there:
             segment = self._segments.get(filed) or self._opened(filed)

@@ -1,7 +1,7 @@
 """One question to an API, from the first request to a response that can be read: without any I/O.
 
 An exchange is a generator that says what it wants next (send this, wait so long, do that alone) and is told
-what came of it. ``transport`` drives it, with a sync client or an async one.
+what came of it. ``transport`` drives it.
 """
 
 from __future__ import annotations
