@@ -110,6 +110,12 @@ class _Parser(_SparkParser):
         _Items: lambda self: self._parse_items(),
     }
 
+    def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
+        table = super()._parse_table(*args, **kwargs)
+        if isinstance(table, exp.Table) and table.alias and not table.args.get("version"):
+            table.set("version", self._parse_version())  # which may stand behind the alias, too
+        return table
+
     def _parse_version(self) -> Any:
         if not self._match_text_seq("FOR", "SYSTEM_TIME", "AS", "OF"):
             return super()._parse_version()

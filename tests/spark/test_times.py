@@ -36,10 +36,14 @@ SILENT = [
     "SELECT c.name FROM (SELECT k, proc_time AS p FROM orders) o JOIN c FOR SYSTEM_TIME AS OF o.p ON o.k = c.id",
     "WITH q AS (SELECT o.* FROM orders o) SELECT c.name FROM q JOIN c FOR SYSTEM_TIME AS OF q.proc_time ON q.k = c.id",
     "SELECT v.name FROM orders o LEFT JOIN v FOR SYSTEM_TIME AS OF o.proc_time ON o.k = v.id",
+    "SELECT x.name FROM orders o JOIN c x FOR SYSTEM_TIME AS OF o.proc_time ON o.k = x.id JOIN o p ON p.k = x.id",
+    "SELECT b FROM orders o LEFT JOIN c AS x(a, b, z) FOR SYSTEM_TIME AS OF o.proc_time ON o.k = x.a",
+    "SELECT x.name FROM orders o, (SELECT * FROM c) x FOR SYSTEM_TIME AS OF now() WHERE o.k = x.id",
 ]
 WARNED = [
     ("SELECT c.name FROM orders o JOIN c FOR SYSTEM_TIME AS OF o.ts ON o.k = c.id", "o.ts", "c"),
     ("SELECT x.name FROM orders o JOIN groups FOR SYSTEM_TIME AS OF ts x ON o.k = x.id", "ts", "x"),
+    ("SELECT x.name FROM orders o FULL JOIN c AS x FOR SYSTEM_TIME AS OF o.ts ON o.k = x.id", "o.ts", "x"),
     ("SELECT x.name FROM (SELECT ts AS proc_time, k FROM orders) o"
      " JOIN (SELECT * FROM c) FOR SYSTEM_TIME AS OF o.proc_time AS x ON o.k = x.id", "o.proc_time", "x"),
     ("SELECT c.name, v.x FROM orders o JOIN c FOR SYSTEM_TIME AS OF o.ts ON o.k = c.id"

@@ -229,6 +229,9 @@ class FromReader:
             relation.alias_at, relation.last = alias_at, columns_end
             names = tokens.pieces[alias_at + 2 : columns_end]
             relation.columns = tuple(piece.name for piece in names if piece.is_name)
+            late = tokens.time_clause(relation.last) if has_time and time is None else None
+            if late is not None:  # as BigQuery writes it
+                relation.time, relation.last = late, tokens.index_at(late.end - 1)
         return relation
 
     def _extension_end(self, at: int, end: int, block: Block) -> int | None:

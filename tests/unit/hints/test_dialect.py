@@ -66,6 +66,12 @@ def test_what_is_read_is_written_as_it_was(text: str) -> None:
     assert sqlglot.parse_one(text, dialect=DIALECT).sql(dialect=DIALECT) == text
 
 
+def test_a_time_behind_the_alias_is_written_before_it() -> None:
+    text = "SELECT * FROM o JOIN c{} FOR SYSTEM_TIME AS OF o.proc{} ON o.id = c.id WHERE o.x = 1"
+    tree = sqlglot.parse_one(text.format(" AS d", ""), dialect=DIALECT)
+    assert tree.sql(dialect=DIALECT) == text.format("", " AS d")
+
+
 def test_each_option_says_where_it_stands() -> None:
     text = "SELECT /* x */ /*+ BROADCAST(a) */\n /*+ LOOKUP('table'='it''s', 'capacity' =\n 5) */ 1"
     (hint,) = sqlglot.parse_one(text, dialect=DIALECT).find_all(Lookup)
