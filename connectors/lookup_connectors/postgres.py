@@ -20,8 +20,6 @@ from urllib.parse import quote, urlencode
 
 import asyncpg
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import types
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, Lease
 from lookup_connectors.conversion import convert, is_nested, row_with
@@ -39,7 +37,13 @@ from lookup_connectors.postgres_reading import (
 )
 from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
 from lookup_connectors.postgres_statistics import table_size
-from lookup_connectors.postgres_types import ColumnPlan, quoted, reported_type
+from lookup_connectors.postgres_types import (
+    ColumnPlan,
+    quoted,
+    reported_type,
+    unheld_character,
+    without_characters,
+)
 from lookup_connectors.postgres_url import FILES, KNOWN, Target
 from lookup_connectors.texts import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout, NotAllowed, OptionError, Problem, did_you_mean
@@ -81,6 +85,8 @@ _DRIVER_ERRORS = (
     OSError,
 )
 _READ_ONLY = "default_transaction_read_only"
+_SEARCH_PATH = "search_path"
+_NAME_SCHEMA = "Write 'table-name' = 'schema.table' in its place."
 # How often the server looks whether its client is still there while a statement runs: a worker that is
 # killed says no goodbye, and its statement would run on. Known from PostgreSQL 14 on.
 _LIFE_SIGN = "client_connection_check_interval"
@@ -456,12 +462,9 @@ class _Live:
         Keys that the source's types cannot hold are left out: they are misses, and would fail the batch.
         """
         plans = [self.plans[name] for name in request.key_columns]
-        keys = request.keys
+        keys = without_characters(request.keys, self.strange)
         for plan in plans:
             keys = keys.filter(plan.possible(keys.column(plan.field.name)))
-            if self.strange and types.is_string(plan.field.type):
-                strange = f"[{''.join(sorted(self.strange))}]"
-                keys = keys.filter(pc.invert(pc.match_substring_regex(keys.column(plan.field.name), strange)))
         bound = [plan.bind(keys.column(plan.field.name)) for plan in plans]
         asked = request.columns, request.key_columns
         if asked not in self.queries:
@@ -469,19 +472,13 @@ class _Live:
         return self.queries[asked], bound
 
     def has_learned_a_character(self, error: ConnectorError) -> bool:
-        """Whether ``error`` names a character that is new here, which the server's encoding has not.
-
-        No row holds a key with such a character, so it is a miss. Which these are only the server knows: its
-        tables are not those of Python's codecs.
-        """
+        """Whether ``error`` names a character that is new here, which the server's encoding has not."""
         cause = error.__cause__
         if not isinstance(cause, asyncpg.UntranslatableCharacterError):
             return False
-        named = re.search(r"(0x[0-9a-f]{2} ?)+", str(cause))
-        character = bytes.fromhex(named[0].replace("0x", "")).decode(errors="ignore") if named else ""
-        is_new = len(character) == 1 and not character.isascii() and character not in self.strange
-        if is_new:
-            self.strange.add(character)
+        character = unheld_character(str(cause))
+        is_new = bool(character) and character not in self.strange
+        self.strange.update(character)
         return is_new
 
 
@@ -605,6 +602,13 @@ class _Server:
             async with pool.borrowed() as connection:
                 if known and not await connection.fetchval(f"SELECT {_IS_WRITING}"):
                     pool.local = known
+                wanted = self._target.session.get(_SEARCH_PATH)
+                if (
+                    wanted
+                    and await connection.fetchval(f"SELECT current_setting('{_SEARCH_PATH}')") != wanted
+                ):
+                    what = f"what stands between does not pass on {_SEARCH_PATH!r} (or 'schema') of the 'url'"
+                    raise self._failures.permanent(what, _NAME_SCHEMA)
             return pool
         except BaseException:
             await pool.close()
@@ -834,10 +838,16 @@ class _Failures:
             return _SettingRefused(text, setting)
         tip = _TIPS.get(state) or _TIPS.get(state[:2], "")
         unknown = re.search(r'parameter:? "?([\w.]+)', said) if connecting else None
-        if unknown is not None and unknown[1] in self._target.session:
+        if unknown is not None and unknown[1] == _SEARCH_PATH:
+            tip = _NAME_SCHEMA
+        elif unknown is not None and unknown[1] in self._target.session:
             near = did_you_mean(unknown[1], KNOWN)
             tip = f"It is a parameter of 'url', and none of libpq. {near}"
         return self._error(text, tip, permanent=_PERMANENT.match(state) is not None)
+
+    def permanent(self, what: str, tip: str) -> ConnectorError:
+        """The failure that it is to find ``what``."""
+        return self._error(what, tip, permanent=True)
 
     def _error(self, what: str, tip: str = "", permanent: bool = False) -> ConnectorError:
         message = f"table {self._table}: {what}. {tip}".replace("..", ".").rstrip()

@@ -42,7 +42,9 @@ _OWN = (
     *("connect_timeout", "target_session_attrs", "load_balance_hosts", "channel_binding", "sslnegotiation"),
     *("application_name", "fallback_application_name", "pgbouncer"),
 )
-_ALIASES = {"database": "dbname", "username": "user"}
+_ALIASES = {"database": "dbname", "username": "user", "schema": "search_path", "currentSchema": "search_path"}
+"""Names that others have for a parameter; Prisma and JDBC say with the last two where tables are."""
+_ENCRYPTED = ("require", "verify-ca", "verify-full")
 _CHOICES: Mapping[str, Sequence[str]] = {
     "sslmode": SSL_MODES,
     "target_session_attrs": ("any", "read-write", "read-only", "primary", "standby", "prefer-standby"),
@@ -50,7 +52,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "channel_binding": ("disable", "prefer", "require"),
     "sslnegotiation": ("postgres", "direct"),
     "gssencmode": ("disable", "prefer", "require"),
-    "pgbouncer": ("true", "false"),
+    "pgbouncer": ("true", "false", "1", "0"),
 }
 _AS_HERE: Mapping[str, Sequence[str]] = {
     "gssencmode": ("disable", "prefer"),
@@ -80,7 +82,6 @@ _WITHOUT_EFFECT = (
     *("supa", "workaround", "uselibpqcompat"),
 )
 """Parameters that only tune, and that the driver cannot heed."""
-_SEARCH_PATH = "write 'table-name' = 'schema.table', or options=-csearch_path%3Dschema"
 _VERIFY = "leave it out, and write sslmode=verify-full, so that it is the right server"
 _REFUSED = {
     "gssencmode": "GSS encryption is not spoken: write gssencmode=prefer, and an sslmode that encrypts",
@@ -98,8 +99,6 @@ _REFUSED = {
     "oauth_client_id": "the driver has no OAuth: write 'password'",
     "oauth_client_secret": "the driver has no OAuth: write 'password'",
     "oauth_scope": "the driver has no OAuth: write 'password'",
-    "schema": _SEARCH_PATH,
-    "currentSchema": _SEARCH_PATH,
     "ssl": "write sslmode=require, or sslmode=verify-full",
     "sslaccept": "write sslmode=verify-full to check the certificate, or sslmode=require",
     "sslidentity": "write sslcert and sslkey",
@@ -245,6 +244,7 @@ class _Parameters:
             self._put("password", _decoded(password))
         self._put_hosts(hosts)
         self._put("dbname", _decoded(path[1:]))
+        has_tls = False
         for pair in query.split("&") if query else ():
             name, equals, value = pair.partition("=")
             if not equals:
@@ -252,9 +252,11 @@ class _Parameters:
             if name == "port" and self._found.get("port"):
                 self._found["port"] = _with_defaults(self._found["port"], _decoded(value))
             elif (name, value) == ("ssl", "true"):
-                self._put("sslmode", "require")
+                has_tls = True
             else:
                 self._put(_decoded(name), _decoded(value))
+        if has_tls and self._found.get("sslmode", "").replace("_", "-") not in _ENCRYPTED:
+            self._put("sslmode", "require")
         return self._found
 
     def _put_hosts(self, hosts: str) -> None:
@@ -271,9 +273,11 @@ class _Parameters:
             self._put("port", ",".join(ports))
 
     def _put(self, name: str, value: str) -> None:
-        name = _ALIASES.get(name, name)
         if not value:
             return
+        if name == "schema" and not re.fullmatch("[a-z_][a-z0-9_$]*", value):
+            value = '"{}"'.format(value.replace('"', '""'))  # one schema, by its exact name
+        name = _ALIASES.get(name, name)
         if self._found.setdefault(name, value) != value:
             raise NotUnderstood(f"it gives {name!r} twice", "Leave one of them out.")
 
@@ -338,7 +342,7 @@ def target_of(given: Mapping[str, str]) -> Target:
         seconds=_seconds(given.get("connect_timeout")),
         shuffled=given.get("load_balance_hosts") == "random",
         direct_tls=given.get("sslnegotiation") == "direct",
-        behind_pooler=given.get("pgbouncer") == "true",
+        behind_pooler=given.get("pgbouncer") in ("true", "1"),
         system_authorities=tls.get("sslrootcert") == "system",
         binds_channel=given.get("channel_binding") == "require",
         without_effect=tuple(

@@ -41,6 +41,7 @@ from lookup_connectors.adbc.statements import (
 )
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.conversion import is_nested, row_with
+from lookup_connectors.postgres_types import unheld_character, without_characters
 from lookup_connectors.sqlite_types import has_one_spelling
 from lookup_connectors.texts import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
@@ -219,14 +220,19 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
     def _answer(self, live: _Live, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:
         """The rows, read by the types that the columns have at the moment."""
-        for _ in range(_LOOKS_AT_TYPES):
+        looks = 0
+        while looks < _LOOKS_AT_TYPES:
             try:
                 return self._asked(live, request, connection)
             except _TypesChanged:
                 live.plans = self._planned(connection)
-            except DRIVER_ERRORS:
-                live.is_outdated = True  # a column may be gone, or be called otherwise
-                raise
+                looks += 1
+            except DRIVER_ERRORS as error:
+                character = unheld_character(str(error)) if "22P05" in str(error) else ""
+                if not character or character in live.strange:
+                    live.is_outdated = True  # a column may be gone, or be called otherwise
+                    raise
+                live.strange.add(character)
         raise self._error("the types of its columns keep changing.")
 
     def _asked(self, live: _Live, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:
@@ -234,7 +240,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
             live.plans, live.is_outdated = self._planned(connection), False
         wanted = [live.plans[name] for name in request.columns]
         by = [live.plans[name] for name in request.key_columns]
-        keys = self._possible(request.keys)
+        keys = without_characters(self._possible(request.keys), live.strange)
         asked = questions(self._relation, wanted, by, keys, self._dialect) if keys.num_rows else ()
         room = _Room(live.limit, request.keys.num_rows, self.table.name)
         parts: list[pa.Table] = []
@@ -380,6 +386,7 @@ class _Live:
     plans: dict[str, ColumnPlan]
     limit: int
     is_outdated: bool = field(default=False)
+    strange: set[str] = field(default_factory=set)
 
 
 class _TypesChanged(Exception):

@@ -127,8 +127,16 @@ def database_options(table: LookupTable, options: Mapping[str, Any]) -> dict[str
 
 
 def _url_with_user(uri: str, username: str | None = None, password: str | None = None) -> str:
-    """The URL with what else is known of it, in its query."""
-    more = {"user": username, "password": password, "fallback_application_name": "lookup_hints"}
+    """The URL with what else is known of it, in its query.
+
+    Texts are UTF-8, as the driver takes them: without a word libpq talks in the encoding of the server.
+    """
+    more = {
+        "user": username,
+        "password": password,
+        "fallback_application_name": "lookup_hints",
+        "client_encoding": "UTF8",
+    }
     query = urlencode({name: value for name, value in more.items() if value is not None}, quote_via=quote)
     return f"{uri}{'&' if '?' in uri else '?'}{query}"
 

@@ -675,3 +675,20 @@ def test_nanoseconds_of_duckdb_are_cut_and_asked_by_as_they_are_read(duck: DuckD
     rows = [{"k": number, "v": value} for number, value in enumerate(values, start=1)]
     assert read(table) == rows
     assert sorted(ask(table, {"v": values}), key=lambda row: row["k"]) == rows
+
+
+@pytest.mark.parametrize(("encoding", "known"), [("LATIN1", "é"), ("EUC_JP", "漢"), ("SQL_ASCII", "é")])
+def test_texts_are_those_of_a_server_of_another_encoding_and_what_it_has_not_is_a_miss(
+    pg: PostgresAdbcSource, encoding: str, known: str
+) -> None:
+    database = f"adbc_in_{encoding.lower()}"
+    pg.execute(f"CREATE DATABASE {database} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'")
+    pg.server.execute(
+        f"CREATE TABLE t (k text, v int); INSERT INTO t VALUES ('{known}', 1), ('a', 2)", database
+    )
+    table = pg.table("t", TEXT, uri=pg.server.url(database=database, client_encoding="LATIN1"))
+    rows = [{"k": known, "v": 1}, {"k": "a", "v": 2}]
+    for keys, found in ((["€", known, "a€", "👋", "a", "]👋"], rows), (["€"], []), ([known], rows[:1])):
+        ask = partial(AdbcConnector.alookup, request=request_for(TEXT, {"k": keys}))
+        assert during(AdbcConnector(table), ask).to_pylist() == found
+    assert [row for batch in AdbcConnector(table).scan(TEXT) for row in batch.to_pylist()] == rows

@@ -15,6 +15,7 @@ from lookup_connectors.postgres_url import NotUnderstood, Target, parameters_of,
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.model import LookupTable
 from tests.servers.certificates import Certificates
+from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port
 from tests.servers.tls import tls_front
 from tests.unit.connectors.asking import ask, during, failure_of, request_for
@@ -58,6 +59,12 @@ def target(text: str) -> Target:
         ("postgresql://me:a+b@h", {"password": "a+b"}),
         ("postgresql://h/x?user=me@srv&password=a+b", {"user": "me@srv", "password": "a+b"}),
         ("postgresql://h/x?ssl=true", {"driver": {"sslmode": "require"}}),
+        ("postgresql://h/x?ssl=true&sslmode=verify-full", {"driver": {"sslmode": "verify-full"}}),
+        ("postgresql://h/x?schema=public", {"session": {"search_path": "public"}}),
+        ("postgresql://h/x?schema=My%20own", {"session": {"search_path": '"My own"'}}),
+        ("postgresql://h/x?currentSchema=a,b", {"session": {"search_path": "a,b"}}),
+        ("postgresql://h/x?pgbouncer=1", {"behind_pooler": True}),
+        ("postgresql://h/x?pgbouncer=0", {"behind_pooler": False}),
         ("postgresql://h/x?sslmode=verify_ca", {"driver": {"sslmode": "verify-ca"}}),
         ("postgresql://h/x?options=-c%20geqo%3Doff", {"session": {"options": "-c geqo=off"}}),
         ("postgresql://h/x?options=endpoint%3Dep-cool-1", {"session": {"options": "endpoint=ep-cool-1"}}),
@@ -138,7 +145,9 @@ def test_what_hosts_of_databases_write_is_kept(text: str, expected: dict[str, An
         ("postgresql://h/x?sslnegotiation=direct", "'sslnegotiation' = direct needs 'sslmode'"),
         ("postgresql://h/x?require_auth=scram-sha-256", "'require_auth' cannot be kept"),
         ("postgresql:///x?host=/run&requirepeer=postgres", "'requirepeer' cannot be kept"),
-        ("postgresql://h/x?schema=public", "'schema' cannot be kept: write 'table-name' = 'schema.table'"),
+        ("postgresql://h/x?schema=a&search_path=b", "it gives 'search_path' twice"),
+        ("postgresql://h/x?ssl=true&sslmode=prefer", "it gives 'sslmode' twice"),
+        ("postgresql://h/x?pgbouncer=yes", "'pgbouncer' is not one of true, false"),
         ("postgresql://h/x?ssl=no-verify", "'ssl' cannot be kept: write sslmode=require"),
         ("postgresql://h/x?sslaccept=strict", "'sslaccept' cannot be kept: write sslmode=verify-full"),
         ("postgresql://h/x?sslcrldir=/x", "'sslcrldir' cannot be kept"),
@@ -282,6 +291,29 @@ def test_a_pooler_that_the_url_tells_of_gets_no_prepared_statements(postgres_ser
     url = postgres_server.url(sslmode="disable", pgbouncer="true")
     options = {"url": url, "table-name": "url_tests.prepared", "pool-size": "1"}
     assert during(PostgresConnector(LookupTable("p", SCHEMA, ("id",), options)), count_after_two) == 0
+
+
+@pytest.mark.parametrize("name", ["schema", "currentSchema", "search_path"])
+def test_a_table_is_looked_for_where_the_url_says(postgres_server: PostgresServer, name: str) -> None:
+    postgres_server.execute(
+        """CREATE TABLE IF NOT EXISTS public.url_people AS SELECT 1::bigint AS id, 'no' AS name"""
+    )
+    url = f"{postgres_server.url(sslmode='disable')}&{name}=url_tests"
+    assert name_of(url, "url_people") == "Ada"
+    assert name_of(url, "public.url_people") == "no"
+
+
+@pytest.mark.parametrize(
+    ("passes_over", "shown"), [(True, "does not pass on 'search_path'"), (False, "search_path")]
+)
+def test_a_pooler_between_hides_no_table_of_another_schema(
+    postgres_server: PostgresServer, passes_over: bool, shown: str
+) -> None:
+    with strict_pooler(postgres_server.port, passes_over=passes_over) as port:
+        url = postgres_server.url(port=port, schema="url_tests")
+        error = failure_of(lambda: name_of(url, "url_people"))
+    assert shown in str(error)
+    assert "Write 'table-name' = 'schema.table' in its place." in str(error)
 
 
 def test_a_parameter_that_nobody_knows_is_named_with_the_nearest_one(postgres_server: PostgresServer) -> None:
