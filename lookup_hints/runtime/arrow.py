@@ -200,8 +200,12 @@ def place(
         AnswerError: the answer breaks the contract; names ``connector`` and the column.
     """
     if isinstance(answer, PlacedRows):
-        rows = conform(answer.rows, request.schema, connector)
-        return Placed(rows, _checked_positions(answer, request.keys.num_rows, connector))
+        if answer.positions is not None:
+            rows = conform(answer.rows, request.schema, connector)
+            return Placed(
+                rows, _checked_positions(answer.positions, len(rows), request.keys.num_rows, connector)
+            )
+        answer = answer.rows
     if not isinstance(answer, pa.Table):
         raise AnswerError(f"{connector} answered a {type(answer).__name__}; expected a pyarrow.Table.")
     rows = conform(answer, request.schema, connector)
@@ -225,13 +229,12 @@ def positions_of(rows: pa.Table, keys: pa.Table) -> pa.Array:
     return pc.if_else(pc.less(codes, count), codes, pa.scalar(None, codes.type))
 
 
-def _checked_positions(answer: PlacedRows, count: int, connector: str) -> pa.Array:
-    positions = answer.positions
+def _checked_positions(positions: pa.Array, rows: int, count: int, connector: str) -> pa.Array:
     if isinstance(positions, pa.ChunkedArray):
         positions = whole(positions)
-    if len(positions) != answer.rows.num_rows:
+    if len(positions) != rows:
         raise AnswerError(
-            f"{connector} answered {answer.rows.num_rows} rows with {len(positions)} positions;"
+            f"{connector} answered {rows} rows with {len(positions)} positions;"
             " there must be one for each row."
         )
     if not types.is_integer(positions.type) or positions.null_count:

@@ -270,15 +270,16 @@ class PlacedRows:
 
     For sources whose own equality differs from SQL's (case-insensitive, prefix, nearest): row ``i`` of
     ``rows`` belongs to row ``positions[i]`` of the request's keys, and its key columns are not compared.
+    Where positions are None, they are compared, as those of a plain table.
     """
 
     rows: pa.Table
-    positions: pa.Array
+    positions: pa.Array | None = None
 
 
 @dataclass(frozen=True)
 class Outcomes(PlacedRows):
-    """Placed rows, where some keys of the request failed and the others have their answer.
+    """Rows, where some keys of the request failed and the others have their answer.
 
     Args:
         failures: by the position of its key, why a key has no outcome; it counts as if the key had been

@@ -291,7 +291,7 @@ def _asked(connector: Connector, request: LookupRequest) -> Counter[Any]:
 def _matching(answer: Answer, request: LookupRequest) -> Counter[Any]:
     """The rows of ``answer`` that belong to a key, counted; rows of other keys are allowed."""
     rows = _rows_of(answer).cast(request.schema)
-    if isinstance(answer, PlacedRows):
+    if isinstance(answer, PlacedRows) and answer.positions is not None:
         assert len(answer.positions) == rows.num_rows
         assert all(0 <= position < request.keys.num_rows for position in answer.positions.to_pylist())
         return _counted(rows)

@@ -48,6 +48,7 @@ from lookup_hints.spi import (
     Miss,
     Option,
     Outcome,
+    Outcomes,
     ReportsOutcomes,
     RowRequest,
     Rows,
@@ -181,8 +182,10 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, T
         """The rows of each key."""
         with self._driving.budget.lease(again=request.attempt > 1) as lease:
             if self.keys_per_request() > 1:
-                parts = [self._opened.rows(keys, request) for keys in self._opened.groups(request)]
-                return self._table(request, await self._all(parts, lease))
+                asked, failures = self._opened.requests(request)
+                parts = [self._opened.rows(keys, first, request) for keys, first in asked]
+                rows = self._table(request, await self._all(parts, lease))
+                return Outcomes(rows, failures=failures) if failures else rows
             return await self._each(request, lambda row: self._driving.run(self._opened.row(row), lease))
 
     async def _all(self, parts: Sequence[Steps[_T]], lease: Lease) -> list[_T]:
@@ -382,14 +385,10 @@ class _Live:
         given = self._given(request.key)
         return [Found(row, name, given, told) for row, name in zip(rows.rows, rows.names, strict=True)]
 
-    def rows(self, keys: Keys, request: LookupRequest) -> Steps[FoundRows]:
-        """The rows of many keys, which say themselves whose they are."""
+    def rows(self, keys: Keys, first: Request, request: LookupRequest) -> Steps[FoundRows]:
+        """The rows of many keys, which say themselves whose they are; ``first`` asks for them."""
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
-        try:
-            first = self._request(keys)
-        except Unaskable:
-            return (yield from self._without_unaskable(keys, request))
         response, rows = yield from self._pages(first, deadline)
         told = _told("hit", response, time.monotonic() - started, request.attempt)
         given = self._given(
@@ -402,22 +401,11 @@ class _Live:
         said = self.plan.reader.said
         return key if said.isdisjoint(key) else {name: key[name] for name in key if name not in said}
 
-    def _without_unaskable(self, keys: Keys, request: LookupRequest) -> Steps[FoundRows]:
-        askable = [at for at in range(len(keys)) if self._is_askable(keys.among([at]))]
-        return (yield from self.rows(keys.among(askable), request)) if askable else FoundRows()
-
     def _request(self, keys: Keys) -> Request:
         try:
             return self._templates.request(keys)
         except Unsendable as error:
             raise HttpFailure(f"table {self._name}: {error}", permanent=True) from None
-
-    def _is_askable(self, keys: Keys) -> bool:
-        try:
-            self._request(keys)
-        except Unaskable:
-            return False
-        return True
 
     def _pages(self, request: Request, deadline: float | None) -> Steps[tuple[Response, PageRows]]:
         """The rows of all pages, and the last response."""
@@ -462,17 +450,39 @@ class _Live:
     def _failure(self, what: str) -> HttpFailure:
         return HttpFailure(f"table {self._name}: {what}.", permanent=True)
 
-    def groups(self, request: LookupRequest) -> list[Keys]:
-        """The keys of ``request``, as many together as differ in nothing but the columns that list them."""
-        lists = self._templates.lists
-        keys = Keys({name: request.keys.column(name).to_pylist() for name in request.key_columns}, lists)
-        if lists.issuperset(request.key_columns):
-            return [keys]
-        common = [values for name, values in keys.columns.items() if name not in lists]
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for at, values in enumerate(zip(*common, strict=True)):
-            groups.setdefault(values, []).append(at)
-        return [keys.among(positions) for positions in groups.values()]
+    def requests(self, request: LookupRequest) -> tuple[list[tuple[Keys, Request]], dict[int, HttpFailure]]:
+        """The requests for the keys of ``request``; and by its position, why another key cannot be sent.
+
+        As many keys go together as differ in nothing but the columns that list them.
+        """
+        names = request.key_columns
+        keys = Keys({name: request.keys.column(name).to_pylist() for name in names}, self._templates.lists)
+        asked: list[tuple[Keys, Request]] = []
+        failures: dict[int, HttpFailure] = {}
+        for positions in keys.groups():
+            together = keys.among(positions)
+            try:
+                asked.append((together, self._request(together)))
+            except (Unaskable, HttpFailure):
+                sendable = self._sendable(keys, positions, failures)
+                if sendable:
+                    some = keys.among(sendable)
+                    asked.append((some, self._request(some)))
+        return asked, failures
+
+    def _sendable(self, keys: Keys, positions: Sequence[int], failures: dict[int, HttpFailure]) -> list[int]:
+        """Those of ``positions`` whose key can be sent; why others cannot is put into ``failures``."""
+        sendable = []
+        for at in positions:
+            try:
+                self._request(keys.among([at]))
+            except Unaskable:
+                continue
+            except HttpFailure as failure:
+                failures[at] = failure
+            else:
+                sendable.append(at)
+        return sendable
 
 
 def _told(outcome: str, response: Response | None, elapsed: float | None, attempt: int) -> Told:

@@ -165,6 +165,10 @@ class Judge:
             if names:
                 said = self._description(document) or _short(signs.told_of(envelope, names))
                 return Verdict(self.rules.kind or "transient", _NONE, document, said, True, _NOT_YET)
+        beside, names = signs.told_instead(document, self.reader.rows.way)
+        if names:
+            tip = f"There is nothing at 'rows' = {self.reader.rows.text!r}. {_OTHERWISE}"
+            return self._told(names, beside, document, None)._replace(tip=tip)
         return None
 
     def _told(

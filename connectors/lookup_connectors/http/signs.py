@@ -48,7 +48,8 @@ _PASSING = _set(
 )
 _NOT_FOUND = frozenset({"notfound", "notfounderror", "resourcenotfound", "objectnotfound"})
 _ABOUT_RATES = re.compile(
-    r"rate.?limit|too many (?:requests|calls)|throttl|(?:request|call)s? limit|(?:requests|calls) per \w",
+    r"rate.?limit|too many (?:requests|calls)|throttl|(?:request|call)s? limit|(?:requests|calls) per \w"
+    r"|abuse detection|secondary limit",
     re.IGNORECASE,
 )
 
@@ -98,6 +99,31 @@ _HOLDERS = _set("meta metadata status header head responsestatus responseheader"
 _STATUS = frozenset({"status", "code", "statuscode", "cod", "httpstatus", "httpcode", "errorcode"})
 _NOTHING = frozenset({"", "0", "false", "none", "null", "ok", "success", "noerror", "no"})
 
+_COUNTS = {
+    "from": ("startat", "offset", "skip", "start", "startindex", "from"),
+    "all": ("total", "totalcount", "totalresults", "totalitems", "totalsize"),
+    "page": ("page", "currentpage", "pagenumber", "pageindex"),
+    "pages": ("totalpages", "pagecount", "lastpage", "pages", "nbpages", "numpages", "pagestotal"),
+}
+"""A start and a total, or a page and the number of pages, tell together whether there is more."""
+
+_MESSAGES = _set("message messages msg detail details info information note reason description")
+_NUMBERED = _set("code cod statuscode resultcode retcode returncode ret infocode respcode responsecode")
+_SAYS_WELL = re.compile(r"\b(?:ok|okay|success\w*|succeeded|completed?|done)\b|成功", re.IGNORECASE)
+_GENERAL = _set("data result results items rows content payload body response records list value")
+"""Members that hold rows of any kind: a number beside one is no column."""
+_OF_ENVELOPES = (
+    _set(
+        """
+        id requestid traceid correlationid timestamp time date took path instance documentationurl docs url
+        help helpurl version apiversion pagesize count size limit
+        """
+    )
+    | (_MESSAGES | _NUMBERED | _CODES | _TEXTS | _STATES | _STATUS | _WELL | _ERRORS | _HOLDERS)
+    | {name for names in _COUNTS.values() for name in names}
+)
+"""Members that say something of an answer, and are seldom what was asked for."""
+
 _FOLLOWING = _set(
     """
     next nextpage nextpagetoken nexttoken nextlink nextcursor nexturl nexturi nexthref nextpageurl
@@ -114,13 +140,6 @@ _PAGES = _set(
     paginationinfo pageinformation resultinfo info
     """
 )
-_COUNTS = {
-    "from": ("startat", "offset", "skip", "start", "startindex", "from"),
-    "all": ("total", "totalcount", "totalresults", "totalitems", "totalsize"),
-    "page": ("page", "currentpage", "pagenumber", "pageindex"),
-    "pages": ("totalpages", "pagecount", "lastpage", "pages", "nbpages", "numpages", "pagestotal"),
-}
-"""A start and a total, or a page and the number of pages, tell together whether there is more."""
 
 
 @lru_cache(4096)
@@ -264,6 +283,67 @@ def _says_failed(name: str, value: Any) -> bool:
 def nothing_told(envelope: Mapping[str, Any]) -> bool:
     """Whether an error in ``envelope`` says that what was asked for is not there."""
     return any(_plain(name) in _ERRORS and _says_not_found(value) for name, value in envelope.items())
+
+
+def told_instead(document: Mapping[str, Any], way: Sequence[str]) -> tuple[Mapping[str, Any], list[str]]:
+    """What is in ``document`` where ``way`` ends at nothing, and what of it speaks in place of rows.
+
+    A message does where the place for rows is absent, or where a code beside it is none of success. A code
+    does alone where it is a number that no API writes for success. Neither does beside a word of success, or
+    beside members that may be what was asked for.
+    """
+    level: Any = document
+    for name in way:
+        if not isinstance(level, dict):
+            break
+        if level.get(name) is None:
+            beside = {each: value for each, value in level.items() if each != name and value is not None}
+            is_null, is_general = name in level, _plain(name) in _GENERAL
+            return beside, _spoken(beside, needs_code=is_null, code_is_enough=is_general)
+        level = level[name]
+    return {}, []
+
+
+def _spoken(beside: Mapping[str, Any], *, needs_code: bool, code_is_enough: bool) -> list[str]:
+    plain = {_plain(name): name for name in beside}
+    if any(name in _MESSAGES and _says_not_found(beside[plain[name]]) for name in plain):
+        return []
+    if not _OF_ENVELOPES.issuperset(plain) or any(_says_well(each, beside[plain[each]]) for each in plain):
+        return []
+    messages = [
+        name
+        for each, name in plain.items()
+        if each in _MESSAGES and isinstance(beside[name], str) and _is_something(beside[name])
+    ]
+    codes = [name for each, name in plain.items() if each in _NUMBERED or each == "status"]
+    odd = [name for name in codes if _is_odd(beside[name])]
+    if messages and (codes or not needs_code):
+        return codes + messages
+    return odd if code_is_enough else []
+
+
+def _says_well(name: str, value: Any) -> bool:
+    """Whether a member says that all is well; of numbers 0 does, but for a status, where it may be no."""
+    number = _number(value)
+    if name in _NUMBERED or name == "status":
+        if number is not None:
+            return 200 <= number < 300 or number == (1 if name == "status" else 0)
+        return isinstance(value, str) and bool(_SAYS_WELL.search(value))
+    if name in _WELL:
+        return value is True or number == 1 or (isinstance(value, str) and _word(value) == "true")
+    return name in _MESSAGES and isinstance(value, str) and bool(_SAYS_WELL.search(value))
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value, re.ASCII):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _is_odd(value: Any) -> bool:
+    """Whether a code is a number that is none of success: many write 1, 1000 or 20000 for that."""
+    number = _number(value)
+    return number is not None and (number < 0 or (number > 9 and len(str(number).rstrip("0")) > 1))
 
 
 def not_yet_told(envelope: Mapping[str, Any]) -> list[str]:

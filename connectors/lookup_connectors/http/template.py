@@ -108,8 +108,20 @@ class Keys:
             if mistaken:
                 raise Unsendable(mistaken)
 
+    def groups(self) -> list[Sequence[int]]:
+        """The positions of keys that differ in nothing but the columns that list their values."""
+        common = [values for name, values in self.columns.items() if name not in self.lists]
+        if not common:
+            return [range(len(self))]
+        found: dict[tuple[Any, ...], list[int]] = {}
+        for at, values in enumerate(zip(*common, strict=True)):
+            found.setdefault(values, []).append(at)
+        return list(found.values())
+
     def among(self, positions: Sequence[int]) -> Keys:
         """The keys at ``positions``."""
+        if len(positions) == len(self):
+            return self
         return Keys(
             {name: [values[at] for at in positions] for name, values in self.columns.items()}, self.lists
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
@@ -33,10 +33,12 @@ _ISO = re.compile(
 def reported_pause(status: int, headers: Mapping[str, str], wall_clock: float) -> float | None:
     """Seconds that a response asks to wait before the next request, or None.
 
-    ``Retry-After`` counts on 403, 429 and 503; the rate-limit headers count where nothing remains.
+    ``Retry-After`` counts on 403, 429 and 503; the rate-limit headers count where nothing remains, or where
+    they leave open what remains and the code says that it is nothing.
     """
     told = retry_after(headers, wall_clock) if status in (403, 429, 503) else None
-    return _until_reset(headers, wall_clock) if told is None else told
+    told = _until_reset(headers, wall_clock) if told is None else told
+    return _until_any_reset(headers, wall_clock) if told is None and status in (429, 503) else told
 
 
 def retry_after(headers: Mapping[str, str], wall_clock: float) -> float | None:
@@ -117,23 +119,25 @@ def _until_reset(headers: Mapping[str, str], wall_clock: float) -> float | None:
     return max(told, default=None)
 
 
+def _until_any_reset(headers: Mapping[str, str], wall_clock: float) -> float | None:
+    """Seconds until the first of the limits is reset, where no header says what remains of any."""
+    limits = _limits(headers)
+    if any("remaining" in each for each in limits):
+        return None
+    resets = (seconds(_reset_of(each), wall_clock) for each in limits)
+    return min((each for each in map(_checked, resets) if each is not None), default=None)
+
+
 def _checked(told: float | None) -> float | None:
     return told if told is None else _sensible(told)
 
 
 def _exhausted(headers: Mapping[str, str]) -> Iterator[str]:
     """When each limit of which nothing remains is reset, as its header says it; empty where none does."""
-    about = [name for name in headers if "limit" in name and _ABOUT_LIMITS.search(name)]
-    if not about:
-        return  # nearly all of them
     yield from _exhausted_policies(headers)
-    told: dict[str, dict[str, str]] = {}
-    for name in about:
-        limit, what = _about(name)
-        if what:
-            told.setdefault(limit, {}).setdefault(what, headers[name])
-    resets = [_reset_of(each) for each in told.values() if _reset_of(each)]
-    for each in told.values():
+    limits = _limits(headers)
+    resets = [_reset_of(each) for each in limits if _reset_of(each)]
+    for each in limits:
         left = [_NUMBER.match(part.strip()) for part in each.get("remaining", "").split(",")]
         spent = [at for at, number in enumerate(left) if number and float(number[0]) <= 0]
         if spent:
@@ -141,6 +145,17 @@ def _exhausted(headers: Mapping[str, str]) -> Iterator[str]:
             parts = reset.split(",")
             # Several limits in one header, each with its reset; a date has a comma, too.
             yield ",".join(parts[at] for at in spent) if len(left) == len(parts) > 1 else reset
+
+
+def _limits(headers: Mapping[str, str]) -> Collection[Mapping[str, str]]:
+    """What headers tell of each limit: what remains of it, its reset."""
+    told: dict[str, dict[str, str]] = {}
+    for name in headers:
+        if "limit" in name and _ABOUT_LIMITS.search(name):  # nearly none of them
+            limit, what = _about(name)
+            if what:
+                told.setdefault(limit, {}).setdefault(what, headers[name])
+    return told.values()
 
 
 def _reset_of(told: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from lookup_connectors.http.message import KeptConnectionLost, Request, Response
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Ending
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.model import Answer, LookupTable
 from lookup_hints.spi.turns import taking
 from tests.servers.connectors.http_asking import rows_of
 from tests.unit.connectors.asking import request_for
@@ -99,18 +99,36 @@ def outcome(
     timeout: float = 1e6,
 ) -> Outcome:
     """What becomes of asking a table with these ``options`` for ``keys``, when it is answered so."""
-    given = {"connector": "http", "engine": "httpx", "url": f"{HOME}/x/{{id}}", **options}
-    connector = HttpConnector(LookupTable("people", schema, (), given))
+    given = {"connector": "http", "url": f"{HOME}/x/{{id}}", **options}
+    told = Outcome()
+    try:
+        told.rows = rows_of(answer(told, given, responses, schema, keys or {"id": ["1"]}, timeout))
+    except ConnectorError as error:
+        told.error = error
+    return told
+
+
+def answer(
+    told: Outcome,
+    options: Mapping[str, str],
+    responses: Sequence[Response],
+    schema: pa.Schema,
+    keys: Mapping[str, Sequence[Any]],
+    timeout: float = 1e6,
+) -> Answer:
+    """What a connector with these ``options`` answers; ``told`` takes what was asked, and the pauses.
+
+    Raises:
+        ConnectorError: the connector fails.
+    """
+    connector = HttpConnector(LookupTable("people", schema, (), {**options, "engine": "httpx"}))
     connector.check()
-    client, turns, told = _Client(responses), _Turns(), Outcome()
+    client, turns = _Client(responses), _Turns()
+    told.pauses, told.asked = turns.pauses, client.asked
     with patch("lookup_connectors.http.connector.HttpxClient", lambda _: client), taking(turns):
         connector.open()
         try:
-            asked = {name: list(values) for name, values in (keys or {"id": ["1"]}).items()}
-            told.rows = rows_of(connector.lookup(request_for(schema, asked, timeout=timeout)))
-        except ConnectorError as error:
-            told.error = error
+            asked = {name: list(values) for name, values in keys.items()}
+            return connector.lookup(request_for(schema, asked, timeout=timeout))
         finally:
             connector.close()
-    told.pauses, told.asked = turns.pauses, client.asked
-    return told

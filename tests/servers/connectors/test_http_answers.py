@@ -10,7 +10,8 @@ from lookup_connectors.http.fields import next_link
 from lookup_connectors.http.message import Response
 from lookup_connectors.http.paths import parse_path
 
-from tests.servers.connectors.recorded import HOME, outcome, response
+from lookup_hints.spi import Outcomes
+from tests.servers.connectors.recorded import HOME, Outcome, answer, outcome, response
 
 ADA = {"id": "1", "name": "Ada"}
 URL = f"{HOME}/x/1"
@@ -70,6 +71,28 @@ URL = f"{HOME}/x/1"
         ({"error": {"code": 6, "error_msg": "Too many requests per second"}}, "throttled", ""),
         ({"Note": "Our standard API call frequency is 5 calls per minute."}, "throttled", ""),
         ({"user": [], "note": "5 calls per minute are free"}, "miss", ""),
+        # Something else stands where the rows should.
+        ({"message": "no such key"}, "permanent", "There is nothing at 'rows' = 'user'."),
+        ({"detail": "Not authenticated"}, "permanent", '{"detail": "Not authenticated"}'),
+        ({"code": 7, "msg": "bad key", "requestId": "x"}, "permanent", '"msg": "bad key"'),
+        ({"code": 0, "msg": "ok"}, "miss", ""),
+        ({"code": 200, "message": "OK", "total": 0}, "miss", ""),
+        ({"status": "1", "info": "OK", "infocode": "10000"}, "miss", ""),
+        ({"code": 1, "msg": "查询成功"}, "miss", ""),
+        ({"success": True, "message": "nobody is called so"}, "miss", ""),
+        ({"message": "Not found"}, "miss", ""),
+        ({"message": "hello", "author": {"id": 7}}, "miss", ""),
+        ({"message": ""}, "miss", ""),
+        ({"total": 0}, "miss", ""),
+        ({"user": None, "message": "nobody is called so"}, "miss", ""),
+        ({"user": None, "code": 10001}, "miss", ""),
+        ({"user": None, "code": 10001, "message": "bad key"}, "permanent", '"code": 10001'),
+        ({"user": None, "code": "PARAM_ERROR", "message": "bad key"}, "permanent", "PARAM_ERROR"),
+        ({"user": None, "status": 0, "info": "INVALID_KEY"}, "permanent", "INVALID_KEY"),
+        ({"user": None, "status": 0, "message": "Success"}, "miss", ""),
+        ({"user": None, "status": 0}, "miss", ""),
+        ({"user": None, "code": "DE", "currency": "EUR"}, "miss", ""),
+        ({"user": {}, "code": 10001, "message": "bad key"}, "miss", ""),
         ({"status": {"state": "PENDING"}}, "transient", "The answer is not there yet."),
         ({"jobComplete": False}, "transient", ""),
         ({"user": None, "status": "processing"}, "transient", ""),
@@ -86,6 +109,27 @@ def test_an_error_inside_a_200_is_no_miss(body: Any, kind: str, shown: str) -> N
     if told.kind == "permanent":
         assert f"table people: {HOME}:443 answered 200 to GET, and says that it failed." in str(told.error)
         assert "say with 'error-when' what is a failure" in str(told.error)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ({"code": 10001, "data": None}, "permanent"),
+        ({"code": "10001"}, "permanent"),
+        ({"code": -1, "data": None}, "permanent"),
+        ({"code": 10001, "data": []}, "miss"),
+        *(
+            ({"code": code, "data": None}, "miss")
+            for code in (0, 1, "0000", 200, 1000, 20000, "SUCCESS", "DE")
+        ),
+    ],
+    ids=str,
+)
+def test_a_number_beside_general_data_is_a_failure_unless_some_write_it_for_success(
+    data: Any, kind: str
+) -> None:
+    assert outcome({"rows": "data.user"}, response(data)).kind == kind
+    assert outcome({"rows": "data.user", "error-when": "`false`"}, response(data)).kind == "miss"
 
 
 def test_errors_are_seen_on_the_way_to_the_rows() -> None:
@@ -201,6 +245,31 @@ def test_what_is_proposed_leads_to_the_next_page() -> None:
     )
 
 
+# --- keys that have no place in the request of others ----------------------------------------------
+
+
+def test_a_key_that_holds_the_comma_of_its_list_fails_alone() -> None:
+    schema = pa.schema([("id", pa.string()), ("lang", pa.string()), ("name", pa.string())])
+    options = {
+        "connector": "http",
+        "url": f"{HOME}/x?ids={{id}}&lang={{lang}}",
+        "keys-per-request": "9",
+        "list-columns": "id",
+    }
+    keys = {"id": ["a", "b,c", "d", ",", "e"], "lang": ["de", "de", "de", "fr", "fr"]}
+    told = Outcome()
+    found = answer(told, options, [response([ADA | {"id": "d"}]), response([])], schema, keys)
+    assert isinstance(found, Outcomes)
+    assert found.rows.to_pylist() == [{"id": "d", "lang": "de", "name": "Ada"}]
+    assert [each.url for each in told.asked] == [f"{HOME}/x?ids=a,d&lang=de", f"{HOME}/x?ids=e&lang=fr"]
+    assert {at: str(error) for at, error in found.failures.items()} == {
+        at: f"table people: the key id = {text!r} holds the comma that separates the keys of a request."
+        " In parameters set 'list-style' = 'repeat'; else write an array in a JSON 'body', or leave"
+        " 'keys-per-request' out."
+        for at, text in ((1, "b,c"), (3, ","))
+    }
+
+
 # --- codes ----------------------------------------------------------------------------------------
 
 
@@ -246,6 +315,7 @@ def test_the_pause_of_a_failure_that_may_pass_is_kept(status: int) -> None:
         (403, {"message": "no"}, {"retry_after": "7"}, "throttled"),
         (403, {"message": "no"}, {"x_ratelimit_remaining": "0"}, "throttled"),
         (403, {"message": "You have exceeded a secondary rate limit."}, {}, "throttled"),
+        (403, {"message": "You have triggered an abuse detection mechanism."}, {}, "throttled"),
         (403, b"<html>rate limit</html>", {}, "permanent"),
         (400, {"message": "the rate limit must be a number"}, {}, "permanent"),
         (420, None, {}, "throttled"),

@@ -39,6 +39,15 @@ NOW = 1_700_000_000.0
         (403, {"retry-after": "60"}, 60.0),
         (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW) + 9)}, 9.0),
         (403, {"x-ratelimit-remaining": "41", "x-ratelimit-reset": str(int(NOW) + 9)}, None),
+        # A code that says that nothing remains, and headers that do not say what does.
+        (429, {"x-ratelimit-reset": "57"}, 57.0),
+        (503, {"x-ratelimit-limit": "5", "x-ratelimit-reset": str(int(NOW) + 9)}, 9.0),
+        (429, {"x-ratelimit-reset-requests": "9s", "x-ratelimit-reset-tokens": "1h"}, 9.0),
+        (429, {"x-ratelimit-reset": "57", "x-ratelimit-remaining": "41"}, None),
+        (429, {"retry-after": "soon", "ratelimit-reset": "57"}, 57.0),
+        (429, {"ratelimit-reset": "soon"}, None),
+        (403, {"x-ratelimit-reset": "57"}, None),
+        (200, {"x-ratelimit-reset": "57"}, None),
         # Nothing remains, in other words.
         (200, {"x-ratelimit-remaining": "0.0", "x-ratelimit-reset": "57"}, 57.0),
         (200, {"x-ratelimit-remaining": "-1", "x-ratelimit-reset": "57"}, 57.0),

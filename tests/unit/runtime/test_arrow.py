@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.errors import AnswerError
+from lookup_hints.errors import AnswerError, ConnectorError
 from lookup_hints.runtime import arrow
 from lookup_hints.runtime.arrow import (
     Placed,
@@ -30,7 +30,7 @@ from lookup_hints.runtime.arrow import (
     with_empty_last,
     with_nulls,
 )
-from lookup_hints.spi.model import LookupRequest, PlacedRows
+from lookup_hints.spi.model import LookupRequest, Outcomes, PlacedRows
 from tests.unit.runtime.support import SCHEMA, rows
 
 KIND = pa.struct(list(SCHEMA))
@@ -131,6 +131,14 @@ def test_a_negative_zero_in_an_answer_belongs_to_zero() -> None:
 def test_placed_rows_are_not_compared() -> None:
     answer = PlacedRows(rows((9, "like 1"), (8, "like 1")), pa.array([0, 0]))
     assert place(answer, request(1, 2), "memory").positions.to_pylist() == [0, 0]
+
+
+def test_rows_beside_failures_are_compared_where_they_have_no_positions() -> None:
+    answer = Outcomes(rows((2, "b"), (9, "x")), failures={0: ConnectorError("?")})
+    strangers: list[pa.Table] = []
+    placed = place(answer, request(1, 2), "memory", strangers.append)
+    assert (placed.positions.to_pylist(), placed.rows.num_rows) == ([1], 1)
+    assert [each.to_pylist() for each in strangers] == [[{"id": 9}]]
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_the_two_row_doors_answer_a_whole_request_alike() -> None:
     for answer in (people.lookup(request), asyncio.run(People(lambda _: 0.0, [1], [2]).alookup(request))):
         assert isinstance(answer, Outcomes)
         assert answer.rows.to_pylist() == [{"id": 0, "name": "n0"}]
-        assert answer.positions.to_pylist() == [0]
+        assert answer.positions == pa.array([0], pa.int32())
         assert (list(answer.failures), answer.notes) == ([2], {1: "nobody 1"})
 
 
