@@ -7,6 +7,7 @@ and one that hangs in a driver holds nobody back, not even the end of the proces
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -35,6 +36,8 @@ _WRITING = (
 """How values are cast to texts, which roles may set otherwise."""
 _WISHES = (f"{_READ_ONLY} {_LIFE_SIGN} {_WRITING}", f"{_READ_ONLY} {_WRITING}", _READ_ONLY, "")
 """What sessions of PostgreSQL should begin with. Poolers refuse it, and servers before 14 know half of it."""
+_OF_THE_ENVIRONMENT = {"PGTZ": "SET timezone = UTC", "PGDATESTYLE": "SET datestyle = ISO"}
+"""Variables that libpq makes settings of, which count more than ours; and what takes each back."""
 _REFUSALS = ("startup parameter", "unrecognized configuration parameter")
 
 
@@ -67,12 +70,15 @@ class Server:
         for wish in _WISHES if self.options["driver"] == POSTGRES else ("",):
             told = _with_settings(database, wish)
             try:
-                return dbapi.connect(
+                connection = dbapi.connect(
                     driver=library.path,
                     db_kwargs={**told, **entry_point},
                     conn_kwargs=self.options["adbc.connection."],
                     autocommit=True,
                 )
+                if self.options["driver"] == POSTGRES:
+                    _take_back_environment(connection)
+                return connection
             except DRIVER_ERRORS as error:
                 last = self.explained(error)
                 if not any(each in str(error) for each in _REFUSALS):
@@ -83,6 +89,13 @@ class Server:
     def explained(self, error: Exception) -> DriverFailure:
         """What to raise in place of an error of the driver."""
         return explained(error, self.table.name, masker(set(self.secrets)))
+
+
+def _take_back_environment(connection: dbapi.Connection) -> None:
+    with connection.cursor() as cursor:
+        for name, statement in _OF_THE_ENVIRONMENT.items():
+            if os.environ.get(name):
+                cursor.execute(statement)
 
 
 def _with_settings(database: dict[str, str], settings: str) -> dict[str, str]:

@@ -628,7 +628,9 @@ def test_duckdb_reads_no_other_files_where_these_are_restricted(tmp_path: Path, 
     assert failure_of(lambda: read(replace(table, policy=allowed))).permanent
 
 
-def test_texts_of_postgresql_do_not_depend_on_the_roles_settings(pg: PostgresAdbcSource) -> None:
+def test_texts_of_postgresql_do_not_depend_on_settings_of_the_role_or_the_environment(
+    pg: PostgresAdbcSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pg.execute("""
         CREATE ROLE strange LOGIN PASSWORD 'pw' SUPERUSER;
         ALTER ROLE strange SET extra_float_digits = 0; ALTER ROLE strange SET bytea_output = escape;
@@ -640,10 +642,14 @@ def test_texts_of_postgresql_do_not_depend_on_the_roles_settings(pg: PostgresAdb
     schema = pa.schema([("id", pa.int32()), *((name, pa.string()) for name in names)])
     table = pg.table("written", schema)
     options = {**table.options, "uri": pg.server.url(user="strange", password="pw")}
-    [row] = ask(replace(table, options=options), {"id": [1]})
-    assert [row[name] for name in names] == [
-        "0.30000000000000004", r"\x6162", "2024-02-29 12:00:00+00", "1 mon 2 days",
-    ]  # fmt: skip
+    environment = {"PGTZ": "Asia/Tokyo", "PGDATESTYLE": "German", "PGOPTIONS": "-c bytea_output=escape"}
+    for variables in ({}, environment):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        [row] = ask(replace(table, options=options), {"id": [1]})
+        assert [row[name] for name in names] == [
+            "0.30000000000000004", r"\x6162", "2024-02-29 12:00:00+00", "1 mon 2 days",
+        ]  # fmt: skip
 
 
 def test_integers_of_duckdb_that_no_decimal_holds_are_refused(duck: DuckDbSource) -> None:
