@@ -128,6 +128,13 @@ class Analysis:
             self._columns[relation] = self._names(self._beneath(levels, f"SELECT * FROM {rows}"))  # noqa: S608
         return self._columns[relation]
 
+    def has_hash(self, relation: Relation) -> bool:
+        """Whether Spark can tell a hash of its rows; of maps it cannot."""
+        if relation.lateral:
+            return False
+        wanted = f"SELECT hash(*) FROM {self._text(self._place(relation))}"  # noqa: S608 (the user's own text)
+        return self._names(self._beneath(self._levels(relation), wanted)) is not None
+
     def has_hidden(self, relation: Relation, alias: str, name: str) -> bool:
         """Whether a relation has a column that ``*`` does not show, as files have ``_metadata``."""
         columns = self.columns_of(relation)

@@ -6,7 +6,7 @@ Spark makes plain projections of those: its optimized plan is that of flat SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lookup_hints.plan.read.structure import Relation, Step
 from lookup_hints.plan.refusal import refused
@@ -24,14 +24,14 @@ MOST_VIEWS = 30
 
 def packed_if_long(sheet: Sheet, built: Built) -> Built:
     """``built``; many lookup joins are packed, so that what follows runs in another stage."""
-    return built if len(built.views) < MOST_VIEWS else packed(sheet, built, hint=" /*+ REPARTITION */")
+    return built if len(built.views) < MOST_VIEWS else packed(sheet, built, is_stage=True)
 
 
-def packed(sheet: Sheet, built: Built, hint: str = "") -> Built:
+def packed(sheet: Sheet, built: Built, *, is_stage: bool = False) -> Built:
     """The relations and lookup joins of ``built`` in a derived table, their names given back."""
     merged = {id(each.step.right): each for each in _unmerged(sheet, built)}
     sheet.merged += merged.values()
-    parts, columns = packing(sheet, built, hint)
+    parts, columns = packing(sheet, built, is_stage=is_stage)
     for visible in built.visible:
         column, shared = columns[visible.relation], merged.get(id(visible.relation))
         items = f"{column}.*" if shared is None else _renamed(column, shared)
@@ -40,8 +40,13 @@ def packed(sheet: Sheet, built: Built, hint: str = "") -> Built:
     return Built(parts, built.visible, hidden=hidden, first=built.first, open_ended=built.open_ended)
 
 
-def packing(sheet: Sheet, built: Built, hint: str = "") -> tuple[list[Fragment], dict[Relation, str]]:
-    """The derived table, and the private column of each of its relations."""
+def packing(
+    sheet: Sheet, built: Built, *, is_stage: bool = False
+) -> tuple[list[Fragment], dict[Relation, str]]:
+    """The derived table, and the private column of each of its relations.
+
+    Where it ``is_stage``, its rows are shuffled.
+    """
     columns = {visible.relation: sheet.private() for visible in built.visible}
     structs: list[Text] = [
         ("struct(", visible.alias, f".*{_concealed(sheet, built, visible)}) AS {columns[visible.relation]}")
@@ -52,6 +57,7 @@ def packing(sheet: Sheet, built: Built, hint: str = "") -> tuple[list[Fragment],
     ]
     conditions += [semi_condition(sheet.statement, join) for join in built.filters]
     where = [" WHERE ", *joined(conditions, " AND ")] if conditions else []
+    hint = f" /*+ REPARTITION{_spread(sheet, columns)} */" if is_stage else ""
     return [
         f"(SELECT{hint} ",
         *joined(structs, ", "),
@@ -61,6 +67,20 @@ def packing(sheet: Sheet, built: Built, hint: str = "") -> tuple[list[Fragment],
         *where,
         f") AS {sheet.private()}",
     ], columns
+
+
+def _spread(sheet: Sheet, columns: Mapping[Relation, str]) -> str:
+    """The private columns that say where a row goes, in parentheses; empty where any row may go anywhere.
+
+    Then Spark sorts the rows first, and the queues of so many lookups may have left no memory for that.
+    """
+    analysis = sheet.draft.analysis
+    known = [
+        column
+        for relation, column in columns.items()
+        if sheet.join_of(relation) is None and analysis.has_hash(relation)
+    ]
+    return f"({', '.join(known)})" if known else ""
 
 
 def _concealed(sheet: Sheet, built: Built, visible: Visible) -> str:
