@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 import zlib
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 import httpx
@@ -105,17 +107,28 @@ class Client(Protocol):
         """Disconnect."""
 
 
+_LOST = (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError)
+_FAILURES = (
+    httpcore.TimeoutException,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.UnsupportedProtocol,
+)
+
+
 class HttpxClient:
     """httpx, on an event loop."""
 
     def __init__(self, connecting: Connecting) -> None:
         self._connecting = connecting
-        self._client = httpx.AsyncClient(**_settings(connecting))
+        self._unasked = Unasked(connecting.table)
+        transport = _CheckedTransport(connecting, self._unasked)
+        self._client = httpx.AsyncClient(transport=transport, trust_env=False, headers=STANDING_HEADERS)
+        # A lookup must not depend on which ones went before.
+        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         # httpx looks through all that wait for a connection whenever one is free: they wait here.
         self._slots = Slots(connecting.connections)
-        self._unasked = Unasked(connecting.table)
-        _check_connections(self._client, self._unasked)
-        _forget_cookies(self._client)
 
     async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
         """The response."""
@@ -125,8 +138,9 @@ class HttpxClient:
             work = self._with_slot(request, timeout, lease, call)
             try:
                 response = await _within(timeout, lease, work, call)
-            except (httpx.HTTPError, asyncio.TimeoutError) as error:
-                if call.connected or not _is_lost(error):
+            except (*_FAILURES, asyncio.TimeoutError) as error:
+                # The server may have closed an idle connection just when we took it.
+                if call.connected or not isinstance(error, _LOST):
                     raise _explained(self._connecting, request, error, timeout) from error
                 if not fresh:
                     raise kept_connection_lost(self._connecting, request) from error
@@ -232,57 +246,94 @@ class _Call:
             raise asyncio.CancelledError
 
 
-def _is_lost(error: Exception) -> bool:
-    """Whether the server may have closed an idle connection just when we took it."""
-    return isinstance(
-        error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError | httpx.CloseError
-    )
-
-
 def kept_connection_lost(connecting: Connecting, request: Request) -> KeptConnectionLost:
     """The failure of ``request``, before whose answer a kept connection ended."""
     return KeptConnectionLost(f"table {connecting.table}: {request.origin} closed the connection.")
 
 
-def _settings(connecting: Connecting) -> dict[str, Any]:
-    return {
-        "verify": connecting.tls,
-        "proxy": connecting.proxy,
-        "trust_env": connecting.environment,
-        "follow_redirects": False,
-        "headers": STANDING_HEADERS,
-        "limits": httpx.Limits(
-            max_connections=connecting.connections,
-            max_keepalive_connections=connecting.connections,
-            keepalive_expiry=connecting.idle_timeout,
-        ),
-    }
+class _CheckedTransport(httpx.AsyncBaseTransport):
+    """The pools of httpcore that httpx uses itself, over connections that take nothing that came unasked."""
+
+    def __init__(self, connecting: Connecting, unasked: Unasked) -> None:
+        self._connecting = connecting
+        self._network = CheckedNetwork(httpcore.AnyIOBackend(), unasked)
+        self._pools: dict[str | None, httpcore.AsyncConnectionPool] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Called by httpx."""
+        assert isinstance(request.stream, httpx.AsyncByteStream)
+        answer = await self._pool(proxy_of(self._connecting, str(request.url))).handle_async_request(
+            httpcore.Request(
+                request.method,
+                _httpcore_url(request.url),
+                headers=request.headers.raw,
+                content=request.stream,
+                extensions=request.extensions,
+            )
+        )
+        return httpx.Response(
+            answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions
+        )
+
+    def _pool(self, proxy: str | None) -> httpcore.AsyncConnectionPool:
+        pool = self._pools.get(proxy)
+        if pool is None:
+            connecting = self._connecting
+            pool = self._pools[proxy] = httpcore.AsyncConnectionPool(
+                ssl_context=connecting.tls,
+                proxy=None if proxy is None else _httpcore_proxy(httpx.Proxy(proxy)),
+                max_connections=connecting.connections,
+                max_keepalive_connections=connecting.connections,
+                keepalive_expiry=connecting.idle_timeout,
+                network_backend=self._network,
+            )
+        return pool
+
+    async def aclose(self) -> None:
+        """Disconnect."""
+        for pool in self._pools.values():
+            await pool.aclose()
 
 
-def _check_connections(client: httpx.AsyncClient, unasked: Unasked) -> None:
-    """Let ``client`` ask nothing on a connection on which something came unasked."""
-    # httpx has no public way to its network; ``_end_where_unasked`` notices where this one is gone.
-    for transport in (client._transport, *client._mounts.values()):
-        pool: Any = getattr(transport, "_pool", None)
-        if hasattr(pool, "_network_backend"):
-            pool._network_backend = CheckedNetwork(pool._network_backend, unasked)
+class _Body(httpx.AsyncByteStream):
+    """The body of an answer, as it comes."""
+
+    def __init__(self, answer: httpcore.Response) -> None:
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._answer.aiter_stream():
+            yield part
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+
+def _httpcore_url(url: httpx.URL) -> httpcore.URL:
+    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+
+
+def _httpcore_proxy(proxy: httpx.Proxy) -> httpcore.Proxy:
+    return httpcore.Proxy(_httpcore_url(proxy.url), auth=proxy.raw_auth, headers=proxy.headers.raw)
+
+
+def proxy_of(connecting: Connecting, url: str) -> str | None:
+    """The proxy that ``url`` is asked by: that of the options, or that of the environment where it counts."""
+    parts = urlsplit(url)
+    if connecting.proxy is not None or not connecting.environment or proxy_bypass(parts.hostname or ""):
+        return connecting.proxy
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    return found if not found or "://" in found else f"http://{found}"
 
 
 async def _end_where_unasked(response: httpx.Response) -> None:
-    """Close the connection of ``response`` where something came after it, or where nobody can know."""
-    stream = response.extensions["network_stream"]
+    """Close the connection of ``response`` where something came after it."""
+    stream: CheckedStream = response.extensions["network_stream"]
     try:
-        if isinstance(stream, CheckedStream):
-            stream.refuse_unasked()
-            return
+        stream.refuse_unasked()
     except httpcore.RemoteProtocolError:
-        pass
-    await stream.aclose()
-
-
-def _forget_cookies(client: httpx.AsyncClient) -> None:
-    # A lookup must not depend on which ones went before.
-    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        await stream.aclose()
 
 
 def _arguments(connecting: Connecting, request: Request, timeout: float, trace: Any) -> dict[str, Any]:
@@ -362,14 +413,14 @@ def _explained(connecting: Connecting, request: Request, error: Exception, timeo
     if certificate is not None:
         text = f"the certificate of {origin} is not trusted: {certificate.verify_message}. Check 'tls-ca'."
         return HttpFailure(f"table {table}: {text}", permanent=True)
-    if isinstance(error, httpx.ConnectTimeout):
+    if isinstance(error, httpcore.ConnectTimeout):
         limit = min(timeout, connecting.connect_timeout)
         text = f"{origin} took no connection within {limit:.3g} s ('connect-timeout')."
-    elif isinstance(error, httpx.TimeoutException | asyncio.TimeoutError):
+    elif isinstance(error, httpcore.TimeoutException | asyncio.TimeoutError):
         text = f"no answer from {origin} within {timeout:.3g} s ('request-timeout')."
-    elif isinstance(error, httpx.ConnectError):
+    elif isinstance(error, httpcore.ConnectError):
         text = f"no connection to {origin}: {error}."
-    elif isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
+    elif isinstance(error, httpcore.UnsupportedProtocol):
         return HttpFailure(f"table {table}: {origin} cannot be asked: {error}.", permanent=True)
     else:
         text = f"the answer of {origin} broke off: {str(error) or 'the connection was lost'}."

@@ -1054,6 +1054,20 @@ def test_the_fast_client_is_refused_where_a_proxy_is_wanted(api: Api) -> None:
     assert "'engine' = 'fast' knows no proxies" in str(error)
 
 
+@BOTH
+@pytest.mark.parametrize("environment", [False, True], ids=["option", "environment"])
+def test_a_proxy_asks_hosts_that_it_alone_knows(
+    api: Api, environment: bool, sync: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", api.url if environment else "http://127.0.0.1:9")
+    options = {"use_environment": "true"} if environment else {"proxy": api.url}
+    table = table_of(None, "", url="http://api.example/people/{id}", engine="auto", **options)
+    assert ask(table, {"id": [1, 2]}, sync=sync) == [ONE, TWO]
+    assert set(api.targets()) == {"http://api.example/people/1", "http://api.example/people/2"}
+
+
 def test_cookies_are_not_kept(api: Api) -> None:
     api.script("/echo", {"status": 200, "body": {"headers": {}}, "headers": {"Set-Cookie": "a=b; Path=/"}})
     ask(table_of(api, "/echo?id={id}", ECHO), {"id": [1, 2]}, sync=True)
