@@ -291,8 +291,9 @@ class Turnstile:
             return
         wait = opens - self.clock()
         raise ConnectorError(
-            f"{self._rules.source} may be asked again in {wait:.3g} s, which is longer than this lookup has"
-            " left. Raise 'timeout', or ask less: 'lookup.rate-limit', 'lookup.max-concurrency'.",
+            f"{self._rules.source} wants to be asked less: it may be asked again in {wait:.3g} s, which is"
+            " longer than this lookup has left. Raise 'timeout', or ask less: 'lookup.rate-limit',"
+            " 'lookup.max-concurrency'.",
             retry_after=wait,
         )
 

@@ -152,7 +152,7 @@ class Judge:
 
         Where the place for rows is absent, a word of a limit is enough, and one of work that goes on.
         """
-        if not isinstance(document, dict) or not self.reader.is_envelope(document):
+        if isinstance(document, dict) and not self.reader.is_envelope(document):
             return None
         for envelope in signs.envelopes(document, self.reader.rows.way):
             status = signs.status_told(envelope)

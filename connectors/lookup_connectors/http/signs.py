@@ -76,11 +76,11 @@ _ERRORS = _set(
     """
     error errors err errs errorcode errcode errno errormessage errormessages errormsg errmsg
     errordescription errordetail errordetails errorinfo errortype haserror haserrors iserror odataerror
-    fault exception
+    fault faultcode faultstring exception exceptions
     """
 )
 _WELL = frozenset({"ok", "success", "succeeded", "successful", "issuccess", "response"})
-_STATES = frozenset({"status", "state", "code", "result", "outcome", "response"})
+_STATES = _set("status state code result outcome response resultcode returncode resultstatus")
 _FAILED = (
     _THROTTLED
     | _USED_UP
@@ -285,22 +285,24 @@ def nothing_told(envelope: Mapping[str, Any]) -> bool:
     return any(_plain(name) in _ERRORS and _says_not_found(value) for name, value in envelope.items())
 
 
-def told_instead(document: Mapping[str, Any], way: Sequence[str]) -> tuple[Mapping[str, Any], list[str]]:
+def told_instead(document: Any, way: Sequence[str]) -> tuple[Mapping[str, Any], list[str]]:
     """What is in ``document`` where ``way`` ends at nothing, and what of it speaks in place of rows.
 
     A message does where the place for rows is absent, or where a code beside it is none of success. A code
     does alone where it is a number that no API writes for success. Neither does beside a word of success, or
-    beside members that may be what was asked for.
+    beside members that may be what was asked for. A text or a list with something in it, where ``way`` goes
+    on, is something else in any case.
     """
-    level: Any = document
+    level, before = document, "@"
     for name in way:
         if not isinstance(level, dict):
-            break
+            is_other = isinstance(level, str | list) and _is_something(level) and not _says_not_found(level)
+            return ({before: level}, [before]) if is_other else ({}, [])
         if level.get(name) is None:
             beside = {each: value for each, value in level.items() if each != name and value is not None}
             is_null, is_general = name in level, _plain(name) in _GENERAL
             return beside, _spoken(beside, needs_code=is_null, code_is_enough=is_general)
-        level = level[name]
+        level, before = level[name], name
     return {}, []
 
 
@@ -317,6 +319,11 @@ def _spoken(beside: Mapping[str, Any], *, needs_code: bool, code_is_enough: bool
     ]
     codes = [name for each, name in plain.items() if each in _NUMBERED or each == "status"]
     odd = [name for name in codes if _is_odd(beside[name])]
+    failed = [
+        name for each, name in plain.items() if each in ("ok", "success") and _number(beside[name]) == 0
+    ]
+    if failed:
+        return failed + messages
     if messages and (codes or not needs_code):
         return codes + messages
     return odd if code_is_enough else []
@@ -463,6 +470,9 @@ def _more_counted(members: Mapping[str, Any], rows: int) -> str:
     page, pages = first("page"), first("pages")
     if page and pages and rows and max(1, page[1]) < pages[1]:
         return _spelled(pages[0])
+    hits = next((value for name, value in members.items() if _plain(name) == "total"), None)
+    if rows and isinstance(hits, dict) and hits.get("relation") in ("eq", "gte"):  # Elasticsearch
+        return "total.value" if (_number(hits.get("value")) or 0) > rows else ""
     if rows and {"number", "totalpages"} <= counts.keys():  # Spring counts from 0
         name, last = counts["totalpages"]
         return _spelled(name) if 0 <= counts["number"][1] < last - 1 else ""

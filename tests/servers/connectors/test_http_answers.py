@@ -84,6 +84,17 @@ URL = f"{HOME}/x/1"
         ({"message": "hello", "author": {"id": 7}}, "miss", ""),
         ({"message": ""}, "miss", ""),
         ({"total": 0}, "miss", ""),
+        ("Unauthorized", "permanent", '{"@": "Unauthorized"}'),
+        ([ADA], "permanent", "There is nothing at 'rows' = 'user'."),
+        ([], "miss", ""),
+        ("", "miss", ""),
+        ("Not found", "miss", ""),
+        (False, "miss", ""),
+        ({"user": None, "success": 0}, "permanent", '{"success": 0}'),
+        ({"user": [], "success": 0}, "miss", ""),
+        ({"user": None, "resultCode": "FAIL"}, "permanent", ""),
+        ({"faultcode": "Server", "faultstring": "?"}, "permanent", ""),
+        ({"user": None, "exceptions": [{"message": "?"}]}, "permanent", ""),
         ({"user": None, "message": "nobody is called so"}, "miss", ""),
         ({"user": None, "code": 10001}, "miss", ""),
         ({"user": None, "code": 10001, "message": "bad key"}, "permanent", '"code": 10001'),
@@ -130,6 +141,19 @@ def test_a_number_beside_general_data_is_a_failure_unless_some_write_it_for_succ
 ) -> None:
     assert outcome({"rows": "data.user"}, response(data)).kind == kind
     assert outcome({"rows": "data.user", "error-when": "`false`"}, response(data)).kind == "miss"
+
+
+def test_a_text_or_list_on_the_way_to_the_rows_is_something_else() -> None:
+    for data, kind in (("no rights", "permanent"), ([ADA], "permanent"), ([], "miss"), (False, "miss")):
+        assert outcome({"rows": "data.items"}, response({"data": data})).kind == kind
+    assert outcome({"rows": "data[].items[]"}, response({"data": [{"items": [ADA]}]})).rows == [ADA]
+
+
+def test_hits_of_which_there_are_more_are_not_all() -> None:
+    options = {"rows": "hits.hits[]._source"}
+    for total, relation, kind in ((2, "eq", "permanent"), (1, "gte", "found"), (1, "eq", "found")):
+        hits = {"total": {"value": total, "relation": relation}, "hits": [{"_source": ADA}]}
+        assert outcome(options, response({"took": 1, "timed_out": False, "hits": hits})).kind == kind
 
 
 def test_errors_are_seen_on_the_way_to_the_rows() -> None:
