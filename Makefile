@@ -5,6 +5,7 @@
 # make test-servers    connectors against servers that the tests start: PostgreSQL, HTTP, Redis
 # make test-processes  clusters, Connect servers, notebooks, the demo, warm workers, drivers that are killed
 # make test-queries    queries of TPC-H and of a corpus, every form of join, random queries, against Spark itself
+# make test-examples   more random examples of each property than make test tries (EXAMPLES=n)
 # make test-matrix     what depends on versions, in each cell of the matrix of versions (CELLS='3.11-3.5 3.13-4.3')
 # make check           format, lint and types only
 # make docs            the documentation site, in site/; a broken link is an error
@@ -14,13 +15,13 @@
 # make help            show this
 #
 # CI runs test, docs, test-processes, test-queries and the oldest cell of test-matrix. TREES=n, MISTAKES=n and
-# TEXTS=n say how many random queries, mistakes and texts there are, SEED=n repeats a run; JOBS=n is how many files of
-# tests run beside each other (2).
+# TEXTS=n say how many random queries, mistakes and texts there are, SEED=n repeats a run, SHARE=n runs one of n tests of
+# queries; JOBS=n is how many files of tests run beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
 .SUFFIXES:
-.PHONY: demo test test-unit test-spark test-servers test-processes test-queries test-matrix check docs release bench clean help java
+.PHONY: demo test test-unit test-spark test-servers test-processes test-queries test-examples test-matrix check docs release bench clean help java
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -50,12 +51,17 @@ test-unit test-spark test-servers test-processes: java $(VENV)/spark.jsa
 TREES = 2400
 MISTAKES = 2000
 TEXTS = 1000000
+SHARE = 1
 test-queries: java $(VENV)/spark.jsa
 	@seed="$${SEED:-$$(date +%s)}"; echo "seed $$seed"; \
 	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 TEXTS=$(TEXTS) \
-	  $(PYTEST) --hypothesis-seed="$$seed" \
+	  $(PYTEST) --hypothesis-seed="$$seed" --share=$(SHARE) \
 	  tests/queries/test_trees.py tests/queries tests/unit/plan/test_mutations.py \
 	  tests/servers/connectors/test_texts.py::test_texts_are_read_as_python_and_spark_read_them
+
+EXAMPLES = 500
+test-examples: java $(VENV)/spark.jsa
+	@$(SPARK_ENV) EXAMPLES=$(EXAMPLES) $(PYTEST) tests --ignore=tests/queries --ignore=tests/processes -m hypothesis
 
 CELLS =
 test-matrix: java

@@ -27,15 +27,25 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.options())
 
 # A machine that is busy elsewhere is not a reason to fail. CI runs the same examples each time, so that a change is
 # judged by itself; runs by hand draw new ones.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = int(os.environ.get("EXAMPLES", "40"))
+"""How many examples of each property are tried; ``make test-examples`` tries more."""
+
+settings.register_profile(
+    "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=EXAMPLES
+)
 settings.register_profile("ci", settings.get_profile("tests"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "tests")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a share of many tests run."""
+    parser.addoption("--share", type=int, default=1, help="run one case of so many, the same ones each time")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Measure tests by kind; let old Sparks warn about themselves: our own warnings are errors on the newest."""
     config.addinivalue_line("markers", "work(seconds): this unit test may work for so long (tests/kinds.py)")
-    config.pluginmanager.register(kinds.Budget())
+    config.pluginmanager.register(kinds.Budget(config.getoption("share")))
     version = tuple(map(int, importlib.metadata.version("pyspark").split(".")[:2]))
     if version < (4, 3):
         for kind in ("DeprecationWarning", "ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
@@ -74,6 +84,13 @@ def local_spark(warehouse: Path) -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2]")
         .appName("lookup-hints-tests")
         .config("spark.ui.enabled", "false")
+        # Sorting and grouping take whole pages, of which most would stay empty; queries that ran would be remembered.
+        .config("spark.buffer.pageSize", "1m")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.ui.retainedExecutions", "10")
+        .config("spark.ui.retainedJobs", "10")
+        .config("spark.ui.retainedStages", "10")
+        .config("spark.ui.retainedTasks", "100")
         .config("spark.sql.shuffle.partitions", "3")
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.sql.warehouse.dir", str(warehouse))

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 CLASSES = Path(sys.prefix) / "spark.jsa"
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""They live for a minute: compiling their code well would take longer than running it."""
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m"
+"""They live for minutes: compiling their code well, or looking for classes to unload, would take longer than it saves."""
 
 
 def options() -> str:

@@ -18,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from zlib import crc32
 
 import pytest
 
@@ -58,16 +59,22 @@ class Total:
 
 
 class Budget:
-    """A plugin of pytest that measures each test, and refuses one that is in the wrong folder."""
+    """A plugin of pytest that measures each test, refuses one that is in the wrong folder, and can run a share of them."""
 
-    def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
-        self._clock = clock
+    def __init__(self, share: int = 1, clock: Callable[[], float] = time.process_time) -> None:
+        self._share, self._clock = share, clock
         self.totals: dict[str, Total] = defaultdict(Total)
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Refuse a test that needs what its kind may not: a unit test Spark, one of Spark a server."""
         if wrong := list(filter(None, map(misplaced, items))):
             raise pytest.UsageError("\n".join(wrong))
+        left_out = [
+            item for item in items if "[" in item.nodeid and crc32(item.nodeid.encode()) % self._share
+        ]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if item not in left_out]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:

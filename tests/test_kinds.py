@@ -19,7 +19,7 @@ def item(path: str = "tests/unit/plan/test_x.py", *fixtures: str, **marks: float
         return SimpleNamespace(args=(marks[name],)) if name in marks else None
 
     return SimpleNamespace(
-        nodeid=f"{path}::test_y",
+        nodeid=f"{path}::test_z" if "::" not in path else path,
         fixturenames=fixtures,
         get_closest_marker=mark,
         user_properties=[],
@@ -70,7 +70,7 @@ def test_a_unit_test_may_work_for_a_second_of_a_free_processor(
 ) -> None:
     times: Iterator[float] = iter([10.0, 12.5])
     monkeypatch.setattr(kinds, "slowness", lambda: slowness)
-    running = Budget(lambda: next(times)).pytest_runtest_call(test)
+    running = Budget(clock=lambda: next(times)).pytest_runtest_call(test)
     next(running)
     if is_late:
         with pytest.raises(pytest.fail.Exception, match=r"works for 2.5 s and may for"):
@@ -79,3 +79,17 @@ def test_a_unit_test_may_work_for_a_second_of_a_free_processor(
         with pytest.raises(StopIteration):
             next(running)
     assert dict(test.user_properties)["work"] == 2.5
+
+
+def test_a_share_of_the_tests_is_the_same_each_time() -> None:
+    def run(share: int) -> list[str]:
+        items = [item(f"tests/queries/test_x.py::test_y[{number}]") for number in range(300)]
+        items.append(item("tests/queries/test_alone.py"))
+        config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
+        Budget(share).pytest_collection_modifyitems(config, items)
+        return [each.nodeid for each in items]
+
+    assert len(run(1)) == 301
+    assert 70 < len(run(3)) < 130
+    assert run(3)[-1].startswith("tests/queries/test_alone.py"), "it has no cases"
+    assert run(3) == run(3)

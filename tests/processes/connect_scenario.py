@@ -25,9 +25,10 @@ from lookup_hints import (
 )
 from lookup_hints.spi import TEXT, Option, Scan, SyncLookup
 from lookup_hints.spi.model import LookupRequest
+from tests.spark.answers import collected
 from tests.spark.elsewhere import FailingConnector, Steps
 from tests.spark.joined import check_join
-from tests.spark.oracle import Twins, collected
+from tests.spark.oracle import Twins
 from tests.spark.test_dataframe import JOINS
 from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES, STATEMENTS
 

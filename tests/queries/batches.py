@@ -9,7 +9,8 @@ from zlib import crc32
 
 from lookup_hints.errors import InternalError, UnsupportedLookup
 from tests.queries.trees import LOOKUPS
-from tests.queries.worlds import Answer, Worlds
+from tests.queries.worlds import Worlds
+from tests.spark.answers import answers
 from tests.spark.oracle import OUR_WORDS
 
 if TYPE_CHECKING:
@@ -119,30 +120,3 @@ def _read(text: str) -> frozenset[str]:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-
-
-def answers(frames: list[DataFrame]) -> list[Answer]:
-    """What several frames give, from one job: each row as its frame's number and its values as texts."""
-    numbered = [_as_texts(frame, number) for number, frame in enumerate(frames)]
-    rows: list[list[tuple[str | None, ...]]] = [[] for _ in frames]
-    # One task: each would be told all the plans, which takes longer than to run one of them.
-    for number, values in _union(numbered).coalesce(1).collect():
-        rows[number].append(tuple(values))
-    return [
-        Answer([(column.name, column.dataType.simpleString()) for column in frame.schema.fields], found)
-        for frame, found in zip(frames, rows, strict=True)
-    ]
-
-
-def _union(frames: list[DataFrame]) -> DataFrame:
-    """The frames one after the other; by halves, as Spark looks through all of each union that it makes."""
-    if len(frames) == 1:
-        return frames[0]
-    half = len(frames) // 2
-    return _union(frames[:half]).union(_union(frames[half:]))
-
-
-def _as_texts(frame: DataFrame, number: int) -> DataFrame:
-    names = [f"column_{at}" for at in range(len(frame.columns))]
-    texts = ", ".join(f"string({name})" for name in names)
-    return frame.toDF(*names).selectExpr(f"{number} AS number", f"array({texts}) AS texts")

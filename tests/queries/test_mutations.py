@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints.errors import QueryError
-from tests.queries.batches import CONF, Both, answers
+from tests.queries.batches import CONF, Both
 from tests.queries.mutations import WORDS, changed, mutated, respelled_names
 from tests.queries.settings import SETTINGS, configured
 from tests.queries.trees import LOOKUPS, Trees, tables
 from tests.queries.worlds import Worlds
+from tests.spark.answers import answers
 from tests.spark.oracle import OUR_WORDS
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.queries.batches import answers
 from tests.queries.settings import SETTINGS, configured
-from tests.queries.worlds import Answer
+from tests.spark.answers import Answer, answers
 from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from lookup_hints import LookupSession
 from tests.queries.flights_data import tables
 from tests.queries.worlds import Worlds
-from tests.spark.oracle import collected
+from tests.spark.answers import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

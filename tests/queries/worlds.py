@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +17,9 @@ from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.statements.script import split_statements
 from lookup_hints.tables.registry import register_connector
+from tests.spark.answers import Answer
 from tests.spark.counting import Calls, CountingConnector
-from tests.spark.oracle import OUR_WORDS, collected, described
+from tests.spark.oracle import OUR_WORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,31 +144,6 @@ class Worlds:
         return log
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Columns and rows."""
-
-    columns: list[tuple[str, str]]
-    rows: list[tuple[Any, ...]]
-
-    @classmethod
-    def of(cls, frame: DataFrame) -> Answer:
-        """What ``frame`` gives when it runs."""
-        return cls(described(frame), collected(frame))
-
-    def require(self, expected: Answer, text: str, *, ordered: bool) -> None:
-        """Fail where this is not ``expected``: names, types, rows, and their order where it counts."""
-        assert self.columns == expected.columns, text
-        missing = Counter(expected.rows) - Counter(self.rows)
-        surplus = Counter(self.rows) - Counter(expected.rows)
-        assert not missing and not surplus, (  # noqa: PT018 (both sides tell what went wrong)
-            f"{missing.total()} rows are missing, as {_some(missing)};"
-            f" {surplus.total()} are too many, as {_some(surplus)}, in\n{text}"
-        )
-        if ordered:
-            assert self.rows == expected.rows, f"the order differs in\n{text}"
-
-
 def _values(rows: pa.Table) -> str:
     """A query that gives rows of numbers and texts."""
     listed = ", ".join(f"({', '.join(map(_literal, row.values()))})" for row in rows.to_pylist())
@@ -183,10 +158,6 @@ def _literal(value: Any) -> str:
     if value is None:
         return "NULL"
     return string_literal(value) if isinstance(value, str) else str(value)
-
-
-def _some(rows: Counter[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    return list(rows)[:3]
 
 
 def last_frame(session: LookupSession | SparkSession, text: str, args: Args) -> DataFrame:

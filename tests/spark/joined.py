@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions
 
 from lookup_hints.sql.lexer import quoted
-from tests.spark.oracle import Twins, collected, described
+from tests.spark.answers import collected, described
+from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from lookup_hints import LookupSession
 from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.tables.ddl import columns_of
 from lookup_hints.tables.registry import register_connector
+from tests.spark.answers import Answer, answers
 from tests.spark.counting import Calls, CountingConnector
 
 if TYPE_CHECKING:
@@ -85,13 +85,21 @@ class Twins:
     def check(self, sql: str, args: Any = None) -> list[tuple[Any, ...]]:
         """Run ``sql`` both ways; columns, types and rows must be the same. Returns the rows."""
         expected = self.plain.sql(OUR_WORDS.sub("", sql), args)
-        actual = self.session.sql(sql, args)
-        assert described(actual) == described(expected)
-        rows, wanted = collected(actual), collected(expected)
-        missing, surplus = Counter(wanted) - Counter(rows), Counter(rows) - Counter(wanted)
-        assert not missing, f"missing {missing} and surplus {surplus} in\n{sql}"
-        assert not surplus, f"surplus {surplus} in\n{sql}"
-        return rows
+        actual = Answer.of(self.session.sql(sql, args))
+        actual.require(Answer.of(expected), sql, ordered=False)
+        return actual.rows
+
+    def check_all(self, statements: Iterable[str]) -> None:
+        """Run several statements both ways in one job; values are compared as texts."""
+        texts = list(statements)
+        frames = [
+            frame
+            for text in texts
+            for frame in (self.plain.sql(OUR_WORDS.sub("", text)), self.session.sql(text))
+        ]
+        found = answers(frames)
+        for number, text in enumerate(texts):
+            found[2 * number + 1].require(found[2 * number], text, ordered=False)
 
 
 def _arrow(frame: DataFrame, columns: str, rows: list[tuple[Any, ...]]) -> pa.Table:
@@ -99,18 +107,3 @@ def _arrow(frame: DataFrame, columns: str, rows: list[tuple[Any, ...]]) -> pa.Ta
         return frame.toArrow()
     schema = columns_of(columns)  # before PySpark 4.0
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
-
-
-def described(frame: DataFrame) -> list[tuple[str, str]]:
-    """Names and types of the columns."""
-    return [(column.name, column.dataType.simpleString()) for column in frame.schema.fields]
-
-
-def collected(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """The rows as values that compare and hash: repr tells NaN, -0.0, and nested values apart."""
-    return [tuple(map(_shown, row)) for row in frame.collect()]
-
-
-def _shown(value: Any) -> str:
-    """``value`` as text; the entries of a map have no order."""
-    return repr(sorted(value.items(), key=repr) if isinstance(value, dict) else value)

@@ -19,7 +19,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from lookup_hints import ExponentialDelay, FixedDelay, async_wait
 from lookup_hints.errors import DdlError, OptionError, QueryError
-from tests.spark.oracle import collected
+from tests.spark.answers import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

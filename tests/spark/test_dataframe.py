@@ -19,8 +19,9 @@ from lookup_hints import ExponentialDelay, FixedDelay, LookupSession, RetryStrat
 from lookup_hints.errors import OptionError, QueryError
 from lookup_hints.runtime.metrics import LookupMetrics
 from tests.queries.test_properties import DATES, DOUBLES, FINE_DECIMALS, SMALL, TEXTS, rows
+from tests.spark.answers import collected
 from tests.spark.joined import check_join
-from tests.spark.oracle import Twins, collected
+from tests.spark.oracle import Twins
 from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES
 
 if TYPE_CHECKING:

@@ -114,9 +114,9 @@ STATEMENTS = {
 STATEMENTS = since(STATEMENTS, {"qualify": (4, 2), "except": (4, 0)})
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_the_rows_are_those_of_sparks_own_join(twins: Twins, name: str) -> None:
-    twins.check(STATEMENTS[name])
+@pytest.mark.parametrize("start", range(0, len(STATEMENTS), 8))
+def test_the_rows_are_those_of_sparks_own_join(twins: Twins, start: int) -> None:
+    twins.check_all(list(STATEMENTS.values())[start : start + 8])
 
 
 ASKED_ONCE = [

@@ -17,7 +17,7 @@ from lookup_connectors.postgres_filters import literal
 
 from lookup_hints import LookupSession
 from tests.servers.postgres import PostgresServer, running_server
-from tests.spark.oracle import collected
+from tests.spark.answers import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

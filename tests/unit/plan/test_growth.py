@@ -76,7 +76,7 @@ def calls(text: str) -> int:
 def test_twice_the_text_is_twice_the_work(shape: object) -> None:
     assert callable(shape)
     calls(shape(2))  # what is done once in a process
-    few, many = calls(shape(30)), calls(shape(120))
+    few, many = calls(shape(20)), calls(shape(80))
     assert many < 5 * few
 
 

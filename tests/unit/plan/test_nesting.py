@@ -47,7 +47,7 @@ def refusal(text: str) -> UnsupportedLookup | None:
 @pytest.mark.parametrize("shape", shapes(1))
 def test_a_statement_is_planned_or_refused_with_its_place(shape: str) -> None:
     assert refusal(shapes(30)[shape]) is None
-    for depth in (500, 3000):
+    for depth in (500, 2000):
         refused = refusal(shapes(depth)[shape])
         assert refused is None or refused.problems[0].at is not None
 

@@ -8,7 +8,7 @@ import pytest
 
 from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, Most
 from lookup_hints.runtime.records import TaskRecord, TaskRun
-from lookup_hints.spark.counts import REMEMBERED_TASKS, Counts
+from lookup_hints.spark.counts import Counts
 
 ALL_KINDS = LookupMetrics(
     keys=3,
@@ -65,9 +65,10 @@ def test_two_lookups_of_the_same_function_in_one_task_both_count() -> None:
 
 
 @pytest.mark.work(5)
-def test_what_is_remembered_of_tasks_is_bounded() -> None:
-    counts = taken(*(record(number, partition=number) for number in range(REMEMBERED_TASKS + 10)))
-    assert len(counts._tasks) == REMEMBERED_TASKS
+def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lookup_hints.spark.counts.REMEMBERED_TASKS", 20)
+    counts = taken(*(record(number, partition=number) for number in range(30)))
+    assert len(counts._tasks) == 20
 
 
 def test_micro_batches_add_up_to_the_total_each_by_itself() -> None:
