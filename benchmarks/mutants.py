@@ -37,7 +37,7 @@ PRODUCT = [
     *(f"lookup_hints/{name}" for name in ("plan", "runtime", "store", "origin", "spi")),
     "connectors/lookup_connectors",
 ]
-WORKERS = ["tests/spark", "tests/spark/test_transport.py", "tests/spark/test_outcomes.py"]
+WORKERS = ["tests/unit/spark", "tests/spark/test_transport.py", "tests/spark/test_outcomes.py"]
 SLOW = ["tests/queries", "tests/processes"]
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
@@ -283,7 +283,7 @@ def tests_for(copy: Path, mutant: Mutant, line: int, reached: dict[str, Any], bu
     # What runs when a module is imported belongs to no test: all that run something of the file may find it.
     running = lines.get(str(line)) or sorted({one for each in lines.values() for one in each})
     folder = Path(mutant.file).parts[1] if mutant.file.startswith("lookup_hints") else "connectors"
-    near = sorted(running, key=lambda one: (not one.startswith(f"tests/{folder}/"), seconds.get(one, 0.0)))
+    near = sorted(running, key=lambda one: (f"/{folder}/" not in one, seconds.get(one, 0.0)))
     workers = [one for one in sorted(seconds, key=lambda one: seconds[one]) if one.startswith(tuple(WORKERS))]
     files: list[str] = []
     for one in dict.fromkeys([*near, *workers]):
