@@ -440,15 +440,15 @@ class Turnstile:
 
     def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
         """A request is over; see ``Turns.over``."""
+        now = self.clock()
         if ending == "refused" and not pause:
-            self._cool(self.clock())
+            self._cool(now)
         else:
             self._in_use -= 1
         if ending == "served":
             self._unsaid.served += 1
-            self._unsaid.last_started, self._unsaid.last_ended = started, self.clock()
+            self._unsaid.last_started, self._unsaid.last_ended = started, now
             self._down_since = None
-        now = self.clock()
         if ending in ("refused", "lost") or pause:
             self._unsaid.news.append(_News(started, ending, pause, now))
         if self._unsaid.news or self._gate.is_shut or now >= self._tells_at or self._spare():

@@ -134,6 +134,8 @@ def _checked(told: float | None) -> float | None:
 
 def _exhausted(headers: Mapping[str, str]) -> Iterator[str]:
     """When each limit of which nothing remains is reset, as its header says it; empty where none does."""
+    if "limit" not in "\n".join(headers):
+        return  # nearly all answers, and each of them is looked at
     yield from _exhausted_policies(headers)
     limits = _limits(headers)
     resets = [_reset_of(each) for each in limits if _reset_of(each)]

@@ -25,7 +25,7 @@ from lookup_connectors.http.message import (
     Response,
 )
 from lookup_connectors.http.slots import Slots
-from lookup_connectors.http.steps import Few, Room, Send, Step, Steps, Take
+from lookup_connectors.http.steps import Alone, Few, Room, Send, Steps, Take
 from lookup_connectors.http.unasked import CheckedNetwork, CheckedStream, Unasked
 from lookup_hints.spi import reporting
 
@@ -478,7 +478,10 @@ class Driver:
                 result: _T = stop.value
                 return result
             try:
-                outcome = await self._do(step, lease)
+                if isinstance(step, Send):
+                    outcome = await self._send(step, lease)
+                else:
+                    outcome = await self._do(step, lease)
                 failure = None
             except Exception as error:
                 failure = error
@@ -486,9 +489,7 @@ class Driver:
                 steps.close()  # they have a turn to give back
                 raise
 
-    async def _do(self, step: Step, lease: Lease) -> Any:
-        if isinstance(step, Send):
-            return await self._send(step, lease)
+    async def _do(self, step: Take | Room | Alone | Few, lease: Lease) -> Any:
         if isinstance(step, Take):
             with lease.idle():
                 await step.turns.take(step.deadline, step.after)
