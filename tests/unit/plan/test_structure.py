@@ -34,7 +34,7 @@ def texts() -> list[str]:
         if script.name != "refused.sql"  # which holds text that nobody can split
         for statement in split_statements(script.read_text(encoding="utf-8"))
     ]
-    made = [Trees(Random(seed)).query() for seed in range(150)]
+    made = [Trees(Random(seed)).query() for seed in range(300)]
     return [*scripts, *(case.text for case in golden_cases()), *made]
 
 
