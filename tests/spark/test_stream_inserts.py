@@ -10,6 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lookup_hints import LookupSession
@@ -29,6 +31,14 @@ PEOPLE = '[[0, "Ann", "US"], [1, "Bob", "DE"], [1, "Bea", "FR"], [3, "Cem", null
 JOIN = "FROM STREAM visits v LEFT JOIN people p ON v.person = p.id"
 
 
+def _visits(ids: range) -> pa.Table:
+    columns = {"id": ids, "person": [each % 5 for each in ids], "at": [each * 1_000_000 for each in ids]}
+    kinds = (pa.int64(), pa.int64(), pa.timestamp("us", "UTC"))
+    return pa.table(
+        {name: pa.array(values, kind) for (name, values), kind in zip(columns.items(), kinds, strict=True)}
+    )
+
+
 class Place:
     """A session with a database, a folder, a stream of visits and a lookup table of its own."""
 
@@ -39,7 +49,8 @@ class Place:
         self.sql(f"CREATE DATABASE {self.database} LOCATION '{folder}/tables'")
         self.sql(f"USE {self.database}")
         self.sql("CREATE TABLE visits (id BIGINT, person BIGINT, at TIMESTAMP) USING parquet")
-        self.visit(0, 40)
+        for part in range(2):  # written by hand, as a job for each test would take longer than many of them
+            pq.write_table(_visits(range(part, 40, 2)), folder / "tables" / "visits" / f"part-{part}.parquet")
         self.sql(
             "CREATE TEMPORARY TABLE people (id BIGINT, name STRING, country STRING) WITH ("
             f"'connector' = 'tests.spark.counting:CountingConnector', 'rows' = '{PEOPLE}', 'log' = '{folder}/log')"
