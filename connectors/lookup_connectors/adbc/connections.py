@@ -10,18 +10,20 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 from adbc_driver_manager import dbapi
 
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, find_library
 from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure, explained
 from lookup_connectors.adbc.place import check_options, database_options
+from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import LookupTable, Option, reporting
 from lookup_hints.spi.secrets import masker
 
@@ -30,24 +32,33 @@ Action = Callable[[dbapi.Connection], Result]
 
 _READ_ONLY = "-c default_transaction_read_only=on"
 _LIFE_SIGN = "-c client_connection_check_interval=1s"
-_WRITING = (
-    "-c extra_float_digits=3 -c bytea_output=hex -c intervalstyle=postgres -c datestyle=ISO -c timezone=UTC"
-)
-"""How values are cast to texts, which roles may set otherwise."""
-_WISHES = (f"{_READ_ONLY} {_LIFE_SIGN} {_WRITING}", f"{_READ_ONLY} {_WRITING}", _READ_ONLY, "")
+# How values are cast to texts, which roles may set otherwise. 3 is as exact as the server's own 1, and shows
+# that it was set.
+_CASTS = {
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "intervalstyle": "postgres",
+    "datestyle": "ISO",
+    "timezone": "UTC",
+}
+_CASTING = " ".join(f"-c {name}={value}" for name, value in _CASTS.items())
+_CASTS_NOW = f"SELECT lower(name), setting FROM pg_settings WHERE lower(name) IN {tuple(_CASTS)}"  # noqa: S608
+_WISHES = (f"{_READ_ONLY} {_LIFE_SIGN} {_CASTING}", f"{_READ_ONLY} {_CASTING}", _READ_ONLY, "")
 """What sessions of PostgreSQL should begin with. Poolers refuse it, and servers before 14 know half of it."""
 _OF_THE_ENVIRONMENT = {"PGTZ": "SET timezone = UTC", "PGDATESTYLE": "SET datestyle = ISO"}
 """Variables that libpq makes settings of, which count more than ours; and what takes each back."""
 _REFUSALS = ("startup parameter", "unrecognized configuration parameter")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Server:
     """How to connect, from the options of a table, with references resolved on this machine."""
 
     table: LookupTable
     options: Mapping[str, Any]
     secrets: frozenset[str]
+    local: WeakKeyDictionary[dbapi.Connection, str] = field(default_factory=WeakKeyDictionary, init=False)
+    """The statements that begin a transaction with those settings; none where the whole session has them."""
 
     @classmethod
     def of(cls, table: LookupTable, declared: tuple[Option, ...]) -> Server:
@@ -86,9 +97,51 @@ class Server:
         assert last is not None
         raise last
 
+    @contextmanager
+    def casting(self, connection: dbapi.Connection) -> Iterator[None]:
+        """A block in which PostgreSQL casts to texts alike, whatever the role sets.
+
+        A pooler may refuse the settings of our session, or ignore them without a word. It may also give each
+        transaction another session. So they are set for a transaction, in the round trip that begins it.
+        """
+        if self.options["driver"] != POSTGRES:
+            yield
+            return
+        begin = self.local.get(connection)
+        if begin is None:
+            begin = self.local[connection] = _settings_lacked(connection)
+        if begin:
+            _run(connection, begin)
+        try:
+            yield
+        except ConnectorError:
+            raise  # the connection is closed; a rollback would first read the rest of the answer
+        except Exception:
+            with suppress(*DRIVER_ERRORS):
+                if begin:
+                    _run(connection, "ROLLBACK")
+            raise
+        if begin:
+            _run(connection, "COMMIT")
+
     def explained(self, error: Exception) -> DriverFailure:
         """What to raise in place of an error of the driver."""
         return explained(error, self.table.name, masker(set(self.secrets)))
+
+
+def _settings_lacked(connection: dbapi.Connection) -> str:
+    """Statements that begin a transaction with our settings; none where the session has them already."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CASTS_NOW)
+        found = dict(cursor.fetchall())
+    if all(setting.split(",")[0] == _CASTS[name] for name, setting in found.items()):  # ISO, MDY
+        return ""
+    return "; ".join(["BEGIN READ ONLY", *(f"SET LOCAL {name} = '{_CASTS[name]}'" for name in found)])
+
+
+def _run(connection: dbapi.Connection, script: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.executescript(script)
 
 
 def _take_back_environment(connection: dbapi.Connection) -> None:

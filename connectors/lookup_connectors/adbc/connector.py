@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -162,7 +162,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         except BaseException:
             await connections.close()
             raise
-        self._live = _Live(connections, plans, limit)
+        self._live = _Live(server, connections, plans, limit)
 
     async def alookup(self, request: LookupRequest) -> pa.Table:
         """The rows of each key."""
@@ -189,7 +189,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
                 plans = self._planned(connection)
                 wanted = [plans[name] for name in schema.names]
                 write = typing_row if self._driver == SQLITE else select
-                with self._cursor(connection) as cursor:
+                with _casting(server, connection, wanted), self._cursor(connection) as cursor:
                     cursor.execute(write(self._relation, wanted, self._dialect))
                     for batch in self._unchanged(cursor.fetch_record_batch(), wanted):
                         yield from self._read(batch, wanted, schema, self.table.primary_key).to_batches()
@@ -244,9 +244,11 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         asked = questions(self._relation, wanted, by, keys, self._dialect) if keys.num_rows else ()
         room = _Room(live.limit, request.keys.num_rows, self.table.name)
         parts: list[pa.Table] = []
-        for question in asked:
-            rows = self._rows(connection, question, wanted, request, room)
-            parts.append(rows if question.keys.num_rows == keys.num_rows else _of_own_keys(rows, question))
+        with _casting(live.server, connection, (*wanted, *by)):
+            for question in asked:
+                rows = self._rows(connection, question, wanted, request, room)
+                is_whole = question.keys.num_rows == keys.num_rows
+                parts.append(rows if is_whole else _of_own_keys(rows, question))
         return pa.concat_tables(parts) if parts else request.schema.empty_table()
 
     def _rows(
@@ -382,11 +384,18 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 class _Live:
     """What an open connector has; requests on several threads may replace the plans by equal ones."""
 
+    server: Server
     connections: Connections
     plans: dict[str, ColumnPlan]
     limit: int
     is_outdated: bool = field(default=False)
     strange: set[str] = field(default_factory=set)
+
+
+def _casting(
+    server: Server, connection: dbapi.Connection, plans: Sequence[ColumnPlan]
+) -> AbstractContextManager[None]:
+    return server.casting(connection) if any(plan.as_text for plan in plans) else nullcontext()
 
 
 class _TypesChanged(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,6 +30,7 @@ from tests.servers.connectors.adbc_tables import (
     SqliteFileSource,
     adbc_table,
 )
+from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.proxy import FaultProxy
 from tests.unit.connectors.asking import during, failure_of, request_for
@@ -628,28 +630,71 @@ def test_duckdb_reads_no_other_files_where_these_are_restricted(tmp_path: Path, 
     assert failure_of(lambda: read(replace(table, policy=allowed))).permanent
 
 
-def test_texts_of_postgresql_do_not_depend_on_settings_of_the_role_or_the_environment(
-    pg: PostgresAdbcSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pg.execute("""
+WRITTEN = {
+    "f": ("float8", "0.30000000000000004", "0.30000000000000004"),
+    "b": ("bytea", "ab", r"\x6162"),
+    "t": ("timestamptz", "2024-02-29 12:00+00", "2024-02-29 12:00:00+00"),
+    "d": ("date", "2024-02-29", "2024-02-29"),
+    "i": ("interval", "1 mon 2 days", "1 mon 2 days"),
+    "fs": ("float8[]", "{0.30000000000000004}", "{0.30000000000000004}"),
+}
+
+
+@pytest.fixture(scope="module")
+def strange_role(postgres_server: PostgresServer) -> str:
+    """A role whose sessions cast to texts in other ways."""
+    postgres_server.execute("""
         CREATE ROLE strange LOGIN PASSWORD 'pw' SUPERUSER;
         ALTER ROLE strange SET extra_float_digits = 0; ALTER ROLE strange SET bytea_output = escape;
         ALTER ROLE strange SET datestyle = 'German, DMY'; ALTER ROLE strange SET timezone = 'Asia/Tokyo';
-        ALTER ROLE strange SET intervalstyle = iso_8601;
-        CREATE TABLE written (id int, f float8, b bytea, t timestamptz, i interval);
-        INSERT INTO written VALUES (1, 0.30000000000000004, 'ab', '2024-02-29 12:00+00', '1 mon 2 days')""")
-    names = ("f", "b", "t", "i")
-    schema = pa.schema([("id", pa.int32()), *((name, pa.string()) for name in names)])
-    table = pg.table("written", schema)
-    options = {**table.options, "uri": pg.server.url(user="strange", password="pw")}
-    environment = {"PGTZ": "Asia/Tokyo", "PGDATESTYLE": "German", "PGOPTIONS": "-c bytea_output=escape"}
-    for variables in ({}, environment):
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        [row] = ask(replace(table, options=options), {"id": [1]})
-        assert [row[name] for name in names] == [
-            "0.30000000000000004", r"\x6162", "2024-02-29 12:00:00+00", "1 mon 2 days",
-        ]  # fmt: skip
+        ALTER ROLE strange SET intervalstyle = iso_8601""")
+    return "strange"
+
+
+@pytest.mark.parametrize("way", ["straight", "refusing", "silent"])
+def test_texts_of_postgresql_do_not_depend_on_settings_of_the_role_or_the_environment(
+    pg: PostgresAdbcSource, strange_role: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, values, texts = zip(*WRITTEN.values(), strict=True)
+    declared = ", ".join(f"{name} {kind}" for name, kind in zip(WRITTEN, columns, strict=True))
+    pg.execute(f"DROP TABLE IF EXISTS written; CREATE TABLE written (id int, {declared})")
+    pg.execute(f"INSERT INTO written VALUES (1, {str(values)[1:-1]})")
+    expected = {"id": 1, **dict(zip(WRITTEN, texts, strict=True))}
+    schema = pa.schema([("id", pa.int32()), *((name, pa.string()) for name in WRITTEN)])
+    environment = {"PGTZ": "Asia/Tokyo", "PGDATESTYLE": "German"}
+    if way != "refusing":
+        environment["PGOPTIONS"] = "-c bytea_output=escape"
+    with contextlib.ExitStack() as fronts:
+        port = pg.server.port
+        if way != "straight":
+            port = fronts.enter_context(strict_pooler(port, passes_over=way == "silent"))
+        table = pg.table("written", schema, uri=pg.server.url(user=strange_role, password="pw", port=port))
+        for variables in ({}, environment):
+            for name, value in variables.items():
+                monkeypatch.setenv(name, value)
+            assert (ask(table, {"id": [1]}), read(table)) == ([expected], [expected])
+            assert ask(table, dict(zip(WRITTEN, ([text] for text in texts), strict=True))) == [expected]
+
+
+def test_texts_stay_alike_behind_a_pooler_where_a_statement_is_asked_again(
+    pg: PostgresAdbcSource, strange_role: str
+) -> None:
+    pg.execute("CREATE DATABASE adbc_pooled ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'")
+    alter = partial(pg.server.execute, database="adbc_pooled")
+    alter("CREATE TABLE t (k text, n int, v float8); INSERT INTO t VALUES ('a', 1, 0.30000000000000004)")
+    schema = pa.schema([("k", pa.string()), ("n", pa.int64()), ("v", pa.string())])
+    request = request_for(schema, {"k": ["€", "a"]})
+
+    async def asked_around_a_change(connector: AdbcConnector) -> list[Any]:
+        before = await connector.alookup(request)  # the server's encoding lacks one of the keys
+        await asyncio.to_thread(alter, "ALTER TABLE t ALTER n TYPE bigint")
+        return [before.to_pylist(), (await connector.alookup(request)).to_pylist()]
+
+    with strict_pooler(pg.server.port, passes_over=True) as port:
+        url = pg.server.url(user=strange_role, password="pw", port=port, database="adbc_pooled")
+        connector = AdbcConnector(pg.table("t", schema, uri=url, pool_size="1"))
+        found = during(connector, asked_around_a_change)
+    assert found == [[{"k": "a", "n": 1, "v": "0.30000000000000004"}]] * 2
 
 
 def test_integers_of_duckdb_that_no_decimal_holds_are_refused(duck: DuckDbSource) -> None:
