@@ -86,7 +86,6 @@ def local_spark(warehouse: Path) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         # Sorting and grouping take whole pages, of which most would stay empty; queries that ran would be remembered.
         .config("spark.buffer.pageSize", "1m")
-        .config("spark.driver.memory", "2g")
         .config("spark.sql.ui.retainedExecutions", "10")
         .config("spark.ui.retainedJobs", "10")
         .config("spark.ui.retainedStages", "10")

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from lookup_hints.errors import InternalError, UnsupportedLookup
 from tests.queries.trees import LOOKUPS
-from tests.queries.worlds import Worlds
+from tests.queries.worlds import QUICK, Worlds
 from tests.spark.answers import answers
 from tests.spark.oracle import OUR_WORDS
 
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 # the optimizer computes nothing by itself.
 CONF = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
+    **QUICK,
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.crossJoin.enabled": "true",
 }

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = cases()
-# One file, one partition: a key that is asked for twice was asked for by Spark's plan, not by two tasks.
-CONF = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-}
 
 
 def chosen(wanted: Callable[[Case], bool]) -> list[ParameterSet]:
@@ -35,7 +28,7 @@ def chosen(wanted: Callable[[Case], bool]) -> list[ParameterSet]:
 @pytest.fixture(scope="module")
 def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     folder = tmp_path_factory.mktemp("flights")
-    return Worlds(spark, folder, tables(tmp_path_factory.mktemp("csv")), CONF)
+    return Worlds(spark, folder, tables(tmp_path_factory.mktemp("csv")))
 
 
 @contextmanager

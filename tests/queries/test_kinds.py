@@ -13,20 +13,13 @@ from tests.queries.worlds import Worlds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONF = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-}
-
 
 @pytest.fixture(scope="module")
 def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     folder = tmp_path_factory.mktemp("kinds")
     known = tables(tmp_path_factory.mktemp("csv"))
     few = {name: known[name] for name in ("airlines", "first_day")}
-    return Worlds(spark, folder, few, CONF)
+    return Worlds(spark, folder, few)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lookup_hints.plan.write.packing import MOST_VIEWS
 from tests.queries.worlds import Data, Worlds
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ TABLES = {
     "o": Data(pa.table({"no": [1, 2, 3], "k": [1, 2, 9]})),
     "c": Data(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}), ("id",)),
 }
-CONF = {"spark.sql.shuffle.partitions": "1"}
 
 
 def joined(joins: list[str]) -> str:
@@ -48,7 +46,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
-    return Worlds(spark, tmp_path_factory.mktemp("many"), TABLES, CONF, "memory", is_small=True)
+    return Worlds(spark, tmp_path_factory.mktemp("many"), TABLES, connector="memory", is_small=True)
 
 
 @pytest.mark.timeout(1800)
@@ -61,21 +59,3 @@ def test_a_hundred_lookup_joins_run(worlds: Worlds, text: str, kind: str) -> Non
     session = worlds.world(frozenset({"c"})).session
     assert session.explain(text).count(" lookup join with c") == MANY
     assert sorted(map(tuple, session.sql(text).collect())) == EXPECTED[kind]
-
-
-@pytest.mark.timeout(900)
-def test_rows_go_on_to_the_next_stage_without_memory_for_sorting_them(worlds: Worlds) -> None:
-    session = worlds.world(frozenset({"c"})).session
-    count = MOST_VIEWS + 1
-    names = ", ".join(f"c{number}.name AS n{number}" for number in range(count))
-    joins = " ".join(f"LEFT JOIN c c{number} ON o.id = c{number}.id" for number in range(count))
-    text = f"SELECT o.id, {names} FROM range(1, 5, 1, 2) o {joins}"  # two tasks at once share the memory
-    session.spark.conf.set("spark.sql.shuffle.partitions", "2")
-    try:
-        assert session.explain(text).count("/*+ REPARTITION(`__lookup_1`) */") == 1
-        found = sorted(map(tuple, session.sql(text).collect()))
-        with_maps = text.replace("FROM range(1, 5, 1, 2)", "FROM (SELECT id, map(1, id) FROM range(9))")
-        assert session.explain(with_maps).count("/*+ REPARTITION */") == 1, "maps have no hash"
-    finally:
-        session.spark.conf.set("spark.sql.shuffle.partitions", CONF["spark.sql.shuffle.partitions"])
-    assert found == [(number, *[name] * count) for number, name in ((1, "a"), (2, "b"), (3, "c"), (4, None))]

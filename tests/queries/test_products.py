@@ -13,12 +13,6 @@ from tests.queries.worlds import Worlds
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CONF = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-}
 GROUPS = {
     "a snowflake whose branches meet": "SELECT 1 FROM sales s, homes h, shops p WHERE h.shop = p.id AND s.shop = p.id"
 }
@@ -32,7 +26,7 @@ def worlds(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Worlds:
     keyed = request.param == "with primary keys"
-    return Worlds(spark, tmp_path_factory.mktemp("retail"), tables(keyed=keyed), CONF)
+    return Worlds(spark, tmp_path_factory.mktemp("retail"), tables(keyed=keyed))
 
 
 def products(frame: DataFrame) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.queries.settings import SETTINGS, configured
+from tests.queries.worlds import QUICK
 from tests.spark.answers import Answer, answers
 from tests.spark.oracle import Twins
 
@@ -101,12 +102,9 @@ CORPUS = (
     " FROM o JOIN c ON o.n = c.id",
 )
 
-QUICK = {
-    "spark.sql.adaptive.enabled": "false",
+GIVEN = {
+    **QUICK,
     "spark.sql.autoBroadcastJoinThreshold": "-1",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "1",
     "name": "o.n",
 }
 
@@ -117,7 +115,7 @@ def twins_in(spark: SparkSession, folder: Path) -> Twins:
     made.dimension("c", RIGHT, CUSTOMERS, key="id")
     made.plain.table("c").coalesce(1).write.parquet(f"{folder}/c")
     made.plain.read.schema(RIGHT).parquet(f"{folder}/c").createOrReplaceTempView("c")
-    for key, value in QUICK.items():
+    for key, value in GIVEN.items():
         made.conf(key, value)
     return made
 
@@ -220,7 +218,7 @@ def test_a_lookup_join_is_sparks_own_join_under_every_setting(twins: Twins, sett
 @pytest.mark.timeout(3600)
 def test_no_other_switch_of_spark_makes_another_join_of_it(twins: Twins) -> None:
     """All that ``SET -v`` tells, each the other way round, six at a time."""
-    known = {key for key, _ in SETTINGS} | set(QUICK)
+    known = {key for key, _ in SETTINGS} | set(GIVEN)
     switches = {
         row.key: "true" if row.value == "false" else "false"
         for row in twins.plain.sql("SET -v").collect()

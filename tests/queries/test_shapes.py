@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints.statements.script import split_statements
+from tests.queries.worlds import NOT_COMPILED
 from tests.spark.oracle import Twins
 from tests.spark.test_oracle import CUSTOMERS, ORDERS, PRICES
 
@@ -33,6 +34,8 @@ def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twin
     known = [row for row in CUSTOMERS if row[0] is not None]
     made.dimension("customers", "id BIGINT, name STRING, country STRING, zip STRING", known, key="id")
     made.dimension("prices", "k BIGINT, kind STRING, price DOUBLE", PRICES)
+    for key, value in NOT_COMPILED.items():
+        made.conf(key, value)
     return made
 
 

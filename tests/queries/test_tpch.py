@@ -8,18 +8,12 @@ import pytest
 
 from tests.queries.tpch.data import tables
 from tests.queries.tpch.pairs import QUERIES, Pair, outcome_of, outcomes, pairs
-from tests.queries.worlds import Worlds
+from tests.queries.worlds import QUICK, Worlds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Small data and many statements: what is compiled or planned again at run time costs more than it saves.
-CONF = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "2",
-}
+CONF = {**QUICK, "spark.sql.shuffle.partitions": "2"}
 PAIRS = list(pairs())
 
 

@@ -29,6 +29,12 @@ _numbers = itertools.count()
 
 Args = dict[str, Any] | list[Any] | None
 
+NOT_COMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+QUICK = {**NOT_COMPILED, "spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+"""For small data and many statements: what is compiled or planned again at run time costs more than it saves.
+
+One partition, too: a key that is asked for twice was asked for by Spark's plan, not by two tasks."""
+
 
 @dataclass(frozen=True)
 class Data:
@@ -62,7 +68,7 @@ class Worlds:
     spark: SparkSession
     folder: Path
     tables: Mapping[str, Data]
-    conf: Mapping[str, str] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=lambda: QUICK)
     connector: str = "counting"
     views: Mapping[str, str] = field(default_factory=dict)
     """Queries of views that each session has, in an order in which they can be made."""

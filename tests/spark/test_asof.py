@@ -10,7 +10,7 @@ import pytest
 
 from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.spark.functions import spark_version
-from tests.queries.worlds import Data, World, Worlds
+from tests.queries.worlds import QUICK, Data, World, Worlds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ TEXTS = [
 def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     if spark_version(spark) < (4, 3):
         pytest.skip("this Spark knows no ASOF JOIN")
-    return Worlds(spark, tmp_path_factory.mktemp("asof"), TABLES, {ENABLED: "true"}, "memory")
+    return Worlds(spark, tmp_path_factory.mktemp("asof"), TABLES, {**QUICK, ENABLED: "true"}, "memory")
 
 
 @pytest.fixture
