@@ -71,7 +71,26 @@ def worker(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Process]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The Spark of all tests."""
-    yield from local_spark(tmp_path_factory.mktemp("warehouse"))
+    for session in local_spark(tmp_path_factory.mktemp("warehouse")):
+        _shared.append(session)
+        yield session
+        _shared.clear()
+
+
+_shared: list[SparkSession] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tables_end_with_their_file() -> Iterator[None]:
+    """Which files share a Spark, and in which order, is chance: none finds the lookup tables of another."""
+    yield
+    for session in _shared:
+        from lookup_hints.execution.state import _states
+
+        made = _states._made.get(session)  # which no test of policies may find made by another
+        if made is not None:
+            for table in made.catalog.tables():
+                made.catalog.drop(table.name)
 
 
 def local_spark(warehouse: Path) -> Iterator[SparkSession]:
