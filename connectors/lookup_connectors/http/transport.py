@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Protocol, TypeVar
-from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore
@@ -258,11 +257,12 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         self._connecting = connecting
         self._network = CheckedNetwork(httpcore.AnyIOBackend(), unasked)
         self._pools: dict[str | None, httpcore.AsyncConnectionPool] = {}
+        self._proxies: dict[tuple[str, str], str | None] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Called by httpx."""
         assert isinstance(request.stream, httpx.AsyncByteStream)
-        answer = await self._pool(proxy_of(self._connecting, str(request.url))).handle_async_request(
+        answer = await self._pool(self._proxy_of(request.url)).handle_async_request(
             httpcore.Request(
                 request.method,
                 _httpcore_url(request.url),
@@ -274,6 +274,13 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         return httpx.Response(
             answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions
         )
+
+    def _proxy_of(self, url: httpx.URL) -> str | None:
+        """The proxy of the origin of ``url``, looked up once: the environment is searched for it."""
+        origin = url.scheme, url.netloc.decode("ascii")
+        if origin not in self._proxies:
+            self._proxies[origin] = _proxy_of(self._connecting, *origin)
+        return self._proxies[origin]
 
     def _pool(self, proxy: str | None) -> httpcore.AsyncConnectionPool:
         pool = self._pools.get(proxy)
@@ -317,13 +324,12 @@ def _httpcore_proxy(proxy: httpx.Proxy) -> httpcore.Proxy:
     return httpcore.Proxy(_httpcore_url(proxy.url), auth=proxy.raw_auth, headers=proxy.headers.raw)
 
 
-def proxy_of(connecting: Connecting, url: str) -> str | None:
-    """The proxy that ``url`` is asked by: that of the options, or that of the environment where it counts."""
-    parts = urlsplit(url)
-    if connecting.proxy is not None or not connecting.environment or proxy_bypass(parts.hostname or ""):
+def _proxy_of(connecting: Connecting, scheme: str, host_and_port: str) -> str | None:
+    """The proxy that asks an origin: that of the options, or that of the environment where it counts."""
+    if connecting.proxy is not None or not connecting.environment or proxy_bypass(host_and_port):
         return connecting.proxy
     proxies = getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
+    found = proxies.get(scheme) or proxies.get("all")
     return found if not found or "://" in found else f"http://{found}"
 
 

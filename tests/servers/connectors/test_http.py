@@ -1068,6 +1068,18 @@ def test_a_proxy_asks_hosts_that_it_alone_knows(
     assert set(api.targets()) == {"http://api.example/people/1", "http://api.example/people/2"}
 
 
+@pytest.mark.parametrize("spared", ["127.0.0.1", "127.0.0.1:{port}", "*"])
+def test_hosts_that_the_environment_spares_are_asked_without_the_proxy(
+    api: Api, spared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "http_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", spared.format(port=api.url.rpartition(":")[2]))
+    table = table_of(api, "/people/{id}", use_environment="true", engine="auto")
+    assert ask(table, {"id": [1]}) == [ONE]
+
+
 def test_cookies_are_not_kept(api: Api) -> None:
     api.script("/echo", {"status": 200, "body": {"headers": {}}, "headers": {"Set-Cookie": "a=b; Path=/"}})
     ask(table_of(api, "/echo?id={id}", ECHO), {"id": [1, 2]}, sync=True)
