@@ -153,7 +153,7 @@ def _limits(headers: Mapping[str, str]) -> Collection[Mapping[str, str]]:
     """What headers tell of each limit: what remains of it, its reset."""
     told: dict[str, dict[str, str]] = {}
     for name in headers:
-        if "limit" in name and _ABOUT_LIMITS.search(name):  # nearly none of them
+        if _ABOUT_LIMITS.search(name):
             limit, what = _about(name)
             if what:
                 told.setdefault(limit, {}).setdefault(what, headers[name])
