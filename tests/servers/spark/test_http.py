@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import pytest
 from lookup_hints import LookupSession
 from lookup_hints.errors import OptionError
 from tests.servers.certificates import Certificates
-from tests.servers.http_server import Api, running_api
+from tests.servers.http_server import Api
 from tests.spark.warm import RUNS, thrice
 
 if TYPE_CHECKING:
@@ -22,23 +21,6 @@ if TYPE_CHECKING:
 
 RETRY = "'retry-strategy'='fixed_delay', 'fixed-delay'='200 ms', 'max-attempts'='5'"
 BOTH = pytest.mark.parametrize("runner", ["true", "false"], ids=["async", "sync"])
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("tls") / "certificates")
-
-
-@pytest.fixture(scope="module")
-def _running(certificates: Certificates) -> Iterator[Api]:
-    with running_api(certificates) as api:
-        yield api
-
-
-@pytest.fixture
-def api(_running: Api) -> Api:
-    _running.reset()
-    return _running
 
 
 @pytest.fixture

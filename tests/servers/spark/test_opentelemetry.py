@@ -11,25 +11,13 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from lookup_hints import LookupSession
-from tests.servers.http_server import Api, running_api
+from tests.servers.http_server import Api
 from tests.servers.otlp_collector import Collector, collecting, values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOKEN = "hunter2"
-
-
-@pytest.fixture(scope="module")
-def _running() -> Iterator[Api]:
-    with running_api() as api:
-        yield api
-
-
-@pytest.fixture
-def api(_running: Api) -> Api:
-    _running.reset()
-    return _running
 
 
 @contextmanager

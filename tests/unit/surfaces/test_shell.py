@@ -6,7 +6,6 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from prompt_toolkit.application import create_app_session
@@ -19,9 +18,6 @@ from lookup_hints.surfaces.cli import main
 from lookup_hints.surfaces.shell.completing import candidates, relations
 from lookup_hints.surfaces.shell.loop import is_complete
 from lookup_hints.surfaces.shell.prompt import masked, prompt
-
-if TYPE_CHECKING:
-    pass
 
 
 class Shop:

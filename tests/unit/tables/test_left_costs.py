@@ -8,14 +8,11 @@ from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from itertools import count
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lookup_hints.execution.left_costs import MOST_REMEMBERED, LeftCosts, explained_cost
-
-if TYPE_CHECKING:
-    pass
 
 
 class Clock:

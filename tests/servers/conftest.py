@@ -1,4 +1,4 @@
-"""The servers that connector tests use."""
+"""The servers that tests of connectors use, alone and through Spark."""
 
 from __future__ import annotations
 
