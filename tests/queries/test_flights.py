@@ -11,6 +11,7 @@ import pytest
 from lookup_hints.errors import QueryError
 from tests.queries.corpus import Case, cases, told
 from tests.queries.flights_data import tables
+from tests.queries.settings import configured
 from tests.queries.worlds import World, Worlds, last_frame
 
 if TYPE_CHECKING:
@@ -29,22 +30,6 @@ def chosen(wanted: Callable[[Case], bool]) -> list[ParameterSet]:
 def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     folder = tmp_path_factory.mktemp("flights")
     return Worlds(spark, folder, tables(tmp_path_factory.mktemp("csv")))
-
-
-@contextmanager
-def configured(sessions: list[SparkSession], settings: dict[str, str]) -> Iterator[None]:
-    """Sessions with ``settings``, for as long as it lasts."""
-    before = [[(key, spark.conf.get(key)) for key in settings] for spark in sessions]
-    for spark in sessions:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for spark, old in zip(sessions, before, strict=True):
-            for key, default in old:
-                assert default is not None, "only settings with a default are changed"
-                spark.conf.set(key, default)
 
 
 @contextmanager
