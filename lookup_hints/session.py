@@ -53,7 +53,7 @@ class LookupSession:
             sizes=state.sizes,
             costs=state.costs,
             views=state.views,
-            taken_back=state.taken_back,
+            invalidations=state.invalidations,
         )
         return Statements(self._state, scope)
 
@@ -252,18 +252,18 @@ class LookupSession:
 
         Args:
             table: the name of a lookup table.
-            keys: values of its primary key, or a DataFrame of them: only answers to these are taken back. A
+            keys: values of its primary key, or a DataFrame of them: only answers to these are invalidated. A
                 tuple each, where the key has several columns. Columns of a DataFrame are taken by name where
                 they are called as those of the key. A time without a zone is one of this process. Lookups
-                by other columns are taken back whole.
+                by other columns are invalidated whole.
 
         Raises:
             QueryError: there is no such table, or these are not its keys.
 
         Example:
-            >>> def take_back(changes, batch):
+            >>> def invalidate(changes, batch):
             ...     session.invalidate("customers", changes.select("id").distinct())
-            >>> change_stream.writeStream.foreachBatch(take_back).start()
+            >>> change_stream.writeStream.foreachBatch(invalidate).start()
         """
         self._statements.invalidate(table, keys)
 

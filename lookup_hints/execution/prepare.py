@@ -248,7 +248,7 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
         find_view=cache(scope.find_view),
         is_lookup_view=cache(scope.is_lookup_view),
         analysed_plan=lambda sql: _analysed_plan_of(sql, args, scope),
-        taken_back=scope.taken_back.of,
+        invalidations=scope.invalidations.of,
     )
 
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from lookup_hints.errors import QueryError
 from lookup_hints.execution.immediate import Immediate
+from lookup_hints.execution.invalidation import InvalidationLog
 from lookup_hints.execution.left_costs import LeftCosts
 from lookup_hints.execution.table_sizes import TableSizes
-from lookup_hints.execution.taking_back import TakingsBack
 from lookup_hints.execution.views import LookupViews, view_definition
 from lookup_hints.frames.join import no_table
 from lookup_hints.frames.variables import run_over
@@ -51,7 +51,7 @@ class Scope:
         sizes: how large the tables are.
         costs: what Spark says of left sides.
         views: its views over lookup tables.
-        taken_back: which remembered answers of them may not be used.
+        invalidations: which remembered answers of them may not be used.
     """
 
     spark: SparkSession
@@ -62,7 +62,7 @@ class Scope:
     sizes: TableSizes = field(default_factory=TableSizes)
     costs: LeftCosts = field(default_factory=LeftCosts)
     views: LookupViews = field(default_factory=LookupViews)
-    taken_back: TakingsBack = field(default_factory=TakingsBack)
+    invalidations: InvalidationLog = field(default_factory=InvalidationLog)
 
     def over(self, frames: Mapping[str, DataFrame]) -> Scope:
         """This scope with ``frames``, in the Spark session that they are of: a micro-batch has a copy."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lookup_hints.execution.invalidation import InvalidationLog
 from lookup_hints.execution.left_costs import LeftCosts
 from lookup_hints.execution.table_sizes import TableSizes
-from lookup_hints.execution.taking_back import TakingsBack
 from lookup_hints.execution.views import LookupViews
 from lookup_hints.spark.functions import Functions, policy_of, run_the_drivers_python
 from lookup_hints.spark.made_once import MadeOnce
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SessionState:
-    """Its functions, streams, lookup tables, sizes, costs, views, and what was taken back."""
+    """Its functions, streams, lookup tables, sizes, costs, views, and what was invalidated."""
 
     functions: Functions
     streams: Streams
@@ -28,7 +28,7 @@ class SessionState:
     sizes: TableSizes = field(default_factory=TableSizes)
     costs: LeftCosts = field(default_factory=LeftCosts)
     views: LookupViews = field(default_factory=LookupViews)
-    taken_back: TakingsBack = field(default_factory=TakingsBack)
+    invalidations: InvalidationLog = field(default_factory=InvalidationLog)
 
 
 _states: MadeOnce[SessionState] = MadeOnce()

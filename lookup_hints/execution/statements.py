@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import InternalError, QueryError
 from lookup_hints.execution.ddl import nothing, run_ddl
+from lookup_hints.execution.invalidation import invalidation_spec, keys_of
 from lookup_hints.execution.prepare import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.execution.query import check_taken, register, run_query
 from lookup_hints.execution.scope import Args, Scope
 from lookup_hints.execution.spark_errors import NotTaken
 from lookup_hints.execution.state import SessionState
 from lookup_hints.execution.streams import is_stream, start_stream
-from lookup_hints.execution.taking_back import keys_of, notice
 from lookup_hints.frames.variables import named_frames, variables_refused
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup
@@ -113,15 +113,15 @@ class Statements:
         return read
 
     def invalidate(self, name: str, keys: Iterable[Any] | DataFrame | None = None) -> None:
-        """Take back what is remembered of the table of that name."""
+        """Invalidate what is remembered of the table of that name."""
         table = self.scope.table(name)
         if keys is None:
-            self.scope.taken_back.take_back(table)
+            self.scope.invalidations.invalidate(table)
         else:
-            self.scope.taken_back.take_back(table, table.primary_key, keys_of(table, keys))
+            self.scope.invalidations.invalidate(table, table.primary_key, keys_of(table, keys))
         if self.scope.has_one_executor:
             conf = self.scope.settings()
-            spec = notice(self.scope.connector_of(table), self.scope.taken_back, conf)
+            spec = invalidation_spec(self.scope.connector_of(table), self.scope.invalidations, conf)
             self.state.functions.begin_task(self.scope.spark, spec, transport_of(conf))
 
     def _set(self, setting: Setting) -> DataFrame:

@@ -19,7 +19,7 @@ from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.through import FindView
 from lookup_hints.retry import RowPredicate
-from lookup_hints.runtime.spec import LookupSpec, TakenBack
+from lookup_hints.runtime.spec import Invalidation, LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
@@ -54,7 +54,7 @@ class Context:
         find_view: what a view sees, where it is one lookup table seen through a query.
         is_lookup_view: whether a view of that name reads a lookup table.
         analysed_plan: Spark's analysed plan of a query, as EXPLAIN shows it; empty where it cannot be told.
-        taken_back: what was taken back of a table, in the last seconds.
+        invalidations: what was invalidated of a table, in the last seconds.
     """
 
     find_table: FindTable
@@ -76,7 +76,7 @@ class Context:
     find_view: FindView = lambda _: None
     is_lookup_view: Callable[[str], bool] = lambda _: False
     analysed_plan: Callable[[str], str] = lambda _: ""
-    taken_back: Callable[[LookupTable, float], tuple[TakenBack, ...]] = lambda *_: ()
+    invalidations: Callable[[LookupTable, float], tuple[Invalidation, ...]] = lambda *_: ()
 
     @property
     def case_sensitive(self) -> bool:

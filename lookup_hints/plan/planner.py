@@ -391,7 +391,7 @@ def name_functions(draft: Draft) -> Draft:
             connector=join.connector,
             key_columns=tuple(join.use.base_column(key.column) for key in join.conditions.keys),
             columns=join.asked_columns,
-            settings=_without_what_was_taken_back(join, draft.context),
+            settings=_without_invalidated(join, draft.context),
             name=name,
             kind=join.kind,
             packed=_is_packed(draft.statement, join),
@@ -414,13 +414,13 @@ def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:
         )
 
 
-def _without_what_was_taken_back(join: LookupJoin, context: Context) -> LookupSettings:
-    """What was taken back of the table longer ago than a row may be old is gone anyway."""
+def _without_invalidated(join: LookupJoin, context: Context) -> LookupSettings:
+    """What was invalidated of the table longer ago than a row may be old is gone anyway."""
     settings = join.chosen.settings
     if settings.cache is None and settings.whole is None:
         return settings
     longest = math.inf if settings.cache is None else settings.cache.longest
-    return replace(settings, taken_back=context.taken_back(join.connector.table, longest))
+    return replace(settings, invalidations=context.invalidations(join.connector.table, longest))
 
 
 def _is_packed(statement: Statement, join: LookupJoin) -> bool:

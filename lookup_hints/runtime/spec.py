@@ -169,13 +169,13 @@ class PartialCache:
 
 
 @dataclass(frozen=True)
-class TakenBack:
+class Invalidation:
     """Answers that may not be used any more: those that were asked for before an executor hears of this.
 
     Args:
         session: who has taken them back, and counts.
         number: which time it was, from 1.
-        columns: those that tell keys; none where everything is taken back.
+        columns: those that tell keys; none where everything is invalidated.
         keys: their values.
     """
 
@@ -280,7 +280,7 @@ class LookupSettings:
     written to ``dead_letters``, if there are any. ``max_errors`` keys may fail, ``max_error_ratio`` of all.
 
     ``budget`` is what its requests share with others.
-    ``cache`` says how answers are remembered, if they are; those ``taken_back`` are not used.
+    ``cache`` says how answers are remembered, if they are; those in ``invalidations`` are not used.
     ``whole`` says that the table is kept as a whole, ``switch`` that it may be read for this statement.
     ``stops_early`` says that the query may be content with the first rows, ``log_keys`` that logs may hold
     values of keys.
@@ -295,7 +295,7 @@ class LookupSettings:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     budget: Budget = Budget()
     cache: PartialCache | None = None
-    taken_back: tuple[TakenBack, ...] = ()
+    invalidations: tuple[Invalidation, ...] = ()
     whole: FullCache | None = None
     switch: Switch | None = None
     stops_early: bool = False

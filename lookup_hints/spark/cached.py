@@ -19,8 +19,7 @@ import lookup_hints
 from lookup_hints.runtime.arrow import Known, Placed
 from lookup_hints.runtime.metrics import CountsByKey
 from lookup_hints.runtime.remembering import Cache, Learned, Loads, Remembering, said, warn_without_cache
-from lookup_hints.runtime.spec import ChangedColumn, LookupSpec, PartialCache, Switch
-from lookup_hints.runtime.spec import TakenBack as Taken
+from lookup_hints.runtime.spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.spark.task import in_stream, running_statement
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import LookupTable
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from lookup_hints.spark.changes import Watched
     from lookup_hints.spark.whole_tables import HeldTable
     from lookup_hints.store.checks import Checks
+    from lookup_hints.store.invalidations import Invalidations
     from lookup_hints.store.store import Store
-    from lookup_hints.store.taken import TakenBack
 
 KEPT = 8
 """So many stores stay open in a process that no task uses now."""
@@ -75,16 +74,16 @@ class Stores:
     ) -> Watched:
         from lookup_hints.spark.changes import Watched
         from lookup_hints.store.checks import Checks
-        from lookup_hints.store.taken import TakenBack
+        from lookup_hints.store.invalidations import Invalidations
 
         path = _folder_of(spec, identity, folder).parent
-        taken = TakenBack(path, spec.key_schema, lasting=spec.settings.whole is not None)
-        checks = self._checks.pop((path, taken.source), None)
+        invalidations = Invalidations(path, spec.key_schema, lasting=spec.settings.whole is not None)
+        checks = self._checks.pop((path, invalidations.source), None)
         if checks is None:
             kept = spec.settings.cache
             longest = math.inf if kept is None else kept.longest
-            checks = Checks(path, taken, changed.interval, changed.step, longest, time.monotonic)
-        self._checks[path, taken.source] = checks
+            checks = Checks(path, invalidations, changed.interval, changed.step, longest, time.monotonic)
+        self._checks[path, invalidations.source] = checks
         _keep_few(self._checks)
         return Watched(checks, spec, partial(self._warn, spec.table.name))
 
@@ -109,14 +108,14 @@ class Stores:
         from lookup_hints.spark.whole_tables import HeldTable
 
         answers = _folder_of(spec, identity, folder)
-        taken = _taken_back(answers.parent, spec, math.inf)
+        invalidations = _invalidations(answers.parent, spec, math.inf)
         path = answers / "whole"
         held = self._held.pop(path, None)
         if held is None or not path.is_dir():
             held = HeldTable(path, spec, time.monotonic)
         self._held[path] = held
         _keep_few(self._held)
-        return held.cache(spec, taken)
+        return held.cache(spec, invalidations)
 
     def _switching(
         self, spec: LookupSpec, switch: Switch, identity: str, folder: Path | None
@@ -138,7 +137,7 @@ class Stores:
         from lookup_hints.store.store import Ages, Store
 
         path = _folder_of(spec, identity, folder)
-        taken = _taken_back(path.parent, spec, wanted.longest)
+        invalidations = _invalidations(path.parent, spec, wanted.longest)
         store = self._open.pop(path, None)
         limits = Limits(wanted.max_bytes, wanted.max_rows)
         ages = Ages(
@@ -149,7 +148,7 @@ class Stores:
             stale=wanted.stale_if_error,
         )
         if store is None or not path.is_dir():
-            store = Store(path, limits, ages, time.monotonic, taken)
+            store = Store(path, limits, ages, time.monotonic, invalidations)
         self._open[path] = store
         _keep_few(self._open)
         return store
@@ -261,27 +260,27 @@ def _hashed(parts: object) -> str:
     return sha256(repr(parts).encode()).hexdigest()[:32]
 
 
-def _taken_back(folder: Path, spec: LookupSpec, longest: float) -> TakenBack:
-    """What is taken back of the table that has this ``folder``, what ``spec`` says of it included."""
-    from lookup_hints.store.taken import TakenBack
+def _invalidations(folder: Path, spec: LookupSpec, longest: float) -> Invalidations:
+    """What is invalidated of the table that has this ``folder``, what ``spec`` says of it included."""
+    from lookup_hints.store.invalidations import Invalidations
 
-    taken = TakenBack(folder, spec.key_schema, lasting=spec.settings.whole is not None)
-    for session, told in groupby(spec.settings.taken_back, key=attrgetter("session")):
-        who = taken.name_of(session)
-        done = taken.number(who)
+    invalidations = Invalidations(folder, spec.key_schema, lasting=spec.settings.whole is not None)
+    for session, told in groupby(spec.settings.invalidations, key=attrgetter("session")):
+        who = invalidations.name_of(session)
+        done = invalidations.number(who)
         new = [each for each in told if each.number > done]
         if new:
             keys = _keys_of(new, spec.table)
-            taken.take_back(who, new[-1].number, keys, time.monotonic(), longest)
-    return taken
+            invalidations.invalidate(who, new[-1].number, keys, time.monotonic(), longest)
+    return invalidations
 
 
-def _keys_of(taken: Sequence[Taken], table: LookupTable) -> pa.Table | None:
-    """The keys that were taken back; None where that is the whole table."""
-    columns = taken[-1].columns
-    if not columns or any(each.columns != columns for each in taken):
+def _keys_of(invalidations: Sequence[Invalidation], table: LookupTable) -> pa.Table | None:
+    """The keys that were invalidated; None where that is the whole table."""
+    columns = invalidations[-1].columns
+    if not columns or any(each.columns != columns for each in invalidations):
         return None
-    values = zip(*(key for each in taken for key in each.keys), strict=True)
+    values = zip(*(key for each in invalidations for key in each.keys), strict=True)
     try:
         return pa.table(list(values), schema=pa.schema([table.schema.field(name) for name in columns]))
     except (KeyError, pa.ArrowException, TypeError, ValueError, OverflowError):

@@ -39,7 +39,7 @@ class Watched:
         """How often this task has asked."""
 
     def is_current(self) -> bool:
-        """Whether all that has changed is taken back; asks the source if that is due.
+        """Whether all that has changed is invalidated; asks the source if that is due.
 
         Raises:
             OSError: what the executor knows cannot be read or written.

@@ -22,7 +22,7 @@ from lookup_hints.spark.scanning import scanned
 from lookup_hints.store.folder import Limits
 from lookup_hints.store.generations import Generation, Generations, Note
 from lookup_hints.store.hashing import comparable, distinct, hashes_of, in_order
-from lookup_hints.store.taken import TakenBack
+from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.whole import TooLarge
 
 RETRY_SECONDS = 60.0
@@ -56,17 +56,17 @@ class HeldTable:
         self._generations = Generations(path, Limits(self._wanted.max_bytes), clock)
         self._clock, self._wall = clock, wall
         self._spec = spec
-        self._taken: TakenBack | None = None
+        self._invalidations: Invalidations | None = None
         self._reloading: Thread | None = None
         self.loads = Loads()
 
-    def cache(self, spec: LookupSpec, taken: TakenBack | None = None) -> HeldCache:
-        """It as the cache of a task, without what was ``taken`` back.
+    def cache(self, spec: LookupSpec, invalidations: Invalidations | None = None) -> HeldCache:
+        """It as the cache of a task, without what ``invalidations`` hold.
 
         Raises:
             NotKept: as this process or another has found out.
         """
-        self._spec, self._taken = spec, taken
+        self._spec, self._invalidations = spec, invalidations
         note = self._generations.noted()
         if note is not None and note.kind == "cache" and self._generations.newest() is None:
             self._refuse(note)
@@ -82,14 +82,14 @@ class HeldTable:
         """
         current = self._generations.opened() or self._first()
         self.loads = replace(self.loads, age=max(0, self._generations.now - current.began) // 1000)
-        if self._taken is not None:
-            self._taken.look(self._clock())
+        if self._invalidations is not None:
+            self._invalidations.look(self._clock())
         note = self._generations.noted()
         if self._clock() >= self._due(current, note):
             self._reload()
         if note is not None and not self._wanted.keeps_old:
             raise self._not_read(f"{note.text} (of a reload that failed)")
-        known = self._generations.probe(keys, columns, self._taken)
+        known = self._generations.probe(keys, columns, self._invalidations)
         return Known(tuple(Placed(rows, at) for rows, at in known.found), known.missing)
 
     @property
@@ -115,8 +115,8 @@ class HeldTable:
         reload, began, ended = self._wanted.reload, current.began / 1000, current.ended / 1000
         offset = self._wall() - self._clock() if isinstance(reload, Timed) else 0.0
         due = reload.after(current.number, began + offset, ended + offset) - offset
-        if self._taken is not None and began <= self._taken.before:
-            due = self._taken.before
+        if self._invalidations is not None and began <= self._invalidations.before:
+            due = self._invalidations.before
         return due if note is None else max(due, note.at / 1000 + self._pause)
 
     @property

@@ -10,7 +10,7 @@ become visible. How far that is back is known in two ways, and the nearer one co
 - Of a time, the greatest value at the last check less two intervals.
 
 One interval is for the delay, the other for columns whose steps are coarse: two changes in one step have one
-value. Where there is neither bound yet, everything is taken back.
+value. Where there is neither bound yet, everything is invalidated.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from lookup_hints.store.folder import Folder, Limits, locked
-from lookup_hints.store.taken import TakenBack
+from lookup_hints.store.invalidations import Invalidations
 
 MOST_CHANGED = 100_000
-"""So many keys are taken back one by one; where there are more, everything is."""
+"""So many keys are invalidated one by one; where there are more, everything is."""
 
 _LOOK_BACK = 2
 
@@ -67,7 +67,7 @@ class Checks:
 
     Args:
         path: the folder above the stores of the table.
-        taken: takes back what has changed.
+        invalidations: invalidates what has changed.
         interval: seconds between two checks.
         step: how many seconds a unit of the column is; None where it counts.
         longest: no answer is used that is older than so many seconds.
@@ -80,18 +80,18 @@ class Checks:
     def __init__(
         self,
         path: Path,
-        taken: TakenBack,
+        invalidations: Invalidations,
         interval: float,
         step: float | None,
         longest: float,
         clock: Callable[[], float],
     ) -> None:
-        self._folder, self._taken = Folder(path, Limits()), taken
+        self._folder, self._invalidations = Folder(path, Limits()), invalidations
         self._interval, self._step, self._longest, self._clock = interval, step, longest, clock
         self._known = _State(-math.inf)
 
     def failure(self, ask: Ask) -> str:
-        """Why answers may not be used, as changes are not known; empty where all of them are taken back.
+        """Why answers may not be used, as changes are not known; empty where all of them are invalidated.
 
         Asks the source if that is due; whoever comes meanwhile waits.
 
@@ -99,7 +99,7 @@ class Checks:
             OSError: the folder cannot be read or written.
         """
         if not self._is_fresh(self._known):
-            with locked(self._folder.path / f"{self._taken.source}.checking"):
+            with locked(self._folder.path / f"{self._invalidations.source}.checking"):
                 self._known = self._read()
                 if not self._is_fresh(self._known):
                     self._known = self._checked(self._known, ask)
@@ -111,7 +111,7 @@ class Checks:
         return 0 <= self._clock() - state.tried < self._interval
 
     def _checked(self, state: _State, ask: Ask) -> _State:
-        """Take back what has changed since ``state``."""
+        """Invalidate what has changed since ``state``."""
         began, since = self._clock(), self._since(state)
         try:
             latest, keys = ask(since)
@@ -123,7 +123,7 @@ class Checks:
         if not is_empty:
             # Up to now, not to when the check began: a row may have been asked for, and then have changed,
             # before the source has said so. What it has not said yet, it says the next time.
-            self._take_back(None if since is None or has_fallen else keys, ended)
+            self._invalidate(None if since is None or has_fallen else keys, ended)
         seen = () if has_fallen else state.seen
         if latest is not None:
             seen = (*self._of_use(seen, began), (ended, latest))
@@ -146,17 +146,17 @@ class Checks:
         settled = [each for each in seen if each[0] <= began - _LOOK_BACK * self._interval]
         return (*settled[-1:], *seen[len(settled) :])
 
-    def _take_back(self, keys: pa.Table | None, now: float) -> None:
+    def _invalidate(self, keys: pa.Table | None, now: float) -> None:
         if keys is None or keys.num_rows:
-            who = self._taken.source
-            number = self._taken.number(who) + 1
-            self._taken.take_back(who, number, keys, now, self._longest, MOST_CHANGED)
+            who = self._invalidations.source
+            number = self._invalidations.number(who) + 1
+            self._invalidations.invalidate(who, number, keys, now, self._longest, MOST_CHANGED)
 
     # --- shared by the processes ------------------------------------------------------------------------
 
     @property
     def _name(self) -> str:
-        return f"{self._taken.source}.checks"
+        return f"{self._invalidations.source}.checks"
 
     def _read(self) -> _State:
         with suppress(FileNotFoundError, KeyError, ValueError, TypeError):  # damaged: as if nothing was known

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from lookup_hints.store.content import Known
 from lookup_hints.store.folder import Limits, locked, make_private
+from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.segment import NotASegment
-from lookup_hints.store.taken import TakenBack
 from lookup_hints.store.whole import Whole, write
 
 _TEMPORARY = ".tmp"
@@ -123,14 +123,18 @@ class Generations:
         self._opened = None
         return None
 
-    def probe(self, keys: pa.Table, columns: Sequence[str], taken: TakenBack | None = None) -> Known:
-        """What the generation that is ``opened`` has of ``keys``, but for what was ``taken`` back since."""
+    def probe(
+        self, keys: pa.Table, columns: Sequence[str], invalidations: Invalidations | None = None
+    ) -> Known:
+        """What the generation that is ``opened`` has of ``keys``, but for what was invalidated since."""
         assert self._opened is not None
         generation, whole = self._opened
-        if taken is None:
+        if invalidations is None:
             return whole.probe(keys, columns)
         began = generation.began / 1000
-        return whole.probe(keys, columns, lambda hashes: taken.allow(hashes, np.full(len(hashes), began)))
+        return whole.probe(
+            keys, columns, lambda hashes: invalidations.allow(hashes, np.full(len(hashes), began))
+        )
 
     @property
     def held(self) -> tuple[int, int]:

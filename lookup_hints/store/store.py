@@ -18,9 +18,9 @@ import pyarrow as pa
 from lookup_hints.store.content import Chosen, Content, Known, Learned, content_of, merged
 from lookup_hints.store.folder import Filed, Folder, Limits
 from lookup_hints.store.hashing import Positions, comparable, hashes_of, in_order, is_told_by_hash
+from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.memory import has_room_for
 from lookup_hints.store.segment import Encoded, Matches, NotASegment, Segment, opened
-from lookup_hints.store.taken import TakenBack
 
 MERGED_AT_ONCE = 8
 MOST_SEGMENTS = 2 * MERGED_AT_ONCE
@@ -104,7 +104,7 @@ class Store:
         limits: what it may hold.
         ages: how long answers are used.
         clock: seconds, the same for all processes.
-        taken: what was taken back of its table.
+        invalidations: what was invalidated of its table.
 
     Raises:
         OSError: there can be no such folder.
@@ -116,9 +116,14 @@ class Store:
         limits: Limits,
         ages: Ages,
         clock: Callable[[], float],
-        taken: TakenBack | None = None,
+        invalidations: Invalidations | None = None,
     ) -> None:
-        self._folder, self._ages, self._clock, self._taken = Folder(path, limits), ages, clock, taken
+        self._folder, self._ages, self._clock, self._invalidations = (
+            Folder(path, limits),
+            ages,
+            clock,
+            invalidations,
+        )
         self._segments: dict[Filed, Segment] = {}
         self._unreadable: set[Filed] = set()
         self.evicted: Counter[str] = Counter()
@@ -178,17 +183,17 @@ class Store:
         return Known(_placed(found), nowhere, _placed(late), _placed(stale))
 
     def _allowed(self, segment: Segment, matches: Matches) -> tuple[Positions, Positions]:
-        """Keys that a segment has, and their entries, but for what was taken back."""
+        """Keys that a segment has, and their entries, but for what was invalidated."""
         is_same, entries = matches.is_same, matches.entries
-        if self._taken is not None:
+        if self._invalidations is not None:
             content = segment.content
-            is_same = is_same & self._taken.allow(content.hashes[entries], content.loaded[entries])
+            is_same = is_same & self._invalidations.allow(content.hashes[entries], content.loaded[entries])
         return (matches.asked, entries) if is_same.all() else (matches.asked[is_same], entries[is_same])
 
     def _look(self) -> None:
         """Map what is new, and let go of what is gone."""
-        if self._taken is not None:
-            self._taken.look(self._clock())
+        if self._invalidations is not None:
+            self._invalidations.look(self._clock())
         segments: dict[Filed, Segment] = {}
         there = self._folder.filed()
         self._unreadable &= set(there)

@@ -298,7 +298,7 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
         )
 
     @step
-    def answers_are_remembered_and_taken_back() -> Any:
+    def answers_are_remembered_and_invalidated() -> Any:
         session.sql("SET lookup.transport = auto")
         register_connector("town", Town)
         return [_remembered(session, folder / f"town-{kind}", kind) for kind in ("PARTIAL", "FULL")]

@@ -111,10 +111,10 @@ def test_by_way_of_pandas(outcomes: Outcomes) -> None:
     assert outcomes.gave("pandas_transport") == 42
 
 
-def test_answers_are_remembered_and_taken_back(outcomes: Outcomes) -> None:
-    partial, full = outcomes.gave("answers_are_remembered_and_taken_back")
+def test_answers_are_remembered_and_invalidated(outcomes: Outcomes) -> None:
+    partial, full = outcomes.gave("answers_are_remembered_and_invalidated")
     assert partial == ["first", "first", "second", "second", "third"]
-    # A key of a whole table that was taken back is asked for until the table is read again.
+    # A key of a whole table that was invalidated is asked for until the table is read again.
     assert full == ["first", "first", "second", "third", "third"]
 
 

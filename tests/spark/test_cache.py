@@ -16,10 +16,10 @@ import pytest
 
 from lookup_hints import LookupSession, disable
 from lookup_hints.errors import OptionError, QueryError
-from lookup_hints.execution.taking_back import keys_of
+from lookup_hints.execution.invalidation import keys_of
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.spi.model import LookupTable
-from sql_examples import take_back
+from sql_examples import invalidate
 from tests.spark.counting import Calls
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def test_rows_are_asked_again_when_they_are_too_old(session: LookupSession, log:
     assert len(Calls.read(log).requests) == 2 * first
 
 
-def test_what_was_taken_back_is_asked_again(session: LookupSession, log: Path) -> None:
+def test_what_was_invalidated_is_asked_again(session: LookupSession, log: Path) -> None:
     people(session, log)
     rows(session)
     running = session.sql(JOIN)  # is planned, and does not know
@@ -168,7 +168,7 @@ def test_a_frame_of_keys_gives_them_by_name_and_as_moments(session: LookupSessio
 
 
 def test_a_stream_of_changes_takes_back(spark: SparkSession) -> None:
-    assert take_back.main(spark.newSession()) == [["Bern", "Oslo"], ["Bern", "Oslo"], ["Rome", "Oslo"]]
+    assert invalidate.main(spark.newSession()) == [["Bern", "Oslo"], ["Bern", "Oslo"], ["Rome", "Oslo"]]
 
 
 def test_explain_says_how_old_an_answer_may_be(session: LookupSession, log: Path) -> None:

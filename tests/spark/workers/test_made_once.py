@@ -11,7 +11,7 @@ import pytest
 
 from lookup_hints.errors import DdlError
 from lookup_hints.execution import state
-from lookup_hints.execution.taking_back import TakingsBack
+from lookup_hints.execution.invalidation import InvalidationLog
 from lookup_hints.spark import functions
 from lookup_hints.spark.made_once import MadeOnce
 from lookup_hints.spi.model import LookupTable
@@ -131,13 +131,13 @@ def test_a_table_that_another_thread_has_dropped_is_no_error() -> None:
 
 def test_two_threads_that_take_answers_back_lose_none() -> None:
     table = LookupTable("c", pa.schema([("id", pa.int64())]), ("id",), {})
-    second = SecondThread(lambda: takings.take_back(table, ("id",), ((2,),)))
+    second = SecondThread(lambda: log.invalidate(table, ("id",), ((2,),)))
 
     def clock() -> float:
         second.begin()
         return 0.0
 
-    takings = TakingsBack(clock)
-    takings.take_back(table, ("id",), ((1,),))
+    log = InvalidationLog(clock)
+    log.invalidate(table, ("id",), ((1,),))
     second.ends()
-    assert sorted(each.keys for each in takings.of(table, 60.0)) == [((1,),), ((2,),)]
+    assert sorted(each.keys for each in log.of(table, 60.0)) == [((1,),), ((2,),)]

@@ -21,7 +21,7 @@ from lookup_hints.runtime import process
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.process import Process
-from lookup_hints.runtime.spec import LookupSettings, LookupSpec, PartialCache, TakenBack
+from lookup_hints.runtime.spec import Invalidation, LookupSettings, LookupSpec, PartialCache
 from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spark.background import Background
 from lookup_hints.spark.cached import name_of
@@ -233,19 +233,19 @@ def test_without_the_option_nothing_is_kept(executor: Path) -> None:
     assert not list(executor.rglob("*.segment"))
 
 
-# --- what was taken back
+# --- what was invalidated
 
 
-def back(number: int, *ids: int, session: str = "a") -> TakenBack:
+def back(number: int, *ids: int, session: str = "a") -> Invalidation:
     """Takes these ids back; without any, all."""
     return (
-        TakenBack(session, number, ("id",), tuple((each,) for each in ids))
+        Invalidation(session, number, ("id",), tuple((each,) for each in ids))
         if ids
-        else TakenBack(session, number)
+        else Invalidation(session, number)
     )
 
 
-def test_what_was_taken_back_is_asked_again_once() -> None:
+def test_what_was_invalidated_is_asked_again_once() -> None:
     connector = Asked()
     run(connector, *range(10))
     connector.answer = lambda each: [f"new{each}"]
@@ -253,29 +253,29 @@ def test_what_was_taken_back_is_asked_again_once() -> None:
     taken = (back(1, 3), back(2, 4, 5))
     expected = [["n2"], ["new3"], ["new4"], ["new5"], ["n6"]]
     for _ in range(2):
-        assert run(connector, 2, 3, 4, 5, 6, taken_back=taken)[0] == expected
+        assert run(connector, 2, 3, 4, 5, 6, invalidations=taken)[0] == expected
     assert sorted(connector.asked) == [3, 4, 5]
     assert run(connector, 2, 3, 4, 5, 6)[0] == expected, "those who were planned before know it, too"
-    run(connector, 2, taken_back=(*taken, back(3, 2)))
+    run(connector, 2, invalidations=(*taken, back(3, 2)))
     assert sorted(connector.asked) == [2, 3, 4, 5]
-    assert run(connector, *range(10), taken_back=(back(4),))[0] == [[f"new{each}"] for each in range(10)]
+    assert run(connector, *range(10), invalidations=(back(4),))[0] == [[f"new{each}"] for each in range(10)]
 
 
-def test_two_sessions_take_back_for_themselves() -> None:
+def test_two_sessions_invalidate_for_themselves() -> None:
     connector = Asked()
     run(connector, 1)
     for taken in [(back(1),), (back(1),), (back(1, session="b"),), (back(1), back(1, session="b"))]:
-        run(connector, 1, taken_back=taken)
+        run(connector, 1, invalidations=taken)
     assert connector.asked == [1, 1, 1]
 
 
 @pytest.mark.parametrize("column", ["id", "nr"])
-def test_keys_of_a_table_that_was_replaced_take_back_all_of_the_new_one(column: str) -> None:
+def test_keys_of_a_table_that_was_replaced_invalidate_all_of_the_new_one(column: str) -> None:
     connector = Asked(schema=pa.schema([("id", pa.string()), ("name", pa.string())]))
     connector.answer = lambda each: [f"n{each}"]
-    taken = (TakenBack("a", 1, (column,), ((1,),)),)
+    taken = (Invalidation("a", 1, (column,), ((1,),)),)
     for _ in range(2):
-        assert run(connector, "1", taken_back=taken)[0] == [["n1"]]
+        assert run(connector, "1", invalidations=taken)[0] == [["n1"]]
     assert connector.asked == ["1"]
 
 
@@ -304,7 +304,7 @@ def test_where_asking_fails_rows_that_are_too_old_are_used(asynchronous: bool) -
     assert found == [["n1"], []]
     assert (counts.cache_stale, counts.hits, counts.misses) == (1, 1, 1)
     with pytest.raises(ConnectorError, match="down"):
-        run(connector, 1, taken_back=(back(1),), **how)
+        run(connector, 1, invalidations=(back(1),), **how)
 
 
 def test_there_is_an_end_to_that() -> None:
@@ -512,9 +512,9 @@ def test_a_cache_changes_no_row(
     connector = Table(f"t{hash((str(rows), cache))}", rows)
     for number, ids in enumerate(tasks):
         keys = tuple((each,) for each in ids if each is not None) if back else ()
-        taken = (TakenBack("session", number // 2, back if keys else (), keys),)
+        taken = (Invalidation("session", number // 2, back if keys else (), keys),)
         without = run(connector, *ids, cache=None)[0]
-        assert run(connector, *ids, cache=cache, batch_size=asks, taken_back=taken)[0] == without
+        assert run(connector, *ids, cache=cache, batch_size=asks, invalidations=taken)[0] == without
 
 
 def test_the_connector_that_is_carried_says_whose_answers_they_are() -> None:

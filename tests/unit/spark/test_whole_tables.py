@@ -29,11 +29,11 @@ from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.process import Process
 from lookup_hints.runtime.spec import (
     FullCache,
+    Invalidation,
     LookupSettings,
     LookupSpec,
     PartialCache,
     Periodic,
-    TakenBack,
     Timed,
 )
 from lookup_hints.spark import cached
@@ -137,47 +137,47 @@ def test_of_two_that_come_at_once_one_loads_and_the_other_waits(executor: Path) 
     assert sorted(table.loads.done for table in tables) == [0, 0, 0, 1]
 
 
-# --- what was taken back
+# --- what was invalidated
 
 WHO = "0" * 32
 
 
-def test_keys_that_were_taken_back_are_asked_until_the_table_is_read_again() -> None:
+def test_keys_that_were_invalidated_are_asked_until_the_table_is_read_again() -> None:
     connector = Readable([(1, "a"), (2, "b"), (3, "c")])
     run(connector, 1)
     connector.rows = [(1, "new"), (3, "new")]
-    taken = (TakenBack(WHO, 1, ("id",), ((1,), (2,))),)
+    taken = (Invalidation(WHO, 1, ("id",), ((1,), (2,))),)
     for _ in range(2):
-        assert run(connector, 1, 2, 3, taken_back=taken)[0] == [["new"], [], ["c"]]
+        assert run(connector, 1, 2, 3, invalidations=taken)[0] == [["new"], [], ["c"]]
     assert (connector.reads, connector.asked) == (1, [1, 2, 1, 2])
 
 
-def test_a_table_that_was_taken_back_is_read_again() -> None:
+def test_a_table_that_was_invalidated_is_read_again() -> None:
     connector = Readable([(1, "a")])
     run(connector, 1)
     connector.rows = [(1, "new")]
-    taken = (TakenBack(WHO, 1),)
-    assert run(connector, 1, 2, taken_back=taken)[0] == [["new"], []], "by key, until the table is there"
+    taken = (Invalidation(WHO, 1),)
+    assert run(connector, 1, 2, invalidations=taken)[0] == [["new"], []], "by key, until the table is there"
     (held,) = process.this_process.the(Stores)._held.values()
     held.wait()
     connector.asked.clear()
-    assert run(connector, 1, 2, taken_back=taken)[0] == [["new"], []]
+    assert run(connector, 1, 2, invalidations=taken)[0] == [["new"], []]
     assert (connector.reads, connector.asked) == (2, [])
 
 
-def test_it_stays_taken_back_when_answers_of_others_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stays_invalidated_when_answers_of_others_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = 0.0
     monkeypatch.setattr(cached, "time", SimpleNamespace(monotonic=lambda: monotonic() + ahead))
     connector = Readable([(1, "a"), (2, "b")])
     whole = FullCache(Periodic(86_400.0), max_bytes=2**26)
     run(connector, 1, whole=whole)
     connector.rows = [(1, "new"), (2, "new")]
-    first, second = (TakenBack(WHO, number, ("id",), ((number,),)) for number in (1, 2))
-    assert run(connector, 1, 2, whole=whole, taken_back=(first,))[0] == [["new"], ["b"]]
+    first, second = (Invalidation(WHO, number, ("id",), ((number,),)) for number in (1, 2))
+    assert run(connector, 1, 2, whole=whole, invalidations=(first,))[0] == [["new"], ["b"]]
     ahead = 700.0
     partial = PartialCache(600.0, missing_ttl=30.0, max_bytes=2**26)
-    run(connector, 2, whole=None, cache=partial, taken_back=(second,))
-    assert run(connector, 1, 2, whole=whole, taken_back=(first, second))[0] == [["new"], ["new"]]
+    run(connector, 2, whole=None, cache=partial, invalidations=(second,))
+    assert run(connector, 1, 2, whole=whole, invalidations=(first, second))[0] == [["new"], ["new"]]
 
 
 # --- when it is read again

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from lookup_hints.store.content import Known, Learned
 from lookup_hints.store.folder import Limits
+from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.store import Ages, Store
-from lookup_hints.store.taken import TakenBack
 
 AGES = Ages(rows=1000.0, missing=100.0)
 UNLIMITED = Limits()
@@ -45,7 +45,7 @@ class Learning(Store):
 def store(folder: Path, clock: Clock, limits: Limits = UNLIMITED, ages: Ages = AGES) -> Learning:
     """A store below ``folder``."""
     path = folder / "lookup_hints" / "store"
-    return Learning(path, limits, ages, clock, TakenBack(path.parent, KEYS))
+    return Learning(path, limits, ages, clock, Invalidations(path.parent, KEYS))
 
 
 def learned(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.store import checks as checking
 from lookup_hints.store.checks import Ask, Checks, Unanswered
-from lookup_hints.store.taken import TakenBack
+from lookup_hints.store.invalidations import Invalidations
 from tests.unit.store.support import AGES, KEYS, Clock, Learning, asked, keys, learned, store
 
 INTERVAL = 10.0
@@ -30,7 +30,7 @@ def clock() -> Clock:
 def checks(folder: Path, clock: Clock, step: float | None = SECOND, schema: pa.Schema = KEYS) -> Checks:
     """The checks of the table whose stores are there, as a new process sees them."""
     path = folder / "lookup_hints"
-    return Checks(path, TakenBack(path, schema), INTERVAL, step, AGES.longest, clock)
+    return Checks(path, Invalidations(path, schema), INTERVAL, step, AGES.longest, clock)
 
 
 @dataclass
@@ -57,7 +57,7 @@ def learn(one: Learning, *ids: int) -> None:
 
 
 @pytest.mark.parametrize("step", [SECOND, 1e-6, None])
-def test_only_what_has_changed_is_taken_back(tmp_path: Path, clock: Clock, step: float | None) -> None:
+def test_only_what_has_changed_is_invalidated(tmp_path: Path, clock: Clock, step: float | None) -> None:
     unit = 1 if step is None else int(1 / step)
     one, table, check = (
         store(tmp_path, clock),
@@ -174,7 +174,7 @@ def test_a_check_that_fails_is_known_to_all_and_not_repeated_at_once(tmp_path: P
     assert not one.failure(fails), "the other has asked"
 
 
-def test_what_changed_while_checks_failed_is_taken_back(tmp_path: Path, clock: Clock) -> None:
+def test_what_changed_while_checks_failed_is_invalidated(tmp_path: Path, clock: Clock) -> None:
     one, table, check = store(tmp_path, clock), Table({1: 100, 2: 100}), checks(tmp_path, clock)
     check.failure(table.ask)
     clock.now += 1
@@ -197,7 +197,7 @@ def test_one_kind_of_keys_is_asked_for_by_itself(tmp_path: Path, clock: Clock) -
     learn(one, 1, 2)
     other.failure(lambda _: (100, None))
     assert len(table.asked) == 1
-    assert len(asked(one, [1, 2])) == 2, "everything is taken back of the other kind alone"
+    assert len(asked(one, [1, 2])) == 2, "everything is invalidated of the other kind alone"
 
 
 @pytest.mark.parametrize("harm", [b"", b"{", b"{}", b"[1]", b'{"seen": 1}', b'{"tried": 1, "seen": [1]}'])
@@ -370,7 +370,7 @@ def test_no_answer_is_older_than_the_last_check(seed: int, grain: float | None) 
             life.step()
 
 
-def test_a_row_that_changes_while_the_source_is_asked_is_taken_back(tmp_path: Path, clock: Clock) -> None:
+def test_a_row_that_changes_while_the_source_is_asked_is_invalidated(tmp_path: Path, clock: Clock) -> None:
     """The question comes after the check has begun, and before the change that the check finds."""
     one, table, check = store(tmp_path, clock), Table({1: 100}), checks(tmp_path, clock)
     check.failure(table.ask)

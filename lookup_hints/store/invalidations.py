@@ -1,11 +1,11 @@
-"""What was taken back of a table: no store of it gives answers that were asked for before that moment.
+"""What was invalidated of a table: no store of it gives answers that were asked for before that moment.
 
-Each one who takes back has one file, ``<who>.<number>.taken``, in the folder above the stores: the moment
+Each one who invalidates has one file, ``<who>.<number>.taken``, in the folder above the stores: the moment
 before which nothing counts, and hashes of keys, each with its own moment. A larger number came later and says
 what the smaller ones said; so what has been written once is not written again.
 
-What the source says has changed is taken back likewise, by keys of one kind: those who ask by other keys have
-asked the source for themselves, and do not look at it.
+What the source says has changed is invalidated likewise, by keys of one kind: those who ask by other keys
+have asked the source for themselves, and do not look at it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LASTING = "lasting"
 
 @dataclass(frozen=True)
 class _Notes:
-    """What one has taken back.
+    """What one has invalidated.
 
     Args:
         before: no answer counts that was asked for until then.
@@ -73,8 +73,8 @@ def _decoded(data: bytes, now: float) -> _Notes:
     return _Notes(before, told_by, hashes, moments)
 
 
-class TakenBack:
-    """What is taken back of one table, for a store of it.
+class Invalidations:
+    """What is invalidated of one table, for a store of it.
 
     Args:
         path: the folder above its stores.
@@ -91,7 +91,7 @@ class TakenBack:
         self._told_by = _told_by(schema)
         self._suffix = _LASTING if lasting else ""
         self.source = self.name_of(f"{_SOURCE}{self._told_by:016x}")
-        """Who takes back what the source says of keys of this kind."""
+        """Who invalidates what the source says of keys of this kind."""
         self._notes: dict[str, _Notes] = {}
 
     def name_of(self, who: str) -> str:
@@ -103,7 +103,7 @@ class TakenBack:
         numbers = (int(each[2]) for each in self._files() if each[1] == who)
         return max(numbers, default=0)
 
-    def take_back(
+    def invalidate(
         self,
         who: str,
         number: int,
@@ -120,7 +120,7 @@ class TakenBack:
             keys: what keys; None for all.
             now: the time.
             longest: no answer is used that is older than so many seconds; so old notes are of no use.
-            most: so many keys are noted; where there are more, everything is taken back.
+            most: so many keys are noted; where there are more, everything is invalidated.
 
         Raises:
             OSError: it cannot be written down.

@@ -1,7 +1,7 @@
-"""Taking remembered answers back: what a session has taken back of a table, and how executors hear of it.
+"""Invalidating remembered answers: what a session has invalidated of a table, and how executors hear of it.
 
 Each plan that is made afterwards says so to the executors on which it runs. So all of them are reached,
-wherever they are, and no clocks are compared: an executor takes back what was asked for before it hears.
+wherever they are, and no clocks are compared: an executor invalidates what was asked for before it hears.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from lookup_hints.errors import Problem, QueryError
 from lookup_hints.plan.choose import cache_of, whole_of
-from lookup_hints.runtime.spec import LookupSettings, LookupSpec, TakenBack
+from lookup_hints.runtime.spec import Invalidation, LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_KEYS = 10_000
-"""Plans carry no more keys of a table; where there are more, all of the table is taken back."""
+"""Plans carry no more keys of a table; where there are more, all of the table is invalidated."""
 
 MOST_NOTED = 2 * MOST_KEYS
 """So many keys of a table are noted; where there are more, the older half becomes a note of all keys."""
@@ -38,33 +38,33 @@ MOST_NOTED = 2 * MOST_KEYS
 
 @dataclass(frozen=True)
 class _Noted:
-    """What was taken back, and when."""
+    """What was invalidated, and when."""
 
-    taken: TakenBack
+    taken: Invalidation
     time: float
 
 
-class TakingsBack:
-    """What one session has taken back, by table."""
+class InvalidationLog:
+    """What one session has invalidated, by table."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._numbers, self._clock = uuid4().hex, count(1), clock
         self._noted: dict[str, list[_Noted]] = {}
         self._lock = Lock()  # a note that another thread overwrites is an old answer that is used
 
-    def take_back(
+    def invalidate(
         self, table: LookupTable, columns: tuple[str, ...] = (), keys: tuple[tuple[Any, ...], ...] = ()
     ) -> None:
         """Note that answers of ``table`` may not be used: those to ``keys``, or all without ``columns``."""
         if columns and not keys:
             return
         with self._lock:
-            taken = TakenBack(self._session, next(self._numbers), columns, keys)
+            taken = Invalidation(self._session, next(self._numbers), columns, keys)
             older = self._noted.get(table.name.lower(), []) if columns else []
             self._noted[table.name.lower()] = _bounded([*older, _Noted(taken, self._clock())])
 
-    def of(self, table: LookupTable, longest: float) -> tuple[TakenBack, ...]:
-        """What was taken back of ``table`` in the last ``longest`` seconds; of many keys, the whole table."""
+    def of(self, table: LookupTable, longest: float) -> tuple[Invalidation, ...]:
+        """Invalidations of ``table`` in the last ``longest`` seconds; of many keys, the whole table."""
         since = self._clock() - longest
         with self._lock:
             noted = [each for each in self._noted.get(table.name.lower(), ()) if each.time >= since]
@@ -75,7 +75,7 @@ class TakingsBack:
 
 
 def _bounded(noted: list[_Noted]) -> list[_Noted]:
-    """``noted``, or less that takes back more: who takes back keys for days must not fill memory."""
+    """``noted``, or less that invalidates more: who invalidates keys for days must not fill memory."""
     if _keys_in(noted) <= MOST_NOTED:
         return noted
     half = (len(noted) + 1) // 2
@@ -88,11 +88,11 @@ def _keys_in(noted: Sequence[_Noted]) -> int:
 
 def _of_all_keys(last: _Noted) -> _Noted:
     """All keys, at the moment of ``last``."""
-    return _Noted(TakenBack(last.taken.session, last.taken.number), last.time)
+    return _Noted(Invalidation(last.taken.session, last.taken.number), last.time)
 
 
-def notice(connector: Connector, takings: TakingsBack, conf: Conf) -> LookupSpec:
-    """A lookup that lets an executor hear of what was taken back of the table of ``connector``."""
+def invalidation_spec(connector: Connector, log: InvalidationLog, conf: Conf) -> LookupSpec:
+    """A lookup that lets an executor hear of what was invalidated of the table of ``connector``."""
     table = connector.table
     try:
         whole = whole_of(connector, conf)
@@ -103,7 +103,7 @@ def notice(connector: Connector, takings: TakingsBack, conf: Conf) -> LookupSpec
         asynchronous=isinstance(connector, AsyncLookup),
         cache=cache,
         whole=whole,
-        taken_back=takings.of(table, math.inf if cache is None else cache.longest),
+        invalidations=log.of(table, math.inf if cache is None else cache.longest),
     )
     columns = table.schema.names[:1]
     return LookupSpec(connector, table.primary_key or tuple(columns), tuple(columns), settings)
@@ -117,7 +117,7 @@ def keys_of(table: LookupTable, keys: Iterable[Any] | DataFrame) -> tuple[tuple[
     """
     columns = table.primary_key
     if not columns:
-        tip = "Declare PRIMARY KEY (...) NOT ENFORCED, or take back the whole table: give no keys."
+        tip = "Declare PRIMARY KEY (...) NOT ENFORCED, or invalidate the whole table: give no keys."
         raise QueryError(Problem(f"The keys of table {table.name} are not known.", tip=tip))
     rows = [_row(each) for each in _collected(table, keys)]
     wrong = next((row for row in rows if len(row) != len(columns)), None)

@@ -1,4 +1,4 @@
-"""What was taken back is not used any more, whoever has it and whenever it is written."""
+"""What was invalidated is not used any more, whoever has it and whenever it is written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.store import Store
-from lookup_hints.store.taken import TakenBack
 from tests.unit.store.support import AGES, KEYS, SCHEMA, Clock, asked, keys, learned, store
 
 LONGEST = 1000.0
@@ -22,28 +22,28 @@ def clock() -> Clock:
     return Clock()
 
 
-def take_back(
+def invalidate(
     folder: Path, clock: Clock, number: int, *ids: int, who: str = "me", whole: bool = False
 ) -> None:
     """As another process does."""
-    taken = TakenBack(folder / "lookup_hints", KEYS)
-    taken.take_back(who, number, None if whole else keys(ids), clock.now, LONGEST)
+    taken = Invalidations(folder / "lookup_hints", KEYS)
+    taken.invalidate(who, number, None if whole else keys(ids), clock.now, LONGEST)
 
 
 def test_nothing_counts_that_was_asked_for_before(tmp_path: Path, clock: Clock) -> None:
     one = store(tmp_path, clock)
     one.learn([learned({1: ["a"], 2: []})])
-    take_back(tmp_path, clock, 1, whole=True)
+    invalidate(tmp_path, clock, 1, whole=True)
     assert asked(one, [1, 2]) == {}
     clock.now += 1
     one.learn([learned({1: ["b"]}), learned({2: ["late"]}, when=clock.now - 2)])
     assert asked(one, [1, 2]) == {1: ["b"]}, "an answer is as old as its question"
 
 
-def test_only_the_keys_that_were_taken_back_are_asked_again(tmp_path: Path, clock: Clock) -> None:
+def test_only_the_keys_that_were_invalidated_are_asked_again(tmp_path: Path, clock: Clock) -> None:
     one = store(tmp_path, clock)
     one.learn([learned({1: ["a"], 2: [], 3: ["c"]})])
-    take_back(tmp_path, clock, 1, 1, 2, 99)
+    invalidate(tmp_path, clock, 1, 1, 2, 99)
     assert asked(one, [1, 2, 3]) == {3: ["c"]}
     clock.now += 1
     one.learn([learned({1: ["b"]})])
@@ -52,35 +52,37 @@ def test_only_the_keys_that_were_taken_back_are_asked_again(tmp_path: Path, cloc
 
 def test_what_was_written_down_is_not_written_again(tmp_path: Path, clock: Clock) -> None:
     one = store(tmp_path, clock)
-    take_back(tmp_path, clock, 5, 1)
+    invalidate(tmp_path, clock, 5, 1)
     clock.now += 1
     one.learn([learned({1: ["b"]})])
     clock.now += 1
-    take_back(tmp_path, clock, 5, 1)
-    take_back(tmp_path, clock, 4, whole=True)
+    invalidate(tmp_path, clock, 5, 1)
+    invalidate(tmp_path, clock, 4, whole=True)
     assert asked(one, [1]) == {1: ["b"]}
-    take_back(tmp_path, clock, 1, 1, who="another")
+    invalidate(tmp_path, clock, 1, 1, who="another")
     assert asked(one, [1]) == {}
 
 
 def test_there_is_one_file_for_each_who_takes_back(tmp_path: Path, clock: Clock) -> None:
     for number in range(1, 20):
-        take_back(tmp_path, clock, number, number)
+        invalidate(tmp_path, clock, number, number)
         clock.now += 100
     (file,) = tmp_path.rglob("*.taken")
     assert file.stat().st_size == 16 + 16 * 10, "what is too old to be used needs no notes"
-    take_back(tmp_path, clock, 20, whole=True)
+    invalidate(tmp_path, clock, 20, whole=True)
     (file,) = tmp_path.rglob("*.taken")
     assert file.stat().st_size == 16
 
 
 def test_a_store_of_other_columns_has_any_row_of_these_keys(tmp_path: Path, clock: Clock) -> None:
     path, schema = tmp_path / "lookup_hints", pa.schema([("zip", pa.string())])
-    other = Store(path / "other", store(tmp_path, clock)._folder.limits, AGES, clock, TakenBack(path, schema))
+    other = Store(
+        path / "other", store(tmp_path, clock)._folder.limits, AGES, clock, Invalidations(path, schema)
+    )
     by_zip = pa.schema([("id", pa.string()), SCHEMA.field("name")])
     other.learn([learned({"x": ["a"]}, by_zip, when=clock.now)])
     assert asked(other, ["x"], by_zip) == {"x": ["a"]}
-    take_back(tmp_path, clock, 1, 7)
+    invalidate(tmp_path, clock, 1, 7)
     assert asked(other, ["x"], by_zip) == {}
 
 
@@ -89,9 +91,9 @@ def test_a_primary_key_that_changes_takes_the_older_keys_back_with_all_others(
 ) -> None:
     one = store(tmp_path, clock)
     one.learn([learned({1: ["a"], 2: ["b"]})])
-    take_back(tmp_path, clock, 1, 1)
+    invalidate(tmp_path, clock, 1, 1)
     text = pa.table({"id": ["x"]})
-    TakenBack(tmp_path / "lookup_hints", KEYS).take_back("me", 2, text, clock.now, LONGEST)
+    Invalidations(tmp_path / "lookup_hints", KEYS).invalidate("me", 2, text, clock.now, LONGEST)
     assert asked(one, [1, 2]) == {}
 
 
@@ -99,7 +101,7 @@ def test_a_primary_key_that_changes_takes_the_older_keys_back_with_all_others(
 def test_a_damaged_note_takes_everything_back(tmp_path: Path, clock: Clock, harm: bytes) -> None:
     one = store(tmp_path, clock)
     one.learn([learned({1: ["a"]})])
-    take_back(tmp_path, clock, 1, 2)
+    invalidate(tmp_path, clock, 1, 2)
     (file,) = tmp_path.rglob("*.taken")
     file.write_bytes(harm)
     assert asked(one, [1]) == {}
@@ -109,7 +111,7 @@ def test_a_damaged_note_takes_everything_back(tmp_path: Path, clock: Clock, harm
 
 
 def test_nobody_else_can_read_the_notes(tmp_path: Path, clock: Clock) -> None:
-    take_back(tmp_path, clock, 1, 1)
+    invalidate(tmp_path, clock, 1, 1)
     found = list((tmp_path / "lookup_hints").rglob("*"))
     assert any(each.is_file() for each in found)
     for each in found:
@@ -136,7 +138,7 @@ def test_it_says_what_a_dictionary_says(steps: list[tuple[str, int, int]]) -> No
                 one.learn([learned({key: [f"v{number}"]}, when=when)])
                 truth[key] = f"v{number}", when
             elif what == "take":
-                take_back(folder, clock, number, key, whole=bool(more))
+                invalidate(folder, clock, number, key, whole=bool(more))
             else:
                 clock.now += key
             taken = _moments(steps[:number])
@@ -149,7 +151,7 @@ def test_it_says_what_a_dictionary_says(steps: list[tuple[str, int, int]]) -> No
 
 
 def _moments(steps: list[tuple[str, int, int]]) -> dict[int, float]:
-    """When each key was last taken back."""
+    """When each key was last invalidated."""
     now, moments = Clock().now, dict[int, float]()
     for what, key, more in steps:
         now += 0.5 + (key if what == "wait" else 0)

@@ -1,7 +1,7 @@
-"""Remembered answers that a stream of changes takes back: ``python sql_examples/take_back.py``.
+"""Remembered answers that a stream of changes invalidates: ``python sql_examples/invalidate.py``.
 
 Customers are kept for an hour. Customer 1 moves; a file of changes says so, as a tool for change data capture
-would. A stream reads it and takes back what is remembered of that customer alone.
+would. A stream reads it and invalidates what is remembered of that customer alone.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ def main(spark: SparkSession) -> list[list[str]]:
 
             changes.mkdir()
             (changes / "1.json").write_text('{"id": 1, "op": "u"}\n')
-            _take_back(session, changes, Path(folder, "checkpoint"))
+            _invalidate(session, changes, Path(folder, "checkpoint"))
             seen.append(_cities(session))
             session.sql("DROP TEMPORARY TABLE customers")
     return seen
 
 
-def _take_back(session: LookupSession, changes: Path, checkpoint: Path) -> None:
-    """Take back what is remembered of the customers in files of changes."""
+def _invalidate(session: LookupSession, changes: Path, checkpoint: Path) -> None:
+    """Invalidate what is remembered of the customers in files of changes."""
 
-    def take_back(batch: DataFrame, _: int) -> None:
+    def invalidate(batch: DataFrame, _: int) -> None:
         session.invalidate("customers", batch.select("id").distinct())
 
     stream = session.spark.readStream.schema("id BIGINT, op STRING").json(str(changes))
-    writer = stream.writeStream.foreachBatch(take_back).trigger(availableNow=True)
+    writer = stream.writeStream.foreachBatch(invalidate).trigger(availableNow=True)
     writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
 
 

@@ -1,4 +1,4 @@
-"""What a session has taken back, and which of it a plan carries."""
+"""What a session has invalidated, and which of it a plan carries."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import QueryError
-from lookup_hints.execution.taking_back import MOST_KEYS, MOST_NOTED, TakingsBack, keys_of, notice
-from lookup_hints.runtime.spec import TakenBack
+from lookup_hints.execution.invalidation import (
+    MOST_KEYS,
+    MOST_NOTED,
+    InvalidationLog,
+    invalidation_spec,
+    keys_of,
+)
+from lookup_hints.runtime.spec import Invalidation
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.tables.catalog import build_connector
 from tests.unit.plan.planning import TABLES, context, planned
@@ -30,69 +36,69 @@ class Clock:
         return self.now
 
 
-def told(takings: TakingsBack, table: LookupTable = TABLE) -> list[tuple[int, Any]]:
-    return [(each.number, each.keys) for each in takings.of(table, LONGEST)]
+def told(log: InvalidationLog, table: LookupTable = TABLE) -> list[tuple[int, Any]]:
+    return [(each.number, each.keys) for each in log.of(table, LONGEST)]
 
 
 def test_a_plan_carries_what_may_still_be_remembered() -> None:
     clock = Clock()
-    takings = TakingsBack(clock)
-    assert told(takings) == []
-    takings.take_back(TABLE, ("id",), ((1,),))
+    log = InvalidationLog(clock)
+    assert told(log) == []
+    log.invalidate(TABLE, ("id",), ((1,),))
     clock.now += 400
-    takings.take_back(TABLE, ("id",), ((2,), (3,)))
-    takings.take_back(replace(TABLE, name="others"))
-    takings.take_back(TABLE, ("id",), ())
-    assert told(takings) == [(1, ((1,),)), (2, ((2,), (3,)))]
+    log.invalidate(TABLE, ("id",), ((2,), (3,)))
+    log.invalidate(replace(TABLE, name="others"))
+    log.invalidate(TABLE, ("id",), ())
+    assert told(log) == [(1, ((1,),)), (2, ((2,), (3,)))]
     clock.now += 400
-    assert told(takings, replace(TABLE, name="PEOPLE")) == [(2, ((2,), (3,)))]
-    takings.take_back(TABLE)
-    assert told(takings) == [(4, ())]
+    assert told(log, replace(TABLE, name="PEOPLE")) == [(2, ((2,), (3,)))]
+    log.invalidate(TABLE)
+    assert told(log) == [(4, ())]
     clock.now += 601
-    assert told(takings) == []
+    assert told(log) == []
 
 
 def test_of_many_keys_it_carries_the_whole_table() -> None:
-    takings = TakingsBack(Clock())
-    takings.take_back(TABLE, ("id",), tuple((each,) for each in range(MOST_KEYS)))
-    assert len(takings.of(TABLE, LONGEST)[0].keys) == MOST_KEYS
-    takings.take_back(TABLE, ("id",), ((-1,),))
-    assert told(takings) == [(2, ())]
-    takings.take_back(TABLE, ("id",), ((-2,),))
-    assert told(takings) == [(2, ()), (3, ((-2,),))]
+    log = InvalidationLog(Clock())
+    log.invalidate(TABLE, ("id",), tuple((each,) for each in range(MOST_KEYS)))
+    assert len(log.of(TABLE, LONGEST)[0].keys) == MOST_KEYS
+    log.invalidate(TABLE, ("id",), ((-1,),))
+    assert told(log) == [(2, ())]
+    log.invalidate(TABLE, ("id",), ((-2,),))
+    assert told(log) == [(2, ()), (3, ((-2,),))]
 
 
 def test_a_lookup_with_a_cache_hears_of_it() -> None:
     customers = TABLES["customers"]
-    taken = (TakenBack("s", 1),)
+    taken = (Invalidation("s", 1),)
 
     def settings(cache: str) -> Any:
         table = replace(customers, options={**customers.options, "lookup.cache": cache})
         using = replace(
             context(tables={**TABLES, "customers": table}),
-            taken_back=lambda of, longest: taken if (of.name, longest) == ("customers", 600.0) else (),
+            invalidations=lambda of, longest: taken if (of.name, longest) == ("customers", 600.0) else (),
         )
         plan = planned("SELECT 1 FROM orders o JOIN customers c ON o.id = c.id", using)
         return plan.joins[0].function.settings
 
-    assert settings("PARTIAL").taken_back == taken
-    assert settings("NONE").taken_back == ()
+    assert settings("PARTIAL").invalidations == taken
+    assert settings("NONE").invalidations == ()
 
 
 def test_executors_hear_of_it_for_the_cache_that_the_table_has() -> None:
-    every, takings = TABLES["customers"], TakingsBack(Clock())
+    every, log = TABLES["customers"], InvalidationLog(Clock())
     options = {**every.options, "connector": "memory", "rows": "[]"}
     whole = {"lookup.cache": "FULL", "lookup.full-cache.periodic-reload.interval": "1 d"}
-    takings.take_back(every, ("id",), ((1,),))
+    log.invalidate(every, ("id",), ((1,),))
     for more, is_whole in (
         (whole, True),
         ({"lookup.cache": "PARTIAL"}, False),
         ({"lookup.cache": "FULL"}, False),
     ):
         connector = build_connector(replace(every, options={**options, **more}))
-        settings = notice(connector, takings, lambda _: None).settings
+        settings = invalidation_spec(connector, log, lambda _: None).settings
         assert (settings.whole is not None, settings.cache is None) == (is_whole, is_whole)
-        assert [each.keys for each in settings.taken_back] == [((1,),)]
+        assert [each.keys for each in settings.invalidations] == [((1,),)]
 
 
 def test_keys_are_values_of_the_primary_key() -> None:
@@ -171,13 +177,13 @@ def test_the_ends_of_the_calendar_are_keys_in_utc() -> None:
 
 def test_a_session_that_takes_back_keys_for_days_notes_no_more_of_them() -> None:
     clock = Clock()
-    takings = TakingsBack(clock)
+    log = InvalidationLog(clock)
     for number in range(5 * MOST_NOTED // 100):
-        takings.take_back(TABLE, ("id",), tuple((100 * number + each,) for each in range(100)))
+        log.invalidate(TABLE, ("id",), tuple((100 * number + each,) for each in range(100)))
         clock.now += 10
-    noted = takings._noted["people"]
+    noted = log._noted["people"]
     assert sum(len(each.taken.keys) for each in noted) <= MOST_NOTED
     assert [each.taken.keys for each in noted if not each.taken.columns] == [()], "the older ones, as one"
-    assert len(takings.of(TABLE, LONGEST)) == LONGEST // 10
-    (everything,) = takings.of(TABLE, 1e9)
+    assert len(log.of(TABLE, LONGEST)) == LONGEST // 10
+    (everything,) = log.of(TABLE, 1e9)
     assert everything.keys == ()
