@@ -6,7 +6,7 @@ of them were sent within seconds. Misses and refusals are answers.
 
 from __future__ import annotations
 
-from lookup_hints.origin.cells import Cell, Cells, Latest, Record
+from lookup_hints.origin.shared_numbers import Cell, Latest, Record, SharedNumbers
 
 REMEMBERED = 100
 _FEWEST, _WITHIN_SECONDS = 20, 10.0
@@ -30,7 +30,7 @@ class Breaker(Record):
     _probes = Cell()
     _probed_at = Cell()
 
-    def __init__(self, cells: Cells, start: int = 0) -> None:
+    def __init__(self, cells: SharedNumbers, start: int = 0) -> None:
         super().__init__(cells, start)
         self._ends = Latest(cells, start + self.SIZE, REMEMBERED)
 

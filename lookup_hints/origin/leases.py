@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from lookup_hints.origin.cells import Cell, Cells, Record
+from lookup_hints.origin.shared_numbers import Cell, Record, SharedNumbers
 
 MOST_LEASES = 1200
 """So many lookups of one origin may run at once in one executor: tasks times joins."""
@@ -44,7 +44,7 @@ class Leases(Record):
         """How many cells it takes."""
         return cls.SIZE + MOST_LEASES * Lease.SIZE
 
-    def __init__(self, cells: Cells, start: int = 0) -> None:
+    def __init__(self, cells: SharedNumbers, start: int = 0) -> None:
         super().__init__(cells, start)
 
     def _lease(self, place: int) -> Lease:

@@ -28,7 +28,7 @@ class Asking:
         Raises:
             LookupTimeout: the time of waiting keys ran out, and `on-error` is ``fail``.
         """
-        if self._state.slots.free <= 0 or self._state.gate.is_crowded(self._state.slots.in_flight):
+        if self._state.slots.free <= 0 or self._state.limiter.is_crowded(self._state.slots.in_flight):
             return Idle()
         is_full = bool(self._state.held) and not self._state.has_room_for(self._state.keys_in_flight)
         if self._full_since is not None:
@@ -106,7 +106,7 @@ class Asking:
         """How many keys may go out together where so many slots are free."""
         if not self._state.spec.by_row:
             return self._state.size.keys
-        room = self._state.gate.room
+        room = self._state.limiter.room
         allowed = slots if room is None else room
         left = self._state.held.bytes_left(self._state.size.bytes_of(self._state.keys_in_flight))
         return min(slots, self._settings.capacity, allowed, self._state.size.fitting(left))
@@ -114,7 +114,7 @@ class Asking:
     @property
     def _wanted_for_fresh(self) -> int:
         """How many slots must be free. Through a row door not a few: each question costs us something."""
-        in_bulk = self._state.spec.by_row and self._state.gate.room is None
+        in_bulk = self._state.spec.by_row and self._state.limiter.room is None
         return min(self._state.fresh.in_window, self._settings.capacity) if in_bulk else 1
 
     def _fresh_part(self, now: float, room: int) -> Part:

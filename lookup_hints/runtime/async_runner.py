@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
-from lookup_hints.runtime.gate import Asker, Request, in_turn_async
+from lookup_hints.runtime.limiter import Request, RequestPermits, with_permits_async
 from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
@@ -110,7 +110,7 @@ class AsyncDriver:
         flow.tally.standing.on_change = self._look_again_soon
 
     def _in_turn(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
-        return in_turn_async(lookup, self._flow.connector, self._flow.gate, self._now)
+        return with_permits_async(lookup, self._flow.connector, self._flow.limiter, self._now)
 
     async def feed(self, keys: Keys | None) -> None:
         """Give the next window, or None at the end of the input; its requests start at once."""
@@ -172,7 +172,7 @@ class AsyncDriver:
         if self._tasks:
             seconds = CLOSE_LATE_SECONDS if self._is_late else CLOSE_SECONDS
             await asyncio.wait(self._tasks, timeout=seconds)
-        self._flow.gate.close()
+        self._flow.limiter.close()
 
     def _go_on(self) -> None:
         """Send all that may be sent now, and wake up when more falls due."""
@@ -247,26 +247,26 @@ class AsyncDriver:
         self._changed.set()
 
     async def _serve(self, ask: Ask) -> None:
-        asker = self._flow.gate.asker()
+        permits = self._flow.limiter.permits()
         with reporting_to(self._flow.tally):
-            outcome = await self._outcome(ask, asker)
+            outcome = await self._outcome(ask, permits)
         if asyncio.current_task() in self._given_up:
             return
         try:
             if isinstance(outcome, _Failure):
                 self._flow.failed(ask, outcome.error, outcome.time)
             else:
-                if asker.waited:
-                    ask = replace(ask, asked=ask.asked + asker.waited)
+                if permits.waited:
+                    ask = replace(ask, asked=ask.asked + permits.waited)
                 self._flow.answered(ask, outcome, self._now())
         except Exception as failure:
             self._fail(failure)
         else:
             self._go_on()
 
-    async def _outcome(self, ask: Ask, asker: Asker) -> Answer | _Failure:
+    async def _outcome(self, ask: Ask, permits: RequestPermits) -> Answer | _Failure:
         try:
-            with taking(asker):
+            with taking(permits):
                 return await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
         except asyncio.CancelledError as error:
             if self._is_closing:
@@ -275,7 +275,7 @@ class AsyncDriver:
             cancelled.__cause__ = error
             return _Failure(cancelled, self._now())
         except asyncio.TimeoutError as error:
-            return self._timed_out(ask, error, is_own=had_turn(asker, asker.waited, ask))
+            return self._timed_out(ask, error, is_own=had_turn(permits, permits.waited, ask))
         except Exception as error:
             return _Failure(error, self._now())
 
@@ -304,12 +304,12 @@ def _no_answer(ask: Ask) -> LookupTimeout:
     return LookupTimeout(f"no answer within {ask.request.timeout:g} s")
 
 
-def had_turn(asker: Asker, waited: float, ask: Ask) -> bool:
+def had_turn(permits: RequestPermits, waited: float, ask: Ask) -> bool:
     """Whether ``ask``, whose time is up and which ``waited`` for its turn, had half of it for its request."""
-    return not asker.gave_up and 2 * waited < (ask.request.timeout or math.inf)
+    return not permits.gave_up and 2 * waited < (ask.request.timeout or math.inf)
 
 
 def no_turn(flow: LookupFlow, ask: Ask) -> ConnectorError:
     """The time of ``ask`` is up, and some of it had no turn: the source is down, or bears no more."""
     waited = f"no turn within {ask.request.timeout:g} s"
-    return LookupTimeout(f"{waited}: {flow.gate.outage}") if flow.gate.outage else NoTurn(waited)
+    return LookupTimeout(f"{waited}: {flow.limiter.outage}") if flow.limiter.outage else NoTurn(waited)

@@ -24,7 +24,7 @@ from lookup_hints.runtime.arrow import Keys, place
 from lookup_hints.runtime.asking import Asking
 from lookup_hints.runtime.dead_letters import Keep
 from lookup_hints.runtime.failures import connector_name
-from lookup_hints.runtime.gate import OPEN, Gate
+from lookup_hints.runtime.limiter import UNLIMITED, RequestLimiter
 from lookup_hints.runtime.metrics import Cause, LookupMetrics
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver
 from lookup_hints.runtime.remembering import Learn
@@ -56,7 +56,7 @@ class LookupFlow:
         observer: is told of each HTTP request.
         keep: takes the keys that failed for good, where they are to be kept as dead letters.
         learn: takes what the source answered, where that is to be remembered.
-        gate: the limits of the origin.
+        limiter: the limits of the origin.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class LookupFlow:
         observer: RequestObserver = UNOBSERVED,
         keep: Keep = lambda _: None,
         learn: Learn | None = None,
-        gate: Gate = OPEN,
+        limiter: RequestLimiter = UNLIMITED,
     ) -> None:
         self._watched = Watched(watch)
-        self._state = LookupState(spec, secrets, observer, keep, gate, learn)
+        self._state = LookupState(spec, secrets, observer, keep, limiter, learn)
         self._settling = Settling(self._state, random)
         self._asking = Asking(self._state, self._settling)
         self._held_since: float | None = None
@@ -131,9 +131,9 @@ class LookupFlow:
         return self._asking.blocked_by(now, under_way, has_queue=has_queue)
 
     @property
-    def gate(self) -> Gate:
+    def limiter(self) -> RequestLimiter:
         """The limits of the origin."""
-        return self._state.gate
+        return self._state.limiter
 
     @property
     def tally(self) -> Tally:
@@ -278,8 +278,8 @@ class LookupFlow:
         if isinstance(error, NoTurn):
             self._had_no_turn(ask, now)
         else:
-            if self._state.gate.outage:
-                self._state.events.down(self._state.gate.outage)
+            if self._state.limiter.outage:
+                self._state.events.down(self._state.limiter.outage)
             self._settling.fail(ask, error, now)
 
     def _had_no_turn(self, ask: Ask, now: float) -> None:

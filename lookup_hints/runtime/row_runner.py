@@ -98,11 +98,11 @@ class RowDriver(AsyncDriver):
         """Look up one key after the other, until none waits or one had to be cancelled."""
         task = asyncio.current_task()
         assert task is not None
-        asker = self._flow.gate.asker()
-        with reporting_to(self._flow.tally), taking(asker):
+        permits = self._flow.limiter.permits()
+        with reporting_to(self._flow.tally), taking(permits):
             while True:
                 self._in_flight += 1
-                in_flight, started, waited = self._in_flight, self._now(), asker.waited
+                in_flight, started, waited = self._in_flight, self._now(), permits.waited
                 try:
                     outcome: Rows | Exception = await self._lookup_row(asked.rows[position])
                 except asyncio.CancelledError as error:
@@ -110,7 +110,7 @@ class RowDriver(AsyncDriver):
                         raise
                     if task not in self._running:
                         return
-                    own = had_turn(asker, asker.waited - waited, asked.ask)
+                    own = had_turn(permits, permits.waited - waited, asked.ask)
                     self._finish(asked, position, self._cancelled(asked, error, is_own=own))
                     return  # a task that was cancelled once is not fit for more
                 except Exception as error:
@@ -118,7 +118,7 @@ class RowDriver(AsyncDriver):
                 finally:
                     if task in self._running:
                         self._in_flight -= 1
-                        self._flow.took(self._now() - started - (asker.waited - waited), in_flight)
+                        self._flow.took(self._now() - started - (permits.waited - waited), in_flight)
                 if task not in self._running:
                     return
                 self._finish(asked, position, outcome)
@@ -146,8 +146,8 @@ class RowDriver(AsyncDriver):
         asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._give_up_keys, asked)
         unstarted = [position for own, position in self._waiting if own is asked]
         self._waiting = deque(each for each in self._waiting if each[0] is not asked)
-        gate = self._flow.gate
-        lacks_turns = gate.is_crowded(len(self._running) + len(self._waiting)) or gate.outage
+        limiter = self._flow.limiter
+        lacks_turns = limiter.is_crowded(len(self._running) + len(self._waiting)) or limiter.outage
         late = no_turn(self._flow, asked.ask) if lacks_turns else _out_of_time(asked)
         for position in unstarted:
             self._finish(asked, position, late)

@@ -140,7 +140,7 @@ class Settling:
             self._state.held.keep(part.batch.window, found)
 
     def _retry_error(self, part: Part, error: Exception, now: float) -> None:
-        is_down = bool(self._state.gate.outage)
+        is_down = bool(self._state.limiter.outage)
         if is_down and part.attempt > 1:
             part = replace(part, attempt=part.attempt - 1)  # to probe a source that is down is no attempt
         delay = self._settings.retry.delay_after_error(part.attempt, error, self._spread())
@@ -148,7 +148,7 @@ class Settling:
             self.give_up(part, failure(self._spec, part, error))
         else:
             requests = len(part) if self._spec.by_row else 1
-            allowed = 0.0 if is_down else self._state.gate.retry_delay(requests)
+            allowed = 0.0 if is_down else self._state.limiter.retry_delay(requests)
             self._retry(part, now, max(delay, allowed), error)
 
     def _retry(self, part: Part, now: float, delay: float, error: Exception | None = None) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Set
 from lookup_hints.runtime.backlog import FreshKeys, WaitingKeys
 from lookup_hints.runtime.dead_letters import GivenUp, Keep
 from lookup_hints.runtime.events import EventLog
-from lookup_hints.runtime.gate import Gate
 from lookup_hints.runtime.held import HeldWindows
+from lookup_hints.runtime.limiter import RequestLimiter
 from lookup_hints.runtime.observing import RequestObserver
 from lookup_hints.runtime.remembering import Learn
 from lookup_hints.runtime.request_size import RequestSize
@@ -29,18 +29,18 @@ class LookupState:
         secrets: Set[str],
         observer: RequestObserver,
         keep: Keep,
-        gate: Gate,
+        limiter: RequestLimiter,
         learn: Learn | None,
     ) -> None:
         self.spec = spec
         self.learn = learn
-        self.gate = gate
+        self.limiter = limiter
         self.answer_schema = spec.answer_schema
         self.events = EventLog(spec, secrets)
         self.tally = Tally(lambda: self.events.throttled(self.keys_in_flight), observer)
         self.given_up = GivenUp(spec, self.tally, keep)
         self.size = RequestSize(spec.settings.batch_size)
-        self.slots = _slots(spec, gate)
+        self.slots = _slots(spec, limiter)
         self.held = HeldWindows(self.tally)
         self.fresh = FreshKeys()
         self.waiting = WaitingKeys()
@@ -51,9 +51,9 @@ class LookupState:
         return self.held.bytes_left(self.size.bytes_of(keys)) > 0
 
 
-def _slots(spec: LookupSpec, gate: Gate) -> Slots:
+def _slots(spec: LookupSpec, limiter: RequestLimiter) -> Slots:
     # Where few may go out, a row door's keys are given out when they may, and no sooner.
-    ahead = ROUNDS_AHEAD if spec.by_row and gate.room is None else 1
+    ahead = ROUNDS_AHEAD if spec.by_row and limiter.room is None else 1
     capacity = spec.settings.capacity * ahead
     at_once = min(capacity, spec.connector.requests_at_once() or capacity)
     return Slots(capacity, at_once, ordered=spec.settings.ordered, by_row=spec.by_row)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
-from lookup_hints.runtime.gate import in_turn
+from lookup_hints.runtime.limiter import with_permits
 from lookup_hints.runtime.steps import Ask, WaitUntil
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi.model import Answer, LookupRequest
@@ -28,7 +28,7 @@ def run_sync(
     While keys wait for a retry, others are asked, as long as there is input and room for it; it sleeps
     when there is nothing else to do.
     """
-    lookup = in_turn(lookup, flow.connector, flow.gate, clock)
+    lookup = with_permits(lookup, flow.connector, flow.limiter, clock)
     standing = flow.tally.standing
     standing.on_change = lambda: flow.waits(standing.most_of(1) or "source", clock())
     try:
@@ -45,7 +45,7 @@ def run_sync(
             yield from flow.finished()
     finally:
         flow.tally.close()
-        flow.gate.close()
+        flow.limiter.close()
 
 
 def _ask(
@@ -55,15 +55,15 @@ def _ask(
     clock: Callable[[], float],
 ) -> None:
     flow.waits("source", clock())
-    asker = flow.gate.asker()
+    permits = flow.limiter.permits()
     try:
-        with reporting_to(flow.tally), taking(asker):
+        with reporting_to(flow.tally), taking(permits):
             answer = lookup(ask.request)
     except Exception as error:
         flow.failed(ask, error, clock())
     else:
-        if asker.waited:
-            ask = replace(ask, asked=ask.asked + asker.waited)
+        if permits.waited:
+            ask = replace(ask, asked=ask.asked + permits.waited)
         flow.answered(ask, answer, clock())
 
 

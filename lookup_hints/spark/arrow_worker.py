@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import InternalError
-from lookup_hints.origin.gates import folder_of_executor, gate_of
-from lookup_hints.origin.ledger import Ledgers
+from lookup_hints.origin.limit_store import LimitStores
+from lookup_hints.origin.limiters import folder_of_executor, limiter_of
 from lookup_hints.runtime import process
 from lookup_hints.runtime.arrow import Keys, distinct_keys, ordered_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
@@ -29,7 +29,7 @@ from lookup_hints.runtime.batching import (
 )
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.flow import LookupFlow
-from lookup_hints.runtime.gate import OPEN, Gate
+from lookup_hints.runtime.limiter import UNLIMITED, RequestLimiter
 from lookup_hints.runtime.masking import without_secrets
 from lookup_hints.runtime.metrics import Cause, LookupMetrics, Most, Report
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver, observed, observed_async
@@ -102,7 +102,7 @@ def look_up(
         memory = here.the(Stores).remembering(
             own, identity, folder_of_executor(), _asking_anew(spec, identity)
         )
-        task = _Task(own, opened, batches, watch, observer, _gate(own, here), memory)
+        task = _Task(own, opened, batches, watch, observer, _limiter(own, here), memory)
         try:
             yield from task.results()
         finally:
@@ -127,7 +127,7 @@ def _ask_anew(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Pro
         own = replace(spec, settings=settings).over(opened.connector)
         memory = here.the(Stores).remembering(own, identity, folder_of_executor())
         columns = iter([[column.combine_chunks() for column in keys.columns]])
-        for _ in _Task(own, opened, columns, gate=_gate(own, here), memory=memory, here=here).results():
+        for _ in _Task(own, opened, columns, limiter=_limiter(own, here), memory=memory, here=here).results():
             pass
 
 
@@ -149,10 +149,10 @@ def _opened(
     return here.sync(identity, lambda: read(SyncLookup))  # type: ignore[type-abstract]
 
 
-def _gate(spec: LookupSpec, here: process.Process) -> Gate:
+def _limiter(spec: LookupSpec, here: process.Process) -> RequestLimiter:
     """What the requests of this task have to pass."""
-    ledgers, statement = here.the(Ledgers), running_statement()
-    return gate_of(spec, ledgers, folder_of_executor(), statement=int(statement or 0))
+    stores, statement = here.the(LimitStores), running_statement()
+    return limiter_of(spec, stores, folder_of_executor(), statement=int(statement or 0))
 
 
 def _pause_seconds() -> float:
@@ -185,7 +185,7 @@ class _Task:
         batches: Iterator[Sequence[pa.Array]],
         watch: Watch | None = None,
         observer: RequestObserver = UNOBSERVED,
-        gate: Gate = OPEN,
+        limiter: RequestLimiter = UNLIMITED,
         memory: Remembering | None = None,
         here: process.Process | None = None,
     ) -> None:
@@ -204,7 +204,7 @@ class _Task:
             observer=observer,
             keep=self._letters.keep,
             learn=self._memory.learn,
-            gate=gate,
+            limiter=limiter,
         )
         self._limit_pause = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _pause_seconds)
         self._rows_found = self._rows_out = 0
@@ -224,8 +224,8 @@ class _Task:
             rows_out=self._rows_out,
             rows_found=self._rows_found,
             waited=self._waits.total,
-            limit=Most(self._flow.gate.limit),
-            outages=self._flow.gate.outages,
+            limit=Most(self._flow.limiter.limit),
+            outages=self._flow.limiter.outages,
         )
 
     def results(self) -> Iterator[pa.ListArray]:

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.origin.gates import gate_of
-from lookup_hints.origin.ledger import Ledgers
+from lookup_hints.origin.limit_store import LimitStores
+from lookup_hints.origin.limiters import limiter_of
 from lookup_hints.runtime.arrow import distinct_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
 from lookup_hints.runtime.async_runner import Call as LoopCall
@@ -191,8 +191,8 @@ def looked_up(
 
 
 def _flow(spec: LookupSpec, clock: Callable[[], float], sleep: Callable[[float], None]) -> LookupFlow:
-    gate = gate_of(spec, Ledgers(), None, clock=clock, sleep=sleep)
-    return LookupFlow(spec, Random(0), gate=gate)  # noqa: S311 - jitter, not cryptography
+    limiter = limiter_of(spec, LimitStores(), None, clock=clock, sleep=sleep)
+    return LookupFlow(spec, Random(0), limiter=limiter)  # noqa: S311 - jitter, not cryptography
 
 
 def _run_sync(spec: LookupSpec, table: pa.Table, *, waits: bool) -> tuple[list[Settled], float, LookupFlow]:

@@ -502,12 +502,12 @@ class Driver:
         elif isinstance(step, Room):
             await lease.room(step.size)
         else:
-            turnstile = self._few if isinstance(step, Few) else self._alone
-            await acquire(turnstile, lease)
+            slots = self._few if isinstance(step, Few) else self._alone
+            await acquire(slots, lease)
             try:
                 return await self.run(step.steps, lease)
             finally:
-                turnstile.release()
+                slots.release()
         return None
 
     async def _send(self, step: Send, lease: Lease) -> Response:

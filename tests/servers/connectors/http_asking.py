@@ -10,8 +10,8 @@ import pyarrow as pa
 from lookup_connectors.http import HttpConnector
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.origin.ledger import in_memory
-from lookup_hints.origin.turnstile import Rules, Turnstile
+from lookup_hints.origin.limit_store import in_memory
+from lookup_hints.origin.limiter import OriginLimiter, Rules
 from lookup_hints.spi.model import Answer, LookupTable, Outcomes, PlacedRows
 from lookup_hints.spi.turns import taking
 from tests.servers.http_server import Api
@@ -54,8 +54,8 @@ def during(table: LookupTable, action: Callable[[HttpConnector], Awaitable[Resul
 @contextmanager
 def taking_turns() -> Iterator[None]:
     """A block in which requests take their turns as those of a task do."""
-    turnstile = Turnstile(in_memory(), Rules())
-    with taking(turnstile.asker()):
+    limiter = OriginLimiter(in_memory(), Rules())
+    with taking(limiter.permits()):
         yield
 
 

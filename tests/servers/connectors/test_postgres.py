@@ -29,7 +29,7 @@ from tests.unit.connectors.asking import ask, awaited_failure, during, failure_o
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.int32()), ("name", pa.string())])
 ROW_1 = {"id": 1, "kind": 1, "name": "name 1"}
 BUSY = "SELECT query FROM pg_stat_activity WHERE application_name = 'lookup_hints' AND state = 'active'"
-OPEN = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lookup_hints'"
+UNLIMITED = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lookup_hints'"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -265,11 +265,11 @@ def test_the_pool_is_bounded_and_lends_to_all_who_wait(postgres_server: Postgres
     async def ask_forty(connector: PostgresConnector) -> tuple[int, int]:
         requests = [request_for(SCHEMA, {"id": [number]}) for number in range(1, 41)]
         answers = await asyncio.gather(*map(connector.alookup, requests))
-        [[used]] = await asyncio.to_thread(postgres_server.fetch, OPEN)
+        [[used]] = await asyncio.to_thread(postgres_server.fetch, UNLIMITED)
         return used, sum(answer.num_rows for answer in answers)
 
     deadline = time.monotonic() + 60
-    while postgres_server.fetch(OPEN)[0][0]:  # of earlier tests, which the server is still closing
+    while postgres_server.fetch(UNLIMITED)[0][0]:  # of earlier tests, which the server is still closing
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert during(PostgresConnector(customers(postgres_server, pool_size="3")), ask_forty) == (3, 40)

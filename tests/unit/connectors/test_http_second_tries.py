@@ -17,8 +17,8 @@ from lookup_connectors.http.message import HttpFailure, KeptConnectionLost, Requ
 from lookup_connectors.http.response import PageRows
 from lookup_connectors.http.transport import SECOND_TRIES, Driver
 
-from lookup_hints.origin.ledger import in_memory
-from lookup_hints.origin.turnstile import Rules, Turnstile
+from lookup_hints.origin.limit_store import in_memory
+from lookup_hints.origin.limiter import OriginLimiter, Rules
 from lookup_hints.spi import Ending, Turns
 from lookup_hints.spi.turns import taking
 from lookup_hints.testing.fake import FakeLoop
@@ -74,8 +74,8 @@ class Watched:
 def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tuple[Watched, list[Any]]:
     """What became of so many requests that were asked at once, each for ``seconds`` at most."""
     clock = loop.time
-    turnstile = Turnstile(in_memory(), Rules(capacity=requests), clock=clock)
-    turns = Watched(turnstile.asker())
+    limiter = OriginLimiter(in_memory(), Rules(capacity=requests), clock=clock)
+    turns = Watched(limiter.permits())
     exchange = Exchange(
         "people",
         home=HOME,
@@ -98,7 +98,7 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
 
     with taking(turns):
         answers = _run(loop, all_of_them())
-    turnstile.close()
+    limiter.close()
     return turns, answers
 
 

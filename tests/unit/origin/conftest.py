@@ -1,4 +1,4 @@
-"""The loop on whose clock turnstiles run here."""
+"""The loop on whose clock limiters run here."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ import os
 from random import Random
 from typing import Any
 
-from lookup_hints.origin.ledger import Ledger, in_memory
-from lookup_hints.origin.turnstile import Rules, Turnstile
+from lookup_hints.origin.limit_store import LimitStore, in_memory
+from lookup_hints.origin.limiter import OriginLimiter, Rules
 from lookup_hints.spi.turns import Ending
 from tests.unit.runtime.support import VirtualLoop
 
@@ -59,35 +59,37 @@ class Server:
 class Executor:
     """Tasks that share the limits of one executor."""
 
-    def __init__(self, loop: VirtualLoop, server: Server, rules: Rules, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, loop: VirtualLoop, server: Server, rules: Rules, store: LimitStore | None = None
+    ) -> None:
         self._loop, self._server, self._rules = loop, server, rules
-        self.ledger = ledger or in_memory()
+        self.store = store or in_memory()
 
-    def turnstile(self, **changes: Any) -> Turnstile:
-        return Turnstile(self.ledger, self._rules, process=os.getpid(), clock=self._loop.time, **changes)
+    def limiter(self, **changes: Any) -> OriginLimiter:
+        return OriginLimiter(self.store, self._rules, process=os.getpid(), clock=self._loop.time, **changes)
 
     async def task(self, requests: int) -> int:
         """Ask so many requests, ``capacity`` of them at once; how many were served."""
-        turnstile = self.turnstile()
+        limiter = self.limiter()
         left, served = iter(range(requests)), 0
 
         async def worker() -> None:
             nonlocal served
-            asker = turnstile.asker()
+            permits = limiter.permits()
             for _ in left:
-                served += await self._ask(asker)
+                served += await self._ask(permits)
 
         await asyncio.gather(*(worker() for _ in range(min(requests, self._rules.capacity))))
-        turnstile.close()
+        limiter.close()
         return served
 
-    async def _ask(self, asker: Any) -> bool:
+    async def _ask(self, permits: Any) -> bool:
         after: float | None = None
         while True:
-            if after is not None or not asker.take_at_once():
-                await asker.take(None, after)
+            if after is not None or not permits.take_at_once():
+                await permits.take(None, after)
             started = self._loop.time()
             ending, pause = await self._server.ask()
-            after = started + wait if (wait := asker.over(started, ending, pause)) else None
+            after = started + wait if (wait := permits.over(started, ending, pause)) else None
             if ending != "refused":
                 return ending == "served"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.origin.breaker import PROBES, Breaker
-from lookup_hints.origin.cells import Cell, Latest, Record
 from lookup_hints.origin.leases import MOST_LEASES, Leases, surplus
-from lookup_hints.origin.ledger import CELLS, Books
 from lookup_hints.origin.limit import START, Limit
+from lookup_hints.origin.limit_store import CELLS, SharedLimits
 from lookup_hints.origin.pause import Pause
 from lookup_hints.origin.rate import Rate
 from lookup_hints.origin.retries import Retries
+from lookup_hints.origin.shared_numbers import Cell, Latest, Record
 from lookup_hints.origin.spent import Spent
 
 
@@ -387,10 +387,10 @@ def test_what_the_dead_and_the_silent_hold_comes_back() -> None:
 
 @pytest.mark.work(4)
 def test_there_are_leases_for_a_large_executor_and_no_more() -> None:
-    books = Books(cells())
-    assert all(books.leases.begin(7, 1e9) for _ in range(MOST_LEASES))
-    assert books.leases.begin(7, 1e9) is None
-    assert books.spent.send(1, 1), "it lies behind them"
+    limits = SharedLimits(cells())
+    assert all(limits.leases.begin(7, 1e9) for _ in range(MOST_LEASES))
+    assert limits.leases.begin(7, 1e9) is None
+    assert limits.spent.send(1, 1), "it lies behind them"
 
 
 # --- statements

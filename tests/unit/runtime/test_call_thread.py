@@ -16,7 +16,7 @@ import pytest
 
 from lookup_hints.errors import LookupTimeout
 from lookup_hints.runtime.call_thread import CallThread, CallTimeout
-from lookup_hints.runtime.gate import in_turn
+from lookup_hints.runtime.limiter import with_permits
 from lookup_hints.runtime.process import Process
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
@@ -150,8 +150,8 @@ def test_what_a_turn_takes_is_no_longer_there_for_the_lookup(
         return names_of()(request)
 
     turns: Any = Waits()
-    gate: Any = object()
-    asked = in_turn(lookup, Asked(names_of()), gate, lambda: turns.now)
+    limiter: Any = object()
+    asked = with_permits(lookup, Asked(names_of()), limiter, lambda: turns.now)
     with taking(turns):
         asked(requested(1, timeout=timeout))
     assert seen == [left]

@@ -1,8 +1,8 @@
 """Lets the requests of one lookup in one task through to their origin.
 
 It belongs to one thread: that of the event loop, or the task's own. Other tasks and processes are met in the
-ledger only. A permit in hand, and nothing amiss: then a request costs no lock. Where another process has
-the ledger, nothing waits for it here: turns are given a moment later, and what is to be told is kept.
+store only. A permit in hand, and nothing amiss: then a request costs no lock. Where another process has
+the lock, nothing waits for it here: turns are given a moment later, and statistics are published later.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from lookup_hints.errors import ConnectorError, NoTurn, SourceDown, TooManyRequests
 from lookup_hints.origin.leases import Lease, surplus
-from lookup_hints.origin.ledger import Books, Ledger, is_alive
 from lookup_hints.origin.limit import START
+from lookup_hints.origin.limit_store import LimitStore, SharedLimits, is_alive
 from lookup_hints.spi.reporting import Reporting, Wait, reporting
 from lookup_hints.spi.turns import Ending
 
@@ -27,11 +27,11 @@ _UNLIMITED = 1_000_000
 POLL_SECONDS = 0.002
 """How often a task looks for a permit that another one gives back."""
 
-_LEDGER_IS_TAKEN: tuple[float, Wait] = (POLL_SECONDS, "budget")
+_STORE_IS_LOCKED: tuple[float, Wait] = (POLL_SECONDS, "budget")
 """By another process, or by one that was stopped while it had it."""
 
-_TELL_SECONDS = 0.02
-"""What is counted is told to the others as often."""
+_PUBLISH_SECONDS = 0.02
+"""What is counted is published as often."""
 
 _SWEEP_SECONDS = 0.5
 """A task that lacks permits looks as often whether their holders are still alive."""
@@ -73,8 +73,8 @@ class Rules:
 
 
 @dataclass
-class Unsaid:
-    """What came of requests since the others were told."""
+class PendingStats:
+    """What came of requests since they were last published."""
 
     served: int = 0
     last_started: float = 0.0
@@ -82,11 +82,11 @@ class Unsaid:
     sent: int = 0
     most_in_use: int = 0
     retries: int = 0
-    news: list[_News] = field(default_factory=list)
+    outcomes: list[_Outcome] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class _News:
+class _Outcome:
     """A request that was not simply served."""
 
     started: float
@@ -134,13 +134,13 @@ class _Waiter:
             self.turn.set_exception(error)
 
 
-class Turnstile:
+class OriginLimiter:
     """The turns of one lookup in one task.
 
     Args:
-        ledger: the books of its origin.
+        store: the shared limits of its origin.
         rules: what holds for it.
-        spent: the ledger that counts the requests of statements, where they are bounded.
+        spent: the store that counts the requests of statements, where they are bounded.
         process: the number of this process.
         clock: seconds, the same for all processes.
         sleep: waits so many seconds.
@@ -148,29 +148,29 @@ class Turnstile:
 
     def __init__(
         self,
-        ledger: Ledger,
+        store: LimitStore,
         rules: Rules,
         *,
-        spent: Ledger | None = None,
+        spent: LimitStore | None = None,
         process: int = 0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._ledger, self._rules, self._spent, self._process = ledger, rules, spent, process
+        self._store, self._rules, self._spent, self._process = store, rules, spent, process
         self.clock, self.sleep = clock, sleep
-        self._gate = ledger.books.gate
+        self._flag = store.limits.flag
         self._lease: Lease | None = None
         self._ticket = 0.0
         self._held = 0
         self._in_use = 0
         self._reserved: float | None = None
-        self._unsaid = Unsaid()
-        self._tells_at = 0.0
+        self._pending = PendingStats()
+        self._publishes_at = 0.0
         self._sweeps_at = 0.0
         self._down_since: float | None = None
         self._cooling: deque[float] = deque()
         self._queue: deque[_Waiter] = deque()
-        self._told: Wait | None = None
+        self._announced: Wait | None = None
         """What those of the queue wait for as they know it, but for one that has just come."""
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -182,9 +182,9 @@ class Turnstile:
 
     # Asking for turns.
 
-    def asker(self) -> Asker:
+    def permits(self) -> OriginPermits:
         """Turns for one lookup, which knows whether it waits."""
-        return Asker(self)
+        return OriginPermits(self)
 
     def is_crowded(self, asked: int) -> bool:
         """Whether enough of the requests ``asked`` have no turn yet: no more need be asked."""
@@ -204,7 +204,7 @@ class Turnstile:
     @property
     def outage(self) -> str:
         """What is said of an origin that does not answer; empty while it does."""
-        since = self._ledger.books.breaker.opened_at
+        since = self._store.limits.breaker.opened_at
         if not since:
             return ""
         return f"{self._rules.source} has not answered for {self.clock() - since:.0f} s"
@@ -213,30 +213,30 @@ class Turnstile:
         """Take a turn where one is free now."""
         if self._queue:
             return False
-        if self._in_use < self._held and self._is_free and not (self._gate.is_shut or self._unsaid.news):
+        if self._in_use < self._held and self._is_free and not (self._flag.is_shut or self._pending.outcomes):
             self._use()
             return True
         return self._wait()[0] <= 0.0
 
     def _use(self) -> None:
         self._in_use += 1
-        unsaid = self._unsaid
-        unsaid.sent += 1
-        unsaid.most_in_use = max(unsaid.most_in_use, self._in_use)
+        pending = self._pending
+        pending.sent += 1
+        pending.most_in_use = max(pending.most_in_use, self._in_use)
 
     async def wait(self, deadline: float | None) -> None:
         """Wait for a turn, and take it; see ``Turns.take``."""
         waiter = _Waiter(asyncio.get_running_loop().create_future(), reporting(), self._why(deadline))
         self._queue.append(waiter)
         try:
-            self._pump()
+            self._grant_waiters()
             await waiter.turn
         except asyncio.CancelledError:
             if waiter in self._queue:
                 self._queue.remove(waiter)
             elif waiter.has_turn:
                 self._in_use -= 1  # it was given at the moment when nobody wanted it any more
-            self._pump()
+            self._grant_waiters()
             raise
         finally:
             waiter.waits_for(None)
@@ -256,11 +256,11 @@ class Turnstile:
         Raises:
             ConnectorError: it would take too long.
         """
-        books, now = self._ledger.books, self.clock()
+        limits, now = self._store.limits, self.clock()
         why: Wait = "budget"
-        if books.breaker.waits(now):
+        if limits.breaker.waits(now):
             why = "outage"
-        elif books.pause.opens > now or not self._is_limited_by_budget:
+        elif limits.pause.opens > now or not self._is_limited_by_budget:
             why = "throttle"
         self._check(why, deadline)
         return why
@@ -275,11 +275,11 @@ class Turnstile:
         Raises:
             ConnectorError: it does.
         """
-        books, now = self._ledger.books, self.clock()
+        limits, now = self._store.limits, self.clock()
         if why == "outage":
-            self._check_outage(books.breaker.opened_at, books.breaker.until, now)
+            self._check_outage(limits.breaker.opened_at, limits.breaker.until, now)
         else:
-            self.check_pause(books.pause.opens, deadline)
+            self.check_pause(limits.pause.opens, deadline)
 
     def check_pause(self, opens: float, deadline: float | None) -> None:
         """Refuse to wait until ``opens`` where that is after the ``deadline``.
@@ -313,7 +313,7 @@ class Turnstile:
 
     # Giving turns.
 
-    def _pump(self) -> None:
+    def _grant_waiters(self) -> None:
         """Give turns to those who wait, in their order, and come back when there may be more."""
         if self._timer is not None:
             self._timer.cancel()
@@ -327,10 +327,10 @@ class Turnstile:
                 self._refuse_all(error)
                 return
             if wait > 0.0:
-                self._timer = asyncio.get_running_loop().call_later(wait, self._pump)
-                for waiter in self._queue if why != self._told else (self._queue[-1],):
+                self._timer = asyncio.get_running_loop().call_later(wait, self._grant_waiters)
+                for waiter in self._queue if why != self._announced else (self._queue[-1],):
                     waiter.waits_for(why)
-                self._told = why
+                self._announced = why
                 return
             if not self._queue.popleft().give():
                 self._in_use -= 1
@@ -345,70 +345,70 @@ class Turnstile:
         Raises:
             TooManyRequests: the statement may send no more.
         """
-        if self._in_use < self._held and self._is_free and not (self._gate.is_shut or self._unsaid.news):
+        if self._in_use < self._held and self._is_free and not (self._flag.is_shut or self._pending.outcomes):
             self._use()
             return 0.0, "slot"
         now = self.clock()
         self._warm(now)
-        books = self._ledger.acquire()
-        if books is None:
-            return _LEDGER_IS_TAKEN
+        limits = self._store.acquire()
+        if limits is None:
+            return _STORE_IS_LOCKED
         try:
-            if now >= self._tells_at or self._unsaid.news:
-                self._tell(books, now)
-            wait = self._shut(books, now) or self._lacks_permit(books, now) or self._lacks_time(books, now)
+            if now >= self._publishes_at or self._pending.outcomes:
+                self._publish_stats(limits, now)
+            wait = self._shut(limits, now) or self._lacks_permit(limits, now) or self._lacks_time(limits, now)
             wait = wait or self._lacks_count()
             if wait is None:
-                self._probe(books, now)
+                self._probe(limits, now)
         finally:
-            self._ledger.release()
+            self._store.release()
         if wait is not None:
             return wait
         self._reserved = None
         self._use()
         return 0.0, "slot"
 
-    def _shut(self, books: Books, now: float) -> tuple[float, Wait] | None:
+    def _shut(self, limits: SharedLimits, now: float) -> tuple[float, Wait] | None:
         """A pause, or an outage."""
-        if not self._gate.is_shut:
+        if not self._flag.is_shut:
             return None
-        outage = books.breaker.waits(now)
+        outage = limits.breaker.waits(now)
         if outage > 0:
             return min(outage, self._rules.timeout / 10), "outage"
-        if books.pause.opens > now:
-            if books.pause.may_try(now):
+        if limits.pause.opens > now:
+            if limits.pause.may_try(now):
                 return None
-            return books.pause.worth_asking(now, POLL_SECONDS), "throttle"
-        if not books.breaker.opened_at:
-            self._gate.is_shut = 0.0
+            return limits.pause.worth_asking(now, POLL_SECONDS), "throttle"
+        if not limits.breaker.opened_at:
+            self._flag.is_shut = 0.0
         return None
 
-    def _probe(self, books: Books, now: float) -> None:
-        if books.breaker.opened_at:
-            books.breaker.probes(now)
-        elif books.pause.opens > now:
-            books.pause.tries(now)
+    def _probe(self, limits: SharedLimits, now: float) -> None:
+        if limits.breaker.opened_at:
+            limits.breaker.probes(now)
+        elif limits.pause.opens > now:
+            limits.pause.tries(now)
 
-    def _lacks_permit(self, books: Books, now: float) -> tuple[float, Wait] | None:
+    def _lacks_permit(self, limits: SharedLimits, now: float) -> tuple[float, Wait] | None:
         """Take another permit, if none is left."""
         if self._in_use < self._held:
             return None
-        lease = self._own_lease(books, now)
-        self._allowed = self._limit_of(books)
+        lease = self._own_lease(limits, now)
+        self._allowed = self._limit_of(limits)
         wanted = min(1 + len(self._queue), self._rules.capacity - self._held) or 1
-        granted = books.leases.grant(lease, wanted, self._allowed, now)
+        granted = limits.leases.grant(lease, wanted, self._allowed, now)
         if not granted and now >= self._sweeps_at:
             self._sweeps_at = now + _SWEEP_SECONDS
-            books.leases.drop_lost(is_alive, now)
-            lease = self._own_lease(books, now)
-            granted = books.leases.grant(lease, wanted, self._allowed, now)
+            limits.leases.drop_lost(is_alive, now)
+            lease = self._own_lease(limits, now)
+            granted = limits.leases.grant(lease, wanted, self._allowed, now)
         self._held = int(lease.held)
         return None if granted else (POLL_SECONDS, "budget" if self._is_limited_by_budget else "throttle")
 
-    def _lacks_time(self, books: Books, now: float) -> tuple[float, Wait] | None:
+    def _lacks_time(self, limits: SharedLimits, now: float) -> tuple[float, Wait] | None:
         """Take a place in the row, where there is a rate."""
         if self._rules.rate is not None and self._reserved is None:
-            self._reserved = books.rate.reserve(self._rules.rate, now)
+            self._reserved = limits.rate.reserve(self._rules.rate, now)
         if self._reserved is not None and self._reserved > now:
             return self._reserved - now, "budget"
         return None
@@ -422,11 +422,11 @@ class Turnstile:
         most = self._rules.max_requests
         if most is None or self._spent is None:
             return None
-        books = self._spent.acquire()
-        if books is None:
-            return _LEDGER_IS_TAKEN
+        limits = self._spent.acquire()
+        if limits is None:
+            return _STORE_IS_LOCKED
         try:
-            may_send = books.spent.send(self._rules.statement, most)
+            may_send = limits.spent.send(self._rules.statement, most)
         finally:
             self._spent.release()
         if not may_send:
@@ -446,43 +446,43 @@ class Turnstile:
         else:
             self._in_use -= 1
         if ending == "served":
-            self._unsaid.served += 1
-            self._unsaid.last_started, self._unsaid.last_ended = started, now
+            self._pending.served += 1
+            self._pending.last_started, self._pending.last_ended = started, now
             self._down_since = None
         if ending in ("refused", "lost") or pause:
-            self._unsaid.news.append(_News(started, ending, pause, now))
-        if self._unsaid.news or self._gate.is_shut or now >= self._tells_at or self._spare():
-            self._tell_and_share(now)
+            self._pending.outcomes.append(_Outcome(started, ending, pause, now))
+        if self._pending.outcomes or self._flag.is_shut or now >= self._publishes_at or self._spare():
+            self._publish_and_rebalance(now)
         if self._queue:
-            self._pump()
+            self._grant_waiters()
         elif self._has_something_idle and self._idle_timer is None:
             self._give_back_soon()
         return pause or 0.0 if ending == "refused" else 0.0
 
-    def _tell_and_share(self, now: float) -> None:
-        books = self._ledger.acquire()
-        if books is None:
+    def _publish_and_rebalance(self, now: float) -> None:
+        limits = self._store.acquire()
+        if limits is None:
             return
         try:
-            self._tell(books, now)
-            self._share(books)
+            self._publish_stats(limits, now)
+            self._rebalance(limits)
         finally:
-            self._ledger.release()
+            self._store.release()
 
     @property
     def _has_something_idle(self) -> bool:
-        """Whether there are permits to give back, or news to tell, when no request comes that does it."""
-        return self._held > self._in_use or bool(self._unsaid.news)
+        """Whether there are permits to give back, or outcomes to publish, while no request does it."""
+        return self._held > self._in_use or bool(self._pending.outcomes)
 
     def _give_back_soon(self) -> None:
         """Give back what is idle when no request comes for a moment; at once where no loop could do it."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._unsaid.most_in_use = self._in_use
+            self._pending.most_in_use = self._in_use
             self._give_back_idle()
         else:
-            self._idle_timer = loop.call_later(_TELL_SECONDS, self._give_back_later)
+            self._idle_timer = loop.call_later(_PUBLISH_SECONDS, self._give_back_later)
 
     def _give_back_later(self) -> None:
         self._idle_timer = None
@@ -492,15 +492,15 @@ class Turnstile:
 
     def _give_back_idle(self) -> None:
         now = self.clock()
-        self._tells_at = min(self._tells_at, now)
-        self._tell_and_share(now)
+        self._publishes_at = min(self._publishes_at, now)
+        self._publish_and_rebalance(now)
 
     def _cool(self, now: float) -> None:
         """Keep the turn of a refused request for as long as others take that are served.
 
         Until then the source has as much to do as when it refused it.
         """
-        self._cooling.append(now + self._ledger.books.limit.settling)
+        self._cooling.append(now + self._store.limits.limit.settling)
 
     def _warm(self, now: float) -> None:
         while self._cooling and self._cooling[0] <= now:
@@ -509,83 +509,85 @@ class Turnstile:
 
     def _spare(self) -> int:
         """How many permits should go back now: what is idle while others lack it, or more than is fair."""
-        leases = self._ledger.books.leases
+        leases = self._store.limits.leases
         fair = leases.fair
         idle = self._held - self._in_use
         if fair and not self._queue:
             return idle
         return min(idle, surplus(self._held, fair, leases.excess))
 
-    def _tell(self, books: Books, now: float) -> None:
-        """Let the others know what was served and sent, and keep no more permits than are used."""
-        unsaid, self._unsaid = self._unsaid, Unsaid(most_in_use=self._in_use)
-        lease = self._own_lease(books, now)
-        if unsaid.served:
-            if books.pause.served(unsaid.last_started, now):
-                books.limit.unpaused(now)
-            books.breaker.answered(unsaid.served, unsaid.last_started, now)
+    def _publish_stats(self, limits: SharedLimits, now: float) -> None:
+        """Publish what was served and sent, and keep no more permits than are used."""
+        pending, self._pending = self._pending, PendingStats(most_in_use=self._in_use)
+        lease = self._own_lease(limits, now)
+        if pending.served:
+            if limits.pause.served(pending.last_started, now):
+                limits.limit.unpaused(now)
+            limits.breaker.answered(pending.served, pending.last_started, now)
             if self._rules.adapts:
-                seconds = unsaid.last_ended - unsaid.last_started
-                books.limit.served(unsaid.served, books.leases.held, seconds, now)
-        if unsaid.sent:
-            books.retries.tried(unsaid.sent, now)
-        if unsaid.retries:
-            books.retries.reserve(unsaid.retries, now)
-        self._allowed = self._limit_of(books)
-        idle = self._held - max(unsaid.most_in_use, self._in_use) if now >= self._tells_at else 0
+                seconds = pending.last_ended - pending.last_started
+                limits.limit.served(pending.served, limits.leases.held, seconds, now)
+        if pending.sent:
+            limits.retries.tried(pending.sent, now)
+        if pending.retries:
+            limits.retries.reserve(pending.retries, now)
+        self._allowed = self._limit_of(limits)
+        idle = self._held - max(pending.most_in_use, self._in_use) if now >= self._publishes_at else 0
         if idle > 0:
-            books.leases.give_back(lease, idle, self._allowed)
+            limits.leases.give_back(lease, idle, self._allowed)
             self._held -= idle
-        self._tells_at = now + _TELL_SECONDS
-        for each in unsaid.news:
-            self._note(books, each.started, each.ending, each.pause, each.time)
-        if books.pause.opens > now or books.breaker.opened_at:
-            self._gate.is_shut = 1.0
+        self._publishes_at = now + _PUBLISH_SECONDS
+        for each in pending.outcomes:
+            self._record_outcome(limits, each.started, each.ending, each.pause, each.time)
+        if limits.pause.opens > now or limits.breaker.opened_at:
+            self._flag.is_shut = 1.0
 
-    def _limit_of(self, books: Books) -> int:
+    def _limit_of(self, limits: SharedLimits) -> int:
         most = math.inf if self._rules.concurrency is None else self._rules.concurrency
         if self._rules.adapts:
-            return books.limit.allowed(most)
+            return limits.limit.allowed(most)
         return _UNLIMITED if math.isinf(most) else int(most)
 
-    def _note(self, books: Books, started: float, ending: Ending, pause: float | None, now: float) -> None:
+    def _record_outcome(
+        self, limits: SharedLimits, started: float, ending: Ending, pause: float | None, now: float
+    ) -> None:
         """What a request that was not simply served says of the origin."""
         if pause:
-            try_after = books.limit.settling if ending == "refused" else None
-            books.pause.asked(pause, started, now, try_after)
+            try_after = limits.limit.settling if ending == "refused" else None
+            limits.pause.asked(pause, started, now, try_after)
         if ending == "refused":
-            self._note_refusal(books, started, pause or 0.0, now)
+            self._record_refusal(limits, started, pause or 0.0, now)
         elif ending == "lost" and self._rules.adapts:
-            books.limit.lost(started, now)
-            self.outages += books.breaker.lost(started, now)
-        self._allowed = self._limit_of(books)
+            limits.limit.lost(started, now)
+            self.outages += limits.breaker.lost(started, now)
+        self._allowed = self._limit_of(limits)
 
-    def _note_refusal(self, books: Books, started: float, pause: float, now: float) -> None:
-        books.breaker.answered(1, started, now)
+    def _record_refusal(self, limits: SharedLimits, started: float, pause: float, now: float) -> None:
+        limits.breaker.answered(1, started, now)
         if not pause and (self._allowed <= 1 or not self._rules.adapts):
-            books.pause.refused(started, self._rules.pause, now)
+            limits.pause.refused(started, self._rules.pause, now)
         if self._rules.adapts:
-            books.limit.refused(started, books.leases.held, pause, now)
+            limits.limit.refused(started, limits.leases.held, pause, now)
 
-    def _share(self, books: Books) -> None:
+    def _rebalance(self, limits: SharedLimits) -> None:
         """Give back what others lack."""
         if self._lease is not None and not self._queue:
             self._lease.wanted_since = 0.0
-        books.leases.share(self._allowed)
+        limits.leases.share(self._allowed)
         spare = self._spare()
         if spare > 0 and self._lease is not None:
-            books.leases.give_back(self._lease, spare, self._allowed)
+            limits.leases.give_back(self._lease, spare, self._allowed)
             self._held -= spare
 
-    def _own_lease(self, books: Books, now: float) -> Lease:
+    def _own_lease(self, limits: SharedLimits, now: float) -> Lease:
         """The lease of this task, as long as it lives; a new one where it was taken back."""
         until = now + self._rules.timeout + _SPARE_SECONDS
         lease = self._lease
         if lease is None or lease.owner != self._process or lease.ticket != self._ticket:
-            lease = books.leases.begin(self._process, until)
+            lease = limits.leases.begin(self._process, until)
             if lease is None:
-                books.leases.drop_lost(is_alive, now)
-                lease = books.leases.begin(self._process, until)
+                limits.leases.drop_lost(is_alive, now)
+                lease = limits.leases.begin(self._process, until)
             if lease is None:
                 raise ConnectorError(f"{self._rules.source}: too many lookups run at once in this executor.")
             lease.held = self._held
@@ -596,14 +598,14 @@ class Turnstile:
     def retry_delay(self, requests: int) -> float:
         """Take so many retries of failures out of their budget: the seconds after which they may be sent."""
         now = self.clock()
-        books = self._ledger.acquire()
-        if books is None:
-            self._unsaid.retries += requests
-            return self._ledger.books.retries.foreseen(self._unsaid.retries, now)
+        limits = self._store.acquire()
+        if limits is None:
+            self._pending.retries += requests
+            return self._store.limits.retries.foreseen(self._pending.retries, now)
         try:
-            return books.retries.reserve(requests, now)
+            return limits.retries.reserve(requests, now)
         finally:
-            self._ledger.release()
+            self._store.release()
 
     def close(self) -> None:
         """Give back all that is held: the task is over."""
@@ -614,34 +616,34 @@ class Turnstile:
             self._give_back_all(self.clock() + self._rules.timeout + _SPARE_SECONDS)
 
     def _give_back_all(self, until: float) -> None:
-        """Drop the lease; where another process has the ledger, as soon as that is over.
+        """Drop the lease; where another process has the lock, as soon as that is over.
 
         Args:
             until: when the lease comes back without that.
         """
         now = self.clock()
-        books = self._ledger.acquire()
-        if books is not None:
+        limits = self._store.acquire()
+        if limits is not None:
             try:
-                self._tell(books, now)
-                books.leases.drop(self._own_lease(books, now))
+                self._publish_stats(limits, now)
+                limits.leases.drop(self._own_lease(limits, now))
             finally:
-                self._ledger.release()
+                self._store.release()
             self._lease = None
         elif now < until:
             with suppress(RuntimeError):  # without a loop it comes back by itself
                 loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(_TELL_SECONDS, self._give_back_all, until)
+                self._timer = loop.call_later(_PUBLISH_SECONDS, self._give_back_all, until)
 
 
-class Asker:
+class OriginPermits:
     """The turns of one lookup, or of several one after the other: a ``spi.turns.Turns``."""
 
-    def __init__(self, turnstile: Turnstile) -> None:
-        self.take_at_once = turnstile.take_at_once
-        self.over = turnstile.over
-        self._turnstile = turnstile
-        self._clock = turnstile.clock
+    def __init__(self, limiter: OriginLimiter) -> None:
+        self.take_at_once = limiter.take_at_once
+        self.over = limiter.over
+        self._limiter = limiter
+        self._clock = limiter.clock
         self.waited = 0.0
         """Seconds that it has waited for turns so far."""
         self.gave_up = False
@@ -652,10 +654,10 @@ class Asker:
         started = self._clock()
         self.gave_up = False
         try:
-            if (wait := self._told(started, deadline, after)) > 0:
+            if (wait := self._until(started, deadline, after)) > 0:
                 with reporting().waiting("throttle"):
                     await asyncio.sleep(wait)
-            await self._turnstile.wait(deadline)
+            await self._limiter.wait(deadline)
         except asyncio.CancelledError:
             self.gave_up = True
             raise
@@ -666,14 +668,14 @@ class Asker:
         """The same, blocking the thread."""
         started = self._clock()
         try:
-            if (wait := self._told(started, deadline, after)) > 0:
+            if (wait := self._until(started, deadline, after)) > 0:
                 with reporting().waiting("throttle"):
-                    self._turnstile.sleep(wait)
-            self._turnstile.wait_blocking(deadline)
+                    self._limiter.sleep(wait)
+            self._limiter.wait_blocking(deadline)
         finally:
             self.waited += self._clock() - started
 
-    def _told(self, now: float, deadline: float | None, after: float | None) -> float:
+    def _until(self, now: float, deadline: float | None, after: float | None) -> float:
         """Seconds until ``after``.
 
         Raises:
@@ -681,5 +683,5 @@ class Asker:
         """
         if after is None or after <= now:
             return 0.0
-        self._turnstile.check_pause(after, deadline)
+        self._limiter.check_pause(after, deadline)
         return after - now

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Protocol
 
 
-class Cells(Protocol):
+class SharedNumbers(Protocol):
     """Numbers that are read and written by their place: a list, or mapped memory."""
 
     def __getitem__(self, place: int, /) -> float: ...
@@ -33,7 +33,7 @@ class Record:
 
     SIZE: ClassVar[int] = 0
 
-    def __init__(self, cells: Cells, start: int = 0) -> None:
+    def __init__(self, cells: SharedNumbers, start: int = 0) -> None:
         self.cells = cells
         self.start = start
 
@@ -41,7 +41,7 @@ class Record:
 class Latest:
     """The last ``size`` numbers that were added, from ``start`` on; numbers are not 0."""
 
-    def __init__(self, cells: Cells, start: int, size: int) -> None:
+    def __init__(self, cells: SharedNumbers, start: int, size: int) -> None:
         self._cells, self._start, self._size = cells, start + 1, size
 
     @classmethod

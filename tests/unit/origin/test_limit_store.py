@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from lookup_hints.origin.ledger import Ledgers, in_folder, in_memory, is_alive
+from lookup_hints.origin.limit_store import LimitStores, in_folder, in_memory, is_alive
 
 
 def count(folder: Path, times: int) -> None:
-    ledger = in_folder(folder, "api")
+    store = in_folder(folder, "api")
     for _ in range(times):
-        while (books := ledger.acquire()) is None:
+        while (limits := store.acquire()) is None:
             time.sleep(1e-4)
-        books.limit.value += 1
-        ledger.release()
+        limits.limit.value += 1
+        store.release()
 
 
 def test_no_change_of_any_process_is_lost(tmp_path: Path) -> None:
@@ -31,12 +31,12 @@ def test_no_change_of_any_process_is_lost(tmp_path: Path) -> None:
         process.start()
     for process in processes:
         process.join(60)
-    assert in_folder(tmp_path, "api").books.limit.value == 6000
+    assert in_folder(tmp_path, "api").limits.limit.value == 6000
 
 
 def test_origins_have_books_of_their_own_whatever_their_names(tmp_path: Path) -> None:
-    in_folder(tmp_path, "api:443 user ../../x").books.limit.value = 7
-    assert in_folder(tmp_path, "api:443").books.limit.value == 0
+    in_folder(tmp_path, "api:443 user ../../x").limits.limit.value = 7
+    assert in_folder(tmp_path, "api:443").limits.limit.value == 0
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -49,11 +49,11 @@ def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_where_no_file_can_be_written_a_process_keeps_its_own(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("no folder")
-    ledgers = Ledgers()
-    ledger = ledgers.of(taken, "api")
-    assert not ledger.is_shared
-    assert ledgers.of(taken, "api") is ledger
-    assert ledgers.of(tmp_path, "api").is_shared
+    stores = LimitStores()
+    store = stores.of(taken, "api")
+    assert not store.is_shared
+    assert stores.of(taken, "api") is store
+    assert stores.of(tmp_path, "api").is_shared
     assert not in_memory().is_shared
 
 

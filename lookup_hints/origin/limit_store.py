@@ -10,12 +10,12 @@ from pathlib import Path
 from threading import Lock
 
 from lookup_hints.origin.breaker import Breaker
-from lookup_hints.origin.cells import Cell, Cells, Record
 from lookup_hints.origin.leases import Leases
 from lookup_hints.origin.limit import Limit
 from lookup_hints.origin.pause import Pause
 from lookup_hints.origin.rate import Rate
 from lookup_hints.origin.retries import Retries
+from lookup_hints.origin.shared_numbers import Cell, Record, SharedNumbers
 from lookup_hints.origin.spent import Spent
 
 try:
@@ -26,20 +26,20 @@ else:
     _can_lock = True
 
 
-class Gate(Record):
+class PauseFlag(Record):
     """What is looked at before each request, without a lock."""
 
     is_shut = Cell()
     """Whether a pause or an outage may be going on."""
 
 
-class Books:
+class SharedLimits:
     """All that is known of one origin, in cells."""
 
-    def __init__(self, cells: Cells) -> None:
+    def __init__(self, cells: SharedNumbers) -> None:
         place = 0
-        self.gate = Gate(cells, place)
-        self.limit = Limit(cells, place := place + Gate.SIZE)
+        self.flag = PauseFlag(cells, place)
+        self.limit = Limit(cells, place := place + PauseFlag.SIZE)
         self.pause = Pause(cells, place := place + Limit.SIZE)
         self.rate = Rate(cells, place := place + Pause.SIZE)
         self.retries = Retries(cells, place := place + Rate.SIZE)
@@ -49,38 +49,38 @@ class Books:
 
 
 CELLS = 8192
-"""More than the books take; the rest is there for what comes."""
+"""More than the limits take; the rest is there for what comes."""
 
 
 _ATTEMPTS = 50
 """The lock is held for some microseconds; who has it for longer was interrupted, or stopped."""
 
 
-class Ledger:
-    """The books of one origin, and the lock that goes with them."""
+class LimitStore:
+    """The shared limits of one origin, and the lock that goes with them."""
 
-    def __init__(self, cells: Cells, file: int | None = None) -> None:
-        self.books = Books(cells)
+    def __init__(self, cells: SharedNumbers, file: int | None = None) -> None:
+        self.limits = SharedLimits(cells)
         self.is_shared = file is not None
         """Whether the other processes of the executor see the same."""
         self._file = file
         self._lock = Lock()
         self._attempts = _ATTEMPTS
 
-    def acquire(self) -> Books | None:
-        """The books, until ``release``; None where another process has them: try again in a moment.
+    def acquire(self) -> SharedLimits | None:
+        """The shared limits, until ``release``; None where another process has them: try again in a moment.
 
         It never waits for another process. That may be stopped while it holds the lock, and whoever waits
         here may be an event loop with other work to do.
         """
         self._lock.acquire()
         if self._file is None or self._lock_file(self._file):
-            return self.books
+            return self.limits
         self._lock.release()
         return None
 
     def release(self) -> None:
-        """Let others have the books."""
+        """Unlock the shared limits."""
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         self._lock.release()
@@ -102,13 +102,13 @@ class Ledger:
         return False
 
 
-def in_memory() -> Ledger:
-    """Books that this process alone knows."""
-    return Ledger(array("d", bytes(8 * CELLS)))
+def in_memory() -> LimitStore:
+    """SharedLimits that this process alone knows."""
+    return LimitStore(array("d", bytes(8 * CELLS)))
 
 
-def in_folder(folder: Path, name: str) -> Ledger:
-    """The books of the origin called ``name``, which all processes share that are given this ``folder``.
+def in_folder(folder: Path, name: str) -> LimitStore:
+    """The limits of the origin called ``name``, shared by all processes that are given this ``folder``.
 
     Raises:
         OSError: it cannot be written, or this system has no locks.
@@ -121,29 +121,29 @@ def in_folder(folder: Path, name: str) -> Ledger:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(file).st_size < 8 * CELLS:
-            os.ftruncate(file, 8 * CELLS)  # all of it zeros, which is how books begin
-        return Ledger(memoryview(mmap.mmap(file, 8 * CELLS)).cast("d"), file)
+            os.ftruncate(file, 8 * CELLS)  # all of it zeros, which is how limits begin
+        return LimitStore(memoryview(mmap.mmap(file, 8 * CELLS)).cast("d"), file)
     except BaseException:
         os.close(file)
         raise
 
 
-class Ledgers:
-    """The ledgers that one process has opened: those of a folder where there is one, else its own."""
+class LimitStores:
+    """The stores that one process has opened: those of a folder where there is one, else its own."""
 
     def __init__(self) -> None:
-        self._opened: dict[tuple[Path | None, str], Ledger] = {}
+        self._opened: dict[tuple[Path | None, str], LimitStore] = {}
         self._lock = Lock()
 
-    def of(self, folder: Path | None, name: str) -> Ledger:
-        """The books of the origin called ``name``."""
+    def of(self, folder: Path | None, name: str) -> LimitStore:
+        """The shared limits of the origin called ``name``."""
         with self._lock:
             key = folder, name
             if key not in self._opened:
                 self._opened[key] = self._open(folder, name)
             return self._opened[key]
 
-    def _open(self, folder: Path | None, name: str) -> Ledger:
+    def _open(self, folder: Path | None, name: str) -> LimitStore:
         if folder is not None:
             try:
                 return in_folder(folder, name)

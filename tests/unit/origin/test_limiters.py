@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, TooManyRequests
-from lookup_hints.origin.gates import gate_of
-from lookup_hints.origin.ledger import Ledgers
-from lookup_hints.origin.turnstile import Turnstile
+from lookup_hints.origin.limit_store import LimitStores
+from lookup_hints.origin.limiter import OriginLimiter
+from lookup_hints.origin.limiters import limiter_of
 from lookup_hints.retry import FixedDelay
-from lookup_hints.runtime.gate import OPEN
+from lookup_hints.runtime.limiter import UNLIMITED
 from lookup_hints.runtime.spec import Budget, LookupSettings, LookupSpec
 from lookup_hints.spi import (
     AsyncLookup,
@@ -90,7 +90,7 @@ def test_an_outage_shorter_than_the_timeout_costs_no_attempt(source: Source) -> 
     assert answered.rows == [[(key, f"n{key}")] for (key,) in KEYS]
     assert answered.seconds <= 42
     assert outage.tries <= 110
-    assert answered.metrics.outages == 0, "counted by the gate, and told by the task"
+    assert answered.metrics.outages == 0, "counted by the limiter, and reported by the task"
     assert answered.metrics.waited.counts["outage"] > 20
 
 
@@ -162,28 +162,28 @@ def test_a_timeout_is_still_one() -> None:
         looked_up(Silent(Outage(0, 0)), KEYS[:1], timeout=5.0)
 
 
-def gate(connector: Connector, tmp_path: Path | None = None, **budget: Any) -> Any:
+def limiter(connector: Connector, tmp_path: Path | None = None, **budget: Any) -> Any:
     spec = LookupSpec(connector, ("id",), ("name",), LookupSettings(True, budget=Budget(**budget)))
-    return gate_of(spec, Ledgers(), tmp_path)
+    return limiter_of(spec, LimitStores(), tmp_path)
 
 
 def test_without_a_server_or_a_limit_nothing_bounds_requests() -> None:
     local = ByTable(Outage(0, 0), {"connector": "mine"})
-    assert gate(local) is OPEN
-    assert isinstance(gate(local, concurrency=3), Turnstile)
-    assert isinstance(gate(local, max_requests=3), Turnstile)
-    assert isinstance(gate(ByTable(Outage(0, 0))), Turnstile)
+    assert limiter(local) is UNLIMITED
+    assert isinstance(limiter(local, concurrency=3), OriginLimiter)
+    assert isinstance(limiter(local, max_requests=3), OriginLimiter)
+    assert isinstance(limiter(ByTable(Outage(0, 0))), OriginLimiter)
 
 
 def test_origins_share_a_file_by_their_name(tmp_path: Path) -> None:
     one = ByTable(Outage(0, 0))
     other = ByTable(Outage(0, 0), {"connector": "mine", "url": "mine://erp:99"})
-    gates = [gate(one, tmp_path), gate(one, tmp_path), gate(other, tmp_path)]
+    limiters = [limiter(one, tmp_path), limiter(one, tmp_path), limiter(other, tmp_path)]
     assert len(list(tmp_path.iterdir())) == 2
-    gates += [gate(one, tmp_path, name="all"), gate(other, tmp_path, name="all")]
+    limiters += [limiter(one, tmp_path, name="all"), limiter(other, tmp_path, name="all")]
     assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_executors_of_unknown_number_share_nothing(tmp_path: Path) -> None:
-    gate(ByTable(Outage(0, 0)), tmp_path, executors=None, task_rate=3.0)
+    limiter(ByTable(Outage(0, 0)), tmp_path, executors=None, task_rate=3.0)
     assert list(tmp_path.iterdir()) == []

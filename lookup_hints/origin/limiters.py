@@ -1,4 +1,4 @@
-"""The gate of one lookup in one task: whose limits hold for it, and where they are kept."""
+"""The limiter of one lookup in one task: whose limits hold for it, and where they are kept."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lookup_hints.origin.ledger import Ledger, Ledgers
-from lookup_hints.origin.turnstile import Rules, Turnstile
-from lookup_hints.runtime.gate import OPEN, Gate
+from lookup_hints.origin.limit_store import LimitStore, LimitStores
+from lookup_hints.origin.limiter import OriginLimiter, Rules
+from lookup_hints.runtime.limiter import UNLIMITED, RequestLimiter
 from lookup_hints.runtime.spec import Budget, LookupSpec
 
 _STATEMENTS = "the requests of statements"
 
 
-def gate_of(
+def limiter_of(
     spec: LookupSpec,
-    ledgers: Ledgers,
+    stores: LimitStores,
     folder: Path | None,
     *,
     statement: int = 0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Gate:
+) -> RequestLimiter:
     """What the requests of ``spec`` have to pass, whose connector is the one that is open here.
 
     Args:
         spec: the lookup.
-        ledgers: those that this process has opened.
+        stores: those that this process has opened.
         folder: where the processes of the executor share what they know; None where they cannot.
         statement: the number of the statement that runs.
         clock: seconds, the same for all processes.
@@ -37,18 +37,18 @@ def gate_of(
     budget, origin = spec.settings.budget, spec.connector.origin()
     is_bounded = any((budget.concurrency, budget.rate, budget.task_concurrency, budget.task_rate))
     if not origin and not is_bounded and budget.max_requests is None:
-        return OPEN
+        return UNLIMITED
     # Executors of unknown number share nothing: each task keeps to its own part.
     folder = None if budget.executors is None else folder
-    ledger = ledgers.of(folder, budget.name or origin or f"table {spec.table.name}")
-    rules = _rules(spec, budget, ledger, adapts=bool(origin), statement=statement)
-    spent = None if budget.max_requests is None else ledgers.of(folder, _STATEMENTS)
-    return Turnstile(ledger, rules, spent=spent, process=os.getpid(), clock=clock, sleep=sleep)
+    store = stores.of(folder, budget.name or origin or f"table {spec.table.name}")
+    rules = _rules(spec, budget, store, adapts=bool(origin), statement=statement)
+    spent = None if budget.max_requests is None else stores.of(folder, _STATEMENTS)
+    return OriginLimiter(store, rules, spent=spent, process=os.getpid(), clock=clock, sleep=sleep)
 
 
-def _rules(spec: LookupSpec, budget: Budget, ledger: Ledger, *, adapts: bool, statement: int) -> Rules:
+def _rules(spec: LookupSpec, budget: Budget, store: LimitStore, *, adapts: bool, statement: int) -> Rules:
     concurrency, rate = budget.concurrency, budget.rate
-    if not ledger.is_shared:
+    if not store.is_shared:
         concurrency, rate = budget.without_file(os.cpu_count() or 1)
     place = spec.connector.place()
     return Rules(

@@ -18,7 +18,7 @@ _TICK = 1e-3
 """A loop's timer may fire this much early."""
 
 
-class Asker(Turns, Protocol):
+class RequestPermits(Turns, Protocol):
     """The turns of one lookup, or of several one after the other."""
 
     @property
@@ -30,7 +30,7 @@ class Asker(Turns, Protocol):
         """Seconds that it has waited for turns so far."""
 
 
-class Gate(Protocol):
+class RequestLimiter(Protocol):
     """The limits of an origin, as one lookup in one task meets them."""
 
     @property
@@ -52,7 +52,7 @@ class Gate(Protocol):
     def outage(self) -> str:
         """What is said of an origin that does not answer; empty while it does."""
 
-    def asker(self) -> Asker:
+    def permits(self) -> RequestPermits:
         """Turns for a lookup."""
 
     def retry_delay(self, requests: int) -> float:
@@ -62,23 +62,23 @@ class Gate(Protocol):
         """The task is over."""
 
 
-class _FreeAsker:
+class _FreePermits:
     gave_up = False
     waited = 0.0
     take_at_once, take = FREE.take_at_once, FREE.take
     wait_for_turn, over = FREE.wait_for_turn, FREE.over
 
 
-class _Open:
+class _NoLimits:
     """Where nothing bounds the requests."""
 
     room = None
     limit = outages = 0
     outage = ""
-    _asker = _FreeAsker()
+    _permits = _FreePermits()
 
-    def asker(self) -> Asker:
-        return self._asker
+    def permits(self) -> RequestPermits:
+        return self._permits
 
     def is_crowded(self, asked: int) -> bool:
         return False
@@ -90,18 +90,18 @@ class _Open:
         pass
 
 
-OPEN: Gate = _Open()
+UNLIMITED: RequestLimiter = _NoLimits()
 """Lets each request pass at once."""
 
 
-def in_turn(
+def with_permits(
     lookup: Callable[[LookupRequest], Answer],
     connector: Connector,
-    gate: Gate,
+    limiter: RequestLimiter,
     clock: Callable[[], float],
 ) -> Callable[[LookupRequest], Answer]:
-    """``lookup``, each call of which takes a turn of ``gate``; not where the connector does that itself."""
-    if gate is OPEN or isinstance(connector, TakesTurns):
+    """``lookup``, each call of which takes a turn; not where the connector does that itself."""
+    if limiter is UNLIMITED or isinstance(connector, TakesTurns):
         return lookup
 
     def taking_turns(request: LookupRequest) -> Answer:
@@ -111,33 +111,33 @@ def in_turn(
             own.wait_for_turn(deadline)
             if deadline is not None:  # nothing else ends a lookup that has the time of its turn as well
                 request = replace(request, timeout=max(_TICK, deadline - clock()))
-        with _Turn(own, connector, request.timeout, clock):
+        with _Permit(own, connector, request.timeout, clock):
             return lookup(request)
 
     return taking_turns
 
 
-def in_turn_async(
+def with_permits_async(
     lookup: Callable[[Request], Awaitable[_T]],
     connector: Connector,
-    gate: Gate,
+    limiter: RequestLimiter,
     clock: Callable[[], float],
 ) -> Callable[[Request], Awaitable[_T]]:
     """The same of a lookup on an event loop."""
-    if gate is OPEN or isinstance(connector, TakesTurns):
+    if limiter is UNLIMITED or isinstance(connector, TakesTurns):
         return lookup
 
     async def taking_turns(request: Request) -> _T:
         own = turns()
         if not own.take_at_once():
             await own.take(None if request.timeout is None else clock() + request.timeout)
-        with _Turn(own, connector, request.timeout, clock):
+        with _Permit(own, connector, request.timeout, clock):
             return await lookup(request)
 
     return taking_turns
 
 
-class _Turn:
+class _Permit:
     """A block in which a turn is used for one lookup, and then is over."""
 
     def __init__(
