@@ -52,7 +52,7 @@ class BytesInFlight:
         """Bytes that are counted now."""
         self._limit = limit
         self._ages = count()
-        self._wishes: list[_Wish] = []  # a heap
+        self._waiting: list[_WaitingRequest] = []  # a heap
         self._open: set[int] = set()  # ages of leases that are neither released nor forgotten
         self._pausing: set[int] = set()  # of those, who waits for something that others may hold
         self._holding: dict[Hashable, bool] = {}  # tasks, and whether they need an answer
@@ -65,7 +65,7 @@ class BytesInFlight:
         return Lease(self, age)
 
     def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
-        """The rows of ``task`` fill its memory; see ``HoldsBack``."""
+        """The rows of ``task`` fill its memory; see ``SupportsBackpressure``."""
         self._holding[task] = needs_answer
         self._grant()
 
@@ -77,29 +77,29 @@ class BytesInFlight:
     def _has_room(self, size: int) -> bool:
         return not self._holding and self.held + size <= self._limit
 
-    def _may_go_on(self, wish: _Wish) -> bool:
+    def _may_go_on(self, request: _WaitingRequest) -> bool:
         if not self._holding:
-            return not self._moving or self._has_room(wish.size)
+            return not self._moving or self._has_room(request.size)
         if not all(self._holding.values()):
             return False  # rows will be taken, whatever is answered
         oldest = min([*self._open], default=None)
-        return not self._moving if oldest is None or oldest in self._pausing else oldest == wish.age
+        return not self._moving if oldest is None or oldest in self._pausing else oldest == request.age
 
     def _grant(self) -> None:
         """Let go on who waits, the oldest first, as far as there is room; one at least where nobody moves."""
-        while self._wishes:
-            wish = self._wishes[0]
-            is_wanted = not wish.granted.done()
-            if is_wanted and not self._may_go_on(wish):
+        while self._waiting:
+            request = self._waiting[0]
+            is_wanted = not request.granted.done()
+            if is_wanted and not self._may_go_on(request):
                 return
-            heappop(self._wishes)
-            wish.lease._end_wait(wish.granted.get_loop().time())
+            heappop(self._waiting)
+            request.lease._end_wait(request.granted.get_loop().time())
             if is_wanted:
-                wish.lease._add(wish.size)
-                wish.granted.set_result(None)
+                request.lease._add(request.size)
+                request.granted.set_result(None)
 
 
-class _Wish(NamedTuple):
+class _WaitingRequest(NamedTuple):
     """``lease`` waits for ``size`` bytes; sorted by age."""
 
     age: int
@@ -141,32 +141,32 @@ class Lease:
     def take(self, size: int) -> None:
         """Count ``size`` bytes that are here already, room or no room; negative ones come back."""
         self._add(self._beyond_spare(size))
-        if size < 0 and self._budget._wishes:
+        if size < 0 and self._budget._waiting:
             self._budget._grant()
 
-    def wish(self, size: int) -> asyncio.Future[None] | None:
+    def request(self, size: int) -> asyncio.Future[None] | None:
         """Count ``size`` bytes: now where there is room, else when the future that is returned is done."""
         size = self._beyond_spare(size)
         budget = self._budget
-        if not budget._wishes and budget._has_room(size):
+        if not budget._waiting and budget._has_room(size):
             self._add(size)
             return None
         loop = asyncio.get_running_loop()
         granted = loop.create_future()
-        heappush(budget._wishes, _Wish(self._age, next(budget._ages), size, self, granted))
+        heappush(budget._waiting, _WaitingRequest(self._age, next(budget._ages), size, self, granted))
         self._begin_wait(loop.time())
         budget._grant()
         return None if granted.done() else granted
 
     async def room(self, size: int) -> None:
         """Wait until there is room for ``size`` more bytes, and count them."""
-        granted = self.wish(size)
+        granted = self.request(size)
         if granted is not None:
             await granted
 
     async def expect(self, size: int) -> None:
         """Wait until there is room for ``size`` bytes, of which what comes next is taken first."""
-        granted = self.wish(size)
+        granted = self.request(size)
         if granted is not None:
             await granted
         self._spare += size
@@ -182,7 +182,7 @@ class Lease:
         self._spare = 0
         self._budget._open.discard(self._age)
         self._add(-self.held)
-        if self._budget._wishes:
+        if self._budget._waiting:
             self._budget._grant()
 
     # Waiting.
@@ -216,12 +216,12 @@ class Lease:
     def __del__(self) -> None:
         self._budget._open.discard(self._age)
         if self.held:
-            wishes = self._budget._wishes
+            waiting = self._budget._waiting
             self._budget.held -= self.held
             self._budget._moving -= self._is_moving
-            if wishes:  # whatever thread this is: those who wait belong to their loop
+            if waiting:  # whatever thread this is: those who wait belong to their loop
                 with suppress(RuntimeError):  # which may be closed
-                    wishes[0].granted.get_loop().call_soon_threadsafe(self._budget._grant)
+                    waiting[0].granted.get_loop().call_soon_threadsafe(self._budget._grant)
 
     # Inside.
 
@@ -252,7 +252,7 @@ class Lease:
 
     def _changed(self) -> None:
         self._see_whether_it_moves()
-        if self._budget._wishes:
+        if self._budget._waiting:
             self._budget._grant()
 
     def _see_whether_it_moves(self) -> None:

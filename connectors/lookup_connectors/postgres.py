@@ -96,7 +96,7 @@ _SESSION = {"application_name": "lookup_hints", "datestyle": "ISO", "timezone": 
 # poolers may pass over settings without a word.
 _WRITING = {"extra_float_digits": "2", "bytea_output": "hex", "intervalstyle": "postgres"}
 _IS_WRITING = " AND ".join(f"current_setting('{name}', true) = '{value}'" for name, value in _WRITING.items())
-_WISHES = {_READ_ONLY: "on", _LIFE_SIGN: "1s", **_WRITING}
+_SESSION_SETTINGS = {_READ_ONLY: "on", _LIFE_SIGN: "1s", **_WRITING}
 
 
 _log = logging.getLogger("lookup_hints.postgres")
@@ -546,7 +546,7 @@ class _Server:
             raise
         except OptionError as error:
             raise ConnectorError(mask(str(error)), permanent=True) from None
-        pinned = {name for name in self._target.session if name.lower() in {*_SESSION, *_WISHES}}
+        pinned = {name for name in self._target.session if name.lower() in {*_SESSION, *_SESSION_SETTINGS}}
         _warn(table.name, (*self._target.without_effect, *sorted(pinned - {"application_name"})))
         self._failures = _Failures(table.name, options, self._target, mask)
         self._statements: int = options["statement-cache-size"]
@@ -569,7 +569,7 @@ class _Server:
         transaction around each statement instead: two more round trips. So it is where the server's own
         setting decides which server is meant, and for values that are written as settings say.
         """
-        wishes, known = dict(_WISHES), dict(_WRITING)
+        wishes, known = dict(_SESSION_SETTINGS), dict(_WRITING)
         if self._target.asks_whether_writable:
             del wishes[_READ_ONLY]
         while True:
@@ -833,7 +833,7 @@ class _Failures:
         text = f"PostgreSQL says: {said} (SQLSTATE {state})"
         if state == "54000" or "invalid memory alloc request size" in said:
             return _BeyondServer(self._mask(text), permanent=True)
-        setting = next((name for name in _WISHES if connecting and name in str(error)), None)
+        setting = next((name for name in _SESSION_SETTINGS if connecting and name in str(error)), None)
         if setting is not None:
             return _SettingRefused(text, setting)
         tip = _TIPS.get(state) or _TIPS.get(state[:2], "")

@@ -19,7 +19,7 @@ from lookup_hints.runtime.limiter import Request, RequestPermits, with_permits_a
 from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
-from lookup_hints.spi import HoldsBack
+from lookup_hints.spi import SupportsBackpressure
 from lookup_hints.spi.model import Answer, LookupRequest
 from lookup_hints.spi.reporting import reporting_to
 from lookup_hints.spi.turns import taking
@@ -234,7 +234,7 @@ class AsyncDriver:
         if self._end_of_hold is not None:
             self._end_of_hold.cancel()
             self._end_of_hold = None
-        if isinstance(connector, HoldsBack):
+        if isinstance(connector, SupportsBackpressure):
             if hold is not None:
                 connector.hold_back(self, needs_answer=hold.needs_answer)
                 self._end_of_hold = asyncio.get_running_loop().call_at(hold.until + _TICK, self._mind_memory)

@@ -3,17 +3,20 @@
 Nothing here knows of SQL, of a plan or of Spark. Whatever is needed by a connector is imported from here.
 """
 
+import warnings
+from typing import Any
+
 from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, OptionError
 from lookup_hints.spi.changes import Changes, ChangesRequest, ReportsChanges
 from lookup_hints.spi.door import (
     AsyncLookup,
     AsyncRowLookup,
     Connector,
-    HoldsBack,
     ReportsOutcomes,
     ReportsSchema,
     Scan,
     Statistics,
+    SupportsBackpressure,
     SyncLookup,
     SyncRowLookup,
     TakesTurns,
@@ -64,7 +67,6 @@ __all__ = [
     "Filter",
     "FilterValue",
     "FilteredScan",
-    "HoldsBack",
     "HttpExchange",
     "LookupRequest",
     "LookupTable",
@@ -84,6 +86,7 @@ __all__ = [
     "Rows",
     "Scan",
     "Statistics",
+    "SupportsBackpressure",
     "SyncLookup",
     "SyncRowLookup",
     "TableSize",
@@ -96,3 +99,11 @@ __all__ = [
     "reporting",
     "turns",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The ability under its former name, for one release."""
+    if name == "HoldsBack":
+        warnings.warn("HoldsBack is called SupportsBackpressure now.", DeprecationWarning, stacklevel=2)
+        return SupportsBackpressure
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -285,7 +285,7 @@ class AsyncRowLookup(RowsAsTable, AsyncLookup):
         return outcomes_of(self, list(zip(rows, outcomes, strict=True)), request.schema)
 
 
-class HoldsBack(ABC):
+class SupportsBackpressure(ABC):
     """The ability of an async connector to let lookups under way wait while rows fill the memory of a task.
 
     The engine asks no more keys then, but what it has asked already may be more than it expected. Both

@@ -43,7 +43,7 @@ _CASTS = {
 }
 _CASTING = " ".join(f"-c {name}={value}" for name, value in _CASTS.items())
 _CASTS_NOW = f"SELECT lower(name), setting FROM pg_settings WHERE lower(name) IN {tuple(_CASTS)}"  # noqa: S608
-_WISHES = (f"{_READ_ONLY} {_LIFE_SIGN} {_CASTING}", f"{_READ_ONLY} {_CASTING}", _READ_ONLY, "")
+_SESSION_SETTINGS = (f"{_READ_ONLY} {_LIFE_SIGN} {_CASTING}", f"{_READ_ONLY} {_CASTING}", _READ_ONLY, "")
 """What sessions of PostgreSQL should begin with. Poolers refuse it, and servers before 14 know half of it."""
 _OF_THE_ENVIRONMENT = {"PGTZ": "SET timezone = UTC", "PGDATESTYLE": "SET datestyle = ISO"}
 """Variables that libpq makes settings of, which count more than ours; and what takes each back."""
@@ -78,8 +78,8 @@ class Server:
         database = database_options(self.table, self.options)
         entry_point = {"entrypoint": library.entry_point} if library.entry_point else {}
         last: DriverFailure | None = None
-        for wish in _WISHES if self.options["driver"] == POSTGRES else ("",):
-            told = _with_settings(database, wish)
+        for settings in _SESSION_SETTINGS if self.options["driver"] == POSTGRES else ("",):
+            told = _with_settings(database, settings)
             try:
                 connection = dbapi.connect(
                     driver=library.path,
@@ -88,7 +88,7 @@ class Server:
                     autocommit=True,
                 )
                 if self.options["driver"] == POSTGRES:
-                    _take_back_environment(connection)
+                    _restore_environment(connection)
                 return connection
             except DRIVER_ERRORS as error:
                 last = self.explained(error)
@@ -144,7 +144,7 @@ def _run(connection: dbapi.Connection, script: str) -> None:
         cursor.executescript(script)
 
 
-def _take_back_environment(connection: dbapi.Connection) -> None:
+def _restore_environment(connection: dbapi.Connection) -> None:
     with connection.cursor() as cursor:
         for name, statement in _OF_THE_ENVIRONMENT.items():
             if os.environ.get(name):

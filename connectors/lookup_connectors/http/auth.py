@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, urlencode
 
 from lookup_connectors.http.message import HttpFailure, Request, Response
-from lookup_connectors.http.steps import Alone, Steps, sent
+from lookup_connectors.http.steps import Exclusive, Steps, sent
 
 _EARLY_SECONDS = 30.0
 """A token is renewed this long before it ends, or in the last tenth of its life where that is shorter."""
@@ -120,13 +120,13 @@ class ClientCredentials:
         """The header with a token that lives on for a while."""
         token = self._token
         if token is None or self._clock() >= token.renew_at:
-            token = yield Alone(self._fresh(token, self._fetches, timeout))
+            token = yield Exclusive(self._fresh(token, self._fetches, timeout))
         return token.headers
 
     def renew(self, refused: dict[str, str], timeout: float) -> Steps[None]:
         """A new token, unless another request has fetched one meanwhile."""
         if self._token is not None and self._token.headers == refused:
-            yield Alone(self._fresh(self._token, self._fetches, timeout))
+            yield Exclusive(self._fresh(self._token, self._fetches, timeout))
 
     def _fresh(self, old: _Token | None, fetches: int, timeout: float) -> Steps[_Token]:
         """A token other than ``old``; whoever waited while another fetched shares what came of it."""

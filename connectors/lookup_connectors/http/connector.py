@@ -42,7 +42,6 @@ from lookup_hints.errors import OptionError, Problem
 from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,
-    HoldsBack,
     LookupRequest,
     LookupTable,
     Miss,
@@ -52,6 +51,7 @@ from lookup_hints.spi import (
     ReportsOutcomes,
     RowRequest,
     Rows,
+    SupportsBackpressure,
     SyncRowLookup,
     TakesTurns,
 )
@@ -61,7 +61,7 @@ from lookup_hints.spi.secrets import has_reference, masker
 _T = TypeVar("_T")
 
 
-class HttpConnector(AsyncRowLookup, SyncRowLookup, HoldsBack, ReportsOutcomes, TakesTurns):
+class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, ReportsOutcomes, TakesTurns):
     """An HTTP API that answers JSON."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS

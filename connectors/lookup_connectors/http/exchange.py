@@ -22,7 +22,7 @@ from lookup_connectors.http.message import (
 )
 from lookup_connectors.http.response import PageRows
 from lookup_connectors.http.signs import pause_told
-from lookup_connectors.http.steps import Few, Room, Send, Steps, Take
+from lookup_connectors.http.steps import LimitedRetry, Room, Send, Steps, Take
 from lookup_connectors.http.throttle import reported_pause, retry_after
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
@@ -105,7 +105,7 @@ class Exchange:
                 response, verdict, wait = yield from self._in_turn(signed, own, deadline, after=after)
             except KeptConnectionLost:
                 # Few at once: where the server is down, they are what finds out.
-                response, verdict, wait = yield Few(self._in_turn(signed, own, deadline, fresh=True))
+                response, verdict, wait = yield LimitedRetry(self._in_turn(signed, own, deadline, fresh=True))
             if wait is not None:
                 after = self._clock() + wait if wait else None
                 continue

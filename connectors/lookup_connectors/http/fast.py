@@ -20,10 +20,10 @@ from urllib.parse import quote, urlsplit
 import httptools
 
 from lookup_connectors.bytes_in_flight import Lease
+from lookup_connectors.http.desync import DesyncGuard, Peek
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
 from lookup_connectors.http.slots import Slots
 from lookup_connectors.http.transport import Connecting, announced, check_size, decoded, kept_connection_lost
-from lookup_connectors.http.unasked import Peek, Unasked
 from lookup_hints.spi import reporting
 
 _PLAIN = re.compile(r"[!-~]*")
@@ -55,17 +55,17 @@ class FastClient:
         self._busy: set[_Connection] = set()
         self._unsent: list[_Connection] = []
         self._watch: asyncio.TimerHandle | None = None
-        self._unasked = Unasked(connecting.table)
+        self._desync = DesyncGuard(connecting.table)
 
     async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
         """The response."""
-        self._unasked.check()
+        self._desync.check()
         end = asyncio.get_running_loop().time() + timeout
         if not self._slots.take():
             await self._slots.wait(lease)
         try:
             response = await self._send(request, end, lease, fresh=fresh)
-            self._unasked.check()
+            self._desync.check()
         except _BrokenOff as error:
             raise self._failure(f"the answer of {request.origin} broke off: {error}.") from None
         except asyncio.TimeoutError:
@@ -121,7 +121,7 @@ class FastClient:
             connection.forget()
             self._busy.discard(connection)
         connection.used_at = time.monotonic()
-        if connection.is_reusable and is_kept and self._unasked.may_keep(origin.url):
+        if connection.is_reusable and is_kept and self._desync.may_keep(origin.url):
             self._keep(origin, connection)
         else:
             connection.abort()
@@ -165,7 +165,7 @@ class FastClient:
         while idle:
             connection = idle.pop()
             is_young = now - connection.used_at < self._connecting.idle_timeout
-            if connection.is_reusable and is_young and self._unasked.may_keep(origin.url):
+            if connection.is_reusable and is_young and self._desync.may_keep(origin.url):
                 return connection
             connection.abort()
         return None
@@ -181,7 +181,7 @@ class FastClient:
         loop = asyncio.get_running_loop()
         limit = min(self._connecting.connect_timeout, end - loop.time())
         making = loop.create_connection(
-            lambda: _Connection(self._connecting, origin.url, self._unasked),
+            lambda: _Connection(self._connecting, origin.url, self._desync),
             origin.host,
             origin.port,
             ssl=self._connecting.tls if origin.is_secure else None,
@@ -222,10 +222,10 @@ class FastClient:
 class _Connection(asyncio.Protocol):
     """One connection, asked one thing at a time; also what the parser calls back."""
 
-    def __init__(self, connecting: Connecting, origin: str, unasked: Unasked) -> None:
+    def __init__(self, connecting: Connecting, origin: str, desync: DesyncGuard) -> None:
         self._connecting = connecting
         self._origin = origin
-        self._unasked = unasked
+        self._desync = desync
         self._questions = 0
         self.came = 0
         """Bytes that came since the question."""
@@ -266,7 +266,7 @@ class _Connection(asyncio.Protocol):
             return True  # what waits is TLS's own
         came = self._peek.waiting()
         if came and not self._is_secure:
-            self._unasked.came(self._origin, came, self._questions)
+            self._desync.came(self._origin, came, self._questions)
         return came is None
 
     def end(self, now: float) -> float:
@@ -308,7 +308,7 @@ class _Connection(asyncio.Protocol):
 
     def note_answer(self) -> None:
         """Note that the last question has its answer."""
-        self._unasked.answered(self._origin, self._questions)
+        self._desync.answered(self._origin, self._questions)
 
     def forget(self) -> None:
         """The question is over: let go what was kept for it."""
@@ -334,7 +334,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.came += len(data)
         if self.answer is None or self.answer.done() or self._unsent is not None:
-            self._came_unasked(data)
+            self._got_unexpected(data)
             return
         self._head_size += 0 if self._has_head else len(data)
         if self._head_size > _MOST_HEAD_BYTES:
@@ -349,12 +349,12 @@ class _Connection(asyncio.Protocol):
         else:
             self._count()
         if self._is_answered_twice:
-            self._came_unasked(_after_the_first_head(data))
+            self._got_unexpected(_after_the_first_head(data))
 
-    def _came_unasked(self, data: bytes) -> None:
+    def _got_unexpected(self, data: bytes) -> None:
         self._keeps_alive = False
         if self._is_answered:  # else it is what nobody waits for any more
-            self._unasked.came(self._origin, data, self._questions)
+            self._desync.came(self._origin, data, self._questions)
 
     def _count(self) -> None:
         """Count the body as announced, or as it comes; where there is no room, wait before reading on."""
@@ -365,7 +365,7 @@ class _Connection(asyncio.Protocol):
         came, self._counted = known - self._counted, known
         if self.answer is None or self.answer.done():
             lease.take(came)  # it is all here
-        elif came and (granted := lease.wish(came)) is not None:
+        elif came and (granted := lease.request(came)) is not None:
             transport.pause_reading()
             self._granted = granted
             granted.add_done_callback(self._resume)

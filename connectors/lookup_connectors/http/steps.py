@@ -40,19 +40,19 @@ class Room(NamedTuple):
     size: int
 
 
-class Alone(NamedTuple):
-    """Run ``steps`` while no other steps that want to be alone run, and give me what they return."""
+class Exclusive(NamedTuple):
+    """Run ``steps`` while no other exclusive steps run, and give me what they return."""
 
     steps: Generator[Any, Any, Any]
 
 
-class Few(NamedTuple):
-    """The same while only a few others do."""
+class LimitedRetry(NamedTuple):
+    """Run ``steps``, which send a request again, while only a few others do."""
 
     steps: Generator[Any, Any, Any]
 
 
-Step: TypeAlias = "Send | Take | Room | Alone | Few"
+Step: TypeAlias = "Send | Take | Room | Exclusive | LimitedRetry"
 Steps: TypeAlias = Generator[Step, Any, _T]
 """Says what it wants, is sent what came of it, and returns a result."""
 

@@ -16,6 +16,7 @@ import httpcore
 import httpx
 
 from lookup_connectors.bytes_in_flight import BytesInFlight, Lease, Usual
+from lookup_connectors.http.desync import CheckedNetwork, CheckedStream, DesyncGuard
 from lookup_connectors.http.message import (
     STANDING_HEADERS,
     HttpFailure,
@@ -24,8 +25,7 @@ from lookup_connectors.http.message import (
     Response,
 )
 from lookup_connectors.http.slots import Slots
-from lookup_connectors.http.steps import Alone, Few, Room, Send, Steps, Take
-from lookup_connectors.http.unasked import CheckedNetwork, CheckedStream, Unasked
+from lookup_connectors.http.steps import Exclusive, LimitedRetry, Room, Send, Steps, Take
 from lookup_hints.spi import reporting
 
 _T = TypeVar("_T")
@@ -121,8 +121,8 @@ class HttpxClient:
 
     def __init__(self, connecting: Connecting) -> None:
         self._connecting = connecting
-        self._unasked = Unasked(connecting.table)
-        transport = _CheckedTransport(connecting, self._unasked)
+        self._desync = DesyncGuard(connecting.table)
+        transport = _CheckedTransport(connecting, self._desync)
         self._client = httpx.AsyncClient(transport=transport, trust_env=False, headers=STANDING_HEADERS)
         # A lookup must not depend on which ones went before.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
@@ -132,7 +132,7 @@ class HttpxClient:
     async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
         """The response."""
         while True:  # httpx cannot be told to make a connection: the kept ones are used up
-            self._unasked.check()
+            self._desync.check()
             call = _Call()
             work = self._with_slot(request, timeout, lease, call)
             try:
@@ -144,7 +144,7 @@ class HttpxClient:
                 if not fresh:
                     raise kept_connection_lost(self._connecting, request) from error
             else:
-                self._unasked.check()
+                self._desync.check()
                 return response
 
     async def _with_slot(self, request: Request, timeout: float, lease: Lease, call: _Call) -> Response:
@@ -167,7 +167,7 @@ class HttpxClient:
                 check_size(self._connecting, len(body))
                 with call.outside():
                     await lease.room(len(chunk))
-        await _end_where_unasked(response)
+        await _end_where_desynced(response)
         return decoded(self._connecting, request, _read(response, bytes(body)))
 
     async def close(self) -> None:
@@ -253,9 +253,9 @@ def kept_connection_lost(connecting: Connecting, request: Request) -> KeptConnec
 class _CheckedTransport(httpx.AsyncBaseTransport):
     """The pools of httpcore that httpx uses itself, over connections that take nothing that came unasked."""
 
-    def __init__(self, connecting: Connecting, unasked: Unasked) -> None:
+    def __init__(self, connecting: Connecting, desync: DesyncGuard) -> None:
         self._connecting = connecting
-        self._network = CheckedNetwork(httpcore.AnyIOBackend(), unasked)
+        self._network = CheckedNetwork(httpcore.AnyIOBackend(), desync)
         self._pools: dict[str | None, httpcore.AsyncConnectionPool] = {}
         self._proxies: dict[tuple[str, str], str | None] = {}
 
@@ -333,11 +333,11 @@ def _proxy_of(connecting: Connecting, scheme: str, host_and_port: str) -> str | 
     return found if not found or "://" in found else f"http://{found}"
 
 
-async def _end_where_unasked(response: httpx.Response) -> None:
+async def _end_where_desynced(response: httpx.Response) -> None:
     """Close the connection of ``response`` where something came after it."""
     stream: CheckedStream = response.extensions["network_stream"]
     try:
-        stream.refuse_unasked()
+        stream.refuse_unexpected()
     except httpcore.RemoteProtocolError:
         await stream.aclose()
 
@@ -470,8 +470,8 @@ class Driver:
         self.budget = budget
         self._client = client
         self._usual = Usual()
-        self._alone = asyncio.Semaphore(1)
-        self._few = asyncio.Semaphore(SECOND_TRIES)
+        self._exclusive = asyncio.Semaphore(1)
+        self._retry_slots = asyncio.Semaphore(SECOND_TRIES)
 
     async def run(self, steps: Steps[_T], lease: Lease) -> _T:
         """Do what ``steps`` want, and return what they return; what they hold is counted by ``lease``."""
@@ -495,14 +495,14 @@ class Driver:
                 steps.close()  # they have a turn to give back
                 raise
 
-    async def _do(self, step: Take | Room | Alone | Few, lease: Lease) -> Any:
+    async def _do(self, step: Take | Room | Exclusive | LimitedRetry, lease: Lease) -> Any:
         if isinstance(step, Take):
             with lease.idle():
                 await step.turns.take(step.deadline, step.after)
         elif isinstance(step, Room):
             await lease.room(step.size)
         else:
-            slots = self._few if isinstance(step, Few) else self._alone
+            slots = self._retry_slots if isinstance(step, LimitedRetry) else self._exclusive
             await acquire(slots, lease)
             try:
                 return await self.run(step.steps, lease)

@@ -16,7 +16,7 @@ from lookup_hints.runtime.arrow import ordered_keys
 from lookup_hints.runtime.flow import HOLD_SECONDS, LookupFlow
 from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import Settled
-from lookup_hints.spi import HoldsBack
+from lookup_hints.spi import SupportsBackpressure
 from lookup_hints.spi.model import RowRequest, Rows
 from tests.unit.runtime.support import ON_MISS, VirtualLoop, asks, flow, handed_back, ids, keys, rows
 from tests.unit.runtime.test_row_runner import People, run
@@ -251,7 +251,7 @@ def test_lookups_that_were_held_back_for_long_or_have_little_time_go_on() -> Non
     assert lookup.hold(10.0) is None
 
 
-class Obedient(WidePeople, HoldsBack):
+class Obedient(WidePeople, SupportsBackpressure):
     """Answers nothing while it is held back, but for the oldest key where a row waits for it."""
 
     def __init__(self, slow: int) -> None:

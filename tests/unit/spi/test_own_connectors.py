@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 import pytest
 
+from lookup_hints import spi
 from lookup_hints.errors import AnswerError, ConnectorError, OptionError
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, RowRequest, SyncLookup, SyncRowLookup
@@ -256,3 +257,10 @@ def test_the_contract_finds_what_is_wrong(tmp_path: Path) -> None:
     Contract.absent = ({"code": "ES"},)
     with pytest.raises(AssertionError, match="keys of `absent` have no rows"):
         Contract().test_keys_that_are_there_have_rows_and_others_have_none(TABLE)
+
+
+def test_a_former_name_of_an_ability_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="SupportsBackpressure"):
+        former = spi.HoldsBack
+    assert former is spi.SupportsBackpressure
+    assert not hasattr(spi, "HoldsForward")

@@ -24,7 +24,7 @@ _CHUNKED = re.compile(rb"\ntransfer-encoding:[^\n]*chunked", re.IGNORECASE)
 _LONGEST_HEAD = 1024 * 1024
 
 
-class Unasked:
+class DesyncGuard:
     """What came unasked over all connections of one client.
 
     An origin that has sent one answer too many is asked over a new connection each time. Where any of its
@@ -216,13 +216,13 @@ class CheckedStream(httpcore.AsyncNetworkStream):
 
     Args:
         stream: the connection itself.
-        unasked: is told of it.
+        desync: hears of each unexpected byte.
     """
 
-    def __init__(self, stream: httpcore.AsyncNetworkStream, origin: str, unasked: Unasked) -> None:
+    def __init__(self, stream: httpcore.AsyncNetworkStream, origin: str, desync: DesyncGuard) -> None:
         self._stream = stream
         self._origin = origin
-        self._unasked = unasked
+        self._desync = desync
         self._questions = 0
         self._answer: AnswerEnd | None = None
         self._beyond = b""
@@ -244,13 +244,13 @@ class CheckedStream(httpcore.AsyncNetworkStream):
             RemoteProtocolError: something came unasked.
         """
         if self._answer is None or self._answer.is_over:
-            self.refuse_unasked()
+            self.refuse_unexpected()
             self._questions += 1
             self._answer = AnswerEnd()
         await self._stream.write(buffer, timeout)
         reporting().sent(len(buffer))
 
-    def refuse_unasked(self) -> None:
+    def refuse_unexpected(self) -> None:
         """Note the last answer; see whether anything came after it, or before the first question.
 
         Raises:
@@ -259,13 +259,13 @@ class CheckedStream(httpcore.AsyncNetworkStream):
         if self._answer is not None and not self._answer.is_over:
             return  # what comes is wanted
         if self._answer is not None:
-            self._unasked.answered(self._origin, self._questions)
+            self._desync.answered(self._origin, self._questions)
         came = self._beyond or self._waiting()
         if came:
-            self._unasked.came(self._origin, came, self._questions)
+            self._desync.came(self._origin, came, self._questions)
         if came is not None and (came or self._questions):
             raise httpcore.RemoteProtocolError("it sent something that was not asked for")
-        if self._questions and not self._unasked.may_keep(self._origin):
+        if self._questions and not self._desync.may_keep(self._origin):
             raise httpcore.RemoteProtocolError("its connections are used once")
 
     def _waiting(self) -> bytes | None:
@@ -283,7 +283,7 @@ class CheckedStream(httpcore.AsyncNetworkStream):
     async def aclose(self) -> None:
         """Close it; what came unasked until now still counts."""
         with suppress(httpcore.RemoteProtocolError):
-            self.refuse_unasked()
+            self.refuse_unexpected()
         await self._stream.aclose()
 
     async def start_tls(
@@ -291,7 +291,7 @@ class CheckedStream(httpcore.AsyncNetworkStream):
     ) -> httpcore.AsyncNetworkStream:
         """The same connection with TLS."""
         stream = await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return CheckedStream(stream, self._origin, self._unasked)
+        return CheckedStream(stream, self._origin, self._desync)
 
     def get_extra_info(self, info: str) -> Any:
         """What the connection itself says."""
@@ -301,9 +301,9 @@ class CheckedStream(httpcore.AsyncNetworkStream):
 class CheckedNetwork(httpcore.AsyncNetworkBackend):
     """Makes connections that are checked."""
 
-    def __init__(self, network: httpcore.AsyncNetworkBackend, unasked: Unasked) -> None:
+    def __init__(self, network: httpcore.AsyncNetworkBackend, desync: DesyncGuard) -> None:
         self._network = network
-        self._unasked = unasked
+        self._desync = desync
 
     async def connect_tcp(
         self,
@@ -315,14 +315,14 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         """A connection."""
         stream = await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
-        return CheckedStream(stream, f"{host}:{port}", self._unasked)
+        return CheckedStream(stream, f"{host}:{port}", self._desync)
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
     ) -> httpcore.AsyncNetworkStream:
         """A connection."""
         stream = await self._network.connect_unix_socket(path, timeout, socket_options)
-        return CheckedStream(stream, path, self._unasked)
+        return CheckedStream(stream, path, self._desync)
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
