@@ -42,7 +42,7 @@ from benchmarks.measuring import (
 from benchmarks.postgres_raw import CUSTOMERS, IDS, ORDERS, customers_server, order_keys, skewed_keys
 from lookup_hints import LookupSession
 from lookup_hints.plan.access import KEYS_PER_ROW
-from lookup_hints.store.content import Learned
+from lookup_hints.store.content import Answers
 from lookup_hints.store.folder import Limits
 from lookup_hints.store.store import Ages, Store
 from tests.servers.postgres import PostgresServer
@@ -165,9 +165,9 @@ def _rows(ids: npt.NDArray[np.int64], kind: str) -> pa.Table:
     )
 
 
-def _learned(rows: pa.Table) -> Learned:
+def _learned(rows: pa.Table) -> Answers:
     everything = pa.array(np.arange(rows.num_rows, dtype=np.int32))
-    return Learned(rows.select(["id"]), rows, everything, everything[:0], time.monotonic())
+    return Answers(rows.select(["id"]), rows, everything, everything[:0], time.monotonic())
 
 
 # --- through Spark ---------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ class LookupSession:
             columns: which columns of the table come, or a dictionary of them with new names; all without it.
             alias: what the table is called in ``condition`` and in the result (``select("c.name")``).
             retry: when a key is asked again, such as ``FixedDelay(3, 10.0).if_miss()``.
-            asynchronous: a wish for the async or the sync runner.
+            asynchronous: prefer the async or the sync runner.
             ordered: whether completed requests count against ``capacity`` until all before them are out.
             capacity: requests in flight per task.
             timeout: seconds for one key, retries and waits included; or as in a hint (``"3 min"``).

@@ -20,13 +20,13 @@ from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.read.statement import UnreadableStatement
 from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.spark.dead_letter_files import probe
 from lookup_hints.spark.functions import (
     Functions,
     spark_version,
     transport_for,
     wrapping_for,
 )
-from lookup_hints.spark.letters import probe
 from lookup_hints.spi import Connector, Filter
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable

@@ -20,7 +20,7 @@ from lookup_hints.frames.join import no_table
 from lookup_hints.frames.variables import run_over
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.keys import ANSI
-from lookup_hints.plan.read.virtual import Through
+from lookup_hints.plan.read.virtual import LookThrough
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.spi import Connector
 from lookup_hints.spi.in_force import Conf
@@ -95,7 +95,7 @@ class Scope:
         """Whether a lookup table has that name, or a view over one."""
         return self.find(name) is not None or self.views.knows(name)
 
-    def find_view(self, name: str) -> Through | None:
+    def find_view(self, name: str) -> LookThrough | None:
         """What the view of that name sees, where it is one lookup table seen through a query."""
         if not self.views.knows(name) or name in self.frames:
             return None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import dataclass
 
-from lookup_hints.spark.in_time import told_in_time
+from lookup_hints.spark.timeouts import call_with_timeout
 from lookup_hints.spi import Connector, LookupTable, Statistics, TableSize
 
 ASKING_SECONDS = 1.0
@@ -52,7 +52,7 @@ class TableSizes:
 
     def _asked(self, connector: Statistics) -> TableSize:
         try:
-            return told_in_time(connector.statistics, self._seconds, "statistics")
+            return call_with_timeout(connector.statistics, self._seconds, "statistics")
         except NotInTime:
             return TableSize(None, source=f"the source did not say it within {self._seconds:g} s")
         except Exception as error:

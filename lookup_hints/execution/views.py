@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.plan.look_through import FindView, ViewResolver
 from lookup_hints.plan.read.kinds import query_parts
 from lookup_hints.plan.read.statement import FindTable, Statement
-from lookup_hints.plan.read.virtual import Through
-from lookup_hints.plan.through import FindView, Sights
+from lookup_hints.plan.read.virtual import LookThrough
 from lookup_hints.sql.lexer import quoted
 
 Rows = Callable[[str], Sequence[Sequence[str]]]
@@ -36,14 +36,14 @@ class Definition:
     """
 
     name: str
-    through: Through | None
+    through: LookThrough | None
     reads_lookups: bool = True
 
 
 @dataclass(frozen=True)
 class _Remembered:
     name: str
-    through: Through | None
+    through: LookThrough | None
     meaning: str
 
 
@@ -65,7 +65,7 @@ class LookupViews:
             if meaning is not None:
                 self._views[made.name.lower()] = _Remembered(made.name, made.through, meaning)
 
-    def find(self, name: str, rows: Rows, *, case_sensitive: bool) -> Through | None:
+    def find(self, name: str, rows: Rows, *, case_sensitive: bool) -> LookThrough | None:
         """What the view of that name sees; None where that is no one table, or it is another view by now."""
         found = self._views.get(name.lower())
         if found is None or found.through is None:
@@ -102,7 +102,7 @@ def view_definition(
     name = tokens.pieces[at].name
     try:
         statement.queries = query_parts(statement)
-        found = Sights(statement, find_view, case_sensitive).of_query(statement.structure.queries[0])
+        found = ViewResolver(statement, find_view, case_sensitive).of_query(statement.structure.queries[0])
         # The places of its hints are those of another text.
         through = None if found is None else replace(found, hinted=())
         reads_lookups = statement.reads_lookups
@@ -113,7 +113,7 @@ def view_definition(
     return Definition(name, _with_names(statement, at + 1, through))
 
 
-def _with_names(statement: Statement, at: int, through: Through) -> Through | None:
+def _with_names(statement: Statement, at: int, through: LookThrough) -> LookThrough | None:
     """``through`` with the names that the view gives its columns; None where more than names stand there."""
     tokens = statement.tokens
     closing = tokens.closing(at) if tokens.is_symbol(at, "(") else at

@@ -601,7 +601,7 @@ class OriginLimiter:
         limits = self._store.acquire()
         if limits is None:
             self._pending.retries += requests
-            return self._store.limits.retries.foreseen(self._pending.retries, now)
+            return self._store.limits.retries.estimate(self._pending.retries, now)
         try:
             return limits.retries.reserve(requests, now)
         finally:

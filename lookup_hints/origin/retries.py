@@ -32,7 +32,7 @@ class Retries(Record):
         self._left -= requests
         return max(0.0, -self._left / PER_SECOND)
 
-    def foreseen(self, requests: int, now: float) -> float:
+    def estimate(self, requests: int, now: float) -> float:
         """The seconds that ``reserve`` would give now, about; nothing is written."""
         if not self._counted_at:
             return 0.0

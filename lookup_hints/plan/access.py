@@ -39,14 +39,14 @@ class Case:
     """What is known of a lookup join before anybody is asked for a figure.
 
     Args:
-        wish: what the user wants.
-        wished_by: who says so, as EXPLAIN shows it.
+        requested: what the user wants.
+        requested_by: who says so, as EXPLAIN shows it.
         must_ask: why it cannot or should not be read, whatever that costs; empty where nothing says so.
         most_rows: a table of more rows is not read.
     """
 
-    wish: Access
-    wished_by: str
+    requested: Access
+    requested_by: str
     must_ask: str = ""
     most_rows: int = MOST_ROWS
 
@@ -70,9 +70,9 @@ class Decision:
 
 def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRows]) -> Decision:
     """The decision; ``size`` and ``left`` cost a trip each, and are asked for only where they matter."""
-    if case.wish is Access.SCAN:
-        return Decision(reads=True, reason=case.wished_by)
-    why_ask = "" if case.wish is Access.AUTO else case.wished_by
+    if case.requested is Access.SCAN:
+        return Decision(reads=True, reason=case.requested_by)
+    why_ask = "" if case.requested is Access.AUTO else case.requested_by
     why_ask = why_ask or case.must_ask
     return Decision(reads=False, reason=why_ask) if why_ask else _by_price(case, size(), left)
 

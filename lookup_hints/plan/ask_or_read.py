@@ -12,9 +12,9 @@ from lookup_hints.plan.cost import LeftRows, certain_rows
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.hinted import hint_of
 from lookup_hints.plan.read.statement import LookupUse
+from lookup_hints.plan.requested_access import LOOKUP, SCAN, requested_access, value_of
 from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.plan.unfiltered import certain_left
-from lookup_hints.plan.wish import LOOKUP, SCAN, value_of, wish_of
 from lookup_hints.spi import Scan, TableSize
 from lookup_hints.spi.in_force import InForce
 from lookup_hints.spi.options import Place
@@ -54,19 +54,19 @@ def read_as_decided(draft: Draft, decisions: Mapping[LookupUse, Decision]) -> Dr
 
 
 def _decision(draft: Draft, join: LookupJoin, is_stopped: bool) -> Decision:
-    wish = wish_of(draft, join.use)
-    said = _said(draft, join.use, wish)
-    if wish.value == LOOKUP:
+    requested = requested_access(draft, join.use)
+    said = _said(draft, join.use, requested)
+    if requested.value == LOOKUP:
         return Decision(reads=False, reason=said)
     no_scan = _why_not_read(draft, join.use)
-    if wish.value == SCAN:
-        if no_scan and wish.source is not Place.SESSION:
-            raise _cannot_read(draft, join, wish, no_scan)
+    if requested.value == SCAN:
+        if no_scan and requested.source is not Place.SESSION:
+            raise _cannot_read(draft, join, requested, no_scan)
         must_ask = no_scan or _stream(draft, join)
         if must_ask:
             return Decision(reads=False, reason=f"{must_ask}, so {said} has no effect")
     case = Case(
-        Access(wish.value),
+        Access(requested.value),
         said,
         must_ask=no_scan or _must_ask(draft, join, is_stopped),
         most_rows=_most_rows(draft, join.use),
@@ -84,12 +84,12 @@ def _decision(draft: Draft, join: LookupJoin, is_stopped: bool) -> Decision:
     return replace(decision, reads_after=keys)
 
 
-def _said(draft: Draft, use: LookupUse, wish: InForce) -> str:
+def _said(draft: Draft, use: LookupUse, requested: InForce) -> str:
     """Who wants what, as EXPLAIN shows it; empty where nobody does."""
     hint = hint_of(draft, use)
-    if wish.source is Place.HINT and hint is not None and "access" not in hint.options:
+    if requested.source is Place.HINT and hint is not None and "access" not in hint.options:
         return "a LOOKUP hint names it"
-    return f"'access' = '{wish.value}' ({wish.source.value})" if wish.source else ""
+    return f"'access' = '{requested.value}' ({requested.source.value})" if requested.source else ""
 
 
 def _most_rows(draft: Draft, use: LookupUse) -> int:
@@ -110,11 +110,11 @@ def _why_not_read(draft: Draft, use: LookupUse) -> str:
     return ""
 
 
-def _cannot_read(draft: Draft, join: LookupJoin, wish: InForce, reason: str) -> HintError | OptionError:
+def _cannot_read(draft: Draft, join: LookupJoin, requested: InForce, reason: str) -> HintError | OptionError:
     message = f"{join.use.alias} cannot be read as 'access' = 'scan' wants it: {reason}."
     tip = "Leave 'access' out, or write 'lookup' or 'auto'."
     hint = hint_of(draft, join.use)
-    if wish.source is Place.HINT and hint is not None:
+    if requested.source is Place.HINT and hint is not None:
         return HintError(Problem(message, hint.places.get("access", hint.at), tip))
     return OptionError(Problem(f"table {join.use.table.name}: {message}", None, tip))
 

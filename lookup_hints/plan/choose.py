@@ -190,18 +190,21 @@ def _sources(given: _Given, settings: LookupSettings) -> dict[str, Place]:
 
 
 def _runner(given: _Given, connector: Connector) -> tuple[bool, str]:
-    """Async or sync, and why: a wish is followed where the connector can (Flink's rule)."""
-    wish = given["async"]
+    """Async or sync, and why: the request is followed where the connector can (Flink's rule)."""
+    requested = given["async"]
     can_sync, can_async = isinstance(connector, SyncLookup), isinstance(connector, AsyncLookup)
     name = connector.table.connector
     if can_sync and can_async:
-        if wish is None:
+        if requested is None:
             return True, f"connector {name!r} can do both, and async is preferred"
-        return wish, f"connector {name!r} can do both, and 'async'='{str(wish).lower()}' asks for it"
+        return (
+            requested,
+            f"connector {name!r} can do both, and 'async'='{str(requested).lower()}' asks for it",
+        )
     only = "async" if can_async else "sync"
-    if wish is not None and wish != can_async:
+    if requested is not None and requested != can_async:
         return can_async, (
-            f"connector {name!r} can do {only} only; 'async'='{str(wish).lower()}' has no effect"
+            f"connector {name!r} can do {only} only; 'async'='{str(requested).lower()}' has no effect"
         )
     return can_async, f"connector {name!r} can do {only} only"
 
@@ -431,9 +434,9 @@ def _reload(given: _Given, table: LookupTable) -> Periodic | Timed:
 
 
 def _vain(given: _Given) -> Iterator[str]:
-    wish = given["on-error"]
-    yield from () if wish == _DEAD_LETTER else DEAD_LETTER_KEYS
-    yield from ERROR_LIMIT_KEYS if wish == "fail" else ()
+    requested = given["on-error"]
+    yield from () if requested == _DEAD_LETTER else DEAD_LETTER_KEYS
+    yield from ERROR_LIMIT_KEYS if requested == "fail" else ()
 
 
 def _at_place(given: _Given) -> str:
@@ -446,10 +449,10 @@ def _problem_of(given: _Given, table: LookupTable, message: str, *keys: str, tip
 
 
 def _limit_notes(given: _Given, limit: int | None) -> list[str]:
-    wish = given["batch-size"]
-    if limit is None or wish <= limit or not given.own(["batch-size"]):
+    requested = given["batch-size"]
+    if limit is None or requested <= limit or not given.own(["batch-size"]):
         return []
-    return [f"'batch-size'='{wish}' has no effect: a request of this table holds {limit} at most"]
+    return [f"'batch-size'='{requested}' has no effect: a request of this table holds {limit} at most"]
 
 
 def _notes(settings: LookupSettings) -> list[str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.look_through import names_of_cte
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Role
-from lookup_hints.plan.through import names_of_cte
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Edit
 

@@ -15,9 +15,9 @@ from lookup_hints.plan.analysis import Analyse, Analysis, Columns, KeyQuestion, 
 from lookup_hints.plan.choose import Choice, Unwritable
 from lookup_hints.plan.conditions import Conditions, Conjunct, KeyEquality, Names
 from lookup_hints.plan.keys import KeyCast
+from lookup_hints.plan.look_through import FindView
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
-from lookup_hints.plan.through import FindView
 from lookup_hints.retry import RowPredicate
 from lookup_hints.runtime.spec import Invalidation, LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
@@ -295,8 +295,8 @@ class Draft:
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
     makes_view: bool = False
-    seen: tuple[LookupUse, ...] = ()
-    unread: tuple[LookupUse, ...] = ()
+    looked_through: tuple[LookupUse, ...] = ()
+    bypassed: tuple[LookupUse, ...] = ()
     output: Columns | None = None
     edits: tuple[Edit, ...] = ()
     notes: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.access import MOST_ROWS, shown
 from lookup_hints.plan.draft import Draft, TableScan
-from lookup_hints.plan.wish import value_of
+from lookup_hints.plan.requested_access import value_of
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.in_force import InForce
 

@@ -23,6 +23,7 @@ from lookup_hints.plan.forms.find import find_lookups
 from lookup_hints.plan.guards import guard_reads
 from lookup_hints.plan.hinted import is_named, match_hints
 from lookup_hints.plan.keys import ANSI, KeyCast, key_cast
+from lookup_hints.plan.look_through import ViewResolver, names_view
 from lookup_hints.plan.processing_time import check_times
 from lookup_hints.plan.read.kinds import (
     describes,
@@ -38,7 +39,6 @@ from lookup_hints.plan.reading import read_all, read_instead
 from lookup_hints.plan.refusal import CannotBeAsked
 from lookup_hints.plan.repeated import notes_of_inserts, notes_of_ranges, notes_of_subqueries
 from lookup_hints.plan.stopping import stopped_early
-from lookup_hints.plan.through import Sights, names_view
 from lookup_hints.plan.write.columns import residual_columns, used_columns
 from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
@@ -123,7 +123,7 @@ def _decided(draft: Draft) -> Draft:
             raise
         except CannotBeAsked as error:
             if error.use.through is not None:
-                return _seen_less(draft, UnsupportedLookup(error.problems), {error.use})
+                return _without_look_through(draft, UnsupportedLookup(error.problems), {error.use})
             if error.use in draft.read:  # it was to be asked for a list of constants then
                 draft = draft.with_(unlisted=draft.unlisted | {error.use})
             else:
@@ -131,23 +131,25 @@ def _decided(draft: Draft) -> Draft:
         except BetterRead as better:
             draft = read_as_decided(draft, better.decisions)
             draft = draft.with_(
-                seen=tuple(use for use in draft.seen if use not in better.decisions),
+                looked_through=tuple(use for use in draft.looked_through if use not in better.decisions),
                 unlisted=draft.unlisted | better.decisions.keys(),
             )
         except UnsupportedLookup as error:
-            return _seen_less(draft, error, set(draft.seen))
+            return _without_look_through(draft, error, set(draft.looked_through))
 
 
-def _seen_less(draft: Draft, error: UnsupportedLookup, unseen: set[LookupUse]) -> Draft:
-    """``draft`` where the ``unseen`` are ordinary relations; the tables inside them are asked or read.
+def _without_look_through(draft: Draft, error: UnsupportedLookup, dropped: set[LookupUse]) -> Draft:
+    """``draft`` where the ``dropped`` are ordinary relations; the tables inside them are asked or read.
 
     Raises:
         UnsupportedLookup: ``error``, where that does not help, or a hint wants one of them to be asked.
     """
-    if not unseen or any(is_named(draft, use) for use in unseen):
+    if not dropped or any(is_named(draft, use) for use in dropped):
         raise error from None
     try:
-        return _decided(draft.with_(seen=tuple(use for use in draft.seen if use not in unseen)))
+        return _decided(
+            draft.with_(looked_through=tuple(use for use in draft.looked_through if use not in dropped))
+        )
     except UnsupportedLookup:
         raise error from None
 
@@ -188,12 +190,12 @@ def analyse_as_plain_join(draft: Draft) -> Draft:
 def look_through(draft: Draft) -> Draft:
     """Derived tables, CTEs and views that are one lookup table, and nothing more, are uses of that table."""
     statement, context = draft.statement, draft.context
-    sights = Sights(statement, context.find_view, context.case_sensitive)
+    resolver = ViewResolver(statement, context.find_view, context.case_sensitive)
     is_view = statement.tokens.is_word(0, "CREATE") and any(
         statement.tokens.is_word(at, "VIEW") for at in range(2, 6)
     )
-    makes_view = is_view and sights.of_query(statement.structure.queries[0]) is not None
-    return draft.with_(seen=sights.uses(), makes_view=makes_view)
+    makes_view = is_view and resolver.of_query(statement.structure.queries[0]) is not None
+    return draft.with_(looked_through=resolver.uses(), makes_view=makes_view)
 
 
 def account_for_names(draft: Draft) -> Draft:
@@ -216,7 +218,7 @@ def account_for_names(draft: Draft) -> Draft:
 def find_joins(draft: Draft) -> Draft:
     """Every use of a lookup table is a lookup join, or reads the whole table."""
     found = find_lookups(draft)
-    return draft.with_(joins=found.joins, scans=found.scans, unread=found.unread)
+    return draft.with_(joins=found.joins, scans=found.scans, bypassed=found.bypassed)
 
 
 def choose_settings(draft: Draft) -> Draft:
@@ -406,7 +408,7 @@ def name_functions(draft: Draft) -> Draft:
 def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:
     """What a change drops where a row may lose its key: an answer to the old key would keep it."""
     changed = spec.settings.changed
-    if changed is not None and not spec.has_lasting_keys:
+    if changed is not None and not spec.keys_are_immutable:
         columns = ", ".join(spec.key_columns)
         yield (
             f"each change that {changed.column.name} tells drops all that is remembered of this lookup, as"

@@ -14,9 +14,9 @@ from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.analysis import Analysis
 from lookup_hints.plan.choose import options_of_table
 from lookup_hints.plan.draft import Draft
+from lookup_hints.plan.look_through import names_of_cte, select_items
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Query, Relation, Shape
-from lookup_hints.plan.through import names_of_cte, select_items
 from lookup_hints.plan.times import PRESENT, Timed, calls_the_present, refuse_other_times, timed
 from lookup_hints.spi.in_force import InForce, in_force
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
@@ -42,7 +42,7 @@ def check_times(draft: Draft) -> Draft:
             unused.setdefault(" ".join(use.time.of(statement.text).split()), []).append(use)
     notes, warnings = list[str](), list[str]()
     for time, uses in unused.items():
-        note = _note(statement, time, uses)
+        note = _event_time_note(statement, time, uses)
         wanted = [_wanted(draft, use) for use in uses]
         for use, value in zip(uses, wanted, strict=True):
             if value.value == "error":
@@ -61,7 +61,7 @@ def _wanted(draft: Draft, use: Timed) -> InForce:
     return min(found, key=lambda each: _STRICTEST.index(each.value))
 
 
-def _note(statement: Statement, time: str, uses: Iterable[Timed]) -> str:
+def _event_time_note(statement: Statement, time: str, uses: Iterable[Timed]) -> str:
     names = " and ".join(dict.fromkeys(statement.alias_of(use.relation) or "a derived table" for use in uses))
     return (
         f"FOR SYSTEM_TIME AS OF {time} does not choose the rows of {names}: they are those of now, as {time}"

@@ -8,7 +8,7 @@ from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.cluster_share import cluster_of
 from lookup_hints.plan.draft import Draft
 from lookup_hints.plan.refusal import CannotBeAsked
-from lookup_hints.plan.wish import must_be_asked
+from lookup_hints.plan.requested_access import must_be_asked
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
@@ -44,7 +44,7 @@ def read_all(draft: Draft) -> Draft:
         if must_be_asked(draft, use) or not can_be_read:
             raise UnsupportedLookup(Problem(f"{use.alias} cannot be read: {draft.context.read_because}."))
     reasons = dict.fromkeys(draft.statement.uses, draft.context.read_because)
-    return draft.with_(read=reasons, unlisted=frozenset(reasons), seen=())
+    return draft.with_(read=reasons, unlisted=frozenset(reasons), looked_through=())
 
 
 def readers_of(connector: Connector, conf: Conf) -> int:

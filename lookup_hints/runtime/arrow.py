@@ -37,24 +37,24 @@ class Keys:
 
     table: pa.Table
     codes: pa.Array
-    known: Known | None = None
+    known: KnownAnswers | None = None
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownAnswers:
     """What is known of keys without asking: those that are neither found nor missing must be asked.
 
     Args:
         found: their rows.
         missing: the positions of those that have none.
-        late: which of those that are found have rows that are too old.
-        stale: rows of others that are too old, for the case that asking fails.
+        refreshing: which of those that are found have rows that are too old.
+        fallback: rows of others that are too old, for the case that asking fails.
     """
 
     found: tuple[Placed, ...]
     missing: pa.Array
-    late: pa.Array | None = None
-    stale: tuple[Placed, ...] = ()
+    refreshing: pa.Array | None = None
+    fallback: tuple[Placed, ...] = ()
 
 
 def distinct_keys(rows: pa.Table) -> Keys:

@@ -38,9 +38,9 @@ class Asking:
 
     def blocked_by(self, now: float, under_way: int, *, has_queue: bool) -> Cause:
         """What a task that can only wait waits for; ``has_queue``: keys wait for slots of its runner."""
-        standing = self._state.tally.standing.most_of(under_way)
-        if standing is not None:
-            return standing
+        pending_waits = self._state.tally.pending_waits.most_of(under_way)
+        if pending_waits is not None:
+            return pending_waits
         due = self._state.waiting.next_due
         is_due = due is not None and due <= now
         if not under_way:

@@ -107,7 +107,7 @@ class AsyncDriver:
         self._changed = asyncio.Event()
         self._is_closing = False
         self._looks_again = False
-        flow.tally.standing.on_change = self._look_again_soon
+        flow.tally.pending_waits.on_change = self._look_again_soon
 
     def _in_turn(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
         return with_permits_async(lookup, self._flow.connector, self._flow.limiter, self._now)

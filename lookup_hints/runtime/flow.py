@@ -27,12 +27,12 @@ from lookup_hints.runtime.failures import connector_name
 from lookup_hints.runtime.limiter import UNLIMITED, RequestLimiter
 from lookup_hints.runtime.metrics import Cause, LookupMetrics
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver
-from lookup_hints.runtime.remembering import Learn
 from lookup_hints.runtime.settling import Settling
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.state import LookupState
 from lookup_hints.runtime.steps import Ask, Hold, Part, Step
 from lookup_hints.runtime.tally import Tally
+from lookup_hints.runtime.task_cache import Learn
 from lookup_hints.runtime.watching import Watch, Watched
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import Connector

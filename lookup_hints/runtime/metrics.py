@@ -76,13 +76,13 @@ class Latencies(CountsByKey[int]):
         return 0.0
 
 
-class Most(int):
+class MaxGauge(int):
     """A number of which the largest counts: `+` is the larger one, `-` keeps this one."""
 
-    def __add__(self, other: int) -> Most:
-        return Most(max(self, other))
+    def __add__(self, other: int) -> MaxGauge:
+        return MaxGauge(max(self, other))
 
-    def __sub__(self, other: int) -> Most:
+    def __sub__(self, other: int) -> MaxGauge:
         return self
 
 
@@ -112,7 +112,7 @@ class About:
 _NO_COUNTS: CountsByKey[int] = CountsByKey()
 _NO_SECONDS: CountsByKey[float] = CountsByKey()
 _NO_LATENCIES = Latencies()
-_NONE_IN_FLIGHT = Most(0)
+_NONE_IN_FLIGHT = MaxGauge(0)
 _NO_EVENTS = Events()
 
 
@@ -138,9 +138,9 @@ class LookupMetrics:
     retried_misses: Annotated[int, About("keys", "keys that wait for their next attempt after a miss")] = 0
     retried_failures: Annotated[int, About("keys", "keys that wait for it after a failure")] = 0
     throttled: Annotated[int, About("requests", "refused by the source for a while, as HTTP does by 429")] = 0
-    limit: Annotated[Most, About("requests", "an executor may have in flight, as the source bears it")] = (
-        _NONE_IN_FLIGHT
-    )
+    limit: Annotated[
+        MaxGauge, About("requests", "an executor may have in flight, as the source bears it")
+    ] = _NONE_IN_FLIGHT
     outages: Annotated[int, About("times", "the circuit breaker of the source opened")] = 0
     hits: Annotated[int, About("keys", "keys whose final outcome is at least one row")] = 0
     misses: Annotated[int, About("keys", "keys that found no row in the end")] = 0
@@ -159,16 +159,18 @@ class LookupMetrics:
     cache_checks: Annotated[
         int, About("times", "the source was asked which remembered rows have changed")
     ] = 0
-    cache_rows: Annotated[Most, About("rows", "in the cache of an executor, at most")] = _NONE_IN_FLIGHT
-    cache_bytes: Annotated[Most, About("bytes", "that its files take, at most")] = _NONE_IN_FLIGHT
+    cache_rows: Annotated[MaxGauge, About("rows", "in the cache of an executor, at most")] = _NONE_IN_FLIGHT
+    cache_bytes: Annotated[MaxGauge, About("bytes", "that its files take, at most")] = _NONE_IN_FLIGHT
     cache_loads: Annotated[int, About("times", "a whole table was read into the cache of an executor")] = 0
     cache_load_failures: Annotated[int, About("times", "it could not be read, or kept")] = 0
     cache_load_millis: Annotated[
-        Most, About("milliseconds", "the last load took; the longest one of several")
+        MaxGauge, About("milliseconds", "the last load took; the longest one of several")
     ] = _NONE_IN_FLIGHT
-    cache_age: Annotated[Most, About("seconds", "the oldest whole table in use was old")] = _NONE_IN_FLIGHT
+    cache_age: Annotated[MaxGauge, About("seconds", "the oldest whole table in use was old")] = (
+        _NONE_IN_FLIGHT
+    )
     switched_after: Annotated[
-        Most, About("keys", "an executor had asked for when it read the table instead")
+        MaxGauge, About("keys", "an executor had asked for when it read the table instead")
     ] = _NONE_IN_FLIGHT
     skipped: Annotated[int, About("keys", "keys whose rows are dropped because of `on-error=skip`")] = 0
     dead_letters: Annotated[int, About("keys", "keys that failed for good and are kept as dead letters")] = 0
@@ -177,7 +179,7 @@ class LookupMetrics:
         _NO_COUNTS
     )
     buffer_full: Annotated[int, About("times", "reading of input stopped because too much was held")] = 0
-    most_in_flight: Annotated[Most, About("requests", "in flight at once in one task, at most")] = (
+    most_in_flight: Annotated[MaxGauge, About("requests", "in flight at once in one task, at most")] = (
         _NONE_IN_FLIGHT
     )
     waited: Annotated[CountsByKey[float], About("seconds", "tasks could only wait, by cause: see below")] = (

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
-from lookup_hints.runtime.arrow import Known, Placed, absent, count_up_to, lists_per_key, place, present
+from lookup_hints.runtime.arrow import (
+    KnownAnswers,
+    Placed,
+    absent,
+    count_up_to,
+    lists_per_key,
+    place,
+    present,
+)
 from lookup_hints.runtime.failures import connector_name, failure, is_defect, out_of_time
 from lookup_hints.runtime.state import LookupState
 from lookup_hints.runtime.steps import Ask, Batch, Part
@@ -68,7 +76,7 @@ class Settling:
             self._settle(part.among(absent(again, len(part))))
             self._retry(part.among(again), now, delay)
 
-    def recall(self, window: Window, known: Known) -> pa.Array:
+    def recall(self, window: Window, known: KnownAnswers) -> pa.Array:
         """Settle the keys of a new window that are known, and return those that must be asked.
 
         What the retry policy would ask again is asked: a late row is not known yet.
@@ -85,9 +93,9 @@ class Settling:
             self._tell(part.among(known.missing), nothing)
         window.settle(settled)
         self._count_known(len(hits), len(known.missing), of=len(part))
-        if known.late is not None:
-            late = pc.sum(pc.is_in(known.late, value_set=hits)).as_py()
-            self._state.tally.count(cache_stale=late or 0)
+        if known.refreshing is not None:
+            refreshing = pc.sum(pc.is_in(known.refreshing, value_set=hits)).as_py()
+            self._state.tally.count(cache_stale=refreshing or 0)
         if len(hits):
             self._state.size.found(len(hits), sum(each.rows.nbytes for each in known.found))
         return absent(settled, len(part))
@@ -101,7 +109,7 @@ class Settling:
             cache_misses=of - hits - missing,
         )
 
-    def _believed(self, known: Known, size: int) -> Known:
+    def _believed(self, known: KnownAnswers, size: int) -> KnownAnswers:
         """``known`` without what the retry policy would ask again."""
         retry = self._settings.retry
         if retry.on_rows is None:
@@ -189,12 +197,12 @@ class Settling:
 
     def _without_stale(self, part: Part) -> Part:
         """Settle the keys of ``part`` of which there are rows that are too old; the others are returned."""
-        every = part.batch.window.stale
-        stale = [each.filter(pc.is_in(each.positions, value_set=part.positions)) for each in every]
-        positions = pa.concat_arrays([part.positions[:0], *(each.positions for each in stale)])
+        every = part.batch.window.fallback
+        fallback = [each.filter(pc.is_in(each.positions, value_set=part.positions)) for each in every]
+        positions = pa.concat_arrays([part.positions[:0], *(each.positions for each in fallback)])
         if not len(positions):
             return part
-        for each in stale:
+        for each in fallback:
             self._state.held.keep(
                 part.batch.window, Placed(each.rows.select(self._spec.columns), each.positions)
             )

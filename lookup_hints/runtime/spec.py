@@ -387,7 +387,7 @@ class LookupSpec:
         )
 
     @property
-    def has_lasting_keys(self) -> bool:
+    def keys_are_immutable(self) -> bool:
         """Whether a row keeps its key when it changes: then a change concerns the answer to one key."""
         return set(self.key_columns) <= set(self.table.primary_key)
 

@@ -10,11 +10,11 @@ from lookup_hints.runtime.events import EventLog
 from lookup_hints.runtime.held import HeldWindows
 from lookup_hints.runtime.limiter import RequestLimiter
 from lookup_hints.runtime.observing import RequestObserver
-from lookup_hints.runtime.remembering import Learn
 from lookup_hints.runtime.request_size import RequestSize
 from lookup_hints.runtime.slots import Slots
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.tally import Tally
+from lookup_hints.runtime.task_cache import Learn
 
 ROUNDS_AHEAD = 3
 """A row door's runner gets so many times `capacity` keys, so that none of its slots waits for the flow."""

@@ -29,8 +29,8 @@ def run_sync(
     when there is nothing else to do.
     """
     lookup = with_permits(lookup, flow.connector, flow.limiter, clock)
-    standing = flow.tally.standing
-    standing.on_change = lambda: flow.waits(standing.most_of(1) or "source", clock())
+    pending_waits = flow.tally.pending_waits
+    pending_waits.on_change = lambda: flow.waits(pending_waits.most_of(1) or "source", clock())
     try:
         while not flow.is_done:
             now = clock()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, get_type_hints
 
-from lookup_hints.runtime.metrics import Cause, CountsByKey, Latencies, LookupMetrics, Most
+from lookup_hints.runtime.metrics import Cause, CountsByKey, Latencies, LookupMetrics, MaxGauge
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver
 from lookup_hints.spi import HttpExchange, Wait
 
@@ -42,7 +42,7 @@ class Waits:
         return CountsByKey({cause: seconds for cause, seconds in self._seconds.items() if seconds})
 
 
-class Standing:
+class PendingWaits:
     """The requests under way that wait in the connector, and are not sent yet."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Tally:
     ) -> None:
         self._refused = refused
         self.waits = Waits()
-        self.standing = Standing()
+        self.pending_waits = PendingWaits()
         self._observer = observer
         self._sent = 0
         self._received = 0
@@ -122,7 +122,7 @@ class Tally:
 
     def close(self) -> None:
         """The run is over. What outlives it, as a kept connection, may know the tally, and nothing more."""
-        self._refused = self.standing.on_change = None
+        self._refused = self.pending_waits.on_change = None
 
     # What the connector tells.
 
@@ -142,7 +142,7 @@ class Tally:
 
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
         """A block in which one request waits before it is sent."""
-        return self.standing.waiting(wait)
+        return self.pending_waits.waiting(wait)
 
     def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
         """A block in which one HTTP request is sent, and its response read."""
@@ -159,7 +159,7 @@ class Tally:
         return LookupMetrics(
             **counts,
             errors_by_class=CountsByKey(dict(self._errors)),
-            most_in_flight=Most(self._most_in_flight),
+            most_in_flight=MaxGauge(self._most_in_flight),
             waited=self.waits.total,
             latency=Latencies(dict(self._latencies)),
         )

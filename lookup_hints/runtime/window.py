@@ -85,7 +85,7 @@ class Window:
         self._settled: list[pa.Array] = []
         self._found: list[Placed] = []
         self._skipped: list[pa.Array] = []
-        self.stale: tuple[Placed, ...] = () if keys.known is None else keys.known.stale
+        self.fallback: tuple[Placed, ...] = () if keys.known is None else keys.known.fallback
         """Rows that are too old, of keys that are asked."""
         self._ready = 0  # rows before the first one that is known to be unsettled
         self._head: int | None = None  # the key of that one, as far as was looked

@@ -31,20 +31,20 @@ from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.limiter import UNLIMITED, RequestLimiter
 from lookup_hints.runtime.masking import without_secrets
-from lookup_hints.runtime.metrics import Cause, LookupMetrics, Most, Report
+from lookup_hints.runtime.metrics import Cause, LookupMetrics, MaxGauge, Report
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver, observed, observed_async
 from lookup_hints.runtime.process import OpenedAsync, OpenedSync
-from lookup_hints.runtime.remembering import Remembering
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.tally import Waits
+from lookup_hints.runtime.task_cache import TaskCache
 from lookup_hints.runtime.watching import Watch
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spark.background import Background
 from lookup_hints.spark.cached import Stores
+from lookup_hints.spark.dead_letter_files import DeadLetterWriter
 from lookup_hints.spark.frozen_objects import FrozenObjects
-from lookup_hints.spark.letters import Letters
 from lookup_hints.spark.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
 from lookup_hints.spark.live import teller
 from lookup_hints.spark.task import running_statement
@@ -99,7 +99,7 @@ def look_up(
         observer = here.the(Telemetry).observer(spec.name)
         watch = teller(spec.name.function)
         own = spec.over(opened.connector)
-        memory = here.the(Stores).remembering(
+        memory = here.the(Stores).task_cache(
             own, identity, folder_of_executor(), _asking_anew(spec, identity)
         )
         task = _Task(own, opened, batches, watch, observer, _limiter(own, here), memory)
@@ -117,15 +117,15 @@ def _asking_anew(spec: LookupSpec, identity: str) -> Callable[[pa.Table], None] 
     cache, background = spec.settings.cache, process.this_process.the(Background)
     if cache is None or not cache.stale_while_revalidate:
         return None
-    return lambda keys: background.do(partial(_ask_anew, spec, identity, keys, background.process))
+    return lambda keys: background.do(partial(_refresh, spec, identity, keys, background.process))
 
 
-def _ask_anew(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Process) -> None:
+def _refresh(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Process) -> None:
     """Ask for ``keys``, but for those of which others have got fresh rows by now; what fails is left."""
     settings = replace(spec.settings, on_error="fail", dead_letters=None, stops_early=False)
     with _opened(spec, identity, here) as opened:
         own = replace(spec, settings=settings).over(opened.connector)
-        memory = here.the(Stores).remembering(own, identity, folder_of_executor())
+        memory = here.the(Stores).task_cache(own, identity, folder_of_executor())
         columns = iter([[column.combine_chunks() for column in keys.columns]])
         for _ in _Task(own, opened, columns, limiter=_limiter(own, here), memory=memory, here=here).results():
             pass
@@ -186,7 +186,7 @@ class _Task:
         watch: Watch | None = None,
         observer: RequestObserver = UNOBSERVED,
         limiter: RequestLimiter = UNLIMITED,
-        memory: Remembering | None = None,
+        memory: TaskCache | None = None,
         here: process.Process | None = None,
     ) -> None:
         self._spec = spec
@@ -194,8 +194,8 @@ class _Task:
         self._opened = opened
         self._batches = batches
         self._observer = observer
-        self._letters = Letters(spec, opened.secrets)
-        self._memory = memory or Remembering(spec, None)
+        self._letters = DeadLetterWriter(spec, opened.secrets)
+        self._memory = memory or TaskCache(spec, None)
         self._flow = LookupFlow(
             spec,
             Random(),  # noqa: S311 - jitter, not cryptography
@@ -224,7 +224,7 @@ class _Task:
             rows_out=self._rows_out,
             rows_found=self._rows_found,
             waited=self._waits.total,
-            limit=Most(self._flow.limiter.limit),
+            limit=MaxGauge(self._flow.limiter.limit),
             outages=self._flow.limiter.outages,
         )
 

@@ -16,10 +16,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import lookup_hints
-from lookup_hints.runtime.arrow import Known, Placed
+from lookup_hints.runtime.arrow import KnownAnswers, Placed
 from lookup_hints.runtime.metrics import CountsByKey
-from lookup_hints.runtime.remembering import Cache, Learned, Loads, Remembering, said, warn_without_cache
 from lookup_hints.runtime.spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
+from lookup_hints.runtime.task_cache import (
+    Cache,
+    CacheWrite,
+    Loads,
+    TaskCache,
+    error_summary,
+    warn_without_cache,
+)
 from lookup_hints.spark.task import in_stream, running_statement
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import LookupTable
@@ -44,30 +51,30 @@ class Stores:
         self._checks: OrderedDict[tuple[Path, str], Checks] = OrderedDict()
         self._warned: set[str] = set()
 
-    def remembering(
+    def task_cache(
         self,
         spec: LookupSpec,
         identity: str,
         folder: Path | None,
-        ask_anew: Callable[[pa.Table], None] | None = None,
-    ) -> Remembering:
+        refresh: Callable[[pa.Table], None] | None = None,
+    ) -> TaskCache:
         """The cache of one task; it has none where none is wanted or can be.
 
         Args:
             spec: the lookup, over the connector that is open here.
             identity: tells connectors apart that are not equal.
             folder: that of the executor.
-            ask_anew: lets keys be asked for anew whose rows are too old. Without it such rows are not used.
+            refresh: lets keys be asked for anew whose rows are too old. Without it such rows are not used.
         """
         watch = None
         try:
-            cache = self._cache(spec, identity, folder, ask_anew)
+            cache = self._cache(spec, identity, folder, refresh)
             if spec.settings.changed is not None:
                 watch = self._watched(spec, spec.settings.changed, identity, folder)
         except Exception as error:
-            self._warn(spec.table.name, said(error))
+            self._warn(spec.table.name, error_summary(error))
             cache = None
-        return Remembering(spec, cache, self._warn, watch)
+        return TaskCache(spec, cache, self._warn, watch)
 
     def _watched(
         self, spec: LookupSpec, changed: ChangedColumn, identity: str, folder: Path | None
@@ -92,7 +99,7 @@ class Stores:
         spec: LookupSpec,
         identity: str,
         folder: Path | None,
-        ask_anew: Callable[[pa.Table], None] | None,
+        refresh: Callable[[pa.Table], None] | None,
     ) -> Cache | None:
         if spec.settings.whole is not None:
             return self._whole(spec, identity, folder)
@@ -102,7 +109,7 @@ class Stores:
         if wanted is None:
             return None
         store = self._store(spec, wanted, identity, folder)
-        return _StoreCache(store, partial(self._warn, spec.table.name), ask_anew)
+        return _StoreCache(store, partial(self._warn, spec.table.name), refresh)
 
     def _whole(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
         from lookup_hints.spark.whole_tables import HeldTable
@@ -144,8 +151,8 @@ class Stores:
             rows=wanted.expire_after_write,
             missing=wanted.missing_ttl or 0.0,
             unused=wanted.expire_after_access,
-            late=wanted.stale_while_revalidate,
-            stale=wanted.stale_if_error,
+            refreshing=wanted.stale_while_revalidate,
+            fallback=wanted.stale_if_error,
         )
         if store is None or not path.is_dir():
             store = Store(path, limits, ages, time.monotonic, invalidations)
@@ -187,41 +194,41 @@ class _StoreCache:
     learns, loads = True, Loads()
 
     def __init__(
-        self, store: Store, warn: Callable[[str], None], ask_anew: Callable[[pa.Table], None] | None = None
+        self, store: Store, warn: Callable[[str], None], refresh: Callable[[pa.Table], None] | None = None
     ) -> None:
-        self._store, self._warn, self._ask_anew = store, warn, ask_anew
+        self._store, self._warn, self._refresh = store, warn, refresh
         self._evicted_before = Counter(store.evicted)
         self._damaged_before = store.damaged
 
     def keys_of(self, rows: pa.Table) -> None:
         """As a source has them, which is asked for most of them at first."""
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         """What is known of ``keys``."""
         known = self._store.probe(keys, columns)
         if self._store.damaged > self._damaged_before:
             self._warn("a file of it is damaged and is not used")
-        found, late, stale = (
+        found, refreshing, fallback = (
             tuple(Placed(rows, positions) for rows, positions in each)
-            for each in (known.found, known.late, known.stale)
+            for each in (known.found, known.refreshing, known.fallback)
         )
-        if self._ask_anew is None or not late:
-            return Known(found, known.missing, stale=(*late, *stale))
-        positions = pa.concat_arrays([each.positions for each in late]).unique()
-        return Known((*found, *late), known.missing, positions, stale)
+        if self._refresh is None or not refreshing:
+            return KnownAnswers(found, known.missing, fallback=(*refreshing, *fallback))
+        positions = pa.concat_arrays([each.positions for each in refreshing]).unique()
+        return KnownAnswers((*found, *refreshing), known.missing, positions, fallback)
 
-    def ask_anew(self, keys: pa.Table) -> None:
+    def refresh(self, keys: pa.Table) -> None:
         """Let fresh rows of ``keys`` be asked for beside the task."""
-        if self._ask_anew is not None:
-            self._ask_anew(keys)
+        if self._refresh is not None:
+            self._refresh(keys)
 
-    def learn(self, learned: Sequence[Learned]) -> None:
+    def learn(self, learned: Sequence[CacheWrite]) -> None:
         """Keep answers."""
-        from lookup_hints.store.content import Learned as Answered
+        from lookup_hints.store.content import Answers
 
         self._store.learn(
             [
-                Answered(keys, found.rows, found.positions, missing, asked)
+                Answers(keys, found.rows, found.positions, missing, asked)
                 for keys, found, missing, asked in learned
             ]
         )

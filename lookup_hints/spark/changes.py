@@ -64,7 +64,7 @@ def _asked(spec: LookupSpec, since: int | None) -> Changes:
     connector, changed = spec.connector, spec.settings.changed
     if not isinstance(connector, ReportsChanges) or changed is None:
         raise InternalError(f"{type(connector).__name__} was planned to tell changes, which it cannot")
-    kind, by_key = changed.column.type, spec.has_lasting_keys
+    kind, by_key = changed.column.type, spec.keys_are_immutable
     request = ChangesRequest(
         changed.column.name,
         None if since is None else _scalar(since, kind),

@@ -33,7 +33,7 @@ from lookup_hints.spark.counts import Counts, Reporter, accumulating
 from lookup_hints.spark.live import listening
 from lookup_hints.spark.made_once import MadeOnce
 from lookup_hints.spark.reading import create_view
-from lookup_hints.spark.shipping import Batches, bare, shipped
+from lookup_hints.spark.shipping import Batches, shipped, strip_annotations
 from lookup_hints.spi.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.spi.types import sql_type
 
@@ -230,20 +230,20 @@ def spark_version(spark: SparkSession) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def transport_for(wish: str) -> str:
-    """How keys and rows travel between Spark and Python: ``arrow`` or ``pandas``, where one wished ``wish``.
+def transport_for(requested: str) -> str:
+    """How keys and rows travel between Spark and Python: ``arrow`` or ``pandas``, as far as ``requested``.
 
     Raises:
-        OptionError: the wish is ``arrow``, and this PySpark has no Arrow functions.
+        OptionError: ``arrow`` is requested, and this PySpark has no Arrow functions.
     """
     from pyspark.sql import functions
 
     available = hasattr(functions, "arrow_udf")
-    if wish == "arrow" and not available:
+    if requested == "arrow" and not available:
         raise OptionError(
             Problem("'lookup.transport' cannot be 'arrow': PySpark has Arrow functions from 4.1 on.")
         )
-    return "arrow" if available and wish != "pandas" else "pandas"
+    return "arrow" if available and requested != "pandas" else "pandas"
 
 
 def wrapping_for(transport: str) -> Callable[[pa.DataType], tuple[str, str]]:
@@ -275,5 +275,5 @@ def _made(make: Any, function: Batches, spec: LookupSpec, packages: tuple[str, .
     """A function of Spark's; ``make`` (without a type: it wants the kind said) reads the annotations."""
     stub = shipped(function, packages, install_tip(spec.connector))
     made = make(stub, sql_type(pa.list_(spec.row_type)))
-    bare(stub)
+    strip_annotations(stub)
     return made

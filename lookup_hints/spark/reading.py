@@ -11,8 +11,8 @@ import pyarrow as pa
 from lookup_hints.errors import InternalError
 from lookup_hints.plan.draft import TableScan
 from lookup_hints.runtime.process import install_tip
-from lookup_hints.spark.in_time import told_in_time
-from lookup_hints.spark.shipping import bare, shipped
+from lookup_hints.spark.shipping import shipped, strip_annotations
+from lookup_hints.spark.timeouts import call_with_timeout
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted
@@ -41,7 +41,7 @@ def create_view(spark: SparkSession, scan: TableScan) -> None:
 
     columns = ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in fields)
     stub = shipped(rows, install_tip=install_tip(connector))
-    bare(stub)
+    strip_annotations(stub)
     frame = spark.range(0, len(parts), 1, len(parts)).mapInArrow(stub, columns)
     frame.createOrReplaceTempView(scan.relation)
 
@@ -57,7 +57,7 @@ def parts_of(connector: Connector, wanted: int, seconds: float = PARTITIONING_SE
     if wanted == 1 or type(connector).partitions is Scan.partitions:
         return ("",)
     try:
-        parts = told_in_time(lambda: connector.partitions(wanted), seconds, "partitions")
+        parts = call_with_timeout(lambda: connector.partitions(wanted), seconds, "partitions")
         return parts or ("",)
     except Exception as error:  # a worker reads the table, and says what is wrong if that fails, too
         _log.warning(

@@ -45,7 +45,7 @@ class _Carried:
 def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install_tip: str = "") -> Batches:
     """``function`` in a form that every worker can read, and that says what a worker lacks.
 
-    Called on the driver. The annotations are those of ``function``; take them off (``bare``) before Spark
+    Called on the driver. The annotations are those of ``function``; ``strip_annotations`` before Spark
     pickles it: they name modules.
 
     Args:
@@ -68,7 +68,7 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
         version = ".".join(map(str, sys.version_info[:3]))
         return f"The Spark worker on {socket.gethostname()} (Python {version}, {sys.executable})"
 
-    def say_it_first() -> None:
+    def hide_traceback() -> None:
         """Let Spark pass on what fails now without the stack before it; that is in the worker's log.
 
         A worker ends with its failure, so what is set here holds for nothing else.
@@ -82,7 +82,7 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
 
         for name in packages:
             if find_spec(name) is None:
-                say_it_first()
+                hide_traceback()
                 raise RuntimeError(
                     f"{here()} does not have {name}, which Spark needs for lookups.{how_compiled}"
                 )
@@ -128,14 +128,14 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
             function = function_here()
         except RuntimeError as error:
             traceback.print_exception(error)
-            say_it_first()
+            hide_traceback()
             raise error from None
         from lookup_hints.errors import LookupHintsError
 
         try:
             yield from function(batches)
         except LookupHintsError as error:
-            say_it_first()
+            hide_traceback()
             raise error from None
 
     hints = list(get_type_hints(function).values())
@@ -144,6 +144,6 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
     return lookup
 
 
-def bare(function: Batches) -> None:
+def strip_annotations(function: Batches) -> None:
     """Take the annotations off, once Spark has read them."""
     function.__annotations__ = {}

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lookup_hints.runtime.arrow import Keys, Known
+from lookup_hints.runtime.arrow import Keys, KnownAnswers
 from lookup_hints.runtime.metrics import CountsByKey
-from lookup_hints.runtime.remembering import NOTHING, Loads, said
 from lookup_hints.runtime.spec import FullCache, LookupSpec, Periodic, Switch
+from lookup_hints.runtime.task_cache import NOTHING, Loads, error_summary
 from lookup_hints.spark.whole_tables import HeldTable, WholeCache, keys_by_hash
 from lookup_hints.store.folder import locked, make_private
 
@@ -55,7 +55,7 @@ class Switching(WholeCache):
         """By their hashes, once the table is read: then the rows that are found need no other order."""
         return keys_by_hash(rows) if self._is_read else None
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         """The rows of ``keys``, once the table is read."""
         if self._is_given_up:
             return NOTHING
@@ -64,7 +64,9 @@ class Switching(WholeCache):
             return self._held.probe(keys, columns) if self._is_read else NOTHING
         except Exception as error:  # it can be asked still
             self._is_given_up = True
-            _log.warning("Table %s is asked on, as it could not be read: %s", self._table, said(error))
+            _log.warning(
+                "Table %s is asked on, as it could not be read: %s", self._table, error_summary(error)
+            )
             return NOTHING
 
     def _has_read(self, keys: int) -> bool:

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_hints.errors import ConnectorError, LookupHintsError
-from lookup_hints.runtime.arrow import Keys, Known, Placed, distinct_keys
+from lookup_hints.runtime.arrow import Keys, KnownAnswers, Placed, distinct_keys
 from lookup_hints.runtime.metrics import CountsByKey
-from lookup_hints.runtime.remembering import Learned, Loads, NotKept, said
 from lookup_hints.runtime.spec import FullCache, LookupSpec, Periodic, Timed
+from lookup_hints.runtime.task_cache import CacheWrite, Loads, NotKept, error_summary
 from lookup_hints.spark.scanning import scanned
 from lookup_hints.store.folder import Limits
 from lookup_hints.store.generations import Generation, Generations, Note
@@ -72,7 +72,7 @@ class HeldTable:
             self._refuse(note)
         return HeldCache(self)
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         """The rows of ``keys``; all others have none.
 
         Raises:
@@ -90,7 +90,7 @@ class HeldTable:
         if note is not None and not self._wanted.keeps_old:
             raise self._not_read(f"{note.text} (of a reload that failed)")
         known = self._generations.probe(keys, columns, self._invalidations)
-        return Known(tuple(Placed(rows, at) for rows, at in known.found), known.missing)
+        return KnownAnswers(tuple(Placed(rows, at) for rows, at in known.found), known.missing)
 
     @property
     def held(self) -> tuple[int, int]:
@@ -155,7 +155,7 @@ class HeldTable:
                     self._load()
         except Exception as error:
             table = self._spec.table.name
-            _log.warning("Table %s could not be read again for its cache: %s", table, said(error))
+            _log.warning("Table %s could not be read again for its cache: %s", table, error_summary(error))
 
     def wait(self) -> None:
         """Wait until a reload of this process, if there is one, is over."""
@@ -175,7 +175,7 @@ class HeldTable:
                 f"the table takes more than {most}; 'lookup.full-cache.max-bytes' gives it more"
             ) from None
         except Exception as error:
-            raise self._not_kept(said(error)) from error
+            raise self._not_kept(error_summary(error)) from error
         millis = int((time.monotonic() - start) * 1000)
         self.loads = replace(self.loads, done=self.loads.done + 1, millis=millis)
 
@@ -217,10 +217,10 @@ def keys_by_hash(rows: pa.Table) -> Keys:
 class WholeCache:
     """What a flow's cache that has all rows, or none, does with answers: nothing."""
 
-    def learn(self, learned: Sequence[Learned]) -> None:
+    def learn(self, learned: Sequence[CacheWrite]) -> None:
         """Nothing: it has all rows, or none."""
 
-    def ask_anew(self, keys: pa.Table) -> None:
+    def refresh(self, keys: pa.Table) -> None:
         """Nothing: all its rows are equally old."""
 
 
@@ -233,7 +233,7 @@ class HeldCache(WholeCache):
     def __init__(self, table: HeldTable) -> None:
         self._table, self._before = table, table.loads
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         """The rows of ``keys``; all others have none."""
         return self._table.probe(keys, columns)
 

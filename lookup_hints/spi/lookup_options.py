@@ -42,7 +42,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "async",
         BOOLEAN,
-        "A wish for the async (true) or sync (false) runner; without it async, where the connector can.",
+        "Prefers the async (true) or sync (false) runner; without it async, where the connector can.",
         places=_QUERY,
         table_key="lookup.async",
     ),

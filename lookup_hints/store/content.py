@@ -15,16 +15,16 @@ from lookup_hints.store.hashing import (
     Positions,
     comparable,
     equal,
+    hash_is_exact,
     hashes_of,
     in_order,
-    is_told_by_hash,
 )
 
 Chosen = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Learned:
+class Answers:
     """What a source answered.
 
     Args:
@@ -43,20 +43,20 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Known:
+class ProbeResult:
     """What a store has of the keys that it was asked.
 
     Args:
         found: rows, and for each the position of its key; those of one key stand together.
         missing: the positions of the keys that are known to have none.
-        late: rows of other keys that are too old, but may be used while they are asked for anew.
-        stale: rows of still others, which may be used where asking fails.
+        refreshing: rows of other keys that are too old, but may be used while they are asked for anew.
+        fallback: rows of still others, which may be used where asking fails.
     """
 
     found: tuple[tuple[pa.Table, pa.Array], ...]
     missing: pa.Array
-    late: tuple[tuple[pa.Table, pa.Array], ...] = ()
-    stale: tuple[tuple[pa.Table, pa.Array], ...] = ()
+    refreshing: tuple[tuple[pa.Table, pa.Array], ...] = ()
+    fallback: tuple[tuple[pa.Table, pa.Array], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _starts(counts: Positions) -> Positions:
     return np.arange(len(counts)) if is_one_value(counts) else counts.cumsum() - counts
 
 
-def content_of(learned: Sequence[Learned]) -> Content:
+def content_of(learned: Sequence[Answers]) -> Content:
     """What was ``learned``, one after the other; of a key that is there twice the last answer counts."""
     sizes = [each.keys.num_rows for each in learned]
     before = np.cumsum([0, *sizes[:-1]])
@@ -185,15 +185,15 @@ def content_of(learned: Sequence[Learned]) -> Content:
     counts = ones_as_one_value(np.bincount(positions, minlength=keys.num_rows))
     known = counts > 0
     known[missing] = True
-    is_told = is_told_by_hash(asked.schema)
-    keyed_by = () if is_told or not is_one_value(counts) else _columns_of(keys, asked.schema, rows)
+    is_exact = hash_is_exact(asked.schema)
+    keyed_by = () if is_exact or not is_one_value(counts) else _columns_of(keys, asked.schema, rows)
     everything = Content(
         hashes_of(keys),
         _starts(counts),
         counts,
         _repeated([float(each.asked) for each in learned], sizes),
         one_value(0, np.uint32, keys.num_rows),
-        None if is_told or keyed_by else keys,
+        None if is_exact or keyed_by else keys,
         rows,
         keyed_by,
     )

@@ -1,8 +1,8 @@
 """The files of a store: their names, who may change what, and the limits, which hold at any time.
 
 A segment is called ``<number>.<rows>.<unique>.segment``, and beside it lies ``<...>.used``. Larger numbers
-are newer. Whoever adds or removes files has the lock ``door`` for that moment; whoever tidies up has the lock
-``broom`` for as long as that takes.
+are newer. Whoever adds or removes files holds ``write.lock`` for that moment; whoever compacts holds
+``compact.lock`` for as long as that takes.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Folder:
         with (
             self._written(segment.write) as file,
             self._written(_all_of(used)) as notes,
-            locked(self.path / "door"),
+            locked(self.path / "write.lock"),
         ):
             filed = self.filed()
             number = max((each.number for each in instead_of), default=0)
@@ -135,14 +135,14 @@ class Folder:
         Raises:
             OSError: it cannot be written.
         """
-        with self._written(_all_of(data)) as file, locked(self.path / "door"):
+        with self._written(_all_of(data)) as file, locked(self.path / "write.lock"):
             file.rename(self.path / name)
             for each in instead_of:
                 (self.path / each).unlink(missing_ok=True)
 
     def remove(self, filed: Iterable[Filed]) -> None:
         """Remove segments."""
-        with locked(self.path / "door"):
+        with locked(self.path / "write.lock"):
             self._remove(filed)
 
     def _remove(self, filed: Iterable[Filed]) -> None:
@@ -153,12 +153,12 @@ class Folder:
     @contextmanager
     def tidying(self) -> Iterator[bool]:
         """A block in which nobody else tidies up; tells whether it is so."""
-        with locked(self.path / "broom", wait=False) as is_alone:
+        with locked(self.path / "compact.lock", wait=False) as is_alone:
             yield is_alone
 
     def sweep(self) -> None:
         """Remove what killed writers have left: files that nobody has open, and notes without a segment."""
-        with locked(self.path / "door"):
+        with locked(self.path / "write.lock"):
             names = set(self.names())
             for name in names:
                 is_left = name.endswith(_TEMPORARY) and is_abandoned(self.path / name)
@@ -169,7 +169,7 @@ class Folder:
     def _written(self, write: Callable[[int], None]) -> Iterator[Path]:
         """A temporary file that ``write`` fills: locked while its writer lives, and removed at the end."""
         path = self.path / f"{uuid4().hex}{_TEMPORARY}"
-        with locked(self.path / "door"):  # else one who sweeps up could take it for abandoned
+        with locked(self.path / "write.lock"):  # else one who sweeps up could take it for abandoned
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(file, fcntl.LOCK_EX)
         try:

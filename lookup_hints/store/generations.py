@@ -20,7 +20,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from lookup_hints.store.content import Known
+from lookup_hints.store.content import ProbeResult
 from lookup_hints.store.folder import Limits, locked, make_private
 from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.segment import NotASegment
@@ -125,7 +125,7 @@ class Generations:
 
     def probe(
         self, keys: pa.Table, columns: Sequence[str], invalidations: Invalidations | None = None
-    ) -> Known:
+    ) -> ProbeResult:
         """What the generation that is ``opened`` has of ``keys``, but for what was invalidated since."""
         assert self._opened is not None
         generation, whole = self._opened

@@ -35,7 +35,7 @@ def can_hash(schema: pa.Schema) -> bool:
     return all(_is(kind, *_NUMBERS, *_TEXTS, types.is_boolean, types.is_decimal128) for kind in schema.types)
 
 
-def is_told_by_hash(schema: pa.Schema) -> bool:
+def hash_is_exact(schema: pa.Schema) -> bool:
     """Whether different keys of ``schema`` have different hashes: one number, which is mixed reversibly."""
     return len(schema) == 1 and _is(schema.types[0], *_NUMBERS, types.is_boolean)
 

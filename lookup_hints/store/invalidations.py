@@ -43,14 +43,16 @@ class _Notes:
     """
 
     before: float
-    told_by: int
+    columns_hash: int
     hashes: Hashes
     moments: npt.NDArray[np.float64]
 
-    def allow(self, told_by: int, hashes: Hashes, asked: npt.NDArray[np.float64]) -> Chosen:
+    def allow(self, columns_hash: int, hashes: Hashes, asked: npt.NDArray[np.float64]) -> Chosen:
         """Which answers may be used, where each was ``asked`` for then."""
         allowed: Chosen = asked > self.before
-        if len(self.hashes) and told_by != self.told_by:  # of other columns: any row may be one of theirs
+        if (
+            len(self.hashes) and columns_hash != self.columns_hash
+        ):  # of other columns: any row may be one of theirs
             allowed &= asked > self.moments.max()
         elif len(self.hashes):
             places = np.searchsorted(self.hashes, hashes)
@@ -59,7 +61,7 @@ class _Notes:
         return allowed
 
     def encoded(self) -> bytes:
-        return _HEAD.pack(self.before, self.told_by) + self.hashes.tobytes() + self.moments.tobytes()
+        return _HEAD.pack(self.before, self.columns_hash) + self.hashes.tobytes() + self.moments.tobytes()
 
 
 def _decoded(data: bytes, now: float) -> _Notes:
@@ -69,8 +71,8 @@ def _decoded(data: bytes, now: float) -> _Notes:
         return _Notes(now, 0, np.zeros(0, np.uint64), np.zeros(0))
     hashes = np.frombuffer(data, np.uint64, count, _HEAD.size)
     moments = np.frombuffer(data, np.float64, count, _HEAD.size + 8 * count)
-    before, told_by = _HEAD.unpack_from(data)
-    return _Notes(before, told_by, hashes, moments)
+    before, columns_hash = _HEAD.unpack_from(data)
+    return _Notes(before, columns_hash, hashes, moments)
 
 
 class Invalidations:
@@ -88,9 +90,9 @@ class Invalidations:
 
     def __init__(self, path: Path, schema: pa.Schema, *, lasting: bool = False) -> None:
         self._folder = Folder(path, Limits())
-        self._told_by = _told_by(schema)
+        self._columns_hash = _columns_hash(schema)
         self._suffix = _LASTING if lasting else ""
-        self.source = self.name_of(f"{_SOURCE}{self._told_by:016x}")
+        self.source = self.name_of(f"{_SOURCE}{self._columns_hash:016x}")
         """Who invalidates what the source says of keys of this kind."""
         self._notes: dict[str, _Notes] = {}
 
@@ -140,7 +142,7 @@ class Invalidations:
         if keys is None:
             return replace(none, before=now)
         hashes = np.unique(hashes_of(comparable(keys)))
-        return _Notes(_NEVER, _told_by(keys.schema), hashes, np.full(len(hashes), now))
+        return _Notes(_NEVER, _columns_hash(keys.schema), hashes, np.full(len(hashes), now))
 
     def look(self, now: float) -> None:
         """See what is new.
@@ -166,7 +168,7 @@ class Invalidations:
         """Which answers to keys with these ``hashes`` may be used, where each was ``asked`` for then."""
         allowed: Chosen = np.ones(len(hashes), np.bool_)
         for notes in self._notes.values():
-            allowed &= notes.allow(self._told_by, hashes, asked)
+            allowed &= notes.allow(self._columns_hash, hashes, asked)
         return allowed
 
     def _files(self) -> list[re.Match[str]]:
@@ -178,14 +180,14 @@ def _together(notes: list[_Notes], since: float) -> _Notes:
     """What all ``notes`` say, the newest last, but for what is older than ``since``."""
     before = max(each.before for each in notes)
     kept = [_after(each, max(before, since)) for each in notes if len(each.hashes)]
-    last = kept[-1] if kept else replace(notes[-1], told_by=0)
-    if any(each.told_by != last.told_by for each in kept):  # the primary key has changed
+    last = kept[-1] if kept else replace(notes[-1], columns_hash=0)
+    if any(each.columns_hash != last.columns_hash for each in kept):  # the primary key has changed
         moment = max(each.moments.max(initial=_NEVER) for each in kept)
         return _Notes(max(before, moment), 0, np.zeros(0, np.uint64), np.zeros(0))
     hashes = np.concatenate([np.zeros(0, np.uint64), *(each.hashes for each in reversed(kept))])
     moments = np.concatenate([np.zeros(0), *(each.moments for each in reversed(kept))])
     unique, first = np.unique(hashes, return_index=True)  # the first is the newest
-    return _Notes(before, last.told_by, unique, moments[first])
+    return _Notes(before, last.columns_hash, unique, moments[first])
 
 
 def _after(notes: _Notes, moment: float) -> _Notes:
@@ -193,7 +195,7 @@ def _after(notes: _Notes, moment: float) -> _Notes:
     return replace(notes, hashes=notes.hashes[chosen], moments=notes.moments[chosen])
 
 
-def _told_by(schema: pa.Schema) -> int:
+def _columns_hash(schema: pa.Schema) -> int:
     """A number that differs for other columns or types, in whatever order they are asked by."""
     text = repr([(field.name, str(field.type)) for field in schema])
     (number,) = hashes_of(pa.RecordBatch.from_arrays([pa.array([text])], names=["key"])).tolist()

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lookup_hints.store.content import Chosen, Content, Known, Learned, content_of, merged
+from lookup_hints.store.content import Answers, Chosen, Content, ProbeResult, content_of, merged
 from lookup_hints.store.folder import Filed, Folder, Limits
-from lookup_hints.store.hashing import Positions, comparable, hashes_of, in_order, is_told_by_hash
+from lookup_hints.store.hashing import Positions, comparable, hash_is_exact, hashes_of, in_order
 from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.memory import has_room_for
 from lookup_hints.store.segment import Encoded, Matches, NotASegment, Segment, opened
@@ -43,25 +43,25 @@ class Ages:
         rows: of a key that has rows.
         missing: of a key that has none.
         unused: since it was last used, too; None for no such limit.
-        late: for so long after ``rows``, rows may be used while they are asked for anew.
-        stale: the same where asking fails.
+        refreshing: for so long after ``rows``, rows may be used while they are asked for anew.
+        fallback: the same where asking fails.
     """
 
     rows: float
     missing: float
     unused: float | None = None
-    late: float = 0.0
-    stale: float = 0.0
+    refreshing: float = 0.0
+    fallback: float = 0.0
 
     @property
     def longest(self) -> float:
         """Nothing that is older is of any use."""
-        return max(self.rows + max(self.late, self.stale), self.missing)
+        return max(self.rows + max(self.refreshing, self.fallback), self.missing)
 
     def of_use(self, content: Content, entries: Positions, now: float) -> Chosen:
         """Which of the ``entries`` of ``content`` are valid, or may be used all the same."""
         return self.valid(content, entries, now) | self.within(
-            max(self.late, self.stale), content, entries, now
+            max(self.refreshing, self.fallback), content, entries, now
         )
 
     def within(self, more: float, content: Content, entries: Positions, now: float) -> Chosen:
@@ -143,7 +143,7 @@ class Store:
 
     # Asking.
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> ProbeResult:
         """What is known of ``keys``, which are distinct and hold no NULL.
 
         Raises:
@@ -152,13 +152,13 @@ class Store:
         self._look()
         now, compared = self._clock(), comparable(keys)
         hashes = hashes_of(compared)
-        to_compare = None if is_told_by_hash(keys.schema) else compared
+        to_compare = None if hash_is_exact(keys.schema) else compared
         # In the order of the hashes, so that what is asked of a segment lies side by side.
         asked, is_open = in_order(hashes)[0], np.ones(len(hashes), np.bool_)
         missing = [np.zeros(0, np.int64)]
         found: list[Placed] = []
-        late: list[Placed] = []
-        stale: list[Placed] = []
+        refreshing: list[Placed] = []
+        fallback: list[Placed] = []
         for segment in reversed(self._segments.values()):
             if not len(asked):
                 break
@@ -170,17 +170,23 @@ class Store:
                 valid: Chosen = np.ones(len(entries), np.bool_)
                 if not self._ages.allow_all(segment, now):
                     valid = self._ages.valid(segment.content, entries, now)
-                is_late = ~valid & self._ages.within(self._ages.late, segment.content, entries, now)
-                is_stale = ~(valid | is_late)
-                is_stale &= self._ages.within(self._ages.stale, segment.content, entries, now)
+                is_refreshing = ~valid & self._ages.within(
+                    self._ages.refreshing, segment.content, entries, now
+                )
+                is_fallback = ~(valid | is_refreshing)
+                is_fallback &= self._ages.within(self._ages.fallback, segment.content, entries, now)
                 has_rows = segment.content.counts[entries] > 0
-                segment.note_use(entries[valid | is_late], now)
+                segment.note_use(entries[valid | is_refreshing], now)
                 missing.append(positions[valid & ~has_rows])
-                for rows, chosen in ((found, valid & has_rows), (late, is_late), (stale, is_stale)):
+                for rows, chosen in (
+                    (found, valid & has_rows),
+                    (refreshing, is_refreshing),
+                    (fallback, is_fallback),
+                ):
                     if chosen.any():
                         rows.append(segment.rows_of(positions[chosen], entries[chosen], columns))
         nowhere = pa.array(np.sort(np.concatenate(missing)), pa.int32())
-        return Known(_placed(found), nowhere, _placed(late), _placed(stale))
+        return ProbeResult(_placed(found), nowhere, _placed(refreshing), _placed(fallback))
 
     def _allowed(self, segment: Segment, matches: Matches) -> tuple[Positions, Positions]:
         """Keys that a segment has, and their entries, but for what was invalidated."""
@@ -218,7 +224,7 @@ class Store:
 
     # Telling.
 
-    def learn(self, learned: Sequence[Learned]) -> None:
+    def learn(self, learned: Sequence[Answers]) -> None:
         """Remember answers, and tidy up if nobody else does.
 
         Raises:

@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.store.content import Chosen, Content, Known, one_value, ones_as_one_value
+from lookup_hints.store.content import Chosen, Content, ProbeResult, one_value, ones_as_one_value
 from lookup_hints.store.folder import Limits
 from lookup_hints.store.hashing import (
     Hashes,
     Positions,
     comparable,
     equal,
+    hash_is_exact,
     hashes_of,
     in_order,
-    is_told_by_hash,
 )
 from lookup_hints.store.memory import has_room_for
 from lookup_hints.store.segment import Encoded, NotASegment, Segment, opened
@@ -74,14 +74,14 @@ class Whole:
 
     def probe(
         self, keys: pa.Table, columns: Sequence[str], allow: Callable[[Hashes], Chosen] | None = None
-    ) -> Known:
+    ) -> ProbeResult:
         """The rows of ``keys``, which are distinct and hold no NULL; the others have none.
 
         What is neither must be asked: ``allow`` forbids its hash, or several keys of the table have it.
         """
         compared = comparable(keys)
         hashes = hashes_of(compared)
-        to_compare = None if is_told_by_hash(keys.schema) else compared
+        to_compare = None if hash_is_exact(keys.schema) else compared
         is_missing = np.ones(len(hashes), np.bool_) if allow is None else allow(hashes)
         order, found = in_order(hashes)[0], []
         order = order[is_missing[order]]
@@ -92,7 +92,7 @@ class Whole:
             has_rows = matches.is_same & (counts > 0)
             if has_rows.any():
                 found.append(segment.rows_of(matches.asked[has_rows], matches.entries[has_rows], columns))
-        return Known(
+        return ProbeResult(
             tuple((rows, pa.array(at, pa.int32())) for rows, at in found),
             pa.array(np.flatnonzero(is_missing), pa.int32()),
         )
@@ -228,8 +228,8 @@ def content_of_rows(rows: pa.Table, keys: Sequence[str]) -> Content:
     order, hashes = in_order(hashes)
     starts = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
     counts = np.diff(np.append(starts, len(hashes)))
-    is_told = is_told_by_hash(rows.select(keys).schema)
-    if not is_told:
+    is_exact = hash_is_exact(rows.select(keys).schema)
+    if not is_exact:
         compared = compared.take(pa.array(order))
         firsts = compared.take(pa.array(starts))
         entry = np.repeat(np.arange(len(starts)), counts)
@@ -243,5 +243,5 @@ def content_of_rows(rows: pa.Table, keys: Sequence[str]) -> Content:
         used=np.zeros(0, np.uint32),
         keys=None,
         rows=batch,
-        keyed_by=() if is_told else tuple(keys),
+        keyed_by=() if is_exact else tuple(keys),
     )

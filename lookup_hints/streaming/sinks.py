@@ -292,8 +292,8 @@ def starter(sink: Sink, settings: StreamSettings, frame: DataFrame) -> Callable[
         if settings.name is not None:
             writer = writer.queryName(settings.name)
         if settings.trigger is not None:
-            wish: dict[str, Any] = dict([settings.trigger])
-            writer = writer.trigger(**wish)
+            requested: dict[str, Any] = dict([settings.trigger])
+            writer = writer.trigger(**requested)
         if sink.table is not None:
             if sink.keeps_files and sink.partitions:
                 writer = writer.partitionBy(*sink.partitions)

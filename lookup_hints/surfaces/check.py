@@ -66,7 +66,7 @@ class _Checked:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class CheckOptions:
     """What a script is checked with, beside its text.
 
     Args:
@@ -81,7 +81,7 @@ class Surroundings:
 
 
 class _Checker:
-    def __init__(self, given: Surroundings) -> None:
+    def __init__(self, given: CheckOptions) -> None:
         self._given = given
         self._settings = dict(given.settings or {})
         self._catalog = LookupCatalog(policy_of_configuration(self._settings))
@@ -171,7 +171,7 @@ class _Checker:
         )
 
 
-def check_script(text: str, given: Surroundings = Surroundings()) -> list[Finding]:
+def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Finding]:
     """Everything that is wrong with the lookup joins, hints and DDL of a script, as far as its text tells.
 
     Types of keys and names of other tables are not known without Spark; a statement over a lookup table
@@ -223,9 +223,9 @@ def unknown_connectors(statements: Iterable[Statement]) -> Iterator[tuple[Statem
                     yield statement, error
 
 
-def foreseen(
+def dry_run_results(
     statements: Iterable[Statement],
-    given: Surroundings = Surroundings(),
+    given: CheckOptions = CheckOptions(),
 ) -> Iterator[tuple[Statement, str | QueryError]]:
     """What each statement would do, as far as its text tells, or what is wrong with it."""
     checker = _Checker(given)

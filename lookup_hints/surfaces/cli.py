@@ -18,7 +18,7 @@ from lookup_hints.errors import LookupHintsError
 from lookup_hints.statements.script import read_script
 from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
 from lookup_hints.surfaces import archive, completion, demo, job, metrics_option, submit
-from lookup_hints.surfaces.check import Finding, Surroundings, check_script
+from lookup_hints.surfaces.check import CheckOptions, Finding, check_script
 from lookup_hints.surfaces.findings import FORMATS
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
 from lookup_hints.surfaces.remote import await_server
@@ -304,7 +304,7 @@ def _check(options: argparse.Namespace) -> int:
     return job.WELL if is_well else job.FAILED
 
 
-def _check_file(file: str, given: Surroundings) -> Sequence[Finding] | None:
+def _check_file(file: str, given: CheckOptions) -> Sequence[Finding] | None:
     """What is found in a file; None, and a word on the standard error, where it cannot be read."""
     try:
         return check_script(read_script(Path(file)), given)

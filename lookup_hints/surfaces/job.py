@@ -29,7 +29,7 @@ from lookup_hints.statements.commands import check_configuration
 from lookup_hints.statements.script import Statement, parse_params, read_script, split_statements
 from lookup_hints.statements.statement import shown_text
 from lookup_hints.surfaces.archive import Module, build_modules
-from lookup_hints.surfaces.check import Surroundings, foreseen, unknown_connectors
+from lookup_hints.surfaces.check import CheckOptions, dry_run_results, unknown_connectors
 from lookup_hints.surfaces.counts import COLUMNS, TITLES, aligned, table_of
 from lookup_hints.surfaces.error_text import reported_once
 from lookup_hints.surfaces.progress import TerminalBar
@@ -222,7 +222,7 @@ def ship(spark: SparkSession, modules: Sequence[Module]) -> None:
 
 def surroundings(
     options: argparse.Namespace, modules: Collection[str], conf: Mapping[str, str] = MappingProxyType({})
-) -> Surroundings:
+) -> CheckOptions:
     """What a script is checked with, on the command line.
 
     Args:
@@ -230,7 +230,7 @@ def surroundings(
         modules: the names of those of ``--module``.
         conf: more configuration.
     """
-    return Surroundings(modules=modules, settings={**conf, **configuration(options.conf)})
+    return CheckOptions(modules=modules, settings={**conf, **configuration(options.conf)})
 
 
 def check_connectors(script: Script) -> None:
@@ -426,7 +426,7 @@ def _summary(script: Script, ran: Sequence[StatementRun], seconds: float) -> str
 # --- a dry run -------------------------------------------------------------------------------------
 
 
-def dry_run(script: Script, given: Surroundings) -> int:
+def dry_run(script: Script, given: CheckOptions) -> int:
     """Say what each statement would do, from its text alone: no Spark, no source; returns the exit code.
 
     Args:
@@ -434,7 +434,7 @@ def dry_run(script: Script, given: Surroundings) -> int:
         given: what it would run with.
     """
     exit_code = WELL
-    for number, (statement, what) in enumerate(foreseen(script.statements, given), 1):
+    for number, (statement, what) in enumerate(dry_run_results(script.statements, given), 1):
         print(f"\n{head_of(statement, number, len(script.statements))}")
         if isinstance(what, LookupHintsError):
             print(f"error: {failure(statement, what)}", file=sys.stderr)

@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from lookup_hints import __version__
-from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, Most, about_counts
+from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.spi.reporting import HttpExchange
 from lookup_hints.telemetry.exporting import Outcome, WatchedMetricExporter, WatchedSpanExporter
@@ -110,7 +110,7 @@ class Instruments:
         for field, about in about_counts().items():
             kind = type(getattr(LookupMetrics(), field))
             unit = _UNITS.get(about.unit, f"{{{about.unit}}}")
-            if issubclass(kind, Most):
+            if issubclass(kind, MaxGauge):
                 self._most[field] = meter.create_gauge(f"lookup.{field}", unit, about.meaning)
             elif not issubclass(kind, Latencies):  # they are measured as they come
                 self._counters[field] = meter.create_counter(f"lookup.{field}", unit, about.meaning)

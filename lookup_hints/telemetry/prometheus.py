@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lookup_hints.runtime.metrics import About, CountsByKey, Latencies, LookupMetrics, Most, about_counts
+from lookup_hints.runtime.metrics import About, CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.telemetry.names import division
 
@@ -75,7 +75,7 @@ def _family(field: str, about: About, values: Iterable[tuple[tuple[str, ...], An
             for key, count in counts.counts.items():
                 by_key.add_metric((*labels, str(key)), count)
         return by_key
-    family = GaugeMetricFamily if issubclass(kind, Most) else CounterMetricFamily
+    family = GaugeMetricFamily if issubclass(kind, MaxGauge) else CounterMetricFamily
     plain = family(name, help_text, labels=LABELS)
     for labels, value in values:
         plain.add_metric(labels, value)

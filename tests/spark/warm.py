@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from lookup_hints import LookupSession, register_retry_predicate
-from lookup_hints.runtime.metrics import CountsByKey, Events, Latencies, LookupMetrics, Most
+from lookup_hints.runtime.metrics import CountsByKey, Events, Latencies, LookupMetrics, MaxGauge
 from tests.spark.own import FAILING, FOUND, nothing_found
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ _BY_TIME: dict[str, Any] = {
     "waited": CountsByKey(),
     "events": Events(),
     "latency": Latencies(),
-    "most_in_flight": Most(0),
-    "limit": Most(0),
+    "most_in_flight": MaxGauge(0),
+    "limit": MaxGauge(0),
 }
 """What a slow machine may change, and events: equal ones of two runs are one."""
 

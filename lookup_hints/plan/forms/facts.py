@@ -27,7 +27,7 @@ from lookup_hints.plan.read.scope import InnerNames, Referred, Scope
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import cannot_run
-from lookup_hints.plan.wish import must_be_asked
+from lookup_hints.plan.requested_access import must_be_asked
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.types import type_name
 from lookup_hints.sql.splice import Cut

@@ -14,8 +14,8 @@ from lookup_hints.plan.forms.join import StepJoin
 from lookup_hints.plan.forms.listed import ListedRelation
 from lookup_hints.plan.forms.membership import MembershipJoin
 from lookup_hints.plan.forms.pipe import PipeJoin
-from lookup_hints.plan.forms.sights import Uses
 from lookup_hints.plan.forms.swapped import SwappedJoin
+from lookup_hints.plan.forms.uses import Uses
 from lookup_hints.plan.forms.whole import WholeTable, cannot_be_read, why_read
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Relation
@@ -46,7 +46,7 @@ class Found:
 
     joins: tuple[LookupJoin, ...]
     scans: tuple[TableScan, ...]
-    unread: tuple[LookupUse, ...] = ()
+    bypassed: tuple[LookupUse, ...] = ()
     """Uses in derived tables and CTEs of which nobody reads the rows."""
 
 
@@ -60,17 +60,17 @@ def find_lookups(draft: Draft) -> Found:
     facts = Facts(draft)
     joins: list[LookupJoin] = []
     scanned: dict[LookupUse, str] = {}
-    uses = Uses(draft.statement, draft.statement.uses, draft.seen)
+    uses = Uses(draft.statement, draft.statement.uses, draft.looked_through)
     for block in uses.blocks():
         found = len(joins)
         _find_in_block(facts, block, joins, scanned, draft.read)
         for join in joins[found:]:
-            uses.passed(join.use)
+            uses.bypass(join.use)
     joins.sort(key=lambda join: join.use.index)
     in_order = sorted(scanned, key=lambda use: use.index)
-    unread = tuple(use for use in draft.statement.uses if uses.is_passed(use.block))
+    bypassed = tuple(use for use in draft.statement.uses if uses.is_bypassed(use.block))
     scans = tuple(WholeTable.found(facts, use, scanned[use]) for use in in_order)
-    return Found(tuple(joins), scans, (*unread, *facts.never_read))
+    return Found(tuple(joins), scans, (*bypassed, *facts.never_read))
 
 
 def _find_in_block(

@@ -29,7 +29,7 @@ from lookup_hints.plan.read.structure import (
     Structure,
 )
 from lookup_hints.plan.read.tokens import Tokens
-from lookup_hints.plan.read.virtual import Through
+from lookup_hints.plan.read.virtual import LookThrough
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import Kind, Piece, blanked, pieces
 from lookup_hints.sql.splice import Cut
@@ -82,7 +82,7 @@ class LookupUse:
     step: Step | None
     around: tuple[Relation, ...] = ()
     pipe: Pipe | None = None
-    through: Through | None = None
+    through: LookThrough | None = None
 
     @property
     def index(self) -> int:

@@ -69,7 +69,7 @@ class Expression:
 
 
 @dataclass(frozen=True)
-class Through:
+class LookThrough:
     """A query that only projects, renames, computes and filters one lookup table.
 
     Args:
@@ -87,7 +87,7 @@ class Through:
     hinted: tuple[tuple[int, str], ...] = ()
 
     @classmethod
-    def whole(cls, table: LookupTable) -> Through:
+    def whole(cls, table: LookupTable) -> LookThrough:
         """The table itself."""
         return cls(table, tuple((name, Expression.of_column(name)) for name in table.schema.names))
 

@@ -28,7 +28,7 @@ def edits_of(draft: Draft) -> tuple[Edit, ...]:
 
 def _edits(sheet: Sheet) -> Iterator[Edit]:
     draft = sheet.draft
-    for use in draft.unread:
+    for use in draft.bypassed:
         yield from guarded(draft.statement, use)
     for scan in draft.scans:
         yield from scan.edits(draft.statement)

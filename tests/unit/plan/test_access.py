@@ -27,8 +27,8 @@ def nobody() -> NoReturn:
     raise AssertionError("this figure decides nothing, and costs a trip")
 
 
-def case(wish: Access = Access.AUTO, must_ask: str = "") -> Case:
-    return Case(wish, f"'access' = '{wish.value}' (hint)", must_ask)
+def case(requested: Access = Access.AUTO, must_ask: str = "") -> Case:
+    return Case(requested, f"'access' = '{requested.value}' (hint)", must_ask)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from lookup_hints.runtime.figures import (
     seconds_text,
     what_mattered,
 )
-from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, Most
+from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge
 from lookup_hints.runtime.spec import LookupName
 
 CUSTOMERS, PRICES = LookupName("customers", "c"), LookupName("prices", "p")
@@ -31,7 +31,7 @@ def lookups(**counts: LookupMetrics) -> dict[LookupName, Measured]:
 def waiting(**waited: float) -> LookupMetrics:
     seconds = CountsByKey(waited)
     return LookupMetrics(
-        tasks=4, seconds=100.0, waited=seconds, most_in_flight=Most(40), latency=latencies(0.31)
+        tasks=4, seconds=100.0, waited=seconds, most_in_flight=MaxGauge(40), latency=latencies(0.31)
     )
 
 
@@ -85,7 +85,7 @@ def test_facts_of_a_lookup_that_had_trouble() -> None:
         throttled=3,
         errors=2,
         errors_by_class=CountsByKey({"OSError": 2}),
-        most_in_flight=Most(7),
+        most_in_flight=MaxGauge(7),
         waited=CountsByKey({"retry": 2.0, "source": 6.0}),
         latency=latencies(0.0123),
         bytes_out=12_345,
@@ -117,8 +117,8 @@ def test_facts_of_a_lookup_with_a_cache() -> None:
         cache_hits=70,
         cache_missing=5,
         cache_misses=25,
-        cache_rows=Most(1200),
-        cache_bytes=Most(3_400_000),
+        cache_rows=MaxGauge(1200),
+        cache_bytes=MaxGauge(3_400_000),
         cache_evicted_by_reason=CountsByKey({"size": 1000, "expired": 7}),
     )
     facts = dict(facts_of(Measured(CUSTOMERS, counts)))

@@ -13,7 +13,7 @@ from lookup_hints.runtime.metrics import (
     CountsByKey,
     Latencies,
     LookupMetrics,
-    Most,
+    MaxGauge,
     about_counts,
 )
 from lookup_hints.runtime.tally import Tally
@@ -58,7 +58,7 @@ def test_of_what_is_in_flight_the_most_counts() -> None:
     tally = Tally()
     for requests in (1, 3, 2):
         tally.in_flight(requests)
-    both = tally.total + LookupMetrics(most_in_flight=Most(2))
+    both = tally.total + LookupMetrics(most_in_flight=MaxGauge(2))
     assert both.most_in_flight == 3
     assert (both - tally.total).most_in_flight == 3
 

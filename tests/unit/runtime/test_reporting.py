@@ -151,7 +151,7 @@ def test_what_outlives_a_lookup_does_not_hold_its_run(asynchronous: bool) -> Non
     looked_up(Lingering(), [(1,)], asynchronous=asynchronous)
     [listener] = seen
     assert isinstance(listener, Tally)
-    assert listener.standing.on_change is None
+    assert listener.pending_waits.on_change is None
 
 
 def test_opening_is_nobodys_lookup() -> None:

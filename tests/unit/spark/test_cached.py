@@ -329,9 +329,9 @@ def test_a_row_that_the_source_does_not_have_any_more_is_not_used() -> None:
 
 @BOTH
 def test_rows_that_are_too_old_are_used_while_they_are_asked_for_anew(asynchronous: bool) -> None:
-    late = PartialCache(0.05, missing_ttl=30.0, stale_while_revalidate=600.0)
+    refreshing = PartialCache(0.05, missing_ttl=30.0, stale_while_revalidate=600.0)
     connector = AskedAnew("anew", key=f"{asynchronous}")
-    how: dict[str, Any] = {"cache": late, "asynchronous": asynchronous}
+    how: dict[str, Any] = {"cache": refreshing, "asynchronous": asynchronous}
     version.clear()
     assert run(connector, 1, 2, **how)[0] == [["v0"], ["v0"]]
     time.sleep(0.06)
@@ -346,13 +346,13 @@ def test_rows_that_are_too_old_are_used_while_they_are_asked_for_anew(asynchrono
 
 
 def test_what_cannot_be_asked_anew_is_used_until_it_is_too_old_for_that() -> None:
-    late = PartialCache(0.0001, missing_ttl=30.0, stale_while_revalidate=600.0)
+    refreshing = PartialCache(0.0001, missing_ttl=30.0, stale_while_revalidate=600.0)
     connector = AskedAnew("anew", key="fails")
     version.clear()
-    run(connector, 1, cache=late)
+    run(connector, 1, cache=refreshing)
     version.append(-1)
     for _ in range(2):
-        assert run(connector, 1, cache=late)[0] == [["v0"]]
+        assert run(connector, 1, cache=refreshing)[0] == [["v0"]]
         process.this_process.the(Background).wait()
 
 

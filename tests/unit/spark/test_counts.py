@@ -6,14 +6,14 @@ import pickle
 
 import pytest
 
-from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, Most
+from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge
 from lookup_hints.runtime.records import TaskRecord, TaskRun
 from lookup_hints.spark.counts import Counts
 
 ALL_KINDS = LookupMetrics(
     keys=3,
     errors_by_class=CountsByKey({"OSError": 2}),
-    most_in_flight=Most(7),
+    most_in_flight=MaxGauge(7),
     latency=Latencies({10: 4}),
 )
 

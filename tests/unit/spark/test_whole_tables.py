@@ -414,7 +414,7 @@ def test_a_folder_that_goes_while_a_task_runs_is_no_error(
 ) -> None:
     connector = Readable([(1, "a")])
     run(connector, 1)
-    memory = Stores().remembering(
+    memory = Stores().task_cache(
         spec_of(connector), str(sorted(connector.table.options.items())), executor / "lookup_hints"
     )
     shutil.rmtree(executor / "lookup_hints")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookup_hints.store.content import Known, Learned
+from lookup_hints.store.content import Answers, ProbeResult
 from lookup_hints.store.folder import Limits
 from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.store import Ages, Store
@@ -37,7 +37,7 @@ class Clock:
 class Learning(Store):
     """A store that knows what NOW is."""
 
-    def learn(self, learned: Sequence[Learned]) -> None:
+    def learn(self, learned: Sequence[Answers]) -> None:
         now = self._clock()
         super().learn([replace(each, asked=min(each.asked, now)) for each in learned])
 
@@ -53,11 +53,11 @@ def learned(
     schema: pa.Schema = SCHEMA,
     unknown: Sequence[Any] = (),
     when: float = NOW,
-) -> Learned:
+) -> Answers:
     """The names that were found by id; ids without names are known to have none, ``unknown`` ones are not."""
     ids = [*answers, *unknown]
     rows = [(key, at, name) for at, key in enumerate(ids) for name in answers.get(key, ())]
-    return Learned(
+    return Answers(
         keys=keys(ids, schema),
         rows=pa.table([[key for key, _, _ in rows], [name for _, _, name in rows]], schema=schema),
         positions=pa.array([at for _, at, _ in rows], pa.int32()),
@@ -76,7 +76,7 @@ def asked(of: Store, ids: Sequence[Any], schema: pa.Schema = SCHEMA) -> dict[Any
     return told(of.probe(keys(ids, schema), ["name"]), ids)
 
 
-def told(known: Known, ids: Sequence[Any]) -> dict[Any, list[str]]:
+def told(known: ProbeResult, ids: Sequence[Any]) -> dict[Any, list[str]]:
     """What is known of ``ids``: their names, none for a miss."""
     answers: dict[Any, list[str]] = {ids[at]: [] for at in known.missing.to_pylist()}
     for rows, positions in known.found:

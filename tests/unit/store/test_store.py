@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.store import content, hashing
 from lookup_hints.store import store as stores
-from lookup_hints.store.content import Learned
+from lookup_hints.store.content import Answers
 from lookup_hints.store.folder import Limits
 from lookup_hints.store.store import Ages, Store
 from tests.unit.store.support import AGES, NOW, SCHEMA, Clock, asked, keys, learned, store
@@ -64,7 +64,7 @@ def test_rows_of_a_key_keep_their_order_wherever_they_stood(tmp_path: Path, cloc
     one = store(tmp_path, clock)
     rows = pa.table([[2, 1, 2, 1], ["a", "b", "c", "d"]], schema=SCHEMA)
     positions, none = pa.array([1, 0, 1, 0], pa.int32()), pa.array([], pa.int32())
-    one.learn([Learned(keys([1, 2]), rows, positions, none, NOW)])
+    one.learn([Answers(keys([1, 2]), rows, positions, none, NOW)])
     assert asked(one, [1, 2]) == {1: ["b", "d"], 2: ["a", "c"]}
 
 
@@ -284,7 +284,7 @@ def test_keys_of_several_columns(tmp_path: Path, clock: Clock) -> None:
     one = store(tmp_path, clock)
     none = pa.array([], pa.int32())
     rows = pa.table({"n": [10, 20, 30]})
-    one.learn([Learned(both, rows, pa.array([0, 1, 2], pa.int32()), none, NOW)])
+    one.learn([Answers(both, rows, pa.array([0, 1, 2], pa.int32()), none, NOW)])
     known = one.probe(both.take([3, 2, 1, 0]), ["n"])
     ((rows, positions),) = known.found
     assert dict(zip(positions.to_pylist(), rows.column("n").to_pylist(), strict=True)) == {
@@ -313,7 +313,7 @@ def test_a_text_has_one_hash_whatever_texts_are_beside_it(texts: list[str]) -> N
 NAMED = pa.schema([("id", pa.string()), ("name", pa.string())])
 
 
-def in_other_case(answers: dict[Any, list[str]]) -> Learned:
+def in_other_case(answers: dict[Any, list[str]]) -> Answers:
     """What a source tells that compares texts in any case."""
     as_asked = learned(answers, NAMED)
     ids = pc.utf8_upper(as_asked.rows.column("id"))
@@ -385,15 +385,15 @@ def test_jitter_takes_a_tenth_at_most() -> None:
 
 def late_and_stale(of: Store, ids: list[int]) -> tuple[list[int], list[int]]:
     known = of.probe(keys(ids), ["name"])
-    late, stale = (
-        [each for _, at in groups for each in at.to_pylist()] for groups in (known.late, known.stale)
+    refreshing, fallback = (
+        [each for _, at in groups for each in at.to_pylist()] for groups in (known.refreshing, known.fallback)
     )
-    return sorted(ids[at] for at in late), sorted(ids[at] for at in stale)
+    return sorted(ids[at] for at in refreshing), sorted(ids[at] for at in fallback)
 
 
 def test_rows_that_are_too_old_are_kept_for_as_long_as_they_may_be_used(tmp_path: Path) -> None:
     clock = Clock()
-    one = store(tmp_path, clock, ages=Ages(rows=100.0, missing=100.0, late=50.0, stale=200.0))
+    one = store(tmp_path, clock, ages=Ages(rows=100.0, missing=100.0, refreshing=50.0, fallback=200.0))
     one.learn([learned({1: ["a"], 2: []})])
     assert late_and_stale(one, [1, 2]) == ([], [])
     clock.now += 149

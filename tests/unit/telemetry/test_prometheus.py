@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from lookup_hints.errors import OptionError
-from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, Most, about_counts
+from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.telemetry import endpoint
 from lookup_hints.telemetry.endpoint import LOOPBACK, MetricsServer, serve
@@ -72,7 +72,7 @@ def test_a_scrape_shows_what_is_counted_by_then(server: MetricsServer) -> None:
 
 
 def test_what_is_the_largest_of_all_is_a_gauge(server: MetricsServer) -> None:
-    COUNTS[CUSTOMERS] = LookupMetrics(most_in_flight=Most(40))
+    COUNTS[CUSTOMERS] = LookupMetrics(most_in_flight=MaxGauge(40))
     families = scraped(server.url)
     assert families["lookup_most_in_flight"].type == "gauge"
     assert value(families, "lookup_most_in_flight") == 40

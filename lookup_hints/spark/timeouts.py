@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def told_in_time(ask: Callable[[], T], seconds: float, what: str) -> T:
+def call_with_timeout(ask: Callable[[], T], seconds: float, what: str) -> T:
     """What ``ask`` gives, on a thread of its own that is called after ``what``.
 
     Raises:

@@ -15,8 +15,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from lookup_hints.errors import LookupHintsError
-from lookup_hints.runtime.arrow import Keys, Known, Placed
-from lookup_hints.runtime.metrics import CountsByKey, LookupMetrics, Most
+from lookup_hints.runtime.arrow import Keys, KnownAnswers, Placed
+from lookup_hints.runtime.metrics import CountsByKey, LookupMetrics, MaxGauge
 from lookup_hints.runtime.spec import LookupSpec
 
 KEYS_AT_ONCE = 64 * 1024
@@ -36,10 +36,10 @@ class NotKept(Exception):
     """There is no cache, for a reason that its text tells."""
 
 
-NOTHING = Known((), pa.nulls(0, pa.int32()))
+NOTHING = KnownAnswers((), pa.nulls(0, pa.int32()))
 """What is known where nothing takes part that could know keys: they are not counted as unknown to a cache."""
 
-Learned = tuple[pa.Table, Placed, pa.Array, float]
+CacheWrite = tuple[pa.Table, Placed, pa.Array, float]
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,13 @@ class Cache(Protocol):
     def keys_of(self, rows: pa.Table) -> Keys | None:
         """The distinct keys of ``rows`` in the order in which it has them; None where any other will do."""
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         """What is known of ``keys``; ``NOTHING`` where there is nothing yet that could know them."""
 
-    def ask_anew(self, keys: pa.Table) -> None:
+    def refresh(self, keys: pa.Table) -> None:
         """Let fresh rows of ``keys`` be asked for beside the task."""
 
-    def learn(self, learned: Sequence[Learned]) -> None:
+    def learn(self, learned: Sequence[CacheWrite]) -> None:
         """Keep answers."""
 
     @property
@@ -107,7 +107,7 @@ class Watch(Protocol):
         """Whether what is known may be used; it may wait for the source."""
 
 
-class Remembering:
+class TaskCache:
     """The cache of one lookup in one task, as the task uses it.
 
     Args:
@@ -134,7 +134,7 @@ class Remembering:
         self._keeps_missing = kept is not None and (
             kept.missing_ttl is not None or self._keeps_stale or kept.stale_while_revalidate > 0
         )
-        self._pending: deque[Learned] = deque()
+        self._pending: deque[CacheWrite] = deque()
         self._learned = self._written = (0, 0)  # keys and bytes; each is changed by one thread
         self._most_rows = self._most_bytes = 0
         self._evicted: CountsByKey[int] = CountsByKey()
@@ -166,8 +166,8 @@ class Remembering:
             return keys
         try:
             known = self._known(cache, keys.table)
-            if known.late is not None:
-                cache.ask_anew(keys.table.take(known.late))
+            if known.refreshing is not None:
+                cache.refresh(keys.table.take(known.refreshing))
         except LookupHintsError:
             raise
         except Exception as error:
@@ -177,15 +177,15 @@ class Remembering:
             self._look()
         return keys if known is NOTHING else replace(keys, known=known)
 
-    def _known(self, cache: Cache, keys: pa.Table) -> Known:
+    def _known(self, cache: Cache, keys: pa.Table) -> KnownAnswers:
         if self._watch is not None and not self._watch.is_current():
-            return self._stale(cache, keys)
+            return self._fallback(cache, keys)
         return cache.probe(keys, self._columns)
 
-    def _stale(self, cache: Cache, keys: pa.Table) -> Known:
+    def _fallback(self, cache: Cache, keys: pa.Table) -> KnownAnswers:
         """What may be used where asking fails, too: nobody knows whether it has changed."""
-        known = cache.probe(keys, self._columns) if self._keeps_stale else Known((), NOTHING.missing)
-        return Known((), known.missing[:0], stale=(*known.found, *known.stale))
+        known = cache.probe(keys, self._columns) if self._keeps_stale else KnownAnswers((), NOTHING.missing)
+        return KnownAnswers((), known.missing[:0], fallback=(*known.found, *known.fallback))
 
     def write_if_due(self) -> None:
         """Write what has been learned, if it takes much memory."""
@@ -224,21 +224,21 @@ class Remembering:
         self._look()
         self._cache = None
         self._pending.clear()
-        self._warn(self._table, said(error))
+        self._warn(self._table, error_summary(error))
 
     @property
     def counts(self) -> LookupMetrics:
         """What the cache has done."""
         return LookupMetrics(
-            cache_rows=Most(self._most_rows),
-            cache_bytes=Most(self._most_bytes),
+            cache_rows=MaxGauge(self._most_rows),
+            cache_bytes=MaxGauge(self._most_bytes),
             cache_evicted_by_reason=self._evicted,
             cache_checks=0 if self._watch is None else self._watch.asked,
             cache_loads=self._loads.done,
             cache_load_failures=self._loads.failed,
-            cache_load_millis=Most(self._loads.millis),
-            cache_age=Most(self._loads.age),
-            switched_after=Most(self._loads.after),
+            cache_load_millis=MaxGauge(self._loads.millis),
+            cache_age=MaxGauge(self._loads.age),
+            switched_after=MaxGauge(self._loads.after),
         )
 
 
@@ -247,7 +247,7 @@ def warn_without_cache(table: str, why: str) -> None:
     _log.warning("Lookup of %s runs without its cache: %s", table, why)
 
 
-def said(error: Exception) -> str:
+def error_summary(error: Exception) -> str:
     """What went wrong; not where, as names of files are of no use to the reader."""
     if isinstance(error, NotKept):
         return str(error)

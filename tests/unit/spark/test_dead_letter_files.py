@@ -17,8 +17,8 @@ from lookup_hints.errors import ConnectorError, NotAllowed
 from lookup_hints.runtime.dead_letters import LONGEST_ERROR, SCHEMA, FailedKeys
 from lookup_hints.runtime.records import TaskRun
 from lookup_hints.runtime.spec import DeadLetters, LookupName, LookupSettings, LookupSpec
-from lookup_hints.spark import letters as module
-from lookup_hints.spark.letters import PART, Letters, probe
+from lookup_hints.spark import dead_letter_files as module
+from lookup_hints.spark.dead_letter_files import PART, DeadLetterWriter, probe
 from lookup_hints.spi.policy import Policy, variable_of
 from tests.unit.runtime.support import SCHEMA as PEOPLE
 from tests.unit.runtime.support import Asked, names_of
@@ -35,7 +35,7 @@ class Task:
         monkeypatch.setattr(module, "job_property", self.properties.get)
         monkeypatch.setattr(module, "running_statement", lambda: self.properties["spark.sql.execution.id"])
 
-    def letters(self, kind: str = "parquet", secrets: frozenset[str] = frozenset()) -> Letters:
+    def letters(self, kind: str = "parquet", secrets: frozenset[str] = frozenset()) -> DeadLetterWriter:
         settings = LookupSettings(
             False, on_error="null", dead_letters=DeadLetters(str(self.folder), kind, "app-1")
         )
@@ -46,7 +46,7 @@ class Task:
             settings,
             LookupName("people", "p", "asked", 4, "lookup_p_1f"),
         )
-        return Letters(spec, secrets)
+        return DeadLetterWriter(spec, secrets)
 
     def end(self, *failed: FailedKeys, kind: str = "parquet", secrets: frozenset[str] = frozenset()) -> None:
         """A run of the task to its end."""

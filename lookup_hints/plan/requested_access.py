@@ -26,16 +26,16 @@ def value_of(key: str, draft: Draft, use: LookupUse) -> InForce:
     return in_force(_OPTIONS[key], draft.context.conf, given)
 
 
-def wish_of(draft: Draft, use: LookupUse) -> InForce:
+def requested_access(draft: Draft, use: LookupUse) -> InForce:
     """``lookup``, ``scan`` or ``auto``: a LOOKUP hint that says nothing of it wants a lookup."""
-    wish = value_of("access", draft, use)
-    if wish.value is not None:
-        return wish
+    requested = value_of("access", draft, use)
+    if requested.value is not None:
+        return requested
     is_hinted = hint_of(draft, use) is not None
     return InForce(LOOKUP, Place.HINT) if is_hinted else InForce(AUTO)
 
 
 def must_be_asked(draft: Draft, use: LookupUse) -> bool:
     """Whether reading it would be against what is said of this use or its table; the session only prefers."""
-    wish = wish_of(draft, use)
-    return wish.value == LOOKUP and wish.source is not Place.SESSION
+    requested = requested_access(draft, use)
+    return requested.value == LOOKUP and requested.source is not Place.SESSION

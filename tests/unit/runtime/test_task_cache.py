@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from lookup_hints.runtime.arrow import Keys, Known, Placed
+from lookup_hints.runtime.arrow import Keys, KnownAnswers, Placed
 from lookup_hints.runtime.metrics import CountsByKey
-from lookup_hints.runtime.remembering import (
+from lookup_hints.runtime.spec import PartialCache
+from lookup_hints.runtime.task_cache import (
     BYTES_AT_ONCE,
     KEYS_AT_ONCE,
     NOTHING,
-    Learned,
+    CacheWrite,
     Loads,
-    Remembering,
+    TaskCache,
 )
-from lookup_hints.runtime.spec import PartialCache
 from tests.unit.runtime.support import spec
 
 
@@ -33,13 +33,13 @@ class Written:
     def keys_of(self, rows: pa.Table) -> Keys | None:
         """In any order."""
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> Known:
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         return NOTHING
 
-    def ask_anew(self, keys: pa.Table) -> None:
+    def refresh(self, keys: pa.Table) -> None:
         raise AssertionError("nothing is late")
 
-    def learn(self, learned: Sequence[Learned]) -> None:
+    def learn(self, learned: Sequence[CacheWrite]) -> None:
         self.writes.append(sum(keys.num_rows for keys, *_ in learned))
 
 
@@ -47,26 +47,26 @@ def _ids(count: int) -> pa.Table:
     return pa.table({"id": pa.array(range(count), pa.int64())})
 
 
-def _begin_a_window(memory: Remembering) -> None:
+def _begin_a_window(memory: TaskCache) -> None:
     memory.recall(Keys(_ids(1), pa.array([0], pa.int32())))
 
 
 @pytest.mark.parametrize(
     ("keys", "nbytes", "then", "writes"),
     [
-        (KEYS_AT_ONCE - 1, 0, Remembering.write_if_due, []),
-        (KEYS_AT_ONCE, 0, Remembering.write_if_due, [KEYS_AT_ONCE]),
-        (1, BYTES_AT_ONCE - 1000, Remembering.write_if_due, []),
-        (1, BYTES_AT_ONCE, Remembering.write_if_due, [1]),
+        (KEYS_AT_ONCE - 1, 0, TaskCache.write_if_due, []),
+        (KEYS_AT_ONCE, 0, TaskCache.write_if_due, [KEYS_AT_ONCE]),
+        (1, BYTES_AT_ONCE - 1000, TaskCache.write_if_due, []),
+        (1, BYTES_AT_ONCE, TaskCache.write_if_due, [1]),
         (1, 0, _begin_a_window, [1]),
-        (1, 0, Remembering.close, [1]),
+        (1, 0, TaskCache.close, [1]),
     ],
 )
 def test_it_is_written_where_it_is_much_when_a_window_begins_and_at_the_end(
-    keys: int, nbytes: int, then: Callable[[Remembering], None], writes: list[int]
+    keys: int, nbytes: int, then: Callable[[TaskCache], None], writes: list[int]
 ) -> None:
     cache = Written()
-    memory = Remembering(spec(cache=PartialCache(600.0)), cache)
+    memory = TaskCache(spec(cache=PartialCache(600.0)), cache)
     assert memory.learn is not None
     rows = Placed(pa.table({"name": ["x" * nbytes]}), pa.array([0], pa.int32()))
     memory.learn(_ids(keys), rows, pa.array([], pa.int32()), 1.0)

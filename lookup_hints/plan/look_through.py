@@ -14,12 +14,12 @@ from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.conditions import Names, references
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Shape
-from lookup_hints.plan.read.virtual import Expression, TableColumn, Through
+from lookup_hints.plan.read.virtual import Expression, LookThrough, TableColumn
 from lookup_hints.plan.times import calls_the_present
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.splice import Cut
 
-FindView = Callable[[str], Through | None]
+FindView = Callable[[str], LookThrough | None]
 """What a view of that name sees, where it is one lookup table and nothing more; else None."""
 
 _FUNCTIONS = tuple(
@@ -51,19 +51,19 @@ def names_view(statement: Statement, find_view: FindView) -> bool:
     )
 
 
-class Sights:
+class ViewResolver:
     """What the relations of one statement are, looked through; each is read once."""
 
     def __init__(self, statement: Statement, find_view: FindView, case_sensitive: bool) -> None:
         self._statement, self._find_view, self._case_sensitive = statement, find_view, case_sensitive
-        self._found: dict[Relation, Through | None] = {}
+        self._found: dict[Relation, LookThrough | None] = {}
 
     def uses(self) -> tuple[LookupUse, ...]:
         """The relations that are one lookup table seen through a query, as uses of that table."""
         placed = self._statement.uses_as(self._virtual)
         return tuple(replace(use, through=self.through(use.relation)) for use in placed)
 
-    def of_query(self, query: Query) -> Through | None:
+    def of_query(self, query: Query) -> LookThrough | None:
         """What the query sees, where it is one lookup table and nothing more."""
         try:
             found = self._of_query(query)
@@ -71,7 +71,7 @@ class Sights:
             return None
         return found if found is not None and found.is_clear else None
 
-    def through(self, relation: Relation) -> Through | None:
+    def through(self, relation: Relation) -> LookThrough | None:
         """What a derived table, CTE or view sees, where it is one lookup table and nothing more."""
         if relation not in self._found:
             self._found[relation] = self._through(relation)
@@ -81,7 +81,7 @@ class Sights:
         through = self.through(relation)
         return None if through is None else through.table
 
-    def _through(self, relation: Relation) -> Through | None:
+    def _through(self, relation: Relation) -> LookThrough | None:
         if relation.lateral or not relation.plain:
             return None
         if relation.shape is Shape.QUERY and relation.query is not None:
@@ -94,7 +94,7 @@ class Sights:
         is_table = self._statement.table_of(relation) is not None
         return None if is_table else _shown(self._find_view(relation.name), f"view {relation.name}")
 
-    def _of_cte(self, cte: Cte) -> Through | None:
+    def _of_cte(self, cte: Cte) -> LookThrough | None:
         if cte.recursive:
             return None
         found, names = self.of_query(cte.query), names_of_cte(self._statement, cte)
@@ -106,13 +106,13 @@ class Sights:
         through = replace(found, columns=tuple(renamed))
         return through if through.is_clear else None
 
-    def _of_query(self, query: Query) -> Through | None:
+    def _of_query(self, query: Query) -> LookThrough | None:
         block = _plain_block(self._statement, query)
         if block is None or block.source is None:
             return None
         head = block.source.chains[0].head
         table = self._statement.table_of(head)
-        below = self.through(head) if table is None else Through.whole(table)
+        below = self.through(head) if table is None else LookThrough.whole(table)
         is_now = head.time is None or calls_the_present(self._statement, head.time)
         if below is None or head.lateral or not head.plain or not is_now:
             return None
@@ -125,9 +125,11 @@ class Sights:
         if columns is None or (block.wheres and where is None):
             return None
         hinted = (*below.hinted, (self._statement.pieces[block.selects[0]].start, names.alias.lower()))
-        return Through(below.base, tuple(columns), (*below.where, *([where] if where else [])), hinted=hinted)
+        return LookThrough(
+            below.base, tuple(columns), (*below.where, *([where] if where else [])), hinted=hinted
+        )
 
-    def _names(self, head: Relation, below: Through) -> Names | None:
+    def _names(self, head: Relation, below: LookThrough) -> Names | None:
         columns = head.columns or below.names
         if len(columns) != len(below.names) or len({name.lower() for name in columns}) != len(columns):
             return None
@@ -224,7 +226,7 @@ class _Inside:
         return isinstance(tree, exp.Column) and len(tree.parts) == self._names.qualifier_length(tree) + 1
 
 
-def _shown(through: Through | None, shown: str) -> Through | None:
+def _shown(through: LookThrough | None, shown: str) -> LookThrough | None:
     return None if through is None else replace(through, shown=shown)
 
 

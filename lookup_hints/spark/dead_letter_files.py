@@ -36,7 +36,7 @@ PART = 10_000
 _NAME = re.compile(r"(?P<task>.+-s\d+-p\d+-(?P<run>[0-9a-f]{8}))-\d{5}\.(?:parquet|json)")
 
 
-class Letters:
+class DeadLetterWriter:
     """The dead letters of one task; a context that leaves nothing behind unless ``finish`` was reached.
 
     ``keep`` may be called on another thread than the rest, which waits for the file system.
@@ -52,7 +52,7 @@ class Letters:
         self._kept = self._taken = 0
         self._files: _TaskFiles | None = None
 
-    def __enter__(self) -> Letters:
+    def __enter__(self) -> DeadLetterWriter:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -19,12 +19,12 @@ class Uses:
             self._by_block[use.block].append(use)
         self._readers = _readers(statement) if through else {}
         self._waiting = {use.relation for use in through}
-        self._passed = set[Relation]()
+        self._bypassed = set[Relation]()
 
     def blocks(self) -> Iterator[list[LookupUse]]:
         """The uses of each block that count, in the order of the text.
 
-        The next block depends on which relations of those before were ``passed``.
+        The next block depends on which relations of those before were bypassed.
         """
         blocks = deque(self._by_block)
         while blocks:
@@ -34,19 +34,19 @@ class Uses:
                 continue
             here = self._by_block[block]
             self._waiting -= {use.relation for use in here}
-            if self.is_passed(block):
-                self._passed.update(use.relation for use in here)
+            if self.is_bypassed(block):
+                self._bypassed.update(use.relation for use in here)
             else:
                 yield sorted(here, key=lambda use: use.index)
 
-    def passed(self, use: LookupUse) -> None:
+    def bypass(self, use: LookupUse) -> None:
         """Say that ``use`` asks by key, so that what it is seen through is not read there."""
-        self._passed.add(use.relation)
+        self._bypassed.add(use.relation)
 
-    def is_passed(self, block: Block) -> bool:
+    def is_bypassed(self, block: Block) -> bool:
         """Whether all that read the block ask by key what they see through it."""
         readers = self._readers.get(block.query, ())
-        return bool(readers) and all(each in self._passed for each in readers)
+        return bool(readers) and all(each in self._bypassed for each in readers)
 
 
 def _readers(statement: Statement) -> Mapping[Query, Sequence[Relation]]:
