@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, urlencode
 
-from lookup_connectors.http.message import HttpFailure, Request, Response
-from lookup_connectors.http.steps import Exclusive, Steps, sent
+from lookup_connectors.bytes_in_flight import Lease
+from lookup_connectors.http.message import HttpFailure, KeptConnectionLost, Request, Response
+from lookup_connectors.http.transport import Sender
 
 _EARLY_SECONDS = 30.0
 """A token is renewed this long before it ends, or in the last tenth of its life where that is shorter."""
@@ -23,10 +24,14 @@ class Auth(Protocol):
 
     renews: bool
 
-    def credentials(self, timeout: float) -> Steps[dict[str, str]]:
+    @property
+    def known(self) -> dict[str, str] | None:
+        """The headers for the next request; None where they must be fetched first."""
+
+    async def fetched(self, sender: Sender, lease: Lease, timeout: float) -> dict[str, str]:
         """The headers for the next request."""
 
-    def renew(self, refused: dict[str, str], timeout: float) -> Steps[None]:
+    async def renew(self, refused: dict[str, str], sender: Sender, lease: Lease, timeout: float) -> None:
         """Get new ones, as the server refused these."""
 
 
@@ -34,18 +39,16 @@ class Auth(Protocol):
 class Fixed:
     """Headers that stay the same: basic, a bearer token, an API key, or none."""
 
-    headers: dict[str, str]
+    known: dict[str, str]
     renews = False
 
-    def credentials(self, timeout: float) -> Steps[dict[str, str]]:
+    async def fetched(self, sender: Sender, lease: Lease, timeout: float) -> dict[str, str]:
         """The headers."""
-        return self.headers
-        yield  # a generator without steps
+        return self.known
 
-    def renew(self, refused: dict[str, str], timeout: float) -> Steps[None]:
+    async def renew(self, refused: dict[str, str], sender: Sender, lease: Lease, timeout: float) -> None:
         """Nothing can be renewed."""
         raise AssertionError("fixed credentials are not renewed")
-        yield
 
 
 def basic(user: str, password: str) -> dict[str, str]:
@@ -116,30 +119,38 @@ class ClientCredentials:
         self._failure: HttpFailure | None = None
         self.secrets: set[str] = set()
 
-    def credentials(self, timeout: float) -> Steps[dict[str, str]]:
-        """The header with a token that lives on for a while."""
+    @property
+    def known(self) -> dict[str, str] | None:
+        """The header with a token that lives on for a while, where there is one."""
         token = self._token
-        if token is None or self._clock() >= token.renew_at:
-            token = yield Exclusive(self._fresh(token, self._fetches, timeout))
-        return token.headers
+        return None if token is None or self._clock() >= token.renew_at else token.headers
 
-    def renew(self, refused: dict[str, str], timeout: float) -> Steps[None]:
+    async def fetched(self, sender: Sender, lease: Lease, timeout: float) -> dict[str, str]:
+        """The header with a new token, which another request may have fetched meanwhile.
+
+        Whoever waited while another fetched shares what came of it.
+        """
+        old, fetches = self._token, self._fetches
+        async with sender.exclusive(lease):
+            if self._fetches != fetches and self._failure is not None:
+                raise self._failure
+            if self._token is None or self._token is old:
+                await self._fetch(sender, lease, timeout)
+        assert self._token is not None
+        return self._token.headers
+
+    async def renew(self, refused: dict[str, str], sender: Sender, lease: Lease, timeout: float) -> None:
         """A new token, unless another request has fetched one meanwhile."""
         if self._token is not None and self._token.headers == refused:
-            yield Exclusive(self._fresh(self._token, self._fetches, timeout))
+            await self.fetched(sender, lease, timeout)
 
-    def _fresh(self, old: _Token | None, fetches: int, timeout: float) -> Steps[_Token]:
-        """A token other than ``old``; whoever waited while another fetched shares what came of it."""
-        if self._fetches != fetches and self._failure is not None:
-            raise self._failure
-        if self._token is None or self._token is old:
-            yield from self._fetch(timeout)
-        assert self._token is not None
-        return self._token
-
-    def _fetch(self, timeout: float) -> Steps[None]:
+    async def _fetch(self, sender: Sender, lease: Lease, timeout: float) -> None:
+        request = self._request()
         try:
-            response = yield from sent(self._request(), timeout)
+            try:
+                response = await sender.send(request, timeout, lease)
+            except KeptConnectionLost:
+                response = await sender.send(request, timeout, lease, fresh=True)
             self._token, self._failure = self._read(response), None
         except HttpFailure as failure:
             self._token, self._failure = None, failure

@@ -29,13 +29,12 @@ from lookup_connectors.http.plan import (
     read_on_the_driver,
 )
 from lookup_connectors.http.response import Found, FoundRows, PageRows, Told
-from lookup_connectors.http.steps import Steps
 from lookup_connectors.http.template import Key, Keys, Unaskable, Unsendable
 from lookup_connectors.http.transport import (
     Client,
     Connecting,
-    Driver,
     HttpxClient,
+    Sender,
     tls_context,
 )
 from lookup_hints.errors import OptionError, Problem
@@ -70,10 +69,9 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
         super().__init__(table)
         self._live: _Live | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._driver: Driver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None, "_loop": None, "_driver": None}
+        return {**self.__dict__, "_live": None, "_loop": None}
 
     def check(self) -> None:
         """Refuse options that do not fit together, or that cannot be read here."""
@@ -130,7 +128,6 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
         """Read the options; the first request makes the first connection."""
         await self.aclose()
         self._live = _Live.of(self.table)
-        self._driver = self._live.driver()
 
     def close(self) -> None:
         """Disconnect."""
@@ -141,9 +138,9 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
 
     async def aclose(self) -> None:
         """Disconnect."""
-        driver, self._driver, self._live = self._driver, None, None
-        if driver is not None:
-            await driver.close()
+        live, self._live = self._live, None
+        if live is not None:
+            await live.sender.close()
 
     # One key.
 
@@ -153,10 +150,10 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
 
     async def alookup_row(self, request: RowRequest) -> Rows:
         """The rows of one key."""
-        driver = self._driving
-        lease = driver.budget.lease(again=request.attempt > 1)
+        live = self._opened
+        lease = live.sender.budget.lease(again=request.attempt > 1)
         try:
-            rows = await driver.run(self._opened.row(request), lease)
+            rows = await live.row(request, lease)
         except BaseException:
             lease.release()
             raise
@@ -180,19 +177,20 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
 
     async def alookup(self, request: LookupRequest) -> Answer:
         """The rows of each key."""
-        with self._driving.budget.lease(again=request.attempt > 1) as lease:
+        live = self._opened
+        with live.sender.budget.lease(again=request.attempt > 1) as lease:
             if self.keys_per_request() > 1:
-                asked, failures = self._opened.requests(request)
-                parts = [self._opened.rows(keys, first, request) for keys, first in asked]
-                rows = self._table(request, await self._all(parts, lease))
+                asked, failures = live.requests(request)
+                parts = [live.rows(keys, first, request, lease) for keys, first in asked]
+                rows = self._table(request, await self._all(parts))
                 return Outcomes(rows, failures=failures) if failures else rows
-            return await self._each(request, lambda row: self._driving.run(self._opened.row(row), lease))
+            return await self._each(request, lambda row: live.row(row, lease))
 
-    async def _all(self, parts: Sequence[Steps[_T]], lease: Lease) -> list[_T]:
+    async def _all(self, parts: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
         """What all ``parts`` return; where one fails, none is left running."""
         if len(parts) == 1:
-            return [await self._driving.run(parts[0], lease)]
-        tasks = [asyncio.ensure_future(self._driving.run(part, lease)) for part in parts]
+            return [await parts[0]]
+        tasks = [asyncio.ensure_future(part) for part in parts]
         try:
             return await asyncio.gather(*tasks)
         finally:
@@ -212,13 +210,13 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
 
     def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
         """Take no more bytes of answers; where a row waits for one, those of the oldest lookup alone."""
-        if self._driver is not None:
-            self._driver.budget.hold_back(task, needs_answer=needs_answer)
+        if self._live is not None:
+            self._live.sender.budget.hold_back(task, needs_answer=needs_answer)
 
     def go_on(self, task: Hashable) -> None:
         """Take bytes again."""
-        if self._driver is not None:
-            self._driver.budget.go_on(task)
+        if self._live is not None:
+            self._live.sender.budget.go_on(task)
 
     # Outcomes.
 
@@ -250,11 +248,6 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
         assert self._loop is not None, "open() comes first"
         return self._loop.run_until_complete(lookup)
 
-    @property
-    def _driving(self) -> Driver:
-        assert self._driver is not None, "aopen() comes first"
-        return self._driver
-
 
 class _RowsOfKey(list[Any]):
     """The rows of a key, whose bytes are counted as long as the rows are there."""
@@ -267,7 +260,7 @@ class _RowsOfKey(list[Any]):
 
 
 class _Live:
-    """What an open connector has, but for its client."""
+    """What an open connector has."""
 
     def __init__(
         self,
@@ -275,17 +268,15 @@ class _Live:
         plan: Plan,
         templates: Templates,
         exchange: Exchange,
-        connecting: Connecting,
+        sender: Sender,
         auth: Auth,
         secrets: set[str],
         options: Mapping[str, Any],
     ) -> None:
         self.plan = plan
-        self.connecting = connecting
+        self.sender = sender
         self.tells_outcomes: bool = options["outcome-rows"]
         self._name = table.name
-        self._engine: str = options["engine"]
-        self._most_in_flight: int = options[MAX_BYTES_IN_FLIGHT.key]
         self._templates = templates
         self._exchange = exchange
         self._auth = auth
@@ -293,7 +284,11 @@ class _Live:
 
     @classmethod
     def of(cls, table: LookupTable) -> _Live:
-        """Made from the options of ``table``, on the machine that connects."""
+        """Made from the options of ``table``, on the machine that connects.
+
+        Raises:
+            HttpFailure: an option is wrong, or the client that `engine` asks for cannot be had.
+        """
         options, secrets = table.read(OPTIONS)
         plan = plan_of(table)
         templates = plan.templates.resolved(
@@ -309,8 +304,11 @@ class _Live:
         _check_other_urls(table, options)
         _check_hosts(table, {**{key: options[key] for key in _URLS}, "url": home})
         auth = _auth(table.name, options) or Fixed(_netrc(table, options, templates, home, secrets))
+        client = _client(options["engine"], _connecting(table.name, options))
+        sender = Sender(client, BytesInFlight(options[MAX_BYTES_IN_FLIGHT.key]))
         exchange = Exchange(
             table.name,
+            sender=sender,
             home=home,
             auth=auth,
             limits=Limits(
@@ -328,7 +326,7 @@ class _Live:
             wall_clock=time.time,
             check_origin=lambda origin: _check_hosts(table, {"allowed-origins": origin}),
         )
-        return cls(table, plan, templates, exchange, _connecting(table.name, options), auth, secrets, options)
+        return cls(table, plan, templates, exchange, sender, auth, secrets, options)
 
     @property
     def secrets(self) -> set[str]:
@@ -336,36 +334,9 @@ class _Live:
         tokens = self._auth.secrets if isinstance(self._auth, ClientCredentials) else set()
         return self._secrets | tokens
 
-    def driver(self) -> Driver:
-        """What drives async exchanges.
-
-        Raises:
-            HttpFailure: the client that `engine` asks for cannot be had.
-        """
-        return Driver(self._client(), BytesInFlight(self._most_in_flight))
-
-    def _client(self) -> Client:
-        """The client that `engine` asks for.
-
-        Raises:
-            HttpFailure: it is the fast one, which cannot be had.
-        """
-        plain = self.connecting.proxy is None and not self.connecting.environment
-        if self._engine == "httpx" or (self._engine == "auto" and not plain):
-            return HttpxClient(self.connecting)
-        if not plain:
-            raise HttpFailure(f"table {self._name}: 'engine' = 'fast' knows no proxies.", permanent=True)
-        try:
-            from lookup_connectors.http.fast import FastClient
-        except ModuleNotFoundError:
-            if self._engine == "auto":
-                return HttpxClient(self.connecting)
-            raise
-        return FastClient(self.connecting)
-
     # Asking.
 
-    def row(self, request: RowRequest) -> Steps[Rows]:
+    async def row(self, request: RowRequest, lease: Lease) -> Rows:
         """The rows of one key."""
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
@@ -374,7 +345,7 @@ class _Live:
         except Unaskable:
             return Miss()
         try:
-            response, rows = yield from self._pages(first, deadline)
+            response, rows = await self._pages(first, deadline, lease)
         except HttpFailure as failure:
             failure.elapsed = time.monotonic() - started
             raise
@@ -385,11 +356,11 @@ class _Live:
         given = self._given(request.key)
         return [Found(row, name, given, told) for row, name in zip(rows.rows, rows.names, strict=True)]
 
-    def rows(self, keys: Keys, first: Request, request: LookupRequest) -> Steps[FoundRows]:
+    async def rows(self, keys: Keys, first: Request, request: LookupRequest, lease: Lease) -> FoundRows:
         """The rows of many keys, which say themselves whose they are; ``first`` asks for them."""
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
-        response, rows = yield from self._pages(first, deadline)
+        response, rows = await self._pages(first, deadline, lease)
         told = _told("hit", response, time.monotonic() - started, request.attempt)
         given = self._given(
             {name: values[0] for name, values in keys.columns.items() if name not in keys.lists}
@@ -407,7 +378,9 @@ class _Live:
         except Unsendable as error:
             raise HttpFailure(f"table {self._name}: {error}", permanent=True) from None
 
-    def _pages(self, request: Request, deadline: float | None) -> Steps[tuple[Response, PageRows]]:
+    async def _pages(
+        self, request: Request, deadline: float | None, lease: Lease
+    ) -> tuple[Response, PageRows]:
         """The rows of all pages, and the last response."""
         paging = self.plan.paging
         current: Request | None = paging.begin(request)
@@ -421,7 +394,7 @@ class _Live:
                 )
             asked.add((current.url, current.body))
             try:
-                answered = yield from self._exchange.ask(current, deadline)
+                answered = await self._exchange.ask(current, deadline, lease)
             except HttpFailure as failure:
                 told = paging.explained(failure, len(asked))
                 if told is failure:
@@ -573,6 +546,26 @@ def _netrc(
     if table.restricts_files:
         table.check_file(path, option="use-environment")
     return from_netrc(table.name, path, urlsplit(home).hostname or "", secrets)
+
+
+def _client(engine: str, connecting: Connecting) -> Client:
+    """The client that ``engine`` asks for.
+
+    Raises:
+        HttpFailure: it is the fast one, which cannot be had.
+    """
+    plain = connecting.proxy is None and not connecting.environment
+    if engine == "httpx" or (engine == "auto" and not plain):
+        return HttpxClient(connecting)
+    if not plain:
+        raise HttpFailure(f"table {connecting.table}: 'engine' = 'fast' knows no proxies.", permanent=True)
+    try:
+        from lookup_connectors.http.fast import FastClient
+    except ModuleNotFoundError:
+        if engine == "auto":
+            return HttpxClient(connecting)
+        raise
+    return FastClient(connecting)
 
 
 def _connecting(table: str, options: Mapping[str, Any]) -> Connecting:

@@ -1,15 +1,13 @@
-"""One question to an API, from the first request to a response that can be read: without any I/O.
-
-An exchange is a generator that says what it wants next (send this, wait so long, do that alone) and is told
-what came of it. ``transport`` drives it.
-"""
+"""One question to an API, from the first request to a response that can be read."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from lookup_connectors.bytes_in_flight import Lease
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.judging import Verdict
 from lookup_connectors.http.message import (
@@ -22,8 +20,8 @@ from lookup_connectors.http.message import (
 )
 from lookup_connectors.http.response import PageRows
 from lookup_connectors.http.signs import pause_told
-from lookup_connectors.http.steps import LimitedRetry, Room, Send, Steps, Take
 from lookup_connectors.http.throttle import reported_pause, retry_after
+from lookup_connectors.http.transport import Sender
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -71,6 +69,7 @@ class Exchange:
         self,
         table: str,
         *,
+        sender: Sender,
         home: str,
         auth: Auth,
         limits: Limits,
@@ -80,6 +79,7 @@ class Exchange:
         check_origin: Callable[[str], None],
     ) -> None:
         self._table = table
+        self._sender = sender
         self._home = home
         self._auth = auth
         self._limits = limits
@@ -88,8 +88,10 @@ class Exchange:
         self._wall_clock = wall_clock
         self._check_origin = check_origin
 
-    def ask(self, request: Request, deadline: float | None) -> Steps[Answered]:
+    async def ask(self, request: Request, deadline: float | None, lease: Lease) -> Answered:
         """What answers ``request``: a success or a miss, after redirects, pauses and a renewed token.
+
+        Its bytes are counted by ``lease``.
 
         Raises:
             HttpFailure: anything else.
@@ -99,53 +101,44 @@ class Exchange:
         after: float | None = None
         verdict: Verdict | None
         while True:
-            credentials = yield from self._auth.credentials(self._left(deadline))
+            credentials = self._auth.known
+            if credentials is None:
+                credentials = await self._auth.fetched(self._sender, lease, self._left(deadline))
             signed = self._signed(request, credentials)
             try:
-                response, verdict, wait = yield from self._in_turn(signed, own, deadline, after=after)
+                response, verdict, wait = await self._in_turn(signed, own, deadline, lease, after=after)
             except KeptConnectionLost:
                 # Few at once: where the server is down, they are what finds out.
-                response, verdict, wait = yield LimitedRetry(self._in_turn(signed, own, deadline, fresh=True))
+                async with self._sender.limited_retry(lease):
+                    response, verdict, wait = await self._in_turn(signed, own, deadline, lease, fresh=True)
             if wait is not None:
                 after = self._clock() + wait if wait else None
                 continue
             if response.status == 401 and self._auth.renews and not renewed:
                 renewed = True
-                yield from self._auth.renew(credentials, self._left(deadline))
+                await self._auth.renew(credentials, self._sender, lease, self._left(deadline))
                 continue
             if response.status in _REDIRECTS and "location" in response.headers:
                 redirects += 1
                 request = self._redirected(request, response, redirects)
                 continue
             if verdict is None:
-                verdict = yield from self._judged(response)
-            return self._answered(request, response, verdict)
+                await lease.room(len(response.body) * _PARSED)
+                verdict = self._judge(response)
+            if verdict.kind not in _ANSWERS:
+                raise self._failure(request, response, verdict)
+            return Answered(request, response, verdict.rows, verdict.document, verdict.kind == "miss")
 
-    def _judged(self, response: Response) -> Steps[Verdict]:
-        """The verdict on ``response``, once there is room to parse it; small ones are parsed at once."""
-        size = len(response.body)
-        if size > _SMALL_BODY:
-            yield Room(size * _PARSED)
-        return self._judge(response)
-
-    def _answered(self, request: Request, response: Response, verdict: Verdict) -> Answered:
-        """
-        Raises:
-            HttpFailure: it is no answer.
-        """
-        if verdict.kind not in _ANSWERS:
-            raise self._failure(request, response, verdict)
-        return Answered(request, response, verdict.rows, verdict.document, verdict.kind == "miss")
-
-    def _in_turn(
+    async def _in_turn(
         self,
         request: Request,
         own: Turns,
         deadline: float | None,
+        lease: Lease,
         *,
         after: float | None = None,
         fresh: bool = False,
-    ) -> Steps[tuple[Response, Verdict | None, float | None]]:
+    ) -> tuple[Response, Verdict | None, float | None]:
         """The response, by a turn of ``own``; and if it must be asked again, after how many seconds.
 
         A large body is not judged yet: that must wait for room, and no turn should wait.
@@ -154,13 +147,14 @@ class Exchange:
             HttpFailure: there is no response, or one that says when to come back, which is too late.
         """
         if after is not None or not own.take_at_once():
-            yield Take(own, deadline, after)
+            with lease.idle():
+                await own.take(deadline, after)
         started = self._clock()
         ending: Ending = "unknown"
         pause: float | None = None
         wait = 0.0
         try:
-            response: Response = yield Send(request, self._left(deadline), fresh)
+            response = await self._sender.send(request, self._left(deadline), lease, fresh=fresh)
             verdict = self._judge(response) if len(response.body) <= _SMALL_BODY else None
             ending, pause = self._ending(response, verdict)
         except KeptConnectionLost:
@@ -168,7 +162,7 @@ class Exchange:
         except HttpFailure as failure:
             ending = "unknown" if failure.permanent else "lost"
             raise
-        except GeneratorExit:
+        except asyncio.CancelledError:
             ending = "lost" if deadline is not None and self._clock() >= deadline else "unknown"
             raise
         finally:

@@ -1,4 +1,4 @@
-"""Carries requests with httpx, and drives exchanges."""
+"""Carries requests with httpx, or with another client, and counts what comes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Protocol, TypeVar
@@ -25,7 +25,6 @@ from lookup_connectors.http.message import (
     Response,
 )
 from lookup_connectors.http.slots import Slots
-from lookup_connectors.http.steps import Exclusive, LimitedRetry, Room, Send, Steps, Take
 from lookup_hints.spi import reporting
 
 _T = TypeVar("_T")
@@ -442,27 +441,18 @@ def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
     return error
 
 
-# --- driving exchanges ----------------------------------------------------------------------------
+# --- sending --------------------------------------------------------------------------------------
 
 
 SECOND_TRIES = 10
 """So many requests whose kept connection was lost are sent again at once."""
 
 
-async def acquire(one: asyncio.Semaphore, lease: Lease) -> None:
-    """Acquire ``one``, which may be held by who waits for the bytes of ``lease``."""
-    if not one.locked():
-        await one.acquire()
-        return
-    with lease.idle():
-        await one.acquire()
-
-
-class Driver:
-    """Drives exchanges with an async client.
+class Sender:
+    """Sends the requests of all lookups, and counts what comes.
 
     Args:
-        client: carries the requests; it is closed with the driver.
+        client: carries the requests; it is closed with the sender.
         budget: counts the bytes of all answers.
     """
 
@@ -473,56 +463,41 @@ class Driver:
         self._exclusive = asyncio.Semaphore(1)
         self._retry_slots = asyncio.Semaphore(SECOND_TRIES)
 
-    async def run(self, steps: Steps[_T], lease: Lease) -> _T:
-        """Do what ``steps`` want, and return what they return; what they hold is counted by ``lease``."""
-        outcome: Any = None
-        failure: Exception | None = None
-        while True:
-            try:
-                step = steps.send(outcome) if failure is None else steps.throw(failure)
-            except StopIteration as stop:
-                result: _T = stop.value
-                return result
-            try:
-                if isinstance(step, Send):
-                    outcome = await self._send(step, lease)
-                else:
-                    outcome = await self._do(step, lease)
-                failure = None
-            except Exception as error:
-                failure = error
-            except BaseException:
-                steps.close()  # they have a turn to give back
-                raise
-
-    async def _do(self, step: Take | Room | Exclusive | LimitedRetry, lease: Lease) -> Any:
-        if isinstance(step, Take):
-            with lease.idle():
-                await step.turns.take(step.deadline, step.after)
-        elif isinstance(step, Room):
-            await lease.room(step.size)
-        else:
-            slots = self._retry_slots if isinstance(step, LimitedRetry) else self._exclusive
-            await acquire(slots, lease)
-            try:
-                return await self.run(step.steps, lease)
-            finally:
-                slots.release()
-        return None
-
-    async def _send(self, step: Send, lease: Lease) -> Response:
+    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool = False) -> Response:
+        """The response; see ``Client.send``."""
         await lease.expect(self._usual.size)
-        request = step.request
         try:
             with reporting().http(request.method, request.url) as told:
                 signed = request.with_headers(told.headers)
-                response = await self._client.send(signed, step.timeout, lease, fresh=step.fresh)
+                response = await self._client.send(signed, timeout, lease, fresh=fresh)
                 told.answered(response.status)
         finally:
             lease.settle()
         self._usual.saw(len(response.body))
         return response
 
+    def exclusive(self, lease: Lease) -> AbstractAsyncContextManager[None]:
+        """A block in which only one is at a time."""
+        return _one_of(self._exclusive, lease)
+
+    def limited_retry(self, lease: Lease) -> AbstractAsyncContextManager[None]:
+        """A block in which only a few are at a time."""
+        return _one_of(self._retry_slots, lease)
+
     async def close(self) -> None:
         """Disconnect."""
         await self._client.close()
+
+
+@asynccontextmanager
+async def _one_of(places: asyncio.Semaphore, lease: Lease) -> AsyncIterator[None]:
+    """A block in one of ``places``, which those may hold who wait for the bytes of ``lease``."""
+    if places.locked():
+        with lease.idle():
+            await places.acquire()
+    else:
+        await places.acquire()
+    try:
+        yield
+    finally:
+        places.release()

@@ -42,15 +42,14 @@ def held_at_most(table: LookupTable, keys: int) -> int:
     """The most bytes that were counted while ``keys`` were asked together."""
 
     async def ask(connector: HttpConnector) -> int:
-        driver = connector._driver
-        assert driver is not None
+        budget = connector._opened.sender.budget
         tasks = [asyncio.ensure_future(name_of(connector, key)) for key in range(keys)]
         most = 0
         while not all(task.done() for task in tasks):
-            most = max(most, driver.budget.held)
+            most = max(most, budget.held)
             await asyncio.sleep(0)
         assert [task.result() for task in tasks] == ["n"] * keys
-        assert driver.budget.held == 0
+        assert budget.held == 0
         return most
 
     return during(table, ask)
@@ -94,14 +93,13 @@ def test_who_is_cancelled_gives_back_what_it_held(api: Api) -> None:
     api.script("/large/9", {"hang": True})
 
     async def ask(connector: HttpConnector) -> int:
-        driver = connector._driver
-        assert driver is not None
+        budget = connector._opened.sender.budget
         tasks = [asyncio.ensure_future(name_of(connector, key)) for key in (9, 0, 1, 2, 3)]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert await name_of(connector, 5) == "n"
-        return driver.budget.held
+        return budget.held
 
     assert during(table, ask) == 0

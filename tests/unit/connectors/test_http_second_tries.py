@@ -15,7 +15,7 @@ from lookup_connectors.http.exchange import Answered, Exchange, Limits
 from lookup_connectors.http.judging import Verdict
 from lookup_connectors.http.message import HttpFailure, KeptConnectionLost, Request, Response
 from lookup_connectors.http.response import PageRows
-from lookup_connectors.http.transport import SECOND_TRIES, Driver
+from lookup_connectors.http.transport import SECOND_TRIES, Sender
 
 from lookup_hints.origin.limit_store import in_memory
 from lookup_hints.origin.limiter import OriginLimiter, Rules
@@ -76,8 +76,10 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
     clock = loop.time
     limiter = OriginLimiter(in_memory(), Rules(capacity=requests), clock=clock)
     turns = Watched(limiter.permits())
+    budget = BytesInFlight(10**9)
     exchange = Exchange(
         "people",
+        sender=Sender(client, budget),
         home=HOME,
         auth=Fixed({}),
         limits=Limits(10.0, 3, frozenset()),
@@ -86,11 +88,10 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
         wall_clock=clock,
         check_origin=lambda _: None,
     )
-    driver = Driver(client, BytesInFlight(10**9))
 
     async def one() -> Answered:
-        with driver.budget.lease() as lease:
-            return await driver.run(exchange.ask(Request("GET", f"{HOME}/x"), None), lease)
+        with budget.lease() as lease:
+            return await exchange.ask(Request("GET", f"{HOME}/x"), None, lease)
 
     async def all_of_them() -> list[Any]:
         tasks = [asyncio.ensure_future(asyncio.wait_for(one(), seconds)) for _ in range(requests)]
