@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 CLASSES = Path(sys.prefix) / "spark.jsa"
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m"
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:ReservedCodeCacheSize=256m"
 """They live for minutes: compiling their code well, or looking for classes to unload, would take longer than it saves."""
 
 
