@@ -43,7 +43,7 @@ from benchmarks.postgres_raw import CUSTOMERS, IDS, ORDERS, customers_server, or
 from lookup_hints import LookupSession
 from lookup_hints.plan.access import KEYS_PER_ROW
 from lookup_hints.store.content import Answers
-from lookup_hints.store.folder import Limits
+from lookup_hints.store.folder import StoreLimits
 from lookup_hints.store.store import Ages, Store
 from tests.servers.postgres import PostgresServer
 
@@ -89,7 +89,7 @@ def main() -> None:
 
 def _store_alone(found: Theme, folder: Path, kind: str, least: float) -> None:
     chance = np.random.default_rng(7)
-    store = Store(folder, Limits(), _FOREVER, time.monotonic)
+    store = Store(folder, StoreLimits(), _FOREVER, time.monotonic)
     ids = chance.permutation(INSERTED)
     batches = [_rows(ids[start : start + WINDOW], kind) for start in range(0, INSERTED, WINDOW)]
     inserted = statistics.median(_inserted(folder / str(run), batches) for run in range(5))
@@ -129,7 +129,7 @@ print(next(line.split()[1] for line in lines if line.startswith("Anonymous")))
 
 
 def _inserted(folder: Path, batches: list[pa.Table]) -> float:
-    store = Store(folder, Limits(), _FOREVER, time.monotonic)
+    store = Store(folder, StoreLimits(), _FOREVER, time.monotonic)
 
     def insert() -> None:
         for rows in batches:

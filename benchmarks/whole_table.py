@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from lookup_connectors.postgres import PostgresConnector
 
-from lookup_hints.runtime.spec import FullCache, LookupSettings, LookupSpec, Periodic
+from lookup_hints.runtime.spec import FullCache, LookupSettings, LookupSpec, PeriodicReload
 from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spi.model import LookupTable
 
@@ -33,7 +33,7 @@ KEYS = 8192
 def main() -> None:
     """Look up two windows."""
     url, kind = sys.argv[1:]
-    whole = FullCache(Periodic(3600.0), max_bytes=2**30) if kind == "FULL" else None
+    whole = FullCache(PeriodicReload(3600.0), max_bytes=2**30) if kind == "FULL" else None
     table = LookupTable(
         "customers", SCHEMA, ("id",), {"connector": "postgres", "url": url, "table-name": "customers"}
     )

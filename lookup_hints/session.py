@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lookup_hints.execution.measure import explain_analyze
 from lookup_hints.execution.prepare import Prepared
-from lookup_hints.execution.scope import Args, Scope
+from lookup_hints.execution.scope import Args, StatementScope
 from lookup_hints.execution.state import state_of
 from lookup_hints.execution.statements import Statements
 from lookup_hints.frames import join as frame_join
@@ -47,7 +47,7 @@ class LookupSession:
     @property
     def _statements(self) -> Statements:
         state = self._state
-        scope = Scope(
+        scope = StatementScope(
             self.spark,
             state.catalog,
             sizes=state.sizes,

@@ -256,3 +256,12 @@ def test_importing_one_module_does_not_bring_what_a_worker_may_lack(module: str,
     code = f"import sys, {module}; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert absent.isdisjoint(run.stdout.split())
+
+
+def test_each_name_of_a_class_means_one_thing() -> None:
+    defined: dict[str, list[str]] = {}
+    for package in (LIBRARY, CONNECTORS):
+        for path in modules(package):
+            for name in re.findall(r"^ *class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+                defined.setdefault(name, []).append(name_of(path, package))
+    assert {name: places for name, places in defined.items() if len(places) > 1} == {}

@@ -1,8 +1,8 @@
 """One budget of bytes for all answers that are under way in a worker process.
 
-A lookup counts what it holds by a ``Lease``, and waits where the budget is used up; the oldest lookup goes on
-first. Nobody waits for ever: where all that hold bytes wait, too, one of them goes on, and the budget is
-exceeded by what that lookup takes.
+A lookup counts what it holds by a ``ByteLease``, and waits where the budget is used up; the oldest lookup
+goes on first. Nobody waits for ever: where all that hold bytes wait, too, one of them goes on, and the budget
+is exceeded by what that lookup takes.
 
 A task whose rows fill its memory holds all lookups back. Where its first row waits for one of them, that is
 mostly the oldest, which then goes on.
@@ -58,11 +58,11 @@ class BytesInFlight:
         self._holding: dict[Hashable, bool] = {}  # tasks, and whether they need an answer
         self._moving = 0  # leases that hold bytes and wait for nothing: theirs will come back
 
-    def lease(self, *, again: bool = False) -> Lease:
+    def lease(self, *, again: bool = False) -> ByteLease:
         """The bytes of one more lookup, none so far; one that asks ``again`` is older than all others."""
         age = next(self._ages) - (_AGES if again else 0)
         self._open.add(age)
-        return Lease(self, age)
+        return ByteLease(self, age)
 
     def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
         """The rows of ``task`` fill its memory; see ``SupportsBackpressure``."""
@@ -105,11 +105,11 @@ class _WaitingRequest(NamedTuple):
     age: int
     number: int
     size: int
-    lease: Lease
+    lease: ByteLease
     granted: asyncio.Future[None]
 
 
-class Lease:
+class ByteLease:
     """What one lookup holds of a budget; it comes back after its ``with`` block, or when it is forgotten."""
 
     __slots__ = (
@@ -205,7 +205,7 @@ class Lease:
         """Seconds that it has waited for room so far, at ``now`` of the loop's clock."""
         return self._waited + (now - self._since if self._waits else 0.0)
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> ByteLease:
         return self
 
     def __exit__(

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 import asyncpg
 import pyarrow as pa
 
-from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, Lease
+from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease
 from lookup_connectors.conversion import convert, is_nested, row_with
 from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
 from lookup_connectors.postgres_changes import changed_query, latest_query
@@ -38,7 +38,7 @@ from lookup_connectors.postgres_reading import (
 from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
 from lookup_connectors.postgres_statistics import table_size
 from lookup_connectors.postgres_types import (
-    ColumnPlan,
+    PostgresColumn,
     quoted,
     reported_type,
     unheld_character,
@@ -159,7 +159,7 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
 
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
-        self._live: _Live | None = None
+        self._live: _OpenPostgres | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_live": None}
@@ -213,7 +213,7 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
         except BaseException:
             await pool.close()
             raise
-        self._live = _Live(
+        self._live = _OpenPostgres(
             pool, relation.sql, plans, AnswerSizes(server.in_flight, relation.row_bytes or 0.0)
         )
 
@@ -286,7 +286,9 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
                     return self._table(live.plans, arrays, request.schema, request.key_columns)
         raise ConnectorError(f"table {self.table.name}: the types of its columns keep changing.")
 
-    async def _arrays(self, live: _Live, request: LookupRequest, lease: Lease) -> Sequence[Any] | None:
+    async def _arrays(
+        self, live: _OpenPostgres, request: LookupRequest, lease: ByteLease
+    ) -> Sequence[Any] | None:
         """A list of values for each column; None where types had changed, and ``_live`` has new plans."""
         is_shown = any(live.plans[name].depends_on_settings for name in request.columns)
         while True:
@@ -310,7 +312,7 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
             return arrays
 
     async def _fetched(
-        self, live: _Live, query: str, bound: list[list[Any]], lease: Lease, *, is_shown: bool
+        self, live: _OpenPostgres, query: str, bound: list[list[Any]], lease: ByteLease, *, is_shown: bool
     ) -> tuple[bool, Sequence[Any]]:
         """Whether the types are the same still, and the arrays; ``lease`` holds room for them.
 
@@ -340,7 +342,7 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
         message = f"table {self.table.name}: the rows of {keys} keys are too large to be taken at once."
         return AnswerTooLarge(message, keys=fitting)
 
-    async def _has_changed(self, live: _Live) -> bool:
+    async def _has_changed(self, live: _OpenPostgres) -> bool:
         """Look into the catalog, and plan anew where the columns are not those of ``live``.
 
         Raises:
@@ -353,12 +355,12 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
             plan.source == live.plans[name].source for name, plan in plans.items()
         )
         if not is_same and self._live is live:
-            self._live = _Live(live.pool, relation.sql, plans, live.sizes)
+            self._live = _OpenPostgres(live.pool, relation.sql, plans, live.sizes)
         return not is_same
 
     def _table(
         self,
-        plans: dict[str, ColumnPlan],
+        plans: dict[str, PostgresColumn],
         columns: Sequence[Sequence[Any]],
         schema: pa.Schema,
         key: Sequence[str],
@@ -394,7 +396,7 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
                     for batch in self._read(chunk, wanted, schema).to_batches():
                         yield batch
 
-    def _read(self, chunk: bytes, plans: Sequence[ColumnPlan], schema: pa.Schema) -> pa.Table:
+    def _read(self, chunk: bytes, plans: Sequence[PostgresColumn], schema: pa.Schema) -> pa.Table:
         try:
             return pa.table(parsed(chunk, plans), schema=schema)
         except REFUSALS:  # value by value, to name the one
@@ -446,12 +448,12 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
 
 
 @dataclass(frozen=True)
-class _Live:
+class _OpenPostgres:
     """What an open connector has."""
 
     pool: _Pool
     relation: str
-    plans: dict[str, ColumnPlan]
+    plans: dict[str, PostgresColumn]
     sizes: AnswerSizes
     queries: dict[tuple[tuple[str, ...], ...], str] = field(default_factory=dict)
     strange: set[str] = field(default_factory=set)
@@ -485,7 +487,7 @@ class _Live:
 # --- asking ---------------------------------------------------------------------------------------
 
 
-def _lookup_query(live: _Live, columns: Sequence[str], plans: Sequence[ColumnPlan]) -> str:
+def _lookup_query(live: _OpenPostgres, columns: Sequence[str], plans: Sequence[PostgresColumn]) -> str:
     """The query for the columns, as arrays, of all rows whose key columns equal a bound key.
 
     The first value says whether the columns still have the types that the plans are made for, the second how
@@ -504,14 +506,14 @@ def _lookup_query(live: _Live, columns: Sequence[str], plans: Sequence[ColumnPla
     return f"SELECT {unchanged}, size, {kept} FROM ({answer}) AS answer"  # noqa: S608  quoted
 
 
-def _one_column(plan: ColumnPlan) -> str:
+def _one_column(plan: PostgresColumn) -> str:
     bound = f"$1::{plan.bound}[]"
     if plan.key != "{k}":
         bound = f"ARRAY(SELECT {plan.key.replace('{k}', 'k1')} FROM unnest({bound}) AS asked(k1))"  # noqa: S608
     return f"{plan.compared} = ANY({bound})"
 
 
-def _several_columns(plans: Sequence[ColumnPlan]) -> str:
+def _several_columns(plans: Sequence[PostgresColumn]) -> str:
     numbered = list(enumerate(plans, start=1))
     compared = ", ".join(plan.compared for plan in plans)
     keys = ", ".join(plan.key.replace("{k}", f"k{number}") for number, plan in numbered)
@@ -523,7 +525,7 @@ def _several_columns(plans: Sequence[ColumnPlan]) -> str:
 # --- connections ----------------------------------------------------------------------------------
 
 
-class _Connection(asyncpg.Connection):  # type: ignore[misc]  # the driver has no types
+class _PooledConnection(asyncpg.Connection):  # type: ignore[misc]  # the driver has no types
     """A connection that is given back as it is.
 
     The driver's own reset is a round trip after each statement. Ours leave nothing to reset.
@@ -595,7 +597,7 @@ class _Server:
             timeout=self._seconds,
             statement_cache_size=self._statements,
             server_settings=_settings(session, self._target),
-            connection_class=_Connection,
+            connection_class=_PooledConnection,
         )
         pool = _Pool(driver_pool, self._failures, read_only_session=read_only_session)
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import asyncpg
 import pyarrow as pa
 
-from lookup_connectors.postgres_types import ColumnPlan, SourceColumn, missing_column, plan_column
+from lookup_connectors.postgres_types import PostgresColumn, SourceColumn, missing_column, plan_column
 from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi import LookupTable
 
@@ -68,7 +68,7 @@ WHERE k.conrelid = $1 AND k.contype = 'p' ORDER BY part.place
 
 
 @dataclass(frozen=True)
-class Relation:
+class CatalogRelation:
     """A table or view found in the catalog.
 
     Args:
@@ -84,7 +84,7 @@ class Relation:
     columns: tuple[SourceColumn, ...]
 
 
-async def find_relation(connection: asyncpg.Connection, source: str, table: str) -> Relation:
+async def find_relation(connection: asyncpg.Connection, source: str, table: str) -> CatalogRelation:
     """The table or view that SQL finds under the name ``source``.
 
     Raises:
@@ -98,17 +98,17 @@ async def find_relation(connection: asyncpg.Connection, source: str, table: str)
             permanent=True,
         )
     columns = await connection.fetch(_COLUMNS, found["oid"])
-    return Relation(**dict(found), columns=tuple(SourceColumn(**dict(column)) for column in columns))
+    return CatalogRelation(**dict(found), columns=tuple(SourceColumn(**dict(column)) for column in columns))
 
 
-async def primary_key(connection: asyncpg.Connection, relation: Relation) -> tuple[str, ...]:
+async def primary_key(connection: asyncpg.Connection, relation: CatalogRelation) -> tuple[str, ...]:
     """The columns of its primary key, none where it has no such key."""
     return tuple(record["name"] for record in await connection.fetch(_PRIMARY_KEY, relation.oid))
 
 
 def plans_of(
-    relation: Relation, table: LookupTable, before: Mapping[str, ColumnPlan] | None = None
-) -> dict[str, ColumnPlan]:
+    relation: CatalogRelation, table: LookupTable, before: Mapping[str, PostgresColumn] | None = None
+) -> dict[str, PostgresColumn]:
     """How each declared column is read; ``before`` is how it was read so far.
 
     Raises:
@@ -119,7 +119,9 @@ def plans_of(
     return {field.name: _plan(relation, table, field, before.get(field.name)) for field in table.schema}
 
 
-def _plan(relation: Relation, table: LookupTable, field: pa.Field, before: ColumnPlan | None) -> ColumnPlan:
+def _plan(
+    relation: CatalogRelation, table: LookupTable, field: pa.Field, before: PostgresColumn | None
+) -> PostgresColumn:
     source = _source_of(field.name, relation, table.name)
     try:
         return plan_column(source, field)
@@ -132,7 +134,7 @@ def _plan(relation: Relation, table: LookupTable, field: pa.Field, before: Colum
         ) from None
 
 
-def _source_of(name: str, relation: Relation, table: str) -> SourceColumn:
+def _source_of(name: str, relation: CatalogRelation, table: str) -> SourceColumn:
     by_name = {source.name: source for source in relation.columns}
     # SQL folds a name without quotes to lower case: customerId was created as customerid.
     source = by_name.get(name) or by_name.get(name.lower())
@@ -143,7 +145,7 @@ def _source_of(name: str, relation: Relation, table: str) -> SourceColumn:
     return source
 
 
-def types_unchanged(relation: str, plans: Iterable[ColumnPlan]) -> str:
+def types_unchanged(relation: str, plans: Iterable[PostgresColumn]) -> str:
     """SQL that is true where the columns of ``relation`` have the types still for which ``plans`` were made.
 
     A part of the statement that reads the columns: server and statement see the same types, and the check

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lookup_connectors.postgres_types import ColumnPlan
+from lookup_connectors.postgres_types import PostgresColumn
 
 
-def latest_query(relation: str, column: ColumnPlan) -> str:
+def latest_query(relation: str, column: PostgresColumn) -> str:
     """The query for the greatest value of ``column``, in its type of the wire: one step in an index."""
     greatest = f"SELECT max({column.compared}) AS {column.column} FROM {relation}"  # noqa: S608  quoted
     return f"SELECT {column.selected} FROM ({greatest}) AS greatest"  # noqa: S608  quoted
 
 
-def changed_query(relation: str, column: ColumnPlan, keys: Sequence[ColumnPlan], most: int) -> str:
+def changed_query(relation: str, column: PostgresColumn, keys: Sequence[PostgresColumn], most: int) -> str:
     """The query for how many rows have ``column`` greater than $1, and their ``keys`` as an array for each.
 
     Of more than ``most`` rows it reads one more, and gives no arrays.

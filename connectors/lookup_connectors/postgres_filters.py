@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.postgres_types import ColumnPlan
+from lookup_connectors.postgres_types import PostgresColumn
 from lookup_hints.spi import Filter, FilterValue
 
 _WHOLE = frozenset({"int2", "int4", "int8"})
@@ -27,7 +27,7 @@ def can_filter(kind: pa.DataType, wanted: Filter) -> bool:
     return bool(exact)
 
 
-def filter_of(plan: ColumnPlan, wanted: Filter, encoding: str) -> str:
+def filter_of(plan: PostgresColumn, wanted: Filter, encoding: str) -> str:
     """``wanted`` as a condition on the column of ``plan``; empty where it could drop too much, or fail.
 
     ``encoding`` is that of the server.
@@ -40,7 +40,7 @@ def filter_of(plan: ColumnPlan, wanted: Filter, encoding: str) -> str:
     return f"{plan.compared} {wanted.op} {f'({values})' if wanted.op == 'IN' else values}"
 
 
-def _is_safe(plan: ColumnPlan, wanted: Filter, encoding: str) -> bool:
+def _is_safe(plan: PostgresColumn, wanted: Filter, encoding: str) -> bool:
     kind, source = plan.field.type, plan.source.type
     if wanted.op in _NULLS:
         return source in _EXACT

@@ -14,7 +14,7 @@ import asyncpg
 import pyarrow as pa
 from pyarrow import csv, types
 
-from lookup_connectors.postgres_types import ColumnPlan
+from lookup_connectors.postgres_types import PostgresColumn
 from lookup_connectors.texts import from_texts
 from lookup_hints.spi.casts import cast
 
@@ -107,7 +107,7 @@ async def copied(connection: asyncpg.Connection, query: str) -> AsyncGenerator[b
             await asyncio.gather(copying, return_exceptions=True)
 
 
-def parsed(data: bytes, plans: Sequence[ColumnPlan]) -> list[pa.Array]:
+def parsed(data: bytes, plans: Sequence[PostgresColumn]) -> list[pa.Array]:
     """The columns of CSV, as declared: an empty field is NULL, a quoted one is a text.
 
     Raises:
@@ -118,7 +118,7 @@ def parsed(data: bytes, plans: Sequence[ColumnPlan]) -> list[pa.Array]:
     return [_in_type(column, plan) for column, plan in zip(columns, plans, strict=True)]
 
 
-def values_of(data: bytes, plans: Sequence[ColumnPlan]) -> list[list[Any]]:
+def values_of(data: bytes, plans: Sequence[PostgresColumn]) -> list[list[Any]]:
     """The same values as the driver gives them, in types of the wire."""
     kinds = [_CSV.get(plan.wire, pa.string()) for plan in plans]
     return [_values(column, plan) for column, plan in zip(_columns(data, kinds), plans, strict=True)]
@@ -142,13 +142,13 @@ def _columns(data: bytes, kinds: Sequence[pa.DataType]) -> list[pa.Array]:
     return [column.combine_chunks() for column in table.columns]
 
 
-def _of_text(plan: ColumnPlan) -> pa.DataType:
+def _of_text(plan: PostgresColumn) -> pa.DataType:
     """What CSV is parsed into: dates and moments at once, as their parser is that of a cast."""
     kind = plan.field.type
     return kind if plan.wire == "text" and (types.is_date(kind) or types.is_timestamp(kind)) else pa.string()
 
 
-def _in_type(column: pa.Array, plan: ColumnPlan) -> pa.Array:
+def _in_type(column: pa.Array, plan: PostgresColumn) -> pa.Array:
     kind = plan.field.type
     if column.type == kind and plan.wire != "json":
         return column
@@ -157,7 +157,7 @@ def _in_type(column: pa.Array, plan: ColumnPlan) -> pa.Array:
     return from_texts(column, kind) if plan.wire == "text" else plan.to_arrow(_values(column, plan))
 
 
-def _values(column: pa.Array, plan: ColumnPlan) -> list[Any]:
+def _values(column: pa.Array, plan: PostgresColumn) -> list[Any]:
     values: list[Any] = column.to_pylist()
     return [None if value is None else _octets(value) for value in values] if plan.wire == "bytea" else values
 

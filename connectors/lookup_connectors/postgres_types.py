@@ -51,7 +51,7 @@ class SourceColumn:
 
 
 @dataclass(frozen=True)
-class ColumnPlan:
+class PostgresColumn:
     """How one column is selected, and compared with keys.
 
     Args:
@@ -96,7 +96,7 @@ class ColumnPlan:
         return _list(keys.cast(pa.string()))
 
 
-def plan_column(source: SourceColumn, field: pa.Field) -> ColumnPlan:
+def plan_column(source: SourceColumn, field: pa.Field) -> PostgresColumn:
     """How ``source`` is read as ``field``.
 
     Raises:
@@ -109,7 +109,7 @@ def plan_column(source: SourceColumn, field: pa.Field) -> ColumnPlan:
             f"PostgreSQL's {source.sql} cannot be read as {sql_type(field.type)}. Declare it {told}."
         )
     column = quoted(source.name)
-    return ColumnPlan(
+    return PostgresColumn(
         source,
         field,
         selected=rule.selected.format(c=column),

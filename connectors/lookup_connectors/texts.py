@@ -82,7 +82,7 @@ _FEW = 100
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _TextReader:
     """How texts of one type are read.
 
     Args:
@@ -100,9 +100,9 @@ class _Reader:
     kind: pa.DataType
 
 
-def _reader(kind: pa.DataType) -> _Reader:
+def _reader(kind: pa.DataType) -> _TextReader:
     if types.is_decimal(kind):
-        return _Reader(
+        return _TextReader(
             partial(_parsed_decimals, kind=kind),
             r"^[+-]?[0-9]{1,19}(\.[0-9]{0,18})?$",
             _as_it_is,
@@ -110,7 +110,7 @@ def _reader(kind: pa.DataType) -> _Reader:
             kind,
         )
     if types.is_integer(kind):
-        return _Reader(
+        return _TextReader(
             partial(_parsed_integers, kind=kind),
             r"^-?[0-9]{1,18}$",
             _as_it_is,
@@ -119,9 +119,9 @@ def _reader(kind: pa.DataType) -> _Reader:
         )
     parse: Callable[[pa.Array], pa.Array] = lambda texts: checked(texts.cast(kind))  # noqa: E731
     if types.is_date(kind):
-        return _Reader(parse, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", _as_it_is, _date, kind)
+        return _TextReader(parse, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", _as_it_is, _date, kind)
     zone = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)" if kind.tz else ""
-    return _Reader(
+    return _TextReader(
         parse,
         r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?" + zone + "$",
         _tidied_moments,
@@ -130,7 +130,7 @@ def _reader(kind: pa.DataType) -> _Reader:
     )
 
 
-def _with_rest(texts: pa.Array, reader: _Reader) -> pa.Array:
+def _with_rest(texts: pa.Array, reader: _TextReader) -> pa.Array:
     """All texts by Arrow, else the tidied ones, else the plain ones, and the rest one by one."""
     for form in (_as_it_is, reader.tidy):
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lookup_hints.execution.scope import Scope
+from lookup_hints.execution.scope import StatementScope
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.secrets import shown
 from lookup_hints.spi.types import type_name
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def run_ddl(ddl: Ddl, scope: Scope) -> DataFrame:
+def run_ddl(ddl: Ddl, scope: StatementScope) -> DataFrame:
     """Run a statement about lookup tables; the rows are those of Spark for the same words."""
     catalog = scope.catalog
     if isinstance(ddl, CreateLookupTable):
@@ -51,7 +51,7 @@ def run_ddl(ddl: Ddl, scope: Scope) -> DataFrame:
     return scope.rows("createtab_stmt STRING", [(create_statement(table, secret_keys(table)),)])
 
 
-def _drop(ddl: DropTable, scope: Scope) -> None:
+def _drop(ddl: DropTable, scope: StatementScope) -> None:
     """Forget a table. With the word TEMPORARY, that of Spark's own too: Spark has no such statement."""
     if scope.catalog.find(ddl.name) is not None:
         scope.catalog.drop(ddl.name)
@@ -59,7 +59,7 @@ def _drop(ddl: DropTable, scope: Scope) -> None:
         raise scope.catalog.no_table(ddl.name)
 
 
-def _show_tables(ddl: ShowTables, scope: Scope) -> DataFrame:
+def _show_tables(ddl: ShowTables, scope: StatementScope) -> DataFrame:
     """Spark's tables and ours, which show like temporary views."""
     pattern = "*" if ddl.like is None else ddl.like
     like = "" if ddl.like is None else f" LIKE {string_literal(ddl.like)}"
@@ -70,7 +70,7 @@ def _show_tables(ddl: ShowTables, scope: Scope) -> DataFrame:
     return spark_tables.unionAll(scope.rows("namespace STRING, tableName STRING, isTemporary BOOLEAN", ours))
 
 
-def nothing(scope: Scope) -> DataFrame:
+def nothing(scope: StatementScope) -> DataFrame:
     """The result of a statement that has none."""
     return scope.spark.range(0).select()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lookup_hints.errors import HintError, InternalError, LookupHintsError, Problem
 from lookup_hints.execution.immediate import Immediate, read_immediate
-from lookup_hints.execution.scope import Args, Scope
+from lookup_hints.execution.scope import Args, StatementScope
 from lookup_hints.execution.views import analysed_plan
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.plan.analysis import Columns
@@ -64,7 +64,7 @@ class Prepared:
     plan: LookupPlan | None = None
 
 
-def read(text: str, scope: Scope) -> Statement:
+def read(text: str, scope: StatementScope) -> Statement:
     """What a statement is that is ``as_read``, where the catalog of ``scope`` knows the lookup tables."""
     return read_statement(text, scope.catalog.concerns, scope.timestamp_of(text))
 
@@ -72,7 +72,7 @@ def read(text: str, scope: Scope) -> Statement:
 def prepare(
     text: str,
     args: Args,
-    scope: Scope,
+    scope: StatementScope,
     functions: Functions,
     *,
     few_rows: bool = False,
@@ -117,7 +117,7 @@ def prepare(
     return Prepared(statement, text, args, planned if uses_lookup else None)
 
 
-def _immediate(text: str, args: Args, scope: Scope) -> tuple[str, Immediate | None] | None:
+def _immediate(text: str, args: Args, scope: StatementScope) -> tuple[str, Immediate | None] | None:
     """What an EXECUTE IMMEDIATE runs, and its values; None for others, and where Spark finds a mistake."""
     if isinstance(args, Immediate) or not scope.catalog.tables():
         return None
@@ -127,7 +127,7 @@ def _immediate(text: str, args: Args, scope: Scope) -> tuple[str, Immediate | No
         return None
 
 
-def _with_identifiers(text: str, args: Args, scope: Scope) -> tuple[str, Args]:
+def _with_identifiers(text: str, args: Args, scope: StatementScope) -> tuple[str, Args]:
     """``text`` with the names that IDENTIFIER gives, and its values, which have names themselves then."""
     if not any(piece.is_word("IDENTIFIER") for piece in pieces(text)) or not scope.catalog.tables():
         return text, args
@@ -144,7 +144,7 @@ def _with_identifiers(text: str, args: Args, scope: Scope) -> tuple[str, Args]:
 
 
 def prepare_stream(
-    insert: StreamInsert, args: Args, scope: Scope, functions: Functions, *, line: int = 1
+    insert: StreamInsert, args: Args, scope: StatementScope, functions: Functions, *, line: int = 1
 ) -> Prepared:
     """Plan the query of a streaming INSERT."""
 
@@ -206,7 +206,7 @@ def _let_spark_refuse(text: str, context: Context) -> None:
             raise
 
 
-def _context(args: Args, scope: Scope, functions: Functions) -> Context:
+def _context(args: Args, scope: StatementScope, functions: Functions) -> Context:
     conf = scope.settings()
     transport = transport_of(conf)
     built: dict[int, tuple[LookupTable, Connector]] = {}
@@ -252,7 +252,7 @@ def _context(args: Args, scope: Scope, functions: Functions) -> Context:
     )
 
 
-def _cost_of(rows: Callable[[], DataFrame], scope: Scope) -> str:
+def _cost_of(rows: Callable[[], DataFrame], scope: StatementScope) -> str:
     """What EXPLAIN COST says of a query; nothing where Spark cannot tell it by itself."""
     try:
         return scope.costs.of(rows())
@@ -260,7 +260,7 @@ def _cost_of(rows: Callable[[], DataFrame], scope: Scope) -> str:
         return ""
 
 
-def _analysed_plan_of(sql: str, args: Args, scope: Scope) -> str:
+def _analysed_plan_of(sql: str, args: Args, scope: StatementScope) -> str:
     """Spark's analysed plan of a query; nothing where Spark cannot tell it by itself."""
     try:
         return analysed_plan(scope.explained(sql, args, "extended"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
 from lookup_hints.execution.immediate import Immediate
 from lookup_hints.execution.prepare import Prepared, columns_of, transport_of
-from lookup_hints.execution.scope import Args, Scope
+from lookup_hints.execution.scope import Args, StatementScope
 from lookup_hints.execution.spark_errors import (
     not_taken,
     refuse_functions_in_lambdas,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def run_query(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
+def run_query(prepared: Prepared, scope: StatementScope, functions: Functions) -> DataFrame:
     """The rows of a query, or of a statement that writes what one gives, by Spark."""
     frame = _run(prepared, scope, functions)
     if mentions_lookup(prepared.text, scope.may_concern):
@@ -34,7 +34,7 @@ def run_query(prepared: Prepared, scope: Scope, functions: Functions) -> DataFra
     return frame
 
 
-def _run(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
+def _run(prepared: Prepared, scope: StatementScope, functions: Functions) -> DataFrame:
     if prepared.plan is None:
         return _run_by_spark_alone(prepared, scope)
     planned = prepared.plan
@@ -61,7 +61,7 @@ def _run(prepared: Prepared, scope: Scope, functions: Functions) -> DataFrame:
         raise
 
 
-def check_taken(prepared: Prepared, scope: Scope) -> None:
+def check_taken(prepared: Prepared, scope: StatementScope) -> None:
     """Let Spark analyse what a query becomes, whose functions are known to it.
 
     Raises:
@@ -73,7 +73,7 @@ def check_taken(prepared: Prepared, scope: Scope) -> None:
         _renamed_columns(planned, _analysed(planned, scope, prepared.args))
 
 
-def _analysed(planned: LookupPlan, scope: Scope, args: Args, *, into: bool = False) -> DataFrame:
+def _analysed(planned: LookupPlan, scope: StatementScope, args: Args, *, into: bool = False) -> DataFrame:
     """The rows of the query that a plan has, which are not computed yet."""
     try:
         return scope.sql(planned.query or planned.sql, args, into=into)
@@ -86,7 +86,7 @@ def _analysed(planned: LookupPlan, scope: Scope, args: Args, *, into: bool = Fal
         raise
 
 
-def _run_by_spark_alone(prepared: Prepared, scope: Scope) -> DataFrame:
+def _run_by_spark_alone(prepared: Prepared, scope: StatementScope) -> DataFrame:
     try:
         return scope.sql(prepared.text, prepared.args)
     except Exception as error:
@@ -100,7 +100,7 @@ _ITERATIONS_OF_A_JOIN = 5
 """A lookup join takes Spark's analyzer three rounds, or more where it is packed; it gives up after 100."""
 
 
-def register(planned: LookupPlan, scope: Scope, functions: Functions) -> None:
+def register(planned: LookupPlan, scope: StatementScope, functions: Functions) -> None:
     """Make the functions and views of a plan known to Spark."""
     if len(planned.joins) > _FEW_JOINS:
         _let_analyse(scope, 100 + _ITERATIONS_OF_A_JOIN * len(planned.joins))
@@ -111,7 +111,7 @@ def register(planned: LookupPlan, scope: Scope, functions: Functions) -> None:
         functions.create_scan(scope.spark, scan)
 
 
-def _let_analyse(scope: Scope, iterations: int) -> None:
+def _let_analyse(scope: StatementScope, iterations: int) -> None:
     """Let Spark's analyzer take at least so many rounds; it takes them only where it needs them."""
     if int(scope.conf(_ITERATIONS) or 100) < iterations:
         scope.spark.conf.set(_ITERATIONS, str(iterations))

@@ -39,7 +39,7 @@ Args = Mapping[str, Any] | Sequence[Any] | Immediate | None
 
 
 @dataclass(frozen=True)
-class Scope:
+class StatementScope:
     """What one statement runs over.
 
     Args:
@@ -64,12 +64,12 @@ class Scope:
     views: LookupViews = field(default_factory=LookupViews)
     invalidations: InvalidationLog = field(default_factory=InvalidationLog)
 
-    def over(self, frames: Mapping[str, DataFrame]) -> Scope:
+    def over(self, frames: Mapping[str, DataFrame]) -> StatementScope:
         """This scope with ``frames``, in the Spark session that they are of: a micro-batch has a copy."""
         others = (frame.sparkSession for frame in frames.values() if frame.sparkSession is not self.spark)
         return replace(self, frames=frames, spark=next(others, self.spark))
 
-    def with_table(self, connector: Connector, hint: LookupHint) -> Scope:
+    def with_table(self, connector: Connector, hint: LookupHint) -> StatementScope:
         """This scope with a lookup table more, and the hint that is about it."""
         return replace(self, connectors={connector.table.name.lower(): connector}, hints=(hint,))
 

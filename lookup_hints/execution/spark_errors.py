@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.execution.scope import Args, Scope
+from lookup_hints.execution.scope import Args, StatementScope
 from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.write.views import PRIVATE_PREFIX, ROW
 from lookup_hints.spark.functions import spark_version
@@ -33,7 +33,7 @@ def refuse_own_functions(error: Exception) -> None:
         raise UnsupportedLookup(_OWN_FUNCTION_IN_ON) from error
 
 
-def refuse_unknown_table(error: Exception, scope: Scope) -> None:
+def refuse_unknown_table(error: Exception, scope: StatementScope) -> None:
     """Explain Spark's error about an unknown table, where that is a lookup table.
 
     Raises:
@@ -82,7 +82,7 @@ def not_taken(error: Exception) -> UnsupportedLookup:
     )
 
 
-def refuse_functions_in_lambdas(planned: LookupPlan, args: Args, scope: Scope) -> None:
+def refuse_functions_in_lambdas(planned: LookupPlan, args: Args, scope: StatementScope) -> None:
     """Find what Spark before 4.0 finds when it runs: that a lambda calls a function of the user's own."""
     sql = planned.query or planned.sql
     if ROW not in sql or spark_version(scope.spark) >= (4, 0):

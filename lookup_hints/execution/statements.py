@@ -11,7 +11,7 @@ from lookup_hints.execution.ddl import nothing, run_ddl
 from lookup_hints.execution.invalidation import invalidation_spec, keys_of
 from lookup_hints.execution.prepare import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.execution.query import check_taken, register, run_query
-from lookup_hints.execution.scope import Args, Scope
+from lookup_hints.execution.scope import Args, StatementScope
 from lookup_hints.execution.spark_errors import NotTaken
 from lookup_hints.execution.state import SessionState
 from lookup_hints.execution.streams import is_stream, start_stream
@@ -31,7 +31,7 @@ class Statements:
     """Prepares, runs and explains statements over one scope."""
 
     state: SessionState
-    scope: Scope
+    scope: StatementScope
 
     def over(self, frames: Mapping[str, DataFrame]) -> Statements:
         """The same for statements that read ``frames``."""

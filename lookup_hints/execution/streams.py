@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lookup_hints.errors import QueryError
 from lookup_hints.execution.prepare import Prepared
 from lookup_hints.execution.query import run_query
-from lookup_hints.execution.scope import Scope
+from lookup_hints.execution.scope import StatementScope
 from lookup_hints.execution.state import SessionState
 from lookup_hints.plan.read.kinds import written_query
 from lookup_hints.sql.lexer import quoted
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def start_stream(prepared: Prepared, insert: StreamInsert, scope: Scope, state: SessionState) -> DataFrame:
+def start_stream(
+    prepared: Prepared, insert: StreamInsert, scope: StatementScope, state: SessionState
+) -> DataFrame:
     """Start the query of a streaming INSERT; the row says its name and id."""
     frame = run_query(prepared, scope, state.functions)
     planned = prepared.plan
@@ -37,7 +39,7 @@ def start_stream(prepared: Prepared, insert: StreamInsert, scope: Scope, state: 
     return scope.rows("query STRING, id STRING", [(query.name, str(query.query.id))])
 
 
-def is_stream(refused: Prepared, scope: Scope) -> bool:
+def is_stream(refused: Prepared, scope: StatementScope) -> bool:
     """Whether a statement that Spark has refused is an INSERT that a stream alone can run.
 
     Its text does not say so: it reads a view of a stream, or writes to what takes nothing else.
@@ -47,7 +49,7 @@ def is_stream(refused: Prepared, scope: Scope) -> bool:
     return _reads_a_stream(refused, scope) or _writes_to_streams_only(refused.text, scope)
 
 
-def _reads_a_stream(refused: Prepared, scope: Scope) -> bool:
+def _reads_a_stream(refused: Prepared, scope: StatementScope) -> bool:
     try:
         query = _query_of(refused.text) if refused.plan is None else refused.plan.query
         return query is not None and scope.sql(query, refused.args).isStreaming
@@ -63,7 +65,7 @@ def _query_of(text: str) -> str | None:
         return written_query(text)
 
 
-def _writes_to_streams_only(text: str, scope: Scope) -> bool:
+def _writes_to_streams_only(text: str, scope: StatementScope) -> bool:
     """Whether the sink is none that Spark's own INSERT knows: a table of its name would be one."""
     try:
         sink = sink_without_table(read_insert(text))

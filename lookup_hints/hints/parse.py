@@ -59,7 +59,7 @@ class _Item:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _HintBlock:
     """One hint comment and the SELECT before it (-1: something else stands before it)."""
 
     comment: Piece
@@ -112,13 +112,13 @@ def removals(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 @lru_cache(maxsize=8)  # finding hints, mistakes in names and edits each begin with it
-def _blocks(text: str) -> tuple[_Block, ...]:
+def _blocks(text: str) -> tuple[_HintBlock, ...]:
     found = []
     before: Piece | None = None
     for piece in pieces(text):
         if _is_hint(piece):
             select = before.start if before is not None and before.is_word("SELECT") else -1
-            found.append(_Block(piece, select, _items(text, piece)))
+            found.append(_HintBlock(piece, select, _items(text, piece)))
         elif piece.kind is not Kind.COMMENT:
             before = piece
     return tuple(found)
@@ -134,7 +134,7 @@ def _items(text: str, comment: Piece) -> tuple[_Item, ...]:
     return tuple(_Item(each, place_of(each, text)) for each in hint_items(text, comment.start, end))
 
 
-def _parsed(text: str, block: _Block, item: _Item) -> ParsedHint:
+def _parsed(text: str, block: _HintBlock, item: _Item) -> ParsedHint:
     if block.comment.kind is Kind.UNCLOSED:
         opening = Span(text, block.comment.start, block.comment.start + len(HINT_MARK))
         problem = Problem("The comment of this hint is never closed.", opening, tip="End it with */.")
@@ -147,7 +147,7 @@ def _parsed(text: str, block: _Block, item: _Item) -> ParsedHint:
     return ParsedHint(item.at, block.select, hint.pairs(text), (*problems, *hint.problems))
 
 
-def _edits(text: str, block: _Block) -> Iterator[tuple[int, int, str]]:
+def _edits(text: str, block: _HintBlock) -> Iterator[tuple[int, int, str]]:
     kept = [item for item in block.items if not item.is_lookup]
     if not kept:
         comment = block.comment

@@ -38,7 +38,7 @@ def tokens_of(text: str) -> list[Token]:
     Raises:
         TokenError: a quote or a comment is never closed.
     """
-    return _Reader(text).read()
+    return _HintTokens(text).read()
 
 
 def hint_tokens(text: str, start: int, end: int) -> list[Token]:
@@ -55,7 +55,7 @@ def hint_tokens(text: str, start: int, end: int) -> list[Token]:
 
 
 @dataclass
-class _Reader:
+class _HintTokens:
     text: str
     tokens: list[Token] = field(default_factory=list)
     _waiting: list[str] = field(default_factory=list)
@@ -195,7 +195,7 @@ class _Reader:
         return bisect_right(self._lines, at)
 
 
-class _HintReader(_Reader):
+class _HintReader(_HintTokens):
     def _takes_hint(self, before: Token | None) -> bool:
         return False
 

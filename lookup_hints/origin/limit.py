@@ -29,7 +29,7 @@ _TRIES_AFTER_PAUSES = 20
 """To try for more costs a refusal, and the pause that comes with it: a twentieth of the time at most."""
 
 
-class Limit(Record):
+class AdaptiveLimit(Record):
     """The limit of one executor; it grows with requests that are served, and shrinks with refused ones."""
 
     value = Cell()

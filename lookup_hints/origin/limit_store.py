@@ -11,7 +11,7 @@ from threading import Lock
 
 from lookup_hints.origin.breaker import Breaker
 from lookup_hints.origin.leases import Leases
-from lookup_hints.origin.limit import Limit
+from lookup_hints.origin.limit import AdaptiveLimit
 from lookup_hints.origin.pause import Pause
 from lookup_hints.origin.rate import Rate
 from lookup_hints.origin.retries import Retries
@@ -39,8 +39,8 @@ class SharedLimits:
     def __init__(self, cells: SharedNumbers) -> None:
         place = 0
         self.flag = PauseFlag(cells, place)
-        self.limit = Limit(cells, place := place + PauseFlag.SIZE)
-        self.pause = Pause(cells, place := place + Limit.SIZE)
+        self.limit = AdaptiveLimit(cells, place := place + PauseFlag.SIZE)
+        self.pause = Pause(cells, place := place + AdaptiveLimit.SIZE)
         self.rate = Rate(cells, place := place + Pause.SIZE)
         self.retries = Retries(cells, place := place + Rate.SIZE)
         self.breaker = Breaker(cells, place := place + Retries.SIZE)

@@ -52,7 +52,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Decision:
+class AccessDecision:
     """What becomes of a lookup join.
 
     Args:
@@ -68,13 +68,13 @@ class Decision:
     reads_after: int | None = None
 
 
-def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRows]) -> Decision:
+def decide(case: Case, size: Callable[[], TableSize], left: Callable[[], LeftRows]) -> AccessDecision:
     """The decision; ``size`` and ``left`` cost a trip each, and are asked for only where they matter."""
     if case.requested is Access.SCAN:
-        return Decision(reads=True, reason=case.requested_by)
+        return AccessDecision(reads=True, reason=case.requested_by)
     why_ask = "" if case.requested is Access.AUTO else case.requested_by
     why_ask = why_ask or case.must_ask
-    return Decision(reads=False, reason=why_ask) if why_ask else _by_price(case, size(), left)
+    return AccessDecision(reads=False, reason=why_ask) if why_ask else _by_price(case, size(), left)
 
 
 def keys_worth_reading(size: TableSize, most_rows: int) -> int | None:
@@ -91,7 +91,7 @@ def keys_worth_reading(size: TableSize, most_rows: int) -> int | None:
     return max(FEWEST_KEYS, math.ceil(KEYS_PER_ROW * size.rows))
 
 
-def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> Decision:
+def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> AccessDecision:
     if size.rows is None:
         return _asks(f"the table's rows are not known ({size.source})")
     reading = f"reading brings {shown(size)}"
@@ -106,12 +106,12 @@ def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> Deci
     if told.rows > LEFT_ROWS_PER_ROW * size.rows:
         asking = f"asking takes a key for each of {counted}, fewer where keys repeat"
         reason = f"there are {counted}, more than {LEFT_ROWS_PER_ROW:g} for each of {shown(size)}"
-        return Decision(reads=True, reason=reason, other_way=asking)
+        return AccessDecision(reads=True, reason=reason, other_way=asking)
     return _asks(f"{counted} are not more than {LEFT_ROWS_PER_ROW:g} for each row of the table", reading)
 
 
-def _asks(reason: str, other_way: str = "") -> Decision:
-    return Decision(reads=False, reason=reason, other_way=other_way)
+def _asks(reason: str, other_way: str = "") -> AccessDecision:
+    return AccessDecision(reads=False, reason=reason, other_way=other_way)
 
 
 def shown(size: TableSize) -> str:

@@ -8,7 +8,7 @@ from itertools import product
 from sqlglot import exp
 
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.conditions import Conjunct, Names, conjuncts, cut_at, key_equality
+from lookup_hints.plan.conditions import ColumnNames, Conjunct, conjuncts, cut_at, key_equality
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.sql.splice import Cut
 
@@ -19,7 +19,7 @@ Alternative = Mapping[str, Cut]
 """Columns of a lookup table, and the constant that each equals."""
 
 
-def alternatives(statement: Statement, conjunct: Conjunct, names: Names) -> list[Alternative] | None:
+def alternatives(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[Alternative] | None:
     """What a condition says of the table's columns: one of these is so. None where it says nothing such."""
     tree = conjunct.tree
     if isinstance(tree, exp.EQ):
@@ -50,7 +50,7 @@ def are_alike(statement: Statement, constants: Iterable[Cut]) -> bool:
     return None not in kinds and len(kinds) <= 1
 
 
-def _of_branches(statement: Statement, conjunct: Conjunct, names: Names) -> list[Alternative] | None:
+def _of_branches(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[Alternative] | None:
     found: list[Alternative] = []
     branches = list(cut_at(statement, conjunct.at, "OR"))
     if len(branches) < 2:
@@ -64,7 +64,7 @@ def _of_branches(statement: Statement, conjunct: Conjunct, names: Names) -> list
     return [{column: each[column] for column in shared} for each in found] if shared else None
 
 
-def _of_branch(statement: Statement, branch: Cut, names: Names) -> list[Alternative]:
+def _of_branch(statement: Statement, branch: Cut, names: ColumnNames) -> list[Alternative]:
     try:
         each = [alternatives(statement, conjunct, names) for conjunct in conjuncts(statement, branch)]
     except UnsupportedLookup:
@@ -72,7 +72,9 @@ def _of_branch(statement: Statement, branch: Cut, names: Names) -> list[Alternat
     return [one for one in combined(filter(None, each)) if one]
 
 
-def _listed(statement: Statement, conjunct: Conjunct, tree: exp.In, names: Names) -> list[Alternative] | None:
+def _listed(
+    statement: Statement, conjunct: Conjunct, tree: exp.In, names: ColumnNames
+) -> list[Alternative] | None:
     """What ``column IN (...)`` or ``(column, column) IN (...)`` says."""
     tokens = statement.tokens
     first, last = tokens.index_at(conjunct.at.start), tokens.index_at(conjunct.at.end - 1)
@@ -97,14 +99,14 @@ def _listed(statement: Statement, conjunct: Conjunct, tree: exp.In, names: Names
     return [dict(zip(columns, each, strict=True)) for each in tuples] if is_whole else None
 
 
-def _columns(tree: exp.Expr, names: Names) -> list[str] | None:
+def _columns(tree: exp.Expr, names: ColumnNames) -> list[str] | None:
     trees = tree.expressions if isinstance(tree, exp.Tuple) else [tree]
     columns = [_column(each, names) for each in trees]
     is_whole = None not in columns and len(set(columns)) == len(columns)
     return [each for each in columns if each is not None] if is_whole else None
 
 
-def _column(tree: exp.Expr, names: Names) -> str | None:
+def _column(tree: exp.Expr, names: ColumnNames) -> str | None:
     if not isinstance(tree, exp.Column) or isinstance(tree.this, exp.Star):
         return None
     return names.column(tree) if len(tree.parts) == names.qualifier_length(tree) + 1 else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lookup_hints.errors import HintError, OptionError, Problem
-from lookup_hints.plan.access import MOST_ROWS, Access, Case, Decision, decide, keys_worth_reading
+from lookup_hints.plan.access import MOST_ROWS, Access, AccessDecision, Case, decide, keys_worth_reading
 from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.cost import LeftRows, certain_rows
 from lookup_hints.plan.draft import Draft, LookupJoin
@@ -27,7 +27,7 @@ _SAYS_HOW_TO_ASK = ("retry-predicate", "on-error", "max-requests")
 class BetterRead(Exception):
     """Some lookup joins are to be read instead: planning begins anew with them as scans."""
 
-    def __init__(self, decisions: Mapping[LookupUse, Decision]) -> None:
+    def __init__(self, decisions: Mapping[LookupUse, AccessDecision]) -> None:
         super().__init__("some tables are read whole")
         self.decisions = decisions
 
@@ -47,24 +47,24 @@ def choose_access(draft: Draft) -> Draft:
     return draft.each_join(lambda join: join.with_(access=decisions[join.use]))
 
 
-def read_as_decided(draft: Draft, decisions: Mapping[LookupUse, Decision]) -> Draft:
+def read_as_decided(draft: Draft, decisions: Mapping[LookupUse, AccessDecision]) -> Draft:
     """``draft`` with these uses among those that are read."""
     reasons = {use: decision.reason for use, decision in decisions.items()}
     return draft.with_(read={**draft.read, **reasons}, decided={**draft.decided, **decisions})
 
 
-def _decision(draft: Draft, join: LookupJoin, is_stopped: bool) -> Decision:
+def _decision(draft: Draft, join: LookupJoin, is_stopped: bool) -> AccessDecision:
     requested = requested_access(draft, join.use)
     said = _said(draft, join.use, requested)
     if requested.value == LOOKUP:
-        return Decision(reads=False, reason=said)
+        return AccessDecision(reads=False, reason=said)
     no_scan = _why_not_read(draft, join.use)
     if requested.value == SCAN:
         if no_scan and requested.source is not Place.SESSION:
             raise _cannot_read(draft, join, requested, no_scan)
         must_ask = no_scan or _stream(draft, join)
         if must_ask:
-            return Decision(reads=False, reason=f"{must_ask}, so {said} has no effect")
+            return AccessDecision(reads=False, reason=f"{must_ask}, so {said} has no effect")
     case = Case(
         Access(requested.value),
         said,

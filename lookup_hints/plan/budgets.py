@@ -18,7 +18,7 @@ CONCURRENCY, RATE = "lookup.max-concurrency", "lookup.rate-limit"
 
 
 @dataclass(frozen=True)
-class Limit:
+class BudgetLimit:
     """A limit of a budget, and the table whose WITH clause gives it."""
 
     value: float
@@ -30,7 +30,7 @@ def gives_limits(table: LookupTable) -> bool:
     return CONCURRENCY in table.options or RATE in table.options
 
 
-def limits_of(connector: Connector, others: Iterable[Connector]) -> Mapping[str, Limit]:
+def limits_of(connector: Connector, others: Iterable[Connector]) -> Mapping[str, BudgetLimit]:
     """The limits of the budget that the requests of ``connector`` count for, by the names of their options.
 
     Args:
@@ -82,16 +82,16 @@ def _origin(connector: Connector) -> str:
     return ""
 
 
-def _given(key: str, tables: Iterable[LookupTable]) -> list[Limit]:
+def _given(key: str, tables: Iterable[LookupTable]) -> list[BudgetLimit]:
     option = options_at(Place.TABLE, LOOKUP_OPTIONS)[key]
     return [
-        Limit(parsed(option, key, table.options[key], owner=f"table {table.name}: "), table.name)
+        BudgetLimit(parsed(option, key, table.options[key], owner=f"table {table.name}: "), table.name)
         for table in tables
         if key in table.options
     ]
 
 
-def _contradiction(name: str | None, key: str, one: Limit, other: Limit) -> Problem:
+def _contradiction(name: str | None, key: str, one: BudgetLimit, other: BudgetLimit) -> Problem:
     what = f"have one budget, {name!r}" if name else "ask one origin, and so have one budget"
     places = " and ".join(f"{each.value:g} in WITH of {each.table}" for each in (one, other))
     tip = (

@@ -8,17 +8,17 @@ from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.validate import LookupHint
-from lookup_hints.plan.budgets import CONCURRENCY, RATE, Limit, limits_of
-from lookup_hints.plan.cluster_share import Limits, budget_of, cluster_of, notes_of
+from lookup_hints.plan.budgets import CONCURRENCY, RATE, BudgetLimit, limits_of
+from lookup_hints.plan.cluster_share import ClusterLimits, budget_of, cluster_of, notes_of
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.runtime.spec import (
     ChangedColumn,
+    DailyReload,
     DeadLetters,
     FullCache,
     LookupSettings,
     PartialCache,
-    Periodic,
-    Timed,
+    PeriodicReload,
 )
 from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
 from lookup_hints.spi.changes import changed_column_of
@@ -168,9 +168,9 @@ def options_of_table(table: LookupTable) -> dict[str, Any]:
     }
 
 
-def _limits(shared: Mapping[str, Limit], requests: int | None) -> Limits:
+def _limits(shared: Mapping[str, BudgetLimit], requests: int | None) -> ClusterLimits:
     concurrency, rate = shared.get(CONCURRENCY), shared.get(RATE)
-    return Limits(
+    return ClusterLimits(
         concurrency=None if concurrency is None else int(concurrency.value),
         rate=None if rate is None else rate.value,
         requests=requests,
@@ -417,7 +417,7 @@ def _why_not_whole(given: _Given, connector: Connector) -> str:
     return "'lookup.on-scan' = 'error' forbids to read the table" if is_guarded else ""
 
 
-def _reload(given: _Given, table: LookupTable) -> Periodic | Timed:
+def _reload(given: _Given, table: LookupTable) -> PeriodicReload | DailyReload:
     strategy = given["full-cache.reload-strategy"]
     needed, example = {
         "periodic": ("full-cache.periodic-reload.interval", "10 min"),
@@ -428,9 +428,9 @@ def _reload(given: _Given, table: LookupTable) -> Periodic | Timed:
         tip = f"For example 'lookup.{needed}' = '{example}' in WITH."
         raise _problem_of(given, table, message, "cache", tip=tip)
     if strategy == "timed":
-        return Timed(given[needed], given["full-cache.timed-reload.interval-in-days"])
+        return DailyReload(given[needed], given["full-cache.timed-reload.interval-in-days"])
     is_rate = given["full-cache.periodic-reload.schedule-mode"] == "fixed_rate"
-    return Periodic(given[needed], fixed_rate=is_rate)
+    return PeriodicReload(given[needed], fixed_rate=is_rate)
 
 
 def _vain(given: _Given) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lookup_hints.errors import OptionError, Problem
-from lookup_hints.plan.budgets import CONCURRENCY, RATE, Limit
+from lookup_hints.plan.budgets import CONCURRENCY, RATE, BudgetLimit
 from lookup_hints.runtime.spec import Budget
 from lookup_hints.spi.in_force import Conf
 
@@ -36,7 +36,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClusterLimits:
     """What an origin bears, or a budget of one name.
 
     Args:
@@ -56,7 +56,7 @@ class Limits:
         return {key: value for key, value in named.items() if value is not None}
 
 
-def budget_of(limits: Limits, cluster: Cluster, *, table: str, name: str, on_open: str) -> Budget:
+def budget_of(limits: ClusterLimits, cluster: Cluster, *, table: str, name: str, on_open: str) -> Budget:
     """The part of ``limits`` that each executor of ``cluster`` has, and each task without a file.
 
     Raises:
@@ -89,7 +89,7 @@ def _part(rate: float | None, parts: int | None) -> float | None:
     return None if rate is None or parts is None else rate / parts
 
 
-def notes_of(budget: Budget, cluster: Cluster, given: Mapping[str, Limit], *, table: str) -> list[str]:
+def notes_of(budget: Budget, cluster: Cluster, given: Mapping[str, BudgetLimit], *, table: str) -> list[str]:
     """For EXPLAIN, the parts of each limit that is ``given``, by ``table`` or by another one."""
     parts = {
         CONCURRENCY: (budget.concurrency, budget.task_concurrency, ""),
@@ -115,7 +115,7 @@ def _parts(of_executor: float | None, of_task: float | None, unit: str, cluster:
     )
 
 
-def _unknown(limits: Limits, of_what: str, table: str) -> OptionError:
+def _unknown(limits: ClusterLimits, of_what: str, table: str) -> OptionError:
     what = f"is split over the {of_what} that run at once, and Spark's configuration does not say how many"
     return OptionError(Problem(f"table {table}: {next(iter(limits.given))!r} {what}.", tip=_TIP))
 

@@ -20,7 +20,7 @@ _COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>")
 
 
 @dataclass(frozen=True)
-class Names:
+class ColumnNames:
     """How names are compared, and what the dimension is called in its query block.
 
     Args:
@@ -153,7 +153,7 @@ class Conditions:
 def sorted_conditions(
     statement: Statement,
     candidates: Iterable[Conjunct],
-    names: Names,
+    names: ColumnNames,
     askable: frozenset[str],
     given: Iterable[KeyEquality] = (),
     always: frozenset[str] = frozenset(),
@@ -297,7 +297,7 @@ def _between(statement: Statement, first: int, last: int) -> Cut:
     return statement.tokens.cut(first, last)
 
 
-def key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> KeyEquality | None:
+def key_equality(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> KeyEquality | None:
     """The conjunct as ``left = dim column``, or None when it is not of that form."""
     if not isinstance(conjunct.tree, exp.EQ):
         return None
@@ -312,7 +312,7 @@ def key_equality(statement: Statement, conjunct: Conjunct, names: Names) -> KeyE
     return None
 
 
-def can_be_key(tree: exp.Expr, names: Names) -> bool:
+def can_be_key(tree: exp.Expr, names: ColumnNames) -> bool:
     """Whether ``tree`` is known before the lookup, and can be computed where keys are: in a generator.
 
     Spark computes uncorrelated scalar subqueries there, but no others, and no IN or EXISTS.
@@ -329,7 +329,7 @@ def has_condition_subquery(tree: exp.Expr) -> bool:
     return any(found.find(exp.Query) for found in tree.find_all(exp.Exists, exp.In))
 
 
-def implied_equalities(statement: Statement, conjunct: Conjunct, names: Names) -> list[KeyEquality]:
+def implied_equalities(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[KeyEquality]:
     """The key equalities that stand in each branch of an OR: the whole OR implies them, and stays."""
     if not isinstance(conjunct.tree, exp.Or):
         return []
@@ -388,7 +388,7 @@ def sides_of(statement: Statement, at: Cut) -> tuple[Conjunct, Conjunct] | None:
     return Conjunct(left, trees[0]), Conjunct(right, trees[1])
 
 
-def bare_column(tree: exp.Expr, names: Names) -> str | None:
+def bare_column(tree: exp.Expr, names: ColumnNames) -> str | None:
     """The dimension column (by the table's own name) that ``tree`` is, and nothing more."""
     while isinstance(tree, exp.Paren):
         tree = tree.this
@@ -398,7 +398,7 @@ def bare_column(tree: exp.Expr, names: Names) -> str | None:
     return names.column(tree) if is_top_level else None
 
 
-def references(tree: exp.Expr, names: Names) -> Iterator[Reference]:
+def references(tree: exp.Expr, names: ColumnNames) -> Iterator[Reference]:
     """Each dimension column that ``tree`` names, with the place of its qualified name.
 
     Of ``c.addr.city`` the place of ``c.addr`` is given: the rest stays as it is.
@@ -415,7 +415,7 @@ def references(tree: exp.Expr, names: Names) -> Iterator[Reference]:
 
 
 def over_variable(
-    conjunct: Conjunct, names: Names, variable: str, field_of: Callable[[str], str] = str
+    conjunct: Conjunct, names: ColumnNames, variable: str, field_of: Callable[[str], str] = str
 ) -> tuple[Fragment, ...]:
     """The conjunct in parentheses, each dimension column taken from ``variable`` instead.
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from lookup_hints.hints.validate import LookupHint
-from lookup_hints.plan.access import Decision
+from lookup_hints.plan.access import AccessDecision
 from lookup_hints.plan.analysis import Analyse, Analysis, Columns, KeyQuestion, LeftSide
 from lookup_hints.plan.choose import Choice, Unwritable
-from lookup_hints.plan.conditions import Conditions, Conjunct, KeyEquality, Names
+from lookup_hints.plan.conditions import ColumnNames, Conditions, Conjunct, KeyEquality
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.look_through import FindView
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
@@ -116,11 +116,11 @@ class LookupJoin(ABC):
     kind: str
     at: Cut
     home: Block
-    names: Names
+    names: ColumnNames
     conditions: Conditions
     needs: frozenset[Relation] = frozenset()
     hint: LookupHint | None = None
-    access: Decision | None = None
+    access: AccessDecision | None = None
     choice: Choice | None = None
     casts: tuple[KeyCast, ...] = ()
     columns: tuple[str, ...] = ()
@@ -291,7 +291,7 @@ class Draft:
     hints: tuple[LookupHint, ...]
     unlisted: frozenset[LookupUse] = frozenset()
     read: Mapping[LookupUse, str] = field(default_factory=dict)
-    decided: Mapping[LookupUse, Decision] = field(default_factory=dict)
+    decided: Mapping[LookupUse, AccessDecision] = field(default_factory=dict)
     joins: tuple[LookupJoin, ...] = ()
     scans: tuple[TableScan, ...] = ()
     makes_view: bool = False

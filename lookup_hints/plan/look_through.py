@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.conditions import Names, references
+from lookup_hints.plan.conditions import ColumnNames, references
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Shape
 from lookup_hints.plan.read.virtual import Expression, LookThrough, TableColumn
@@ -129,13 +129,13 @@ class ViewResolver:
             below.base, tuple(columns), (*below.where, *([where] if where else [])), hinted=hinted
         )
 
-    def _names(self, head: Relation, below: LookThrough) -> Names | None:
+    def _names(self, head: Relation, below: LookThrough) -> ColumnNames | None:
         columns = head.columns or below.names
         if len(columns) != len(below.names) or len({name.lower() for name in columns}) != len(columns):
             return None
         alias = self._statement.alias_of(head) or ""
         folded = alias if self._case_sensitive else alias.lower()
-        return Names(
+        return ColumnNames(
             below.table, alias, columns, {folded: 1}, self._case_sensitive, lambda _: False, lambda _: False
         )
 
@@ -143,7 +143,7 @@ class ViewResolver:
 class _Inside:
     """Reads the expressions of a query over one relation."""
 
-    def __init__(self, statement: Statement, names: Names, below: dict[str, Expression]) -> None:
+    def __init__(self, statement: Statement, names: ColumnNames, below: dict[str, Expression]) -> None:
         self._statement, self._names, self._below = statement, names, below
 
     def listed(self, block: Block) -> list[tuple[str, Expression]] | None:

@@ -17,7 +17,7 @@ from lookup_hints.plan.draft import Draft
 from lookup_hints.plan.look_through import names_of_cte, select_items
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Query, Relation, Shape
-from lookup_hints.plan.times import PRESENT, Timed, calls_the_present, refuse_other_times, timed
+from lookup_hints.plan.times import PRESENT, TimedRelation, calls_the_present, refuse_other_times, timed
 from lookup_hints.spi.in_force import InForce, in_force
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import Place
@@ -35,7 +35,7 @@ def check_times(draft: Draft) -> Draft:
     """
     statement = draft.statement
     times = ProcessingTimes(statement, draft.analysis, draft.context.analysed_plan)
-    unused: dict[str, list[Timed]] = {}
+    unused: dict[str, list[TimedRelation]] = {}
     for use in timed(statement):
         refuse_other_times(statement, use)
         if not times.is_processing_time(use):
@@ -52,7 +52,7 @@ def check_times(draft: Draft) -> Draft:
     return draft.with_(notes=(*draft.notes, *notes), warnings=tuple(warnings))
 
 
-def _wanted(draft: Draft, use: Timed) -> InForce:
+def _wanted(draft: Draft, use: TimedRelation) -> InForce:
     """What to do of a time that is not used: the strictest of what its tables say, or the session."""
     seen = draft.context.find_view(use.relation.name) if use.relation.name and not use.tables else None
     tables = use.tables if seen is None else (seen.base,)
@@ -61,7 +61,7 @@ def _wanted(draft: Draft, use: Timed) -> InForce:
     return min(found, key=lambda each: _STRICTEST.index(each.value))
 
 
-def _event_time_note(statement: Statement, time: str, uses: Iterable[Timed]) -> str:
+def _event_time_note(statement: Statement, time: str, uses: Iterable[TimedRelation]) -> str:
     names = " and ".join(dict.fromkeys(statement.alias_of(use.relation) or "a derived table" for use in uses))
     return (
         f"FOR SYSTEM_TIME AS OF {time} does not choose the rows of {names}: they are those of now, as {time}"
@@ -69,7 +69,7 @@ def _event_time_note(statement: Statement, time: str, uses: Iterable[Timed]) -> 
     )
 
 
-def _forbidden(statement: Statement, use: Timed, note: str, value: InForce) -> UnsupportedLookup:
+def _forbidden(statement: Statement, use: TimedRelation, note: str, value: InForce) -> UnsupportedLookup:
     said = f" ({value.source.value})" if value.source is not None else ""
     return UnsupportedLookup(
         Problem(
@@ -86,7 +86,7 @@ class ProcessingTimes:
     def __init__(self, statement: Statement, analysis: Analysis, analysed_plan: Callable[[str], str]) -> None:
         self._statement, self._analysis, self._analysed_plan = statement, analysis, analysed_plan
 
-    def is_processing_time(self, use: Timed) -> bool:
+    def is_processing_time(self, use: TimedRelation) -> bool:
         """Whether the time is sure to be that at which the row is processed."""
         if calls_the_present(self._statement, use.time):
             return True

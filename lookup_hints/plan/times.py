@@ -15,7 +15,7 @@ PRESENT = ("PROCTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP")
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedRelation:
     """A relation with a FOR SYSTEM_TIME AS OF that is ours.
 
     Args:
@@ -31,7 +31,7 @@ class Timed:
     tables: tuple[LookupTable, ...]
 
 
-def timed(statement: Statement) -> Iterator[Timed]:
+def timed(statement: Statement) -> Iterator[TimedRelation]:
     """Each relation with such a time, in the order of the blocks."""
     own = {use.relation: (use.table,) for use in statement.uses}
     queries = frozenset(statement.timed)
@@ -42,7 +42,7 @@ def timed(statement: Statement) -> Iterator[Timed]:
             tables = own.get(relation) or tuple(
                 use.table for use in statement.uses if use.relation in statement.read_by(relation)
             )
-            yield Timed(relation, block, relation.time, tables)
+            yield TimedRelation(relation, block, relation.time, tables)
 
 
 def dropped_times(statement: Statement) -> Iterator[Edit]:
@@ -53,7 +53,7 @@ def dropped_times(statement: Statement) -> Iterator[Edit]:
             yield Edit(clause, ())
 
 
-def refuse_other_times(statement: Statement, use: Timed) -> None:
+def refuse_other_times(statement: Statement, use: TimedRelation) -> None:
     """Refuse a time that is neither a column nor the present.
 
     Raises:

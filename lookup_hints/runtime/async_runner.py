@@ -39,14 +39,14 @@ _TICK = 1e-3
 _T = TypeVar("_T")
 
 
-class Call(Protocol):
+class LoopCall(Protocol):
     """Runs a coroutine on the loop and gives its result to another thread."""
 
     def __call__(self, coroutine: Coroutine[Any, Any, _T], /) -> _T: ...
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """What has come of a run since it was last asked.
 
     Args:
@@ -60,7 +60,7 @@ class Progress:
     is_done: bool
 
 
-def run_async(driver: AsyncDriver, inputs: Iterator[Keys], call: Call) -> Iterator[Settled]:
+def run_async(driver: AsyncDriver, inputs: Iterator[Keys], call: LoopCall) -> Iterator[Settled]:
     """Settle the rows of ``inputs``, in their order; on any end every request in flight is cancelled."""
     try:
         progress = call(_progress_with(driver, next(inputs, None)))
@@ -76,7 +76,7 @@ def run_async(driver: AsyncDriver, inputs: Iterator[Keys], call: Call) -> Iterat
         call(driver.close())
 
 
-async def _progress_with(driver: AsyncDriver, keys: Keys | None) -> Progress:
+async def _progress_with(driver: AsyncDriver, keys: Keys | None) -> RunProgress:
     # One call: each takes the time of two threads' waking up.
     await driver.feed(keys)
     return await driver.progress()
@@ -117,7 +117,7 @@ class AsyncDriver:
         feed(self._flow, keys)
         self._go_on()
 
-    async def progress(self) -> Progress:
+    async def progress(self) -> RunProgress:
         """Wait until rows are settled, input is wanted, or all is done.
 
         Raises:
@@ -132,7 +132,7 @@ class AsyncDriver:
                 self._go_on()  # what they held may be what others waited for
             if finished or self._flow.wants_input or self._flow.is_done:
                 is_done = self._flow.is_done and not finished
-                return Progress(finished, self._flow.wants_input, is_done)
+                return RunProgress(finished, self._flow.wants_input, is_done)
             self._changed.clear()
             await self._wait(shown_again)
 

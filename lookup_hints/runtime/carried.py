@@ -68,7 +68,7 @@ def _arrived(table: LookupTable, identity: str, pickled: bytes) -> CarriedConnec
 
 
 def _read(identity: str, pickled: bytes) -> Any:
-    reader = _Reader(pickled)
+    reader = _Unpickler(pickled)
     connector = reader.load()
     if reader.accumulators:
         _accumulators.setdefault(identity, WeakKeyDictionary()).update(reader.accumulators)
@@ -81,7 +81,7 @@ _accumulators: dict[str, WeakKeyDictionary[Any, Any]] = {}
 """By the identity of the connectors that hold them; each with its zero."""
 
 
-class _Reader(Unpickler):
+class _Unpickler(Unpickler):
     """Reads what is pickled, and notes the accumulators in it, which PySpark pickles by a call."""
 
     def __init__(self, data: bytes) -> None:

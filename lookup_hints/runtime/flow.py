@@ -33,7 +33,7 @@ from lookup_hints.runtime.state import LookupState
 from lookup_hints.runtime.steps import Ask, Hold, Part, Step
 from lookup_hints.runtime.tally import Tally
 from lookup_hints.runtime.task_cache import Learn
-from lookup_hints.runtime.watching import Watch, Watched
+from lookup_hints.runtime.watching import Watch, WatchCalls
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import Answer, Outcomes
@@ -71,7 +71,7 @@ class LookupFlow:
         learn: Learn | None = None,
         limiter: RequestLimiter = UNLIMITED,
     ) -> None:
-        self._watched = Watched(watch)
+        self._watched = WatchCalls(watch)
         self._state = LookupState(spec, secrets, observer, keep, limiter, learn)
         self._settling = Settling(self._state, random)
         self._asking = Asking(self._state, self._settling)

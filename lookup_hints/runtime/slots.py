@@ -7,7 +7,7 @@ from collections import deque
 from lookup_hints.runtime.steps import Batch
 
 
-class Slots:
+class RequestSlots:
     """Counts requests against `capacity`, and those in flight against what the source works on ``at_once``.
 
     In flight they always count. In ordered mode a batch whose keys are all settled counts, too, while a

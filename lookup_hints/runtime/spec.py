@@ -186,7 +186,7 @@ class Invalidation:
 
 
 @dataclass(frozen=True)
-class Periodic:
+class PeriodicReload:
     """A table that is kept whole is read again after an interval.
 
     Args:
@@ -206,7 +206,7 @@ class Periodic:
 
 
 @dataclass(frozen=True)
-class Timed:
+class DailyReload:
     """A table that is kept whole is read again at a time of day.
 
     Args:
@@ -240,7 +240,7 @@ class FullCache:
         changed: what tells that rows have changed.
     """
 
-    reload: Periodic | Timed
+    reload: PeriodicReload | DailyReload
     keeps_old: bool = True
     max_bytes: int | None = None
     changed: ChangedColumn | None = None

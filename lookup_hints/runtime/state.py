@@ -11,7 +11,7 @@ from lookup_hints.runtime.held import HeldWindows
 from lookup_hints.runtime.limiter import RequestLimiter
 from lookup_hints.runtime.observing import RequestObserver
 from lookup_hints.runtime.request_size import RequestSize
-from lookup_hints.runtime.slots import Slots
+from lookup_hints.runtime.slots import RequestSlots
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.tally import Tally
 from lookup_hints.runtime.task_cache import Learn
@@ -51,9 +51,9 @@ class LookupState:
         return self.held.bytes_left(self.size.bytes_of(keys)) > 0
 
 
-def _slots(spec: LookupSpec, limiter: RequestLimiter) -> Slots:
+def _slots(spec: LookupSpec, limiter: RequestLimiter) -> RequestSlots:
     # Where few may go out, a row door's keys are given out when they may, and no sooner.
     ahead = ROUNDS_AHEAD if spec.by_row and limiter.room is None else 1
     capacity = spec.settings.capacity * ahead
     at_once = min(capacity, spec.connector.requests_at_once() or capacity)
-    return Slots(capacity, at_once, ordered=spec.settings.ordered, by_row=spec.by_row)
+    return RequestSlots(capacity, at_once, ordered=spec.settings.ordered, by_row=spec.by_row)

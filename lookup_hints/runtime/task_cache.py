@@ -96,7 +96,7 @@ class Cache(Protocol):
         """How often a whole table was read for this task."""
 
 
-class Watch(Protocol):
+class ChangeCheck(Protocol):
     """Finds out whether rows have changed since they were remembered."""
 
     @property
@@ -122,7 +122,7 @@ class TaskCache:
         spec: LookupSpec,
         cache: Cache | None,
         warn: Callable[[str, str], None] | None = None,
-        watch: Watch | None = None,
+        watch: ChangeCheck | None = None,
     ) -> None:
         retry = spec.settings.retry
         self._table = spec.table.name

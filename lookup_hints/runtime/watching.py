@@ -14,7 +14,7 @@ Watch = Callable[[LookupMetrics, int], None]
 """Takes what was counted so far, and how many keys wait to be asked again; quick, and raises nothing."""
 
 
-class Watched:
+class WatchCalls:
     """When ``watch`` should be called next; never, where there is none."""
 
     def __init__(self, watch: Watch | None) -> None:

@@ -32,7 +32,7 @@ from lookup_hints.spi import Connector
 from lookup_hints.spi.model import LookupTable
 
 if TYPE_CHECKING:
-    from lookup_hints.spark.changes import Watched
+    from lookup_hints.spark.changes import WatchedTable
     from lookup_hints.spark.whole_tables import HeldTable
     from lookup_hints.store.checks import Checks
     from lookup_hints.store.invalidations import Invalidations
@@ -78,8 +78,8 @@ class Stores:
 
     def _watched(
         self, spec: LookupSpec, changed: ChangedColumn, identity: str, folder: Path | None
-    ) -> Watched:
-        from lookup_hints.spark.changes import Watched
+    ) -> WatchedTable:
+        from lookup_hints.spark.changes import WatchedTable
         from lookup_hints.store.checks import Checks
         from lookup_hints.store.invalidations import Invalidations
 
@@ -92,7 +92,7 @@ class Stores:
             checks = Checks(path, invalidations, changed.interval, changed.step, longest, time.monotonic)
         self._checks[path, invalidations.source] = checks
         _keep_few(self._checks)
-        return Watched(checks, spec, partial(self._warn, spec.table.name))
+        return WatchedTable(checks, spec, partial(self._warn, spec.table.name))
 
     def _cache(
         self,
@@ -140,13 +140,13 @@ class Stores:
 
     def _store(self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None) -> Store:
         # Imported late: what it needs is wanted on workers that have a cache, and on no others.
-        from lookup_hints.store.folder import Limits
+        from lookup_hints.store.folder import StoreLimits
         from lookup_hints.store.store import Ages, Store
 
         path = _folder_of(spec, identity, folder)
         invalidations = _invalidations(path.parent, spec, wanted.longest)
         store = self._open.pop(path, None)
-        limits = Limits(wanted.max_bytes, wanted.max_rows)
+        limits = StoreLimits(wanted.max_bytes, wanted.max_rows)
         ages = Ages(
             rows=wanted.expire_after_write,
             missing=wanted.missing_ttl or 0.0,

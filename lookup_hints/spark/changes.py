@@ -24,7 +24,7 @@ _FIRST_DAY = -719_162
 """The first of January of the year 1, in days since 1970: no column of Spark goes further back."""
 
 
-class Watched:
+class WatchedTable:
     """A table whose changes are asked for, as one task looks at it.
 
     Args:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lookup_hints.runtime.arrow import Keys, KnownAnswers
 from lookup_hints.runtime.metrics import CountsByKey
-from lookup_hints.runtime.spec import FullCache, LookupSpec, Periodic, Switch
+from lookup_hints.runtime.spec import FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.runtime.task_cache import NOTHING, Loads, error_summary
 from lookup_hints.spark.whole_tables import HeldTable, WholeCache, keys_by_hash
 from lookup_hints.store.folder import locked, make_private
@@ -46,7 +46,7 @@ class Switching(WholeCache):
             _remove_unused(folder)
         make_private(self._path)
         weakref.finalize(self, os.close, _shared(self._path / "in-use"))
-        whole = FullCache(Periodic(math.inf), max_bytes=switch.max_bytes)
+        whole = FullCache(PeriodicReload(math.inf), max_bytes=switch.max_bytes)
         self._held = HeldTable(self._path, replace(spec, settings=replace(spec.settings, whole=whole)))
         self._is_read = self._is_given_up = False  # each stays as it has become
         self._after = 0

@@ -16,10 +16,10 @@ from pyarrow import types
 from lookup_hints.errors import ConnectorError, LookupHintsError
 from lookup_hints.runtime.arrow import Keys, KnownAnswers, Placed, distinct_keys
 from lookup_hints.runtime.metrics import CountsByKey
-from lookup_hints.runtime.spec import FullCache, LookupSpec, Periodic, Timed
+from lookup_hints.runtime.spec import DailyReload, FullCache, LookupSpec, PeriodicReload
 from lookup_hints.runtime.task_cache import CacheWrite, Loads, NotKept, error_summary
 from lookup_hints.spark.scanning import scanned
-from lookup_hints.store.folder import Limits
+from lookup_hints.store.folder import StoreLimits
 from lookup_hints.store.generations import Generation, Generations, Note
 from lookup_hints.store.hashing import comparable, distinct, hashes_of, in_order
 from lookup_hints.store.invalidations import Invalidations
@@ -53,7 +53,7 @@ class HeldTable:
     ) -> None:
         assert spec.settings.whole is not None
         self._wanted: FullCache = spec.settings.whole
-        self._generations = Generations(path, Limits(self._wanted.max_bytes), clock)
+        self._generations = Generations(path, StoreLimits(self._wanted.max_bytes), clock)
         self._clock, self._wall = clock, wall
         self._spec = spec
         self._invalidations: Invalidations | None = None
@@ -113,7 +113,7 @@ class HeldTable:
     def _due(self, current: Generation, note: Note | None) -> float:
         """When the table is read again, on the shared clock."""
         reload, began, ended = self._wanted.reload, current.began / 1000, current.ended / 1000
-        offset = self._wall() - self._clock() if isinstance(reload, Timed) else 0.0
+        offset = self._wall() - self._clock() if isinstance(reload, DailyReload) else 0.0
         due = reload.after(current.number, began + offset, ended + offset) - offset
         if self._invalidations is not None and began <= self._invalidations.before:
             due = self._invalidations.before
@@ -122,7 +122,7 @@ class HeldTable:
     @property
     def _pause(self) -> float:
         reload = self._wanted.reload
-        return min(reload.interval, RETRY_SECONDS) if isinstance(reload, Periodic) else RETRY_SECONDS
+        return min(reload.interval, RETRY_SECONDS) if isinstance(reload, PeriodicReload) else RETRY_SECONDS
 
     # --- loading ---------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from lookup_hints.sql.lexer import Kind, Piece, code, pieces
 
 
 @dataclass(frozen=True)
-class Statement:
+class ScriptStatement:
     """One statement of a script.
 
     Args:
@@ -37,7 +37,7 @@ class Statement:
     column: int = field(default=1, compare=False)  # the offset tells it already
 
 
-def split_statements(text: str) -> list[Statement]:
+def split_statements(text: str) -> list[ScriptStatement]:
     """The statements of a script, in order; what is empty or only comments is left out.
 
     >>> [statement.text for statement in split_statements("SET a = 1; SELECT ';' -- ;")]
@@ -49,14 +49,14 @@ def split_statements(text: str) -> list[Statement]:
     found = pieces(text)
     _refuse_unclosed(text, found)
     solid = [piece.start for piece in found if piece.kind is not Kind.COMMENT]
-    statements: list[Statement] = []
+    statements: list[ScriptStatement] = []
     start = 0
     for end in _ends(text, code(found)):
         first = bisect_left(solid, start)
         if first < len(solid) and solid[first] < end:
             at = solid[first]
             begins = Span(text, at, end)
-            statements.append(Statement(text[at:end].rstrip(), at, begins.line, begins.column))
+            statements.append(ScriptStatement(text[at:end].rstrip(), at, begins.line, begins.column))
         start = end + 1
     return statements
 
@@ -132,7 +132,7 @@ def _ends(text: str, found: Sequence[Piece]) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _ScriptBlock:
     """An open block of a SQL script: the word that opens it, and whether it is a CASE expression."""
 
     word: Piece
@@ -147,7 +147,7 @@ class _Blocks:
     """
 
     def __init__(self) -> None:
-        self.open: list[_Block] = []
+        self.open: list[_ScriptBlock] = []
         self._begins = True
         self._declares = False
 
@@ -161,10 +161,10 @@ class _Blocks:
         elif piece.is_word("END"):
             self._close(begins, after)
         elif self._opens(piece, begins):
-            self.open.append(_Block(piece))
+            self.open.append(_ScriptBlock(piece))
             self._begins = piece.is_word("BEGIN", "LOOP", "REPEAT")
         elif piece.is_word("CASE") and self.open and not (before is not None and before.is_word("END")):
-            self.open.append(_Block(piece, is_expression=True))
+            self.open.append(_ScriptBlock(piece, is_expression=True))
         elif begins and piece.is_word("DECLARE"):
             self._declares = True
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lookup_hints.store.folder import Folder, Limits, locked
+from lookup_hints.store.folder import Folder, StoreLimits, locked
 from lookup_hints.store.invalidations import Invalidations
 
 MOST_CHANGED = 100_000
@@ -86,7 +86,7 @@ class Checks:
         longest: float,
         clock: Callable[[], float],
     ) -> None:
-        self._folder, self._invalidations = Folder(path, Limits()), invalidations
+        self._folder, self._invalidations = Folder(path, StoreLimits()), invalidations
         self._interval, self._step, self._longest, self._clock = interval, step, longest, clock
         self._known = _State(-math.inf)
 

@@ -23,7 +23,7 @@ _SEGMENT = re.compile(r"(\d+)\.(\d+)\.(\w+)\.segment")
 
 
 @dataclass(frozen=True)
-class Limits:
+class StoreLimits:
     """What a store may hold; None is no limit.
 
     Args:
@@ -40,12 +40,12 @@ class Limits:
             self.max_bytes is None or nbytes <= self.max_bytes
         )
 
-    def part(self, share: float) -> Limits:
+    def part(self, share: float) -> StoreLimits:
         """A share of these."""
         most_bytes, most_rows = (
             None if most is None else int(most * share) for most in (self.max_bytes, self.max_rows)
         )
-        return Limits(most_bytes, most_rows)
+        return StoreLimits(most_bytes, most_rows)
 
 
 @dataclass(frozen=True, order=True)
@@ -75,7 +75,7 @@ class Folder:
         OSError: it cannot be made, or belongs to somebody else.
     """
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    def __init__(self, path: Path, limits: StoreLimits) -> None:
         make_private(path)
         self.path, self.limits = path, limits
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from lookup_hints.store.content import ProbeResult
-from lookup_hints.store.folder import Limits, locked, make_private
+from lookup_hints.store.folder import StoreLimits, locked, make_private
 from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.segment import NotASegment
 from lookup_hints.store.whole import Whole, write
@@ -82,7 +82,7 @@ class Generations:
         OSError: there can be no such folder.
     """
 
-    def __init__(self, path: Path, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, path: Path, limits: StoreLimits, clock: Callable[[], float]) -> None:
         make_private(path)
         self.path, self._limits, self._clock = path, limits, clock
         self._opened: tuple[Generation, Whole] | None = None

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookup_hints.store.content import Chosen
-from lookup_hints.store.folder import Folder, Limits, locked
+from lookup_hints.store.folder import Folder, StoreLimits, locked
 from lookup_hints.store.hashing import Hashes, comparable, hashes_of
 
 _FILE = re.compile(r"(\w+)\.(\d+)\.taken")
@@ -89,7 +89,7 @@ class Invalidations:
     """
 
     def __init__(self, path: Path, schema: pa.Schema, *, lasting: bool = False) -> None:
-        self._folder = Folder(path, Limits())
+        self._folder = Folder(path, StoreLimits())
         self._columns_hash = _columns_hash(schema)
         self._suffix = _LASTING if lasting else ""
         self.source = self.name_of(f"{_SOURCE}{self._columns_hash:016x}")

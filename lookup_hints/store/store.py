@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lookup_hints.store.content import Answers, Chosen, Content, ProbeResult, content_of, merged
-from lookup_hints.store.folder import Filed, Folder, Limits
+from lookup_hints.store.folder import Filed, Folder, StoreLimits
 from lookup_hints.store.hashing import Positions, comparable, hash_is_exact, hashes_of, in_order
 from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.memory import has_room_for
@@ -113,7 +113,7 @@ class Store:
     def __init__(
         self,
         path: Path,
-        limits: Limits,
+        limits: StoreLimits,
         ages: Ages,
         clock: Callable[[], float],
         invalidations: Invalidations | None = None,

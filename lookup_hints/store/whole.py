@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.store.content import Chosen, Content, ProbeResult, one_value, ones_as_one_value
-from lookup_hints.store.folder import Limits
+from lookup_hints.store.folder import StoreLimits
 from lookup_hints.store.hashing import (
     Hashes,
     Positions,
@@ -104,7 +104,9 @@ class Whole:
         return np.split(order, np.searchsorted(hashes[order], self._firsts[1:]))
 
 
-def write(folder: Path, batches: Iterable[pa.RecordBatch], keys: Sequence[str], limits: Limits) -> list[int]:
+def write(
+    folder: Path, batches: Iterable[pa.RecordBatch], keys: Sequence[str], limits: StoreLimits
+) -> list[int]:
     """Write the rows of ``batches`` as segments into ``folder``, and return how many each has.
 
     Args:
@@ -128,7 +130,7 @@ def write(folder: Path, batches: Iterable[pa.RecordBatch], keys: Sequence[str], 
     return written
 
 
-def _check(limits: Limits, rows: int, nbytes: int) -> None:
+def _check(limits: StoreLimits, rows: int, nbytes: int) -> None:
     if not limits.allow(rows, nbytes):
         raise TooLarge("the table takes more room than the limits of its cache give it")
 
@@ -144,7 +146,7 @@ def _with_keys(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterat
 
 
 def _in_ranges(
-    folder: Path, tables: Iterable[pa.Table], keys: Sequence[str], limits: Limits
+    folder: Path, tables: Iterable[pa.Table], keys: Sequence[str], limits: StoreLimits
 ) -> Iterator[tuple[int, pa.Table]]:
     """The rows by neighbouring ranges of their hashes, each with the first of its ranges."""
     held: list[pa.Table] = []

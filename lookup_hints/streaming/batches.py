@@ -15,7 +15,7 @@ CountsOf = Callable[[str, int], Mapping[LookupName, LookupMetrics]]
 
 
 @dataclass(frozen=True)
-class Batch:
+class MicroBatch:
     """One micro-batch of a streaming query.
 
     Args:
@@ -45,10 +45,10 @@ def lookups_of(progress: Any, counts_of: CountsOf) -> Mapping[LookupName, Lookup
     return counts_of(str(_of(progress, "id")), int(_of(progress, "batchId")))
 
 
-def batch_of(progress: Any, counts_of: CountsOf) -> Batch:
+def batch_of(progress: Any, counts_of: CountsOf) -> MicroBatch:
     """The micro-batch of a ``StreamingQueryProgress``, object or dictionary."""
     began = _time(_of(progress, "timestamp"))
-    return Batch(
+    return MicroBatch(
         number=int(_of(progress, "batchId")),
         began=began,
         seconds=(_of(progress, "durationMs") or {}).get("triggerExecution", 0) / 1000,

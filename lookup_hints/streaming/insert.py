@@ -77,7 +77,7 @@ def read_insert(text: str) -> StreamInsert:
         QueryError: it asks for what a stream cannot do (OVERWRITE, PARTITION, ...), or cannot be read.
         OptionError: its ``WITH (...)`` is malformed.
     """
-    return _Reader(text).insert()
+    return _InsertReader(text).insert()
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def stream_sources(text: str) -> list[StreamSource]:
     >>> [source.name for source in stream_sources("SELECT 1 FROM STREAM a.b AS x JOIN STREAM(c) USING (k)")]
     [('a', 'b'), ('c',)]
     """
-    return list(_Reader(text).sources())
+    return list(_InsertReader(text).sources())
 
 
 def shown_insert(text: str) -> str:
@@ -125,7 +125,7 @@ def shown_insert(text: str) -> str:
     return text
 
 
-class _Reader:
+class _InsertReader:
     """Reads the pieces of one statement from left to right."""
 
     def __init__(self, text: str) -> None:

@@ -31,7 +31,7 @@ class Failures:
 
 
 @dataclass(frozen=True)
-class Decision:
+class RestartDecision:
     """What is to be done after a failure.
 
     Args:
@@ -46,7 +46,7 @@ class Decision:
 class RestartStrategy(Protocol):
     """Decides after each failure. A value: what it knows of the past is handed in and out."""
 
-    def after_failure(self, failures: Failures, now: float, spread: float) -> Decision:
+    def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
         """The decision after a failure at ``now`` (seconds); ``spread`` in [-1, 1] places the jitter."""
 
 
@@ -54,8 +54,8 @@ class RestartStrategy(Protocol):
 class NoRestart:
     """The first failure stands (Flink's ``none``)."""
 
-    def after_failure(self, failures: Failures, now: float, spread: float) -> Decision:
-        return Decision(None, failures)
+    def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
+        return RestartDecision(None, failures)
 
     def __str__(self) -> str:
         return "none"
@@ -77,10 +77,10 @@ class FixedDelayRestart:
         _check(self.attempts >= 0, f"the number of attempts must be at least 0, not {self.attempts}")
         _check(self.delay >= 0, f"the delay must be at least 0 s, not {self.delay:g} s")
 
-    def after_failure(self, failures: Failures, now: float, spread: float) -> Decision:
+    def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
         if failures.attempts >= self.attempts:
-            return Decision(None, failures)
-        return Decision(self.delay, Failures(failures.attempts + 1, now + self.delay))
+            return RestartDecision(None, failures)
+        return RestartDecision(self.delay, Failures(failures.attempts + 1, now + self.delay))
 
     def __str__(self) -> str:
         return f"fixed-delay {self.delay:g} s, {_counted(self.attempts)}"
@@ -106,13 +106,13 @@ class FailureRateRestart:
         _check(self.interval > 0, f"the interval must be longer than 0 s, not {self.interval:g} s")
         _check(self.delay >= 0, f"the delay must be at least 0 s, not {self.delay:g} s")
 
-    def after_failure(self, failures: Failures, now: float, spread: float) -> Decision:
+    def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
         # One more than is borne: the oldest of these tells whether they fell within the interval.
         times = (*failures.times, now)[-self.max_failures_per_interval - 1 :]
         known = replace(failures, times=times)
         if len(times) > self.max_failures_per_interval and now - times[0] <= self.interval:
-            return Decision(None, known)
-        return Decision(self.delay, Failures(failures.attempts + 1, now + self.delay, times))
+            return RestartDecision(None, known)
+        return RestartDecision(self.delay, Failures(failures.attempts + 1, now + self.delay, times))
 
     def __str__(self) -> str:
         number = self.max_failures_per_interval
@@ -161,15 +161,15 @@ class ExponentialDelayRestart:
         )
         _check(self.attempts >= 1, f"the number of attempts must be at least 1, not {self.attempts}")
 
-    def after_failure(self, failures: Failures, now: float, spread: float) -> Decision:
+    def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
         if now <= failures.restart_at:
-            return Decision(failures.restart_at - now, failures)
+            return RestartDecision(failures.restart_at - now, failures)
         is_quiet = now - failures.restart_at >= self.reset_threshold
         attempts = 0 if is_quiet else failures.attempts
         if attempts >= self.attempts:
-            return Decision(None, failures)
+            return RestartDecision(None, failures)
         wait = self._backoff(attempts, spread)
-        return Decision(wait, Failures(attempts + 1, now + wait))
+        return RestartDecision(wait, Failures(attempts + 1, now + wait))
 
     def _backoff(self, attempts: int, spread: float) -> float:
         try:

@@ -11,7 +11,7 @@ from lookup_hints.errors import Problem, QueryError
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.spi.option_types import Trigger
-from lookup_hints.streaming.batches import Batch, CountsOf, batch_of, lookups_of
+from lookup_hints.streaming.batches import CountsOf, MicroBatch, batch_of, lookups_of
 from lookup_hints.streaming.insert import StreamInsert, written_options
 from lookup_hints.streaming.settings import StreamSettings, stream_settings
 from lookup_hints.streaming.sinks import (
@@ -65,7 +65,7 @@ class StartedStream:
         return None if progress is None else int(progress["batchId"]) + 1
 
     @property
-    def history(self) -> tuple[Batch, ...]:
+    def history(self) -> tuple[MicroBatch, ...]:
         """Its last micro-batches with what their lookups counted, those without rows left out.
 
         Spark keeps 100 of each run (``spark.sql.streaming.numRecentProgressUpdates``).

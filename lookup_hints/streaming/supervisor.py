@@ -28,7 +28,7 @@ FOR_GOOD = "for_good"
 REGION, FULL = "region", "full"
 
 
-class Query(Protocol):
+class SparkQuery(Protocol):
     """What a supervisor needs of Spark's ``StreamingQuery``."""
 
     @property
@@ -122,7 +122,7 @@ class _Run:
     """What changes in a supervised query; only the supervisor's thread writes it."""
 
     query: Any
-    start: Callable[[], Query]
+    start: Callable[[], SparkQuery]
     number: int = 0
     status: Status = Status.RUNNING
     restarts: list[Restart] = field(default_factory=list)
@@ -140,7 +140,7 @@ class _Ended:
 
 
 @dataclass(frozen=True)
-class _Stop:
+class _StopQuery:
     """Stop this query."""
 
     query: Supervised
@@ -163,7 +163,7 @@ class Supervisor:
         self._queries: list[Supervised] = []
         self._script_failures = Failures()
         self._told: set[Supervised] = set()
-        self._events: queue.Queue[_Ended | _Stop] = queue.Queue()
+        self._events: queue.Queue[_Ended | _StopQuery] = queue.Queue()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -174,7 +174,7 @@ class Supervisor:
 
     def start(
         self,
-        start: Callable[[], Query],
+        start: Callable[[], SparkQuery],
         strategy: RestartStrategy,
         *,
         name: str = "",
@@ -233,7 +233,7 @@ class Supervisor:
 
     def stop(self, query: Supervised) -> None:
         """Stop one query; returns when it has stopped."""
-        self._events.put(_Stop(query))
+        self._events.put(_StopQuery(query))
         self.wait_for(lambda: query.status.is_end, None)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
@@ -260,7 +260,7 @@ class Supervisor:
             event = self._events.get(timeout=self._time_to_next_restart())
         except queue.Empty:
             event = None
-        if isinstance(event, _Stop):
+        if isinstance(event, _StopQuery):
             self._stop(event.query)
         elif event is not None and event.number == event.query._run.number:
             self._take_end(event.query, event.error)

@@ -19,7 +19,7 @@ from lookup_hints.spi.filtering import Filter
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.policy import policy_of_configuration
 from lookup_hints.sql.lexer import code, pieces
-from lookup_hints.statements.script import Statement, split_statements
+from lookup_hints.statements.script import ScriptStatement, split_statements
 from lookup_hints.statements.statement import (
     Explain,
     Setting,
@@ -195,7 +195,7 @@ def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Findin
     return [finding for statement in statements for finding in _findings(checker, statement, text)]
 
 
-def _findings(checker: _Checker, statement: Statement, script: str) -> Iterator[Finding]:
+def _findings(checker: _Checker, statement: ScriptStatement, script: str) -> Iterator[Finding]:
     try:
         note = check_first_word(statement.text)
         table = checker.check(statement.text).unread
@@ -208,7 +208,9 @@ def _findings(checker: _Checker, statement: Statement, script: str) -> Iterator[
         yield Finding(note, statement.line, is_error=False)
 
 
-def unknown_connectors(statements: Iterable[Statement]) -> Iterator[tuple[Statement, OptionError]]:
+def unknown_connectors(
+    statements: Iterable[ScriptStatement],
+) -> Iterator[tuple[ScriptStatement, OptionError]]:
     """The statements that create a table of a connector that nobody registered, and what is wrong.
 
     Nothing is imported and nothing else is checked, so that it can be done before Spark starts.
@@ -224,9 +226,9 @@ def unknown_connectors(statements: Iterable[Statement]) -> Iterator[tuple[Statem
 
 
 def dry_run_results(
-    statements: Iterable[Statement],
+    statements: Iterable[ScriptStatement],
     given: CheckOptions = CheckOptions(),
-) -> Iterator[tuple[Statement, str | QueryError]]:
+) -> Iterator[tuple[ScriptStatement, str | QueryError]]:
     """What each statement would do, as far as its text tells, or what is wrong with it."""
     checker = _Checker(given)
     for statement in statements:
@@ -254,7 +256,7 @@ def _give_it(name: str) -> str:
     return f"Give it: --param {name}=VALUE."
 
 
-def _finding_in(statement: Statement, problem: Problem, script: str) -> Finding:
+def _finding_in(statement: ScriptStatement, problem: Problem, script: str) -> Finding:
     """The finding of a problem with ``statement``; its excerpt shows no values of a table's options."""
     if problem.at is None:
         return replace(_finding(problem, None), line=statement.line)

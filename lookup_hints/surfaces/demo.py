@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lookup_hints.runtime.metrics import LookupMetrics
-from lookup_hints.statements.script import Statement, split_statements
+from lookup_hints.statements.script import ScriptStatement, split_statements
 from lookup_hints.surfaces import job
 from lookup_hints.surfaces.statement_run import StatementRun
 from lookup_hints.surfaces.stream_run import run_with_streams
@@ -113,11 +113,11 @@ def run(session: LookupSession, script: Path) -> int:
 # --- the statements --------------------------------------------------------------------------------
 
 
-def _sets_the_scene(statement: Statement) -> bool:
+def _sets_the_scene(statement: ScriptStatement) -> bool:
     return statement.text.startswith(("CREATE", "SET"))
 
 
-def _run(session: LookupSession, statement: Statement, title: str, explain: _Explain) -> None:
+def _run(session: LookupSession, statement: ScriptStatement, title: str, explain: _Explain) -> None:
     print(f"\n== {title} ==\n\n{statement.text}", flush=True)
     _tell(explain(job.run_statement(session, statement, {}, _SHOWING)))
 

@@ -103,7 +103,7 @@ _FONT = "font-family:ui-monospace,Menlo,Consolas,monospace"
 
 
 @dataclass(frozen=True)
-class _Stop:
+class _LookupNode:
     """One place of the picture where a source is asked.
 
     Args:
@@ -156,13 +156,13 @@ def plan_picture(
     )
 
 
-def _join(plan: LookupPlan, join: LookupJoin, measured: Sequence[str]) -> _Stop:
+def _join(plan: LookupPlan, join: LookupJoin, measured: Sequence[str]) -> _LookupNode:
     use, settings = join.use, join.chosen.settings
     alias = "" if use.alias == use.table.name else f" AS {use.alias}"
     asked = ", ".join(f"{key.column} = {plan.text_of(join.asked_for(key))}" for key in join.conditions.keys)
     given = ", ".join(join.columns) or "only whether there is a row"
     runner = f"{use.table.connector}, {'async' if settings.asynchronous else 'sync'}"
-    return _Stop(
+    return _LookupNode(
         join.kind,
         _COLOURS.get(join.kind, "#888"),
         asked,
@@ -190,9 +190,9 @@ def _facts(plan: LookupPlan, join: LookupJoin, first: str) -> Iterator[str]:
         yield f"then {' AND '.join(checked)}"
 
 
-def _scan(scan: TableScan) -> _Stop:
+def _scan(scan: TableScan) -> _LookupNode:
     table = scan.use.table
-    return _Stop(
+    return _LookupNode(
         "WHOLE TABLE",
         _SCAN,
         "all rows",
@@ -209,7 +209,7 @@ def _of_scan(scan: TableScan) -> Iterator[str]:
     yield from (f"warning: {text}" for text in [scan.warning] if text)
 
 
-def _drawn(stop: _Stop, top: int) -> str:
+def _drawn(stop: _LookupNode, top: int) -> str:
     middle = top + 40
     left, right = _SPINE + 62, _SOURCE
     box = (

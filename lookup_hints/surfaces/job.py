@@ -26,7 +26,7 @@ from lookup_hints.runtime.figures import Measured, what_mattered
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.statements.commands import check_configuration
-from lookup_hints.statements.script import Statement, parse_params, read_script, split_statements
+from lookup_hints.statements.script import ScriptStatement, parse_params, read_script, split_statements
 from lookup_hints.statements.statement import shown_text
 from lookup_hints.surfaces.archive import Module, build_modules
 from lookup_hints.surfaces.check import CheckOptions, dry_run_results, unknown_connectors
@@ -124,7 +124,7 @@ class Script:
     """
 
     file: str
-    statements: Sequence[Statement]
+    statements: Sequence[ScriptStatement]
     params: Mapping[str, Any]
 
 
@@ -332,7 +332,7 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
 
 
 def run_statement(
-    session: LookupSession, statement: Statement, params: Mapping[str, Any], showing: Showing
+    session: LookupSession, statement: ScriptStatement, params: Mapping[str, Any], showing: Showing
 ) -> StatementRun:
     """Run one statement and print its plan, its rows and its counts."""
     ran = StatementRun(session, statement, params, few_rows=not showing.analyze and showing.rows is not None)
@@ -373,7 +373,7 @@ def _shown(frame: DataFrame, showing: Showing, *, is_text: bool) -> str:
     return printed.getvalue()
 
 
-def head_of(statement: Statement, number: int, of: int) -> str:
+def head_of(statement: ScriptStatement, number: int, of: int) -> str:
     """One line that says which statement it is; without secrets."""
     first_line = shown_text(statement.text).splitlines()[0]
     return f"[{number}/{of}] line {statement.line}: {first_line[:90]}"

@@ -18,7 +18,7 @@ OPTIONS = {"--metrics-port": True, "--metrics-names": True}
 
 
 @dataclass(frozen=True)
-class Address:
+class MetricsAddress:
     """Where metrics are served."""
 
     host: str
@@ -44,12 +44,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _address(text: str) -> Address:
+def _address(text: str) -> MetricsAddress:
     """``9091``, ``0.0.0.0:9091`` or ``[::]:9091``."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"[HOST:]PORT needs a port of 0 to 65535, not {text!r}")
-    return Address(host.strip("[]") or LOOPBACK, int(port))
+    return MetricsAddress(host.strip("[]") or LOOPBACK, int(port))
 
 
 def passed_on(options: argparse.Namespace) -> list[str]:

@@ -26,7 +26,7 @@ from lookup_hints.plan.explain import joins_text
 from lookup_hints.runtime.figures import facts_of, what_mattered
 from lookup_hints.session import LookupSession
 from lookup_hints.spi.types import sql_type
-from lookup_hints.statements.script import Statement, parse_params, split_statements
+from lookup_hints.statements.script import ScriptStatement, parse_params, split_statements
 from lookup_hints.statements.statement import parameters
 from lookup_hints.surfaces import html
 from lookup_hints.surfaces.counts import aligned, table_of
@@ -151,7 +151,7 @@ class LookupMagics(Magics):
     def _result(
         self,
         session: LookupSession,
-        statement: Statement,
+        statement: ScriptStatement,
         values: Mapping[str, Any],
         options: Any,
         screen: _Screen,
@@ -168,7 +168,7 @@ class LookupMagics(Magics):
         return _ran(session, statement, values, options.limit, screen)
 
     def _kept(
-        self, session: LookupSession, statement: Statement, values: Mapping[str, Any], name: str
+        self, session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], name: str
     ) -> Shown:
         run = StatementRun(session, statement, values, few_rows=False)
         frame = self._namespace[name] = run.start()
@@ -281,10 +281,10 @@ class _Screen:
 
 
 def _ran(
-    session: LookupSession, statement: Statement, values: Mapping[str, Any], limit: int, screen: _Screen
+    session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], limit: int, screen: _Screen
 ) -> Shown:
     ran = StatementRun(session, statement, values)
-    taken = ran.take(lambda frame: _First.of(frame, limit), screen.following(session.spark))
+    taken = ran.take(lambda frame: _FirstRows.of(frame, limit), screen.following(session.spark))
     if taken is None:
         text = f"started: {ran.stream}; stop it with session.streams.stop()"
         return _noted(text) + _plan_of(ran.plan)
@@ -292,18 +292,18 @@ def _ran(
 
 
 @dataclass(frozen=True)
-class _First:
+class _FirstRows:
     """The first rows of a frame, one more than are shown."""
 
     frame: DataFrame
     rows: Sequence[Any]
 
     @classmethod
-    def of(cls, frame: DataFrame, limit: int) -> _First:
+    def of(cls, frame: DataFrame, limit: int) -> _FirstRows:
         return cls(frame, frame.take(limit + 1) if frame.columns and limit else [])
 
 
-def _rows(ran: StatementRun, first: _First, limit: int) -> Shown:
+def _rows(ran: StatementRun, first: _FirstRows, limit: int) -> Shown:
     frame, rows = first.frame, first.rows
     if not frame.columns:
         return _noted(f"done in {ran.seconds:.1f} s")
@@ -338,7 +338,7 @@ def _plan_of(plan: LookupPlan | None) -> Shown:
     return Shown(html.folded(title, html.plan_picture(plan)), "")
 
 
-def _explained(session: LookupSession, statement: Statement, values: Mapping[str, Any]) -> Shown:
+def _explained(session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any]) -> Shown:
     prepared = session.prepare(statement.text, values, line=statement.line)
     text = session.explain(statement.text, values)
     if prepared.plan is None:
@@ -350,7 +350,7 @@ def _explained(session: LookupSession, statement: Statement, values: Mapping[str
 
 
 def _analyzed(
-    session: LookupSession, statement: Statement, values: Mapping[str, Any], screen: _Screen
+    session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], screen: _Screen
 ) -> Shown:
     ran = StatementRun(session, statement, values, few_rows=False)
     ran.take(run_to_its_end, screen.following(session.spark))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lookup_hints.plan.draft import LookupPlan
     from lookup_hints.session import LookupSession
-    from lookup_hints.statements.script import Statement
+    from lookup_hints.statements.script import ScriptStatement
     from lookup_hints.streaming.streams import StartedStream
 
 Taken = TypeVar("Taken")
@@ -46,7 +46,7 @@ class StatementRun:
     def __init__(
         self,
         session: LookupSession,
-        statement: Statement,
+        statement: ScriptStatement,
         params: Mapping[str, Any],
         *,
         few_rows: bool = True,
@@ -121,6 +121,6 @@ class StatementRun:
         return uncounted(self.lookups, can_arrive=brings_counts(self.session.spark))
 
 
-def failure(statement: Statement, error: Exception) -> str:
+def failure(statement: ScriptStatement, error: Exception) -> str:
     """What to say of a statement that failed, with the place in its file."""
     return brief(error, statement.text, statement.line, statement.column)

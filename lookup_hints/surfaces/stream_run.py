@@ -12,7 +12,7 @@ from typing import Any
 
 from lookup_hints.errors import cause_of
 from lookup_hints.runtime.figures import seconds_text, share_text
-from lookup_hints.streaming.batches import Batch
+from lookup_hints.streaming.batches import MicroBatch
 from lookup_hints.streaming.streams import StartedStream, Streams
 from lookup_hints.streaming.supervisor import FOR_GOOD, Supervised
 
@@ -130,7 +130,7 @@ class _Batches:
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 
-def batch_line(query: str, batch: Batch) -> str:
+def batch_line(query: str, batch: MicroBatch) -> str:
     """One line about a micro-batch: rows, what its lookups did together, how long it took, how late it is."""
     counts = batch.total
     said = [f"{batch.rows:,} rows"]

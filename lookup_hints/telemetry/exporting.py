@@ -24,7 +24,7 @@ _PLACES = re.compile(r"//[^/@\s]*@|(?<=url: )\S+|\?\S+")
 """What of a message may hold a secret: a user's name before a host, a path, a query."""
 
 
-class Outcome:
+class ExportStatus:
     """Whether what this process exports is taken, and what OpenTelemetry says where it is not.
 
     OpenTelemetry would log each export that fails, for as long as the process lives.
@@ -99,7 +99,7 @@ class Outcome:
 class WatchedSpanExporter(OTLPSpanExporter):
     """Tells ``outcome`` what becomes of the spans."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: ExportStatus) -> None:
         super().__init__()
         self._outcome = outcome
 
@@ -112,7 +112,7 @@ class WatchedSpanExporter(OTLPSpanExporter):
 class WatchedMetricExporter(OTLPMetricExporter):
     """Tells ``outcome`` what becomes of the metrics."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: ExportStatus) -> None:
         super().__init__()
         self._outcome = outcome
 

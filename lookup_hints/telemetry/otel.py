@@ -28,7 +28,7 @@ from lookup_hints import __version__
 from lookup_hints.runtime.metrics import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.spi.reporting import HttpExchange
-from lookup_hints.telemetry.exporting import Outcome, WatchedMetricExporter, WatchedSpanExporter
+from lookup_hints.telemetry.exporting import ExportStatus, WatchedMetricExporter, WatchedSpanExporter
 from lookup_hints.telemetry.flushing import Flusher
 from lookup_hints.telemetry.names import division
 from lookup_hints.telemetry.signals import Signals
@@ -57,7 +57,7 @@ class Sending:
     """
 
     def __init__(self, wanted: Signals) -> None:
-        self._outcome = Outcome()
+        self._outcome = ExportStatus()
         own: Attributes = {
             "service.instance.id": str(uuid4()),
             "host.name": socket.gethostname(),

@@ -20,8 +20,7 @@ from lookup_hints.errors import ConnectorError
 from lookup_hints.origin.limit_store import LimitStores
 from lookup_hints.origin.limiters import limiter_of
 from lookup_hints.runtime.arrow import distinct_keys
-from lookup_hints.runtime.async_runner import AsyncDriver, run_async
-from lookup_hints.runtime.async_runner import Call as LoopCall
+from lookup_hints.runtime.async_runner import AsyncDriver, LoopCall, run_async
 from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.row_runner import RowDriver

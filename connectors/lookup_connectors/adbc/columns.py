@@ -24,7 +24,7 @@ _WHOLE_IN_DOUBLE = 2**53
 
 
 @dataclass(frozen=True)
-class ColumnPlan:
+class AdbcColumn:
     """How one column is read.
 
     Args:
@@ -56,7 +56,7 @@ def type_name(field: pa.Field) -> str:
     return next((metadata[key].decode() for key in _TYPE_NAMES if key in metadata), "")
 
 
-def plan_columns(source: pa.Schema, wanted: pa.Schema, table: str, relation: str) -> dict[str, ColumnPlan]:
+def plan_columns(source: pa.Schema, wanted: pa.Schema, table: str, relation: str) -> dict[str, AdbcColumn]:
     """How each column of ``wanted`` is read from columns of ``source``.
 
     Raises:
@@ -80,10 +80,10 @@ def find_name(name: str, names: Sequence[str], table: str, relation: str) -> str
     return alike[0]
 
 
-def _plan(source: pa.Schema, field: pa.Field, table: str, relation: str) -> ColumnPlan:
+def _plan(source: pa.Schema, field: pa.Field, table: str, relation: str) -> AdbcColumn:
     name = find_name(field.name, source.names, table, relation)
     found = source.field(name)
-    plan = ColumnPlan(field, name, found.type, type_name(found))
+    plan = AdbcColumn(field, name, found.type, type_name(found))
     if types.is_string(field.type):
         is_text = _is_text(found.type) and plan.source_type in _PLAIN_TEXT
         return plan if is_text else replace(plan, as_text=True)
@@ -97,7 +97,7 @@ def _plan(source: pa.Schema, field: pa.Field, table: str, relation: str) -> Colu
     return plan
 
 
-def in_text_if_huge(plan: ColumnPlan) -> ColumnPlan:
+def in_text_if_huge(plan: AdbcColumn) -> AdbcColumn:
     """``plan`` for DuckDB, which gives the 128 bits of a HUGEINT or UHUGEINT for those of a decimal."""
     return replace(plan, as_text=True) if plan.source == pa.decimal128(38, 0) else plan
 
@@ -180,7 +180,7 @@ def _can_read_inner(source: pa.DataType, kind: pa.DataType) -> bool:
 # --- values -----------------------------------------------------------------------------------------
 
 
-def read_column(column: pa.Array, plan: ColumnPlan) -> pa.Array:
+def read_column(column: pa.Array, plan: AdbcColumn) -> pa.Array:
     """``column`` as declared.
 
     Raises:
@@ -238,7 +238,7 @@ def _refuse_beyond(greatest: int, values: pa.Array) -> None:
         raise ValueError("perhaps not the number that was written")
 
 
-def refused_row(column: pa.Array, plan: ColumnPlan) -> int:
+def refused_row(column: pa.Array, plan: AdbcColumn) -> int:
     """The first row whose value does not fit."""
     for row in range(len(column)):
         try:

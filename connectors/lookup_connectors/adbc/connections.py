@@ -51,7 +51,7 @@ _REFUSALS = ("startup parameter", "unrecognized configuration parameter")
 
 
 @dataclass(frozen=True, repr=False)
-class Server:
+class AdbcServer:
     """How to connect, from the options of a table, with references resolved on this machine."""
 
     table: LookupTable
@@ -61,7 +61,7 @@ class Server:
     """The statements that begin a transaction with those settings; none where the whole session has them."""
 
     @classmethod
-    def of(cls, table: LookupTable, declared: tuple[Option, ...]) -> Server:
+    def of(cls, table: LookupTable, declared: tuple[Option, ...]) -> AdbcServer:
         """The server of ``table``; what is not allowed is refused here, before anything is loaded."""
         options, secrets = table.read(declared)
         given = {key: table.resolve(text, option=key, known=secrets) for key, text in table.options.items()}
@@ -168,7 +168,7 @@ def _with_settings(database: dict[str, str], settings: str) -> dict[str, str]:
 class Connections:
     """Up to ``size`` connections, lent one at a time; one on which something failed is closed."""
 
-    def __init__(self, server: Server, size: int) -> None:
+    def __init__(self, server: AdbcServer, size: int) -> None:
         self._server = server
         self._slots = asyncio.Semaphore(size)
         self._idle: list[dbapi.Connection] = []
@@ -188,7 +188,7 @@ class Connections:
     async def _asked(self, action: Action[Result]) -> Result:
         with reporting().waiting("slot") if self._slots.locked() else nullcontext():
             await self._slots.acquire()
-        call = _Call(self, action)
+        call = _ConnectionUse(self, action)
         try:
             return await _in_thread(call.run)
         except asyncio.CancelledError:
@@ -228,7 +228,7 @@ class Connections:
             await _in_thread(partial(_close, connection))
 
 
-class _Call:
+class _ConnectionUse:
     """One use of a connection, which may be abandoned at any time."""
 
     def __init__(self, connections: Connections, action: Action[Any]) -> None:

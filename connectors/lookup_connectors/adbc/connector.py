@@ -15,14 +15,14 @@ from adbc_driver_manager import dbapi
 from pyarrow import types
 
 from lookup_connectors.adbc.columns import (
-    ColumnPlan,
+    AdbcColumn,
     in_text_if_huge,
     plan_columns,
     read_column,
     refused_row,
     reported_type,
 )
-from lookup_connectors.adbc.connections import Connections, Server
+from lookup_connectors.adbc.connections import AdbcServer, Connections
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, dialect_of
 from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure
 from lookup_connectors.adbc.place import check_driver, check_options, file_of, origin_of, place_of
@@ -95,7 +95,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
-        self._live: _Live | None = None
+        self._live: _OpenAdbc | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_live": None}
@@ -150,7 +150,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
     async def aopen(self) -> None:
         """Connect once, so that a bad setting shows early, and look at the columns."""
         await self.aclose()
-        server = Server.of(self.table, self.OPTIONS)
+        server = AdbcServer.of(self.table, self.OPTIONS)
         connections = Connections(server, server.options["pool-size"])
         limit = server.options[MAX_BYTES_IN_FLIGHT.key] // server.options["pool-size"]
         try:
@@ -162,7 +162,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         except BaseException:
             await connections.close()
             raise
-        self._live = _Live(server, connections, plans, limit)
+        self._live = _OpenAdbc(server, connections, plans, limit)
 
     async def alookup(self, request: LookupRequest) -> pa.Table:
         """The rows of each key."""
@@ -183,7 +183,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
     def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """All rows, as the driver streams them."""
-        server = Server.of(self.table, self.OPTIONS)
+        server = AdbcServer.of(self.table, self.OPTIONS)
         with server.connected() as connection:
             try:
                 plans = self._planned(connection)
@@ -200,12 +200,12 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
     def statistics(self) -> TableSize:
         """What the catalog of PostgreSQL, DuckDB or SQLite says; nothing of other databases."""
-        with Server.of(self.table, self.OPTIONS).connected() as connection:
+        with AdbcServer.of(self.table, self.OPTIONS).connected() as connection:
             return table_size(connection, self._relation, self._driver)
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns, as the driver tells their types, and the primary key where it can be told."""
-        server = Server.of(self.table, self.OPTIONS)
+        server = AdbcServer.of(self.table, self.OPTIONS)
         with server.connected() as connection:
             try:
                 if self._driver == SQLITE:
@@ -218,7 +218,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
     # --- asking, on the thread of a request ---------------------------------------------------------
 
-    def _answer(self, live: _Live, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:
+    def _answer(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:
         """The rows, read by the types that the columns have at the moment."""
         looks = 0
         while looks < _LOOKS_AT_TYPES:
@@ -235,7 +235,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
                 live.strange.add(character)
         raise self._error("the types of its columns keep changing.")
 
-    def _asked(self, live: _Live, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:
+    def _asked(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:
         if live.is_outdated:
             live.plans, live.is_outdated = self._planned(connection), False
         wanted = [live.plans[name] for name in request.columns]
@@ -255,7 +255,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         self,
         connection: dbapi.Connection,
         question: Question,
-        wanted: Sequence[ColumnPlan],
+        wanted: Sequence[AdbcColumn],
         request: LookupRequest,
         room: _Room,
     ) -> pa.Table:
@@ -280,7 +280,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         return connection.cursor(adbc_stmt_kwargs=_SQLITE_BATCH if self._driver == SQLITE else None)
 
     def _unchanged(
-        self, reader: pa.RecordBatchReader, wanted: Sequence[ColumnPlan]
+        self, reader: pa.RecordBatchReader, wanted: Sequence[AdbcColumn]
     ) -> Iterator[pa.RecordBatch]:
         """The batches of ``reader``, without the row and the column that only say types to SQLite.
 
@@ -298,7 +298,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
                 yield batch
 
     def _read(
-        self, batch: pa.RecordBatch, wanted: Sequence[ColumnPlan], schema: pa.Schema, key: Sequence[str]
+        self, batch: pa.RecordBatch, wanted: Sequence[AdbcColumn], schema: pa.Schema, key: Sequence[str]
     ) -> pa.Table:
         arrays = []
         for column, plan in zip(batch.columns, wanted, strict=True):
@@ -309,7 +309,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         return pa.table(arrays, schema=schema)
 
     def _misfit(
-        self, batch: pa.RecordBatch, column: pa.Array, plan: ColumnPlan, schema: pa.Schema, key: Sequence[str]
+        self, batch: pa.RecordBatch, column: pa.Array, plan: AdbcColumn, schema: pa.Schema, key: Sequence[str]
     ) -> ConnectorError:
         at = refused_row(column, plan)
         row = row_with(schema, [_shown(each, at) for each in batch.columns], key)
@@ -322,7 +322,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
     # --- columns --------------------------------------------------------------------------------------
 
-    def _planned(self, connection: dbapi.Connection) -> dict[str, ColumnPlan]:
+    def _planned(self, connection: dbapi.Connection) -> dict[str, AdbcColumn]:
         """How each declared column is read; looks at the source."""
         if self._driver == SQLITE:
             return plan_sqlite(connection, self.table, self._relation)
@@ -381,19 +381,19 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
 
 @dataclass
-class _Live:
+class _OpenAdbc:
     """What an open connector has; requests on several threads may replace the plans by equal ones."""
 
-    server: Server
+    server: AdbcServer
     connections: Connections
-    plans: dict[str, ColumnPlan]
+    plans: dict[str, AdbcColumn]
     limit: int
     is_outdated: bool = field(default=False)
     strange: set[str] = field(default_factory=set)
 
 
 def _casting(
-    server: Server, connection: dbapi.Connection, plans: Sequence[ColumnPlan]
+    server: AdbcServer, connection: dbapi.Connection, plans: Sequence[AdbcColumn]
 ) -> AbstractContextManager[None]:
     return server.casting(connection) if any(plan.as_text for plan in plans) else nullcontext()
 

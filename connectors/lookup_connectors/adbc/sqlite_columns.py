@@ -6,7 +6,7 @@ import pyarrow as pa
 from adbc_driver_manager import dbapi
 from pyarrow import types
 
-from lookup_connectors.adbc.columns import ColumnPlan, find_name
+from lookup_connectors.adbc.columns import AdbcColumn, find_name
 from lookup_connectors.adbc.statements import schema_and_name
 from lookup_connectors.sqlite_types import arrow_type, never_fits
 from lookup_hints.errors import ConnectorError, nearest
@@ -16,7 +16,7 @@ _COLUMNS = "SELECT name, type, pk FROM pragma_table_xinfo(?)"
 _TABLES = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
 
 
-def plan_sqlite(connection: dbapi.Connection, table: LookupTable, relation: str) -> dict[str, ColumnPlan]:
+def plan_sqlite(connection: dbapi.Connection, table: LookupTable, relation: str) -> dict[str, AdbcColumn]:
     """How each declared column is read.
 
     Raises:
@@ -59,9 +59,9 @@ def _stored(connection: dbapi.Connection, relation: str, table: str) -> list[tup
     return columns
 
 
-def _plan(field: pa.Field, declared: dict[str, str], table: str, relation: str) -> ColumnPlan:
+def _plan(field: pa.Field, declared: dict[str, str], table: str, relation: str) -> AdbcColumn:
     name = find_name(field.name, list(declared), table, relation)
     problem = never_fits(declared[name], field.type)
     if problem:
         raise ConnectorError(f"table {table}: column {field.name!r}: {problem}", permanent=True)
-    return ColumnPlan(field, name, None, as_exact_text=bool(types.is_decimal(field.type)))
+    return AdbcColumn(field, name, None, as_exact_text=bool(types.is_decimal(field.type)))

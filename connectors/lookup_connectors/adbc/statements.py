@@ -15,7 +15,7 @@ from pyarrow import types
 from sqlglot import Dialect, exp
 from sqlglot.errors import SqlglotError
 
-from lookup_connectors.adbc.columns import ColumnPlan
+from lookup_connectors.adbc.columns import AdbcColumn
 
 Way = Literal["arrays", "lists", "rows", "parameters"]
 """How keys are bound: PostgreSQL's arrays, DuckDB's lists, a row of values for SQLite, a value for each."""
@@ -94,7 +94,7 @@ def _table(text: str, dialect: str) -> exp.Table:
     return table
 
 
-def select(source: str, plans: Sequence[ColumnPlan], dialect: str) -> str:
+def select(source: str, plans: Sequence[AdbcColumn], dialect: str) -> str:
     """The statement that reads the columns of all rows."""
     return f"SELECT {_selected(plans, dialect)} FROM {source}"  # noqa: S608  quoted
 
@@ -104,7 +104,7 @@ def select_none(source: str) -> str:
     return f"SELECT * FROM {source} WHERE 1 = 0"  # noqa: S608  quoted
 
 
-def column(plan: ColumnPlan, dialect: str, of: str = "") -> str:
+def column(plan: AdbcColumn, dialect: str, of: str = "") -> str:
     """The expression that gives the values of a column, as text where the plan says so."""
     named = of + identifier(plan.name, dialect)
     if plan.as_exact_text:
@@ -118,7 +118,7 @@ def _text_type(dialect: str) -> str:
     return exp.DataType.build("text").sql(dialect=dialect)
 
 
-def _selected(plans: Sequence[ColumnPlan], dialect: str, of: str = "") -> str:
+def _selected(plans: Sequence[AdbcColumn], dialect: str, of: str = "") -> str:
     return ", ".join(
         f"{column(plan, dialect, of)} AS {identifier(plan.field.name, dialect)}" for plan in plans
     )
@@ -137,13 +137,13 @@ class Question:
 
 
 def questions(
-    source: str, wanted: Sequence[ColumnPlan], by: Sequence[ColumnPlan], keys: pa.Table, dialect: str
+    source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
 ) -> Iterator[Question]:
     """The statements that together ask for the columns ``wanted`` of the rows of all ``keys``."""
     return _MAKERS[way_of(dialect)](source, wanted, by, keys, dialect)
 
 
-def typing_row(source: str, plans: Sequence[ColumnPlan], dialect: str) -> str:
+def typing_row(source: str, plans: Sequence[AdbcColumn], dialect: str) -> str:
     """The statement that reads all rows of SQLite, behind one that gives each column its type.
 
     Its driver guesses types from the first rows: where these hold NULL alone, it takes integers.
@@ -152,12 +152,12 @@ def typing_row(source: str, plans: Sequence[ColumnPlan], dialect: str) -> str:
     return f"{_types_first(plans, dialect)} UNION ALL SELECT 0, {selected} FROM {source}"  # noqa: S608
 
 
-def _types_first(plans: Sequence[ColumnPlan], dialect: str) -> str:
+def _types_first(plans: Sequence[AdbcColumn], dialect: str) -> str:
     values = ", ".join(f"{_example(plan)} AS {identifier(plan.field.name, dialect)}" for plan in plans)
     return f"SELECT 1 AS {MARK}, {values}"
 
 
-def _example(plan: ColumnPlan) -> str:
+def _example(plan: AdbcColumn) -> str:
     kind = plan.field.type
     if types.is_integer(kind) or types.is_boolean(kind):
         return "0"
@@ -167,7 +167,7 @@ def _example(plan: ColumnPlan) -> str:
 
 
 def _arrays(
-    source: str, wanted: Sequence[ColumnPlan], by: Sequence[ColumnPlan], keys: pa.Table, dialect: str
+    source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
 ) -> Iterator[Question]:
     bound = [f"${number}" for number in range(1, len(by) + 1)]
     # The server takes the parameter for text: compared so, a char(n) would lose its blanks.
@@ -184,7 +184,7 @@ def _arrays(
 
 
 def _lists(
-    source: str, wanted: Sequence[ColumnPlan], by: Sequence[ColumnPlan], keys: pa.Table, dialect: str
+    source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
 ) -> Iterator[Question]:
     # A UUID reaches Arrow as a text, and does not compare with one. What is a text already is not cast.
     texts = [replace(plan, as_text=bool(types.is_string(plan.field.type))) for plan in by]
@@ -194,14 +194,14 @@ def _lists(
     yield Question(f"{select(source, wanted, dialect)} WHERE {condition}", _as_lists(keys), keys)
 
 
-def _in_microseconds(compared: str, plan: ColumnPlan) -> str:
+def _in_microseconds(compared: str, plan: AdbcColumn) -> str:
     """Nanoseconds are cut when they are read; DuckDB itself would round them."""
     is_finer = plan.source is not None and types.is_timestamp(plan.source) and plan.source.unit == "ns"
     return f"make_timestamp(epoch_us({compared}))" if is_finer else compared
 
 
 def _rows(
-    source: str, wanted: Sequence[ColumnPlan], by: Sequence[ColumnPlan], keys: pa.Table, dialect: str
+    source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
 ) -> Iterator[Question]:
     """``CROSS JOIN`` fixes the order: SQLite searches the table for each key, and never reads it for all."""
     names = [f"k{number}" for number in range(len(by))]
@@ -217,7 +217,7 @@ def _rows(
         yield Question(sql, _as_row(part), part)
 
 
-def _equal(compared: str, key: str, plan: ColumnPlan) -> str:
+def _equal(compared: str, key: str, plan: AdbcColumn) -> str:
     if types.is_string(plan.field.type):
         # The column's collation may find a row by two keys ('a' and 'A'): the row belongs to its own alone.
         # The first condition is there for the index, which has the column's collation.
@@ -226,7 +226,7 @@ def _equal(compared: str, key: str, plan: ColumnPlan) -> str:
 
 
 def _parameters(
-    source: str, wanted: Sequence[ColumnPlan], by: Sequence[ColumnPlan], keys: pa.Table, dialect: str
+    source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
 ) -> Iterator[Question]:
     compared = [column(plan, dialect) for plan in by]
     read = select(source, wanted, dialect)

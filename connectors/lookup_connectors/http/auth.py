@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, urlencode
 
-from lookup_connectors.bytes_in_flight import Lease
+from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.message import HttpFailure, KeptConnectionLost, Request, Response
 from lookup_connectors.http.transport import Sender
 
@@ -28,10 +28,10 @@ class Auth(Protocol):
     def known(self) -> dict[str, str] | None:
         """The headers for the next request; None where they must be fetched first."""
 
-    async def fetched(self, sender: Sender, lease: Lease, timeout: float) -> dict[str, str]:
+    async def fetched(self, sender: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
         """The headers for the next request."""
 
-    async def renew(self, refused: dict[str, str], sender: Sender, lease: Lease, timeout: float) -> None:
+    async def renew(self, refused: dict[str, str], sender: Sender, lease: ByteLease, timeout: float) -> None:
         """Get new ones, as the server refused these."""
 
 
@@ -42,11 +42,11 @@ class Fixed:
     known: dict[str, str]
     renews = False
 
-    async def fetched(self, sender: Sender, lease: Lease, timeout: float) -> dict[str, str]:
+    async def fetched(self, sender: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
         """The headers."""
         return self.known
 
-    async def renew(self, refused: dict[str, str], sender: Sender, lease: Lease, timeout: float) -> None:
+    async def renew(self, refused: dict[str, str], sender: Sender, lease: ByteLease, timeout: float) -> None:
         """Nothing can be renewed."""
         raise AssertionError("fixed credentials are not renewed")
 
@@ -125,7 +125,7 @@ class ClientCredentials:
         token = self._token
         return None if token is None or self._clock() >= token.renew_at else token.headers
 
-    async def fetched(self, sender: Sender, lease: Lease, timeout: float) -> dict[str, str]:
+    async def fetched(self, sender: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
         """The header with a new token, which another request may have fetched meanwhile.
 
         Whoever waited while another fetched shares what came of it.
@@ -139,12 +139,12 @@ class ClientCredentials:
         assert self._token is not None
         return self._token.headers
 
-    async def renew(self, refused: dict[str, str], sender: Sender, lease: Lease, timeout: float) -> None:
+    async def renew(self, refused: dict[str, str], sender: Sender, lease: ByteLease, timeout: float) -> None:
         """A new token, unless another request has fetched one meanwhile."""
         if self._token is not None and self._token.headers == refused:
             await self.fetched(sender, lease, timeout)
 
-    async def _fetch(self, sender: Sender, lease: Lease, timeout: float) -> None:
+    async def _fetch(self, sender: Sender, lease: ByteLease, timeout: float) -> None:
         request = self._request()
         try:
             try:

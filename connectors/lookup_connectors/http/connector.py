@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, BytesInFlight, Lease
+from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight
 from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic, from_netrc, netrc_path
-from lookup_connectors.http.exchange import Exchange, Limits
-from lookup_connectors.http.judging import Judge, Policy
+from lookup_connectors.http.exchange import Exchange, ExchangeLimits
+from lookup_connectors.http.judging import Judge, StatusPolicy
 from lookup_connectors.http.message import HttpFailure, Request, Response, host_and_port
 from lookup_connectors.http.options import OPTIONS
 from lookup_connectors.http.paths import PathFailure
@@ -28,8 +28,8 @@ from lookup_connectors.http.plan import (
     plan_of,
     read_on_the_driver,
 )
-from lookup_connectors.http.response import Found, FoundRows, PageRows, Told
-from lookup_connectors.http.template import Key, Keys, Unaskable, Unsendable
+from lookup_connectors.http.response import FoundRow, FoundRows, PageRows, Told
+from lookup_connectors.http.template import Key, TemplateKeys, Unaskable, Unsendable
 from lookup_connectors.http.transport import (
     Client,
     Connecting,
@@ -67,7 +67,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
 
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
-        self._live: _Live | None = None
+        self._live: _OpenHttp | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
     async def aopen(self) -> None:
         """Read the options; the first request makes the first connection."""
         await self.aclose()
-        self._live = _Live.of(self.table)
+        self._live = _OpenHttp.of(self.table)
 
     def close(self) -> None:
         """Disconnect."""
@@ -240,7 +240,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
         return live.tells_outcomes if live else bool(self.table.read(self.OPTIONS)[0]["outcome-rows"])
 
     @property
-    def _opened(self) -> _Live:
+    def _opened(self) -> _OpenHttp:
         assert self._live is not None, "open() or aopen() comes first"
         return self._live
 
@@ -254,12 +254,12 @@ class _RowsOfKey(list[Any]):
 
     __slots__ = ("_lease",)
 
-    def __init__(self, rows: Sequence[Any], lease: Lease) -> None:
+    def __init__(self, rows: Sequence[Any], lease: ByteLease) -> None:
         super().__init__(rows)
         self._lease = lease
 
 
-class _Live:
+class _OpenHttp:
     """What an open connector has."""
 
     def __init__(
@@ -283,7 +283,7 @@ class _Live:
         self._secrets = secrets
 
     @classmethod
-    def of(cls, table: LookupTable) -> _Live:
+    def of(cls, table: LookupTable) -> _OpenHttp:
         """Made from the options of ``table``, on the machine that connects.
 
         Raises:
@@ -311,7 +311,7 @@ class _Live:
             sender=sender,
             home=home,
             auth=auth,
-            limits=Limits(
+            limits=ExchangeLimits(
                 options["request-timeout"],
                 options["max-redirects"],
                 allowed,
@@ -319,7 +319,7 @@ class _Live:
             ),
             judge=Judge(
                 plan.reader,
-                Policy(options["success-codes"], options["miss-codes"], options["transient-codes"]),
+                StatusPolicy(options["success-codes"], options["miss-codes"], options["transient-codes"]),
                 plan.errors,
             ),
             clock=time.monotonic,
@@ -336,12 +336,12 @@ class _Live:
 
     # Asking.
 
-    async def row(self, request: RowRequest, lease: Lease) -> Rows:
+    async def row(self, request: RowRequest, lease: ByteLease) -> Rows:
         """The rows of one key."""
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
         try:
-            first = self._request(Keys.one(request.key))
+            first = self._request(TemplateKeys.one(request.key))
         except Unaskable:
             return Miss()
         try:
@@ -354,9 +354,11 @@ class _Live:
             return Miss(_told("miss", response, elapsed, request.attempt))
         told = _told("hit", response, elapsed, request.attempt)
         given = self._given(request.key)
-        return [Found(row, name, given, told) for row, name in zip(rows.rows, rows.names, strict=True)]
+        return [FoundRow(row, name, given, told) for row, name in zip(rows.rows, rows.names, strict=True)]
 
-    async def rows(self, keys: Keys, first: Request, request: LookupRequest, lease: Lease) -> FoundRows:
+    async def rows(
+        self, keys: TemplateKeys, first: Request, request: LookupRequest, lease: ByteLease
+    ) -> FoundRows:
         """The rows of many keys, which say themselves whose they are; ``first`` asks for them."""
         started = time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
@@ -372,14 +374,14 @@ class _Live:
         said = self.plan.reader.said
         return key if said.isdisjoint(key) else {name: key[name] for name in key if name not in said}
 
-    def _request(self, keys: Keys) -> Request:
+    def _request(self, keys: TemplateKeys) -> Request:
         try:
             return self._templates.request(keys)
         except Unsendable as error:
             raise HttpFailure(f"table {self._name}: {error}", permanent=True) from None
 
     async def _pages(
-        self, request: Request, deadline: float | None, lease: Lease
+        self, request: Request, deadline: float | None, lease: ByteLease
     ) -> tuple[Response, PageRows]:
         """The rows of all pages, and the last response."""
         paging = self.plan.paging
@@ -423,14 +425,18 @@ class _Live:
     def _failure(self, what: str) -> HttpFailure:
         return HttpFailure(f"table {self._name}: {what}.", permanent=True)
 
-    def requests(self, request: LookupRequest) -> tuple[list[tuple[Keys, Request]], dict[int, HttpFailure]]:
+    def requests(
+        self, request: LookupRequest
+    ) -> tuple[list[tuple[TemplateKeys, Request]], dict[int, HttpFailure]]:
         """The requests for the keys of ``request``; and by its position, why another key cannot be sent.
 
         As many keys go together as differ in nothing but the columns that list them.
         """
         names = request.key_columns
-        keys = Keys({name: request.keys.column(name).to_pylist() for name in names}, self._templates.lists)
-        asked: list[tuple[Keys, Request]] = []
+        keys = TemplateKeys(
+            {name: request.keys.column(name).to_pylist() for name in names}, self._templates.lists
+        )
+        asked: list[tuple[TemplateKeys, Request]] = []
         failures: dict[int, HttpFailure] = {}
         for positions in keys.groups():
             together = keys.among(positions)
@@ -443,7 +449,9 @@ class _Live:
                     asked.append((some, self._request(some)))
         return asked, failures
 
-    def _sendable(self, keys: Keys, positions: Sequence[int], failures: dict[int, HttpFailure]) -> list[int]:
+    def _sendable(
+        self, keys: TemplateKeys, positions: Sequence[int], failures: dict[int, HttpFailure]
+    ) -> list[int]:
         """Those of ``positions`` whose key can be sent; why others cannot is put into ``failures``."""
         sendable = []
         for at in positions:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lookup_connectors.bytes_in_flight import Lease
+from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.judging import Verdict
 from lookup_connectors.http.message import (
@@ -35,7 +35,7 @@ _OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
 
 
 @dataclass(frozen=True)
-class Limits:
+class ExchangeLimits:
     """What bounds an exchange; and whether it waits when the server wants less."""
 
     request_timeout: float
@@ -72,7 +72,7 @@ class Exchange:
         sender: Sender,
         home: str,
         auth: Auth,
-        limits: Limits,
+        limits: ExchangeLimits,
         judge: Callable[[Response], Verdict],
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
@@ -88,7 +88,7 @@ class Exchange:
         self._wall_clock = wall_clock
         self._check_origin = check_origin
 
-    async def ask(self, request: Request, deadline: float | None, lease: Lease) -> Answered:
+    async def ask(self, request: Request, deadline: float | None, lease: ByteLease) -> Answered:
         """What answers ``request``: a success or a miss, after redirects, pauses and a renewed token.
 
         Its bytes are counted by ``lease``.
@@ -134,7 +134,7 @@ class Exchange:
         request: Request,
         own: Turns,
         deadline: float | None,
-        lease: Lease,
+        lease: ByteLease,
         *,
         after: float | None = None,
         fresh: bool = False,

@@ -19,10 +19,10 @@ from urllib.parse import quote, urlsplit
 
 import httptools
 
-from lookup_connectors.bytes_in_flight import Lease
+from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.desync import DesyncGuard, Peek
 from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
-from lookup_connectors.http.slots import Slots
+from lookup_connectors.http.slots import ConnectionSlots
 from lookup_connectors.http.transport import Connecting, announced, check_size, decoded, kept_connection_lost
 from lookup_hints.spi import reporting
 
@@ -49,15 +49,15 @@ class FastClient:
 
     def __init__(self, connecting: Connecting) -> None:
         self._connecting = connecting
-        self._slots = Slots(connecting.connections)
-        self._idle: dict[_Origin, deque[_Connection]] = {}
+        self._slots = ConnectionSlots(connecting.connections)
+        self._idle: dict[_Origin, deque[_HttpConnection]] = {}
         self._origins: dict[str, _Origin] = {}
-        self._busy: set[_Connection] = set()
-        self._unsent: list[_Connection] = []
+        self._busy: set[_HttpConnection] = set()
+        self._unsent: list[_HttpConnection] = []
         self._watch: asyncio.TimerHandle | None = None
         self._desync = DesyncGuard(connecting.table)
 
-    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
+    async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
         """The response."""
         self._desync.check()
         end = asyncio.get_running_loop().time() + timeout
@@ -75,7 +75,7 @@ class FastClient:
             self._slots.release()
         return decoded(self._connecting, request, response)
 
-    async def _send(self, request: Request, end: float, lease: Lease, *, fresh: bool) -> Response:
+    async def _send(self, request: Request, end: float, lease: ByteLease, *, fresh: bool) -> Response:
         start, path = _cut(request.url)
         origin = self._origins.get(start)
         if origin is None:
@@ -96,11 +96,11 @@ class FastClient:
 
     async def _ask(
         self,
-        connection: _Connection,
+        connection: _HttpConnection,
         origin: _Origin,
         data: bytes,
         end: float,
-        lease: Lease,
+        lease: ByteLease,
         *,
         is_kept: bool,
     ) -> Response:
@@ -127,7 +127,7 @@ class FastClient:
             connection.abort()
         return response
 
-    def _send_soon(self, connection: _Connection) -> None:
+    def _send_soon(self, connection: _HttpConnection) -> None:
         """Send what ``connection`` is to ask with all that others ask in this turn of the loop.
 
         Sent one by one between other work, questions take us and a server on the same machine more time.
@@ -158,7 +158,7 @@ class FastClient:
             else:
                 self._watch_until(max(end, now + _SHORTEST_WATCH))
 
-    def _kept(self, origin: _Origin) -> _Connection | None:
+    def _kept(self, origin: _Origin) -> _HttpConnection | None:
         """The idle connection that was used last, if any may be fit for use."""
         idle = self._idle.get(origin)
         now = time.monotonic()
@@ -170,18 +170,18 @@ class FastClient:
             connection.abort()
         return None
 
-    def _keep(self, origin: _Origin, connection: _Connection) -> None:
+    def _keep(self, origin: _Origin, connection: _HttpConnection) -> None:
         idle = self._idle.setdefault(origin, deque())
         idle.append(connection)
         now = time.monotonic()
         while now - idle[0].used_at >= self._connecting.idle_timeout:
             idle.popleft().abort()
 
-    async def _connected(self, request: Request, origin: _Origin, end: float) -> _Connection:
+    async def _connected(self, request: Request, origin: _Origin, end: float) -> _HttpConnection:
         loop = asyncio.get_running_loop()
         limit = min(self._connecting.connect_timeout, end - loop.time())
         making = loop.create_connection(
-            lambda: _Connection(self._connecting, origin.url, self._desync),
+            lambda: _HttpConnection(self._connecting, origin.url, self._desync),
             origin.host,
             origin.port,
             ssl=self._connecting.tls if origin.is_secure else None,
@@ -219,7 +219,7 @@ class FastClient:
         await asyncio.sleep(0)  # so that the sockets close before the loop may
 
 
-class _Connection(asyncio.Protocol):
+class _HttpConnection(asyncio.Protocol):
     """One connection, asked one thing at a time; also what the parser calls back."""
 
     def __init__(self, connecting: Connecting, origin: str, desync: DesyncGuard) -> None:
@@ -246,7 +246,7 @@ class _Connection(asyncio.Protocol):
         self._is_answered = True  # so far nothing is asked
         self._is_answered_twice = False
         self.answer: asyncio.Future[Response] | None = None
-        self._lease: Lease | None = None
+        self._lease: ByteLease | None = None
         self._granted: asyncio.Future[None] | None = None
         self._end = 0.0
         self.used_at = 0.0
@@ -273,7 +273,7 @@ class _Connection(asyncio.Protocol):
         """When the response must be there, as known ``now``: its wait for room is not counted."""
         return self._end + (0.0 if self._lease is None else self._lease.waited(now))
 
-    def ask(self, data: bytes, end: float, lease: Lease) -> asyncio.Future[Response]:
+    def ask(self, data: bytes, end: float, lease: ByteLease) -> asyncio.Future[Response]:
         """Take ``data`` to be sent; the response, or a failure, will be there at ``end``.
 
         The client sees to both: it calls ``send``, and looks at the time.

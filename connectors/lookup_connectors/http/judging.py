@@ -10,7 +10,7 @@ from lookup_connectors.http import signs
 from lookup_connectors.http.codes import Codes
 from lookup_connectors.http.message import HttpFailure, Response
 from lookup_connectors.http.paths import Path, PathFailure
-from lookup_connectors.http.response import PageRows, Reader, shown
+from lookup_connectors.http.response import PageRows, ResponseReader, shown
 from lookup_connectors.http.throttle import asks_to_wait, nothing_remains
 
 FAILURES = ("transient", "permanent", "throttled")
@@ -27,7 +27,7 @@ _SHOULD_RETRY = ("stripe-should-retry", "x-should-retry")
 
 
 @dataclass(frozen=True)
-class Policy:
+class StatusPolicy:
     """What status codes mean."""
 
     success: Codes
@@ -87,8 +87,8 @@ _OTHERWISE = (
 class Judge:
     """Judges the responses to the requests of one table."""
 
-    reader: Reader
-    policy: Policy
+    reader: ResponseReader
+    policy: StatusPolicy
     rules: ErrorRules
 
     def __call__(self, response: Response) -> Verdict:

@@ -17,12 +17,12 @@ from lookup_connectors.http.message import Private, Request, origin_of
 from lookup_connectors.http.options import ERRORS, REQUEST, RESPONSE
 from lookup_connectors.http.paging import Paging, has_room
 from lookup_connectors.http.paths import Path, named, parse_path
-from lookup_connectors.http.response import Reader, unreadable
+from lookup_connectors.http.response import ResponseReader, unreadable
 from lookup_connectors.http.template import (
-    Address,
     JsonBody,
-    Keys,
-    Query,
+    QueryTemplate,
+    TemplateKeys,
+    UrlTemplate,
     in_header,
     parse_json_body,
     parse_query,
@@ -59,9 +59,9 @@ class Templates:
 
     method: str
     address: Template
-    query: Query
+    query: QueryTemplate
     headers: Mapping[str, Template]
-    body: JsonBody | Query | None
+    body: JsonBody | QueryTemplate | None
     lists: frozenset[str]
     private: Private = field(default_factory=Private)
 
@@ -78,10 +78,10 @@ class Templates:
         return frozenset({*self.address.columns, *in_headers})
 
     @cached_property
-    def _pieces(self) -> Address:
-        return Address.of(self.address)
+    def _pieces(self) -> UrlTemplate:
+        return UrlTemplate.of(self.address)
 
-    def request(self, keys: Keys) -> Request:
+    def request(self, keys: TemplateKeys) -> Request:
         """The request for ``keys``.
 
         Raises:
@@ -111,7 +111,7 @@ class Plan:
     """What a table asks with, and how it reads what comes."""
 
     templates: Templates
-    reader: Reader
+    reader: ResponseReader
     paging: Paging
     errors: ErrorRules
 
@@ -127,10 +127,10 @@ def plan_of(table: LookupTable) -> Plan:
     Raises:
         OptionError: all that is wrong with them, at once.
     """
-    return _Planning(table).plan()
+    return _HttpPlanning(table).plan()
 
 
-class _Planning:
+class _HttpPlanning:
     def __init__(self, table: LookupTable) -> None:
         self._table = table
         self._options = table.options
@@ -182,16 +182,16 @@ class _Planning:
         self._check_address(path)
         repeated = self._choice("list-style", "comma") == "repeat"
 
-        def parsed_query(text: str, start: int = 0) -> Query:
+        def parsed_query(text: str, start: int = 0) -> QueryTemplate:
             if "#" in hidden(text):
                 raise ValueError("a fragment ('#') is never sent; write %23")
             return parse_query(text, self._names, repeated=repeated, start=start)
 
-        none_asked = Query((), repeated)
+        none_asked = QueryTemplate((), repeated)
         start = len(address) + 1
         said = self._read("url", in_url, lambda text: parsed_query(text, start), none_asked)
         more = self._read("query", self._given("query"), parsed_query, none_asked)
-        query = Query((*said.parameters, *more.parameters), repeated)
+        query = QueryTemplate((*said.parameters, *more.parameters), repeated)
         headers = self._headers()
         body = self._body(parsed_query, headers)
         method = "POST" if self._choice("method", "get") == "post" else "GET"
@@ -227,8 +227,8 @@ class _Planning:
         return Private(frozenset(names), "body" in referring)
 
     def _body(
-        self, parsed_query: Callable[[str], Query], headers: dict[str, Template]
-    ) -> JsonBody | Query | None:
+        self, parsed_query: Callable[[str], QueryTemplate], headers: dict[str, Template]
+    ) -> JsonBody | QueryTemplate | None:
         if "body" not in self._options:
             return None
         is_form = self._choice("body-format", "json") == "form"
@@ -236,11 +236,13 @@ class _Planning:
             kind = "application/x-www-form-urlencoded" if is_form else "application/json"
             headers["Content-Type"] = Template((kind,))
         if is_form:
-            return self._read("body", self._given("body"), parsed_query, Query(()))
+            return self._read("body", self._given("body"), parsed_query, QueryTemplate(()))
         parse: Callable[[str], JsonBody] = lambda text: parse_json_body(text, self._names)  # noqa: E731
         return self._read("body", self._given("body"), parse, JsonBody(None))
 
-    def _lists(self, path: Template, query: Query, body: JsonBody | Query | None) -> frozenset[str]:
+    def _lists(
+        self, path: Template, query: QueryTemplate, body: JsonBody | QueryTemplate | None
+    ) -> frozenset[str]:
         if self._given("keys-per-request").strip() in ("", "1"):
             if "list-columns" in self._options:
                 self._wrong("'list-columns' is for several keys per request", "Set 'keys-per-request'.")
@@ -276,7 +278,7 @@ class _Planning:
 
     # The response.
 
-    def _reader(self) -> Reader:
+    def _reader(self) -> ResponseReader:
         sources = self._sources()
         rows = self._read("rows", self._options.get("rows", "@"), parse_path, named("@"))
         row_key = next(iter(self._columns("row-key")), None)
@@ -285,7 +287,7 @@ class _Planning:
         for column in self._table.schema:
             if problem := unreadable(column, sources[column.name]):
                 self._wrong(f"column {column.name!r}: {problem}")
-        return Reader(
+        return ResponseReader(
             table=self._table.name,
             rows=rows,
             row_key=row_key,
@@ -313,7 +315,7 @@ class _Planning:
                 sources[column] = self._read(key, text, parse_path, named(column))
         return sources
 
-    def _paging(self, body: JsonBody | Query | None) -> Paging:
+    def _paging(self, body: JsonBody | QueryTemplate | None) -> Paging:
         kind = self._choice("paging", "")
         wants = {
             "next_url": ("paging-path",),
@@ -335,7 +337,7 @@ class _Planning:
             first=_whole(self._given("first-page"), 1),
             size=_whole(self._given("page-size"), 0) or None,
             most=_whole(self._given("max-pages"), 100),
-            in_form=isinstance(body, Query),
+            in_form=isinstance(body, QueryTemplate),
         )
 
     def _errors(self) -> ErrorRules:
@@ -352,7 +354,7 @@ class _Planning:
 
     # All together.
 
-    def _check_keys(self, templates: Templates, reader: Reader) -> None:
+    def _check_keys(self, templates: Templates, reader: ResponseReader) -> None:
         if not templates.columns and not self._problems:
             self._wrong(
                 "no part of the request names a column, so every key would ask the same",

@@ -75,7 +75,7 @@ class PageRows:
         self.names += more.names
 
 
-class Found(NamedTuple):
+class FoundRow(NamedTuple):
     """One row of a response.
 
     Args:
@@ -93,7 +93,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundRows:
-    """The rows of responses, column by column what ``Found`` says of one."""
+    """The rows of responses, column by column what ``FoundRow`` says of one."""
 
     rows: list[Any] = field(default_factory=list)
     names: list[str | None] = field(default_factory=list)
@@ -101,7 +101,7 @@ class FoundRows:
     told: list[Told] = field(default_factory=list)
 
     @classmethod
-    def of(cls, found: Sequence[Found]) -> FoundRows:
+    def of(cls, found: Sequence[FoundRow]) -> FoundRows:
         """The rows ``found``, one by one."""
         return cls(*map(list, zip(*found, strict=True)))
 
@@ -118,7 +118,7 @@ class FoundRows:
 
 
 @dataclass(frozen=True)
-class Reader:
+class ResponseReader:
     """How responses become rows, and rows become columns.
 
     Args:

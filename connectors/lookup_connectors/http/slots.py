@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from lookup_connectors.bytes_in_flight import Lease
+from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_hints.spi import reporting
 
 
-class Slots:
+class ConnectionSlots:
     """The right to use one of ``size`` connections."""
 
     def __init__(self, size: int) -> None:
@@ -26,7 +26,7 @@ class Slots:
         self._free -= 1
         return True
 
-    async def wait(self, lease: Lease) -> None:
+    async def wait(self, lease: ByteLease) -> None:
         """Wait for one, which those may hold who wait for the bytes of ``lease``."""
         given = asyncio.get_running_loop().create_future()
         self._waiting.append(given)

@@ -46,7 +46,7 @@ def _as_json(values: Sequence[Any]) -> Sequence[Any]:
 
 
 @dataclass(frozen=True)
-class Keys:
+class TemplateKeys:
     """The keys of one request, and the columns whose values differ among them.
 
     Args:
@@ -58,7 +58,7 @@ class Keys:
     lists: frozenset[str] = frozenset()
 
     @classmethod
-    def one(cls, key: Key) -> Keys:
+    def one(cls, key: Key) -> TemplateKeys:
         """A single key, of which nothing is a list."""
         return cls({name: (value,) for name, value in key.items()})
 
@@ -118,23 +118,23 @@ class Keys:
             found.setdefault(values, []).append(at)
         return list(found.values())
 
-    def among(self, positions: Sequence[int]) -> Keys:
+    def among(self, positions: Sequence[int]) -> TemplateKeys:
         """The keys at ``positions``."""
         if len(positions) == len(self):
             return self
-        return Keys(
+        return TemplateKeys(
             {name: [values[at] for at in positions] for name, values in self.columns.items()}, self.lists
         )
 
 
 @dataclass(frozen=True)
-class Address:
+class UrlTemplate:
     """Scheme, host and path: plain text, and the segments of the path that have holes."""
 
     pieces: tuple[str | Template, ...]
 
     @classmethod
-    def of(cls, template: Template) -> Address:
+    def of(cls, template: Template) -> UrlTemplate:
         """The address that ``template`` spells."""
         segments: list[list[str | Hole]] = [[]]
         for part in template.parts:
@@ -152,7 +152,7 @@ class Address:
             pieces.append(Template(parts) if has_holes else "".join(map(str, parts)))
         return cls(tuple(_joined(pieces)))
 
-    def text(self, keys: Keys) -> str:
+    def text(self, keys: TemplateKeys) -> str:
         """The address for ``keys``.
 
         Raises:
@@ -170,7 +170,7 @@ def _joined(pieces: Iterable[str | Template]) -> Iterator[str | Template]:
             yield from group
 
 
-def _segment(template: Template, keys: Keys) -> str:
+def _segment(template: Template, keys: TemplateKeys) -> str:
     column = template.sole_column
     if column is not None and type(value := keys.columns[column][0]) is int and not keys.is_list(column):
         return str(value)  # nothing in it to encode
@@ -181,7 +181,7 @@ def _segment(template: Template, keys: Keys) -> str:
     return text
 
 
-def _in_segment(keys: Keys, column: str) -> str:
+def _in_segment(keys: TemplateKeys, column: str) -> str:
     if not keys.is_list(column):
         return quote(spelled(keys.columns[column][0]), safe="")
     texts = list(keys.listed(column))
@@ -191,7 +191,7 @@ def _in_segment(keys: Keys, column: str) -> str:
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryTemplate:
     """The parameters of a query string (or a form), each a name and a value."""
 
     parameters: tuple[tuple[Template, Template], ...]
@@ -202,11 +202,11 @@ class Query:
         """The columns that it names."""
         return tuple(column for pair in self.parameters for each in pair for column in each.columns)
 
-    def text(self, keys: Keys) -> str:
+    def text(self, keys: TemplateKeys) -> str:
         """The query string for ``keys``, without parameters whose columns are not asked by."""
         return "&".join([part for pair in self.parameters for part in self._parts(*pair, keys)])
 
-    def _parts(self, name: Template, value: Template, keys: Keys) -> Iterator[str]:
+    def _parts(self, name: Template, value: Template, keys: TemplateKeys) -> Iterator[str]:
         asked = [keys.values(column) for column in (*name.columns, *value.columns)]
         if not all(asked):
             return
@@ -227,7 +227,7 @@ class Query:
         equals = "=" if value.parts else ""
         yield f"{name.filled(fill)}{equals}{value.filled(fill)}"
 
-    def resolved(self, resolve: Resolve) -> Query:
+    def resolved(self, resolve: Resolve) -> QueryTemplate:
         """The same, with references to secrets resolved, and encoded for a query."""
 
         def encoded(text: str) -> str:
@@ -235,10 +235,10 @@ class Query:
             return text if known == text else quote(known, safe="&=%+,:;/?@!$'()*~-._")
 
         pairs = tuple((name.resolved(encoded), value.resolved(encoded)) for name, value in self.parameters)
-        return Query(pairs, self.repeated)
+        return QueryTemplate(pairs, self.repeated)
 
 
-def parse_query(text: str, columns: Sequence[str], *, repeated: bool, start: int = 0) -> Query:
+def parse_query(text: str, columns: Sequence[str], *, repeated: bool, start: int = 0) -> QueryTemplate:
     """The parameters that ``text`` lists: ``a=1&ids={id}``; it begins at ``start`` of its option.
 
     Raises:
@@ -256,10 +256,10 @@ def parse_query(text: str, columns: Sequence[str], *, repeated: bool, start: int
                 )
             )
         start += len(each) + 1
-    return Query(tuple(pairs), repeated)
+    return QueryTemplate(tuple(pairs), repeated)
 
 
-def in_header(name: str, template: Template, keys: Keys) -> str:
+def in_header(name: str, template: Template, keys: TemplateKeys) -> str:
     """The value of the header ``name`` for ``keys``.
 
     Raises:
@@ -308,7 +308,7 @@ class JsonBody:
         """The columns that it names."""
         return tuple(_columns_in(self.document))
 
-    def text(self, keys: Keys) -> str:
+    def text(self, keys: TemplateKeys) -> str:
         """The document for ``keys``, without members whose columns are not asked by."""
         return json.dumps(_filled(self.document, keys), ensure_ascii=False, separators=(",", ":"))
 
@@ -386,7 +386,7 @@ def _columns_in(node: Any) -> Iterator[str]:
 _LEFT_OUT = object()
 
 
-def _filled(node: Any, keys: Keys) -> Any:
+def _filled(node: Any, keys: TemplateKeys) -> Any:
     if isinstance(node, Template):
         return _filled_text(node, keys)
     if isinstance(node, dict):
@@ -399,7 +399,7 @@ def _filled(node: Any, keys: Keys) -> Any:
     return node
 
 
-def _filled_for_each(node: Any, keys: Keys) -> Sequence[Any] | None:
+def _filled_for_each(node: Any, keys: TemplateKeys) -> Sequence[Any] | None:
     """What ``_filled`` gives for each of ``keys`` alone, column by column; None where it is left out."""
     if isinstance(node, Template):
         return _texts_for_each(node, keys)
@@ -418,7 +418,7 @@ def _across(columns: Collection[Sequence[Any]], count: int) -> Iterable[tuple[An
     return zip(*columns, strict=True) if columns else repeat((), count)
 
 
-def _texts_for_each(template: Template, keys: Keys) -> Sequence[Any] | None:
+def _texts_for_each(template: Template, keys: TemplateKeys) -> Sequence[Any] | None:
     if not template.columns:
         return [template.filled(str)] * len(keys)
     if not keys.columns.keys() >= set(template.columns):
@@ -426,9 +426,9 @@ def _texts_for_each(template: Template, keys: Keys) -> Sequence[Any] | None:
     column = template.sole_column
     if column is not None:
         return _as_json(keys.columns[column])
-    several = Keys({name: keys.columns[name] for name in template.columns})
+    several = TemplateKeys({name: keys.columns[name] for name in template.columns})
     for each in several if template.several else ():
-        Keys.one(each).check(template)
+        TemplateKeys.one(each).check(template)
     return [template.filled(_spelled_of(key)) for key in several]
 
 
@@ -436,7 +436,7 @@ def _spelled_of(key: Key) -> Callable[[str], str]:
     return lambda name: spelled(key[name])
 
 
-def _filled_text(template: Template, keys: Keys) -> Any:
+def _filled_text(template: Template, keys: TemplateKeys) -> Any:
     if not all(keys.values(column) for column in template.columns):
         return _LEFT_OUT
     column = template.sole_column

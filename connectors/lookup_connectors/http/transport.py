@@ -15,7 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
-from lookup_connectors.bytes_in_flight import BytesInFlight, Lease, Usual
+from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight, Usual
 from lookup_connectors.http.desync import CheckedNetwork, CheckedStream, DesyncGuard
 from lookup_connectors.http.message import (
     STANDING_HEADERS,
@@ -24,7 +24,7 @@ from lookup_connectors.http.message import (
     Request,
     Response,
 )
-from lookup_connectors.http.slots import Slots
+from lookup_connectors.http.slots import ConnectionSlots
 from lookup_hints.spi import reporting
 
 _T = TypeVar("_T")
@@ -87,7 +87,7 @@ def _no_password() -> str:
 class Client(Protocol):
     """Carries many requests at once."""
 
-    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
+    async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
         """The response, whose bytes ``lease`` counts; the time that they wait for room is not counted.
 
         Args:
@@ -126,13 +126,13 @@ class HttpxClient:
         # A lookup must not depend on which ones went before.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         # httpx looks through all that wait for a connection whenever one is free: they wait here.
-        self._slots = Slots(connecting.connections)
+        self._slots = ConnectionSlots(connecting.connections)
 
-    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
+    async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
         """The response."""
         while True:  # httpx cannot be told to make a connection: the kept ones are used up
             self._desync.check()
-            call = _Call()
+            call = _HttpxCall()
             work = self._with_slot(request, timeout, lease, call)
             try:
                 response = await _within(timeout, lease, work, call)
@@ -146,7 +146,9 @@ class HttpxClient:
                 self._desync.check()
                 return response
 
-    async def _with_slot(self, request: Request, timeout: float, lease: Lease, call: _Call) -> Response:
+    async def _with_slot(
+        self, request: Request, timeout: float, lease: ByteLease, call: _HttpxCall
+    ) -> Response:
         if not self._slots.take():
             await self._slots.wait(lease)
         try:
@@ -155,7 +157,7 @@ class HttpxClient:
         finally:
             self._slots.release()
 
-    async def _send(self, request: Request, timeout: float, lease: Lease, call: _Call) -> Response:
+    async def _send(self, request: Request, timeout: float, lease: ByteLease, call: _HttpxCall) -> Response:
         arguments = _arguments(self._connecting, request, timeout, call.note)
         async with self._client.stream(**arguments) as response:
             with call.outside():
@@ -174,7 +176,7 @@ class HttpxClient:
         await self._client.aclose()
 
 
-async def _within(timeout: float, lease: Lease, work: Coroutine[Any, Any, _T], call: _Call) -> _T:
+async def _within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any, _T], call: _HttpxCall) -> _T:
     """What comes of ``work`` within ``timeout`` seconds, beside those in which ``lease`` waits for room."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout - lease.waited(loop.time())
@@ -192,7 +194,7 @@ async def _within(timeout: float, lease: Lease, work: Coroutine[Any, Any, _T], c
             await asyncio.wait({task})
 
 
-class _Call:
+class _HttpxCall:
     """One call of httpx, which ends early only where its pool of connections stays whole.
 
     Where a task is cancelled between two operations on the network, httpcore 1.0 keeps the connection
@@ -463,7 +465,9 @@ class Sender:
         self._exclusive = asyncio.Semaphore(1)
         self._retry_slots = asyncio.Semaphore(SECOND_TRIES)
 
-    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool = False) -> Response:
+    async def send(
+        self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool = False
+    ) -> Response:
         """The response; see ``Client.send``."""
         await lease.expect(self._usual.size)
         try:
@@ -476,11 +480,11 @@ class Sender:
         self._usual.saw(len(response.body))
         return response
 
-    def exclusive(self, lease: Lease) -> AbstractAsyncContextManager[None]:
+    def exclusive(self, lease: ByteLease) -> AbstractAsyncContextManager[None]:
         """A block in which only one is at a time."""
         return _one_of(self._exclusive, lease)
 
-    def limited_retry(self, lease: Lease) -> AbstractAsyncContextManager[None]:
+    def limited_retry(self, lease: ByteLease) -> AbstractAsyncContextManager[None]:
         """A block in which only a few are at a time."""
         return _one_of(self._retry_slots, lease)
 
@@ -490,7 +494,7 @@ class Sender:
 
 
 @asynccontextmanager
-async def _one_of(places: asyncio.Semaphore, lease: Lease) -> AsyncIterator[None]:
+async def _one_of(places: asyncio.Semaphore, lease: ByteLease) -> AsyncIterator[None]:
     """A block in one of ``places``, which those may hold who wait for the bytes of ``lease``."""
     if places.locked():
         with lease.idle():

@@ -11,7 +11,7 @@ from redis import exceptions as errors
 
 from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, Reading, Steps, answer, reading_of
-from lookup_connectors.redis.server import Server, origin_of
+from lookup_connectors.redis.server import RedisEndpoint, origin_of
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.spi import (
     Answer,
@@ -34,7 +34,7 @@ class RedisConnector(AsyncLookup, SyncLookup):
 
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
-        self._live: _Live | None = None
+        self._live: _OpenRedis | None = None
         self._async_live: _AsyncLive | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class RedisConnector(AsyncLookup, SyncLookup):
 
     def check(self) -> None:
         """Refuse options that do not fit together."""
-        Server.check(self.table)
+        RedisEndpoint.check(self.table)
         reading_of(self.table)
 
     def key_columns(self) -> frozenset[str]:
@@ -80,7 +80,7 @@ class RedisConnector(AsyncLookup, SyncLookup):
     def open(self) -> None:
         """Connect, so that a bad setting shows early."""
         self.close()
-        live = _Live(self.table)
+        live = _OpenRedis(self.table)
         try:
             live.connect()
         except BaseException:
@@ -132,11 +132,11 @@ class RedisConnector(AsyncLookup, SyncLookup):
             ) from None
 
 
-class _Live:
+class _OpenRedis:
     """What an open connector has for sync lookups."""
 
     def __init__(self, table: LookupTable) -> None:
-        self.server = Server.of(table)
+        self.server = RedisEndpoint.of(table)
         self.reading = _reading(table)
         self._client = self.server.client()
 
@@ -167,7 +167,7 @@ class _AsyncLive:
     """What an open connector has for async lookups."""
 
     def __init__(self, table: LookupTable) -> None:
-        self.server = Server.of(table)
+        self.server = RedisEndpoint.of(table)
         self.reading = _reading(table)
         self._client = self.server.async_client()
         # Where all connections are taken redis-py fails; here a lookup waits for one.

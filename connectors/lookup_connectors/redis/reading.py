@@ -324,10 +324,10 @@ def reading_of(table: LookupTable) -> Reading:
     Raises:
         OptionError: all that is wrong with them, at once.
     """
-    return _Planning(table).reading()
+    return _RedisPlanning(table).reading()
 
 
-class _Planning:
+class _RedisPlanning:
     def __init__(self, table: LookupTable) -> None:
         self._table = table
         self._names = table.schema.names

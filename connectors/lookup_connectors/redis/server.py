@@ -65,7 +65,7 @@ _E = TypeVar("_E", bound=BaseException)
 
 
 @dataclass(frozen=True)
-class Server:
+class RedisEndpoint:
     """A server, or a cluster, and how to connect.
 
     Args:
@@ -107,7 +107,7 @@ class Server:
         _check_plain_host(table)
 
     @classmethod
-    def of(cls, table: LookupTable) -> Server:
+    def of(cls, table: LookupTable) -> RedisEndpoint:
         """The server that the options of ``table`` name, on the machine that connects."""
         options, _ = table.read(OPTIONS)
         where = _from_url(table.name, options["url"]) if options["url"] else _from_parts(options)

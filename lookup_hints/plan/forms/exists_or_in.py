@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from lookup_hints.plan.conditions import Conjunct, KeyEquality, Names
+from lookup_hints.plan.conditions import ColumnNames, Conjunct, KeyEquality
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.sql.splice import Cut
 
@@ -32,7 +32,7 @@ class Membership:
 
 
 def membership(
-    statement: Statement, use: LookupUse, conditions: list[Conjunct], names: Names
+    statement: Statement, use: LookupUse, conditions: list[Conjunct], names: ColumnNames
 ) -> Membership | None:
     """The one of ``conditions`` that is an EXISTS or IN over ``use`` and nothing more, or None."""
     if not _is_plain(statement, use):
@@ -63,7 +63,7 @@ def _read(
     use: LookupUse,
     around: Conjunct,
     opening: int,
-    names: Names,
+    names: ColumnNames,
     conditions: Iterable[Conjunct],
 ) -> Membership | None:
     tokens = statement.tokens
@@ -100,7 +100,7 @@ def _selects_columns(statement: Statement, use: LookupUse) -> bool:
 
 
 def _keys(
-    statement: Statement, use: LookupUse, left: Cut, whole: Cut, names: Names
+    statement: Statement, use: LookupUse, left: Cut, whole: Cut, names: ColumnNames
 ) -> tuple[KeyEquality, ...] | None:
     """``left`` with the columns that the query gives, or None where it gives anything else."""
     assert use.block.source is not None
@@ -150,7 +150,7 @@ def _is_star(statement: Statement, part: Cut, use: LookupUse) -> bool:
     return not is_qualified or (isinstance(tree, exp.Column) and tree.table.lower() == use.alias.lower())
 
 
-def _column(statement: Statement, part: Cut, names: Names) -> str | None:
+def _column(statement: Statement, part: Cut, names: ColumnNames) -> str | None:
     """The dimension column that ``part`` is, or None."""
     tree = statement.expression(part)
     if isinstance(tree, exp.Alias):

@@ -10,10 +10,10 @@ from sqlglot import exp
 
 from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.conditions import (
+    ColumnNames,
     Conditions,
     Conjunct,
     KeyEquality,
-    Names,
     chosen_keys,
     conjuncts,
     implied_equalities,
@@ -23,7 +23,7 @@ from lookup_hints.plan.conditions import (
 )
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.keys import is_key_type
-from lookup_hints.plan.read.scope import InnerNames, Referred, Scope
+from lookup_hints.plan.read.scope import InnerNames, NameScope, Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import cannot_run
@@ -51,11 +51,11 @@ class Facts:
         self.makes_view = draft.makes_view
         self.never_read: list[LookupUse] = []
         """The uses in a new view that those who name the view can ask by key, but not read."""
-        self._scopes: dict[Block, Scope] = {}
-        self._shown_scopes: dict[Block, Scope] = {}
+        self._scopes: dict[Block, NameScope] = {}
+        self._shown_scopes: dict[Block, NameScope] = {}
         self._wheres: dict[Block, dict[str, list[tuple[int, Conjunct]]]] = {}
         self._connectors: dict[LookupUse, Connector] = {}
-        self._names: dict[LookupUse, Names] = {}
+        self._names: dict[LookupUse, ColumnNames] = {}
         self._askable: dict[LookupUse, frozenset[str]] = {}
         self._inner_names = InnerNames(
             draft.statement, draft.analysis.columns_of, draft.context.case_sensitive
@@ -136,7 +136,7 @@ class Facts:
 
     # --- names -------------------------------------------------------------------------------------
 
-    def names(self, use: LookupUse) -> Names:
+    def names(self, use: LookupUse) -> ColumnNames:
         """What the columns of the table are called in its query block.
 
         Raises:
@@ -157,10 +157,10 @@ class Facts:
             reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
             raise cannot_run(statement, use, here, reason)
 
-    def _names_of(self, use: LookupUse) -> Names:
+    def _names_of(self, use: LookupUse) -> ColumnNames:
         # The names outlive these facts, and must not hold them.
         inner, case_sensitive = self._inner_names, self.context.case_sensitive
-        return Names(
+        return ColumnNames(
             table=use.table,
             alias=use.alias,
             columns=use.column_aliases or tuple(use.table.schema.names),
@@ -170,23 +170,23 @@ class Facts:
             is_outer=lambda column: inner.is_outer(column, use.block),
         )
 
-    def scope(self, block: Block) -> Scope:
+    def scope(self, block: Block) -> NameScope:
         """What conditions inside the FROM of the block can name."""
         if block not in self._scopes:
             self._scopes[block] = self._scope_of(block, block.relations)
         return self._scopes[block]
 
-    def shown_scope(self, block: Block) -> Scope:
+    def shown_scope(self, block: Block) -> NameScope:
         """What the WHERE of the block can name."""
         if block not in self._shown_scopes:
             self._shown_scopes[block] = self._scope_of(block, block.shown)
         return self._shown_scopes[block]
 
-    def _scope_of(self, block: Block, relations: Iterable[Relation]) -> Scope:
+    def _scope_of(self, block: Block, relations: Iterable[Relation]) -> NameScope:
         columns_of, case_sensitive = self.analysis.columns_of, self.context.case_sensitive
-        return Scope(self.statement, block, relations, columns_of, case_sensitive)
+        return NameScope(self.statement, block, relations, columns_of, case_sensitive)
 
-    def referred(self, scope: Scope, equality: KeyEquality) -> Referred:
+    def referred(self, scope: NameScope, equality: KeyEquality) -> Referred:
         """What the left side of ``equality`` refers to."""
         tree = self.statement.expression(equality.left) if isinstance(equality.left, Cut) else None
         return Referred(frozenset()) if tree is None else scope.referred(tree)

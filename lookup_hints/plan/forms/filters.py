@@ -22,7 +22,7 @@ from pyarrow import types
 from sqlglot import exp
 
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.conditions import Conjunct, Names, bare_column, conjuncts
+from lookup_hints.plan.conditions import ColumnNames, Conjunct, bare_column, conjuncts
 from lookup_hints.plan.forms.facts import where_of
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.spi.filtering import Filter, FilterValue
@@ -33,7 +33,7 @@ _MOST_VALUES = 1000
 """A longer IN is left to Spark: it would be sent in the text of the statement."""
 
 
-def filters_of(statement: Statement, use: LookupUse, names: Names) -> tuple[Filter, ...]:
+def filters_of(statement: Statement, use: LookupUse, names: ColumnNames) -> tuple[Filter, ...]:
     """The filters of the table of ``use``, each once, in the order of the text."""
     if not use.relation.plain or use.block.views_last > -1:
         return ()  # a sample is taken before rows are filtered, and a view may have a column of the same name
@@ -45,13 +45,13 @@ def filters_of(statement: Statement, use: LookupUse, names: Names) -> tuple[Filt
     return tuple(dict.fromkeys([*of_where, *_of_on(statement, use, names)]))
 
 
-def _of_where(statement: Statement, use: LookupUse, names: Names) -> Iterator[Filter]:
+def _of_where(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:
     if use.relation in use.block.shown:
         for conjunct in statement.once(where_of, use.block):
             yield from _filters(statement, conjunct, use, names)
 
 
-def _of_on(statement: Statement, use: LookupUse, names: Names) -> Iterator[Filter]:
+def _of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:
     step, keeping = use.step, {"RIGHT", "FULL"}
     if step is None and use.chain is not None and use.chain.steps:
         step, keeping = use.chain.steps[0], {"LEFT", "FULL", "ANTI"} - _semi(use.chain.steps[0].words)
@@ -70,7 +70,9 @@ def _semi(words: Sequence[str]) -> set[str]:
     return {"LEFT"} if "SEMI" in words else set()
 
 
-def _filters(statement: Statement, conjunct: Conjunct, use: LookupUse, names: Names) -> Iterator[Filter]:
+def _filters(
+    statement: Statement, conjunct: Conjunct, use: LookupUse, names: ColumnNames
+) -> Iterator[Filter]:
     """What ``conjunct`` says of the table alone."""
     if any(sign in conjunct.at.of(statement.text) for sign in ("\\", '"')):
         return  # what such a text says is Spark's to know, and "a" may be a name
@@ -87,7 +89,7 @@ def _has_shared_columns(statement: Statement, use: LookupUse) -> bool:
     return any(True for found in places for _ in found)
 
 
-def filters_in(tree: exp.Expr, names: Names) -> tuple[Filter, ...]:
+def filters_in(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
     """The filters that ``tree`` is, all of them together; none where it is anything else."""
     tree = tree.unnest()
     if isinstance(tree, exp.Between):
@@ -103,38 +105,38 @@ def filters_in(tree: exp.Expr, names: Names) -> tuple[Filter, ...]:
     return _comparison(tree, names)
 
 
-def _between(tree: exp.Between, names: Names) -> tuple[Filter, ...]:
+def _between(tree: exp.Between, names: ColumnNames) -> tuple[Filter, ...]:
     low = _filter(tree.this, ">=", [tree.args["low"]], names)
     high = _filter(tree.this, "<=", [tree.args["high"]], names)
     return (*low, *high) if low and high and not tree.args.get("symmetric") else ()
 
 
-def _one_of(tree: exp.In, names: Names) -> tuple[Filter, ...]:
+def _one_of(tree: exp.In, names: ColumnNames) -> tuple[Filter, ...]:
     is_list = tree.expressions and not (tree.args.get("query") or tree.args.get("unnest"))
     if not is_list or len(tree.expressions) > _MOST_VALUES:
         return ()
     return _filter(tree.this, "IN", tree.expressions, names)
 
 
-def _negated(tree: exp.Expr, names: Names) -> tuple[Filter, ...]:
+def _negated(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
     if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
         return _null(tree.this, "IS NOT NULL", names)
     return _boolean(tree, False, names)
 
 
-def _null(tree: exp.Expr, op: str, names: Names) -> tuple[Filter, ...]:
+def _null(tree: exp.Expr, op: str, names: ColumnNames) -> tuple[Filter, ...]:
     column = bare_column(tree, names)
     kind = None if column is None else names.table.schema.field(column).type
     return (Filter(str(column), op),) if kind is not None and _is_exact(kind) else ()
 
 
-def _boolean(tree: exp.Expr, value: bool, names: Names) -> tuple[Filter, ...]:
+def _boolean(tree: exp.Expr, value: bool, names: ColumnNames) -> tuple[Filter, ...]:
     column = bare_column(tree, names)
     is_boolean = column is not None and types.is_boolean(names.table.schema.field(column).type)
     return (Filter(str(column), "=", (value,)),) if is_boolean else ()
 
 
-def _comparison(tree: exp.Expr, names: Names) -> tuple[Filter, ...]:
+def _comparison(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
     op = _OPS.get(type(tree))
     if op is None:
         return ()
@@ -142,7 +144,7 @@ def _comparison(tree: exp.Expr, names: Names) -> tuple[Filter, ...]:
     return found or _filter(tree.expression, _TURNED[op], [tree.this], names)
 
 
-def _filter(tree: exp.Expr, op: str, written: Sequence[exp.Expr], names: Names) -> tuple[Filter, ...]:
+def _filter(tree: exp.Expr, op: str, written: Sequence[exp.Expr], names: ColumnNames) -> tuple[Filter, ...]:
     column = bare_column(tree, names)
     if column is None:
         return ()

@@ -41,7 +41,7 @@ Only where no use of a block has the first ones, the next are tried.
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundJoins:
     """The lookup joins of a statement, and the uses that read the whole table, in the order of the text."""
 
     joins: tuple[LookupJoin, ...]
@@ -50,7 +50,7 @@ class Found:
     """Uses in derived tables and CTEs of which nobody reads the rows."""
 
 
-def find_lookups(draft: Draft) -> Found:
+def find_lookups(draft: Draft) -> FoundJoins:
     """What each use of a lookup table is; those that are sure to be read are not asked.
 
     Raises:
@@ -70,7 +70,7 @@ def find_lookups(draft: Draft) -> Found:
     in_order = sorted(scanned, key=lambda use: use.index)
     bypassed = tuple(use for use in draft.statement.uses if uses.is_bypassed(use.block))
     scans = tuple(WholeTable.found(facts, use, scanned[use]) for use in in_order)
-    return Found(tuple(joins), scans, (*bypassed, *facts.never_read))
+    return FoundJoins(tuple(joins), scans, (*bypassed, *facts.never_read))
 
 
 def _find_in_block(

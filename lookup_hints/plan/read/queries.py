@@ -26,13 +26,13 @@ _ENDS_QUERY_IN_PARENTHESES = (*SET_WORDS, "ORDER", "SORT", "CLUSTER", "DISTRIBUT
 
 def read_structure(tokens: Tokens, parts: list[tuple[int, int]]) -> Structure:
     """The structure of the queries that stand at ``parts`` (indices, the end not included)."""
-    reader = _Reader(tokens)
+    reader = _QueryCutter(tokens)
     for first, end in parts:
         reader.query(first, end, Role.STATEMENT, None, None, ())
     return reader.found
 
 
-class _Reader:
+class _QueryCutter:
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self.relations = FromReader(tokens, self)
@@ -120,7 +120,7 @@ class _Reader:
 class _QueryReader:
     """Reads the blocks of one query, clause by clause."""
 
-    def __init__(self, reader: _Reader, tokens: Tokens, query: Query, end: int) -> None:
+    def __init__(self, reader: _QueryCutter, tokens: Tokens, query: Query, end: int) -> None:
         self._reader, self._tokens, self._query, self._end = reader, tokens, query, end
         self._block: Block | None = None
 

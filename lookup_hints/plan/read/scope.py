@@ -80,7 +80,7 @@ class InnerNames:
         return one == other if self._case_sensitive else one.lower() == other.lower()
 
 
-class Scope:
+class NameScope:
     """The relations that the expressions of a block can name."""
 
     def __init__(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lookup_hints.plan.conditions import Conjunct, KeyEquality, Names, references
+from lookup_hints.plan.conditions import ColumnNames, Conjunct, KeyEquality, references
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block
 from lookup_hints.sql.splice import Cut
 
 
 def used_columns(
-    statement: Statement, use: LookupUse, names: Names, keys: Sequence[KeyEquality] = ()
+    statement: Statement, use: LookupUse, names: ColumnNames, keys: Sequence[KeyEquality] = ()
 ) -> tuple[str, ...]:
     """The columns of ``use.table`` that its query block names, in the table's order.
 
@@ -34,7 +34,7 @@ def used_columns(
 
 
 def residual_columns(
-    use: LookupUse, names: Names, residual: Iterable[Conjunct], keys: Sequence[KeyEquality]
+    use: LookupUse, names: ColumnNames, residual: Iterable[Conjunct], keys: Sequence[KeyEquality]
 ) -> tuple[str, ...]:
     """The columns of ``use.table`` that ``residual`` names: all that a semi join needs."""
     used = {reference.column for conjunct in residual for reference in references(conjunct.tree, names)}
@@ -46,7 +46,7 @@ def _at_least_one(every: tuple[str, ...], used: set[str], keys: Sequence[KeyEqua
     return tuple(column for column in every if column in used) or (least,)
 
 
-def _gives_all(statement: Statement, use: LookupUse, names: Names) -> bool:
+def _gives_all(statement: Statement, use: LookupUse, names: ColumnNames) -> bool:
     block = use.block
     if _selects_nothing_by_name(statement, use) or statement.once(_hides_names, block):
         return True
@@ -118,7 +118,7 @@ def _is_counted(statement: Statement, index: int) -> bool:
     return is_count and tokens.is_symbol(opening, "(") and tokens.is_symbol(index + 1, ")")
 
 
-def _is_star_of(statement: Statement, index: int, names: Names) -> bool:
+def _is_star_of(statement: Statement, index: int, names: ColumnNames) -> bool:
     """Whether the star is ``c.*``, or that of a name which ``|> AS`` gave to all columns."""
     tokens = statement.tokens
     before = tokens.after(index - 2)
@@ -127,7 +127,7 @@ def _is_star_of(statement: Statement, index: int, names: Names) -> bool:
     return before.name.lower() == names.alias.lower() or before.name.lower() in statement.given_to_all
 
 
-def _column_at(statement: Statement, index: int, names: Names) -> str | None:
+def _column_at(statement: Statement, index: int, names: ColumnNames) -> str | None:
     """The dimension column that the name at ``index`` may mean."""
     tokens = statement.tokens
     piece = statement.pieces[index]

@@ -321,7 +321,7 @@ def _opens_list(statement: Statement, index: int) -> bool:
 
 
 @dataclass(frozen=True)
-class _First:
+class _SharedColumn:
     """A shared column that comes first in ``alias.*``: its name, what it is called inside, and whose it is.
 
     ``merged`` is the join that gave its side private names, if one did.
@@ -342,12 +342,12 @@ def _order(draft: Draft, block: Block, merged: list[Merged]) -> SharedOrder:
     return SharedOrder(block, lambda relation: draft.analysis.columns_of(relation) or (), given)
 
 
-def _shown_first(draft: Draft, block: Block, merged: list[Merged]) -> dict[str, dict[str, _First]]:
+def _shown_first(draft: Draft, block: Block, merged: list[Merged]) -> dict[str, dict[str, _SharedColumn]]:
     """For each relation, by its alias in lower case, the columns that come first, by name in lower case."""
     order = _order(draft, block, merged)
     of_right = {each.alias.lower(): each for each in merged}
     on_the_left = {relation for each in merged for relation in each.left}
-    found: dict[str, dict[str, _First]] = {}
+    found: dict[str, dict[str, _SharedColumn]] = {}
     for relation in block.relations:
         alias = (draft.statement.alias_of(relation) or "").lower()
         own = of_right.get(alias)
@@ -355,7 +355,9 @@ def _shown_first(draft: Draft, block: Block, merged: list[Merged]) -> dict[str, 
         if own is None and (relation not in on_the_left or names == _natural(draft, relation, len(names))):
             continue
         private = own.private if own is not None else {}
-        found[alias] = {name.lower(): _First(name, private.get(name, quoted(name)), own) for name in names}
+        found[alias] = {
+            name.lower(): _SharedColumn(name, private.get(name, quoted(name)), own) for name in names
+        }
     return found
 
 
@@ -365,7 +367,7 @@ def _natural(draft: Draft, relation: Relation, count: int) -> tuple[str, ...]:
 
 
 def _qualified_stars(
-    statement: Statement, block: Block, alias: str, shown: Mapping[str, _First]
+    statement: Statement, block: Block, alias: str, shown: Mapping[str, _SharedColumn]
 ) -> Iterator[Edit]:
     """``c.*``: its shared columns come first, under their own names; but for those that EXCEPT names."""
     tokens = statement.tokens

@@ -13,7 +13,7 @@ from lookup_hints.spi.options import Option, Place, options_at
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
 from lookup_hints.statements.commands import SESSION_KEYS
 from lookup_hints.statements.statement import FIRST_WORDS
-from lookup_hints.surfaces.shell.names import Names
+from lookup_hints.surfaces.shell.names import CompletionNames
 from lookup_hints.tables.registry import connector_class, connector_names, retry_predicates
 
 _CLAUSES = (
@@ -46,7 +46,7 @@ class Candidate:
     meaning: str = ""
 
 
-def candidates(text: str, at: int, names: Names, *, asked: bool = True) -> list[Candidate]:
+def candidates(text: str, at: int, names: CompletionNames, *, asked: bool = True) -> list[Candidate]:
     """How ``text`` can go on at the place ``at``.
 
     Args:
@@ -216,7 +216,9 @@ def _relation(found: Sequence[Piece]) -> tuple[str, str] | None:
     return (rest[0].name if has_alias else parts[-1]), ".".join(parts)
 
 
-def _name(found: Sequence[Piece], text: str, names: Names, *, asked: bool, is_new: bool) -> list[Candidate]:
+def _name(
+    found: Sequence[Piece], text: str, names: CompletionNames, *, asked: bool, is_new: bool
+) -> list[Candidate]:
     """A column behind an alias and a dot, a table, a column, or a word of SQL."""
     has_word = bool(found) and found[-1].is_name and not is_new
     typed = found[-1].text if has_word else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.sql.lexer import code, pieces
-from lookup_hints.statements.script import Statement, split_statements
+from lookup_hints.statements.script import ScriptStatement, split_statements
 from lookup_hints.surfaces import job
 from lookup_hints.surfaces.error_text import reported_once
 from lookup_hints.surfaces.shell.cancelling import run_cancellable
@@ -67,7 +67,7 @@ class Shell:
     ) -> None:
         self._session, self._params, self._showing, self._ran = session, params, showing, ran
 
-    def run(self, first: Sequence[Statement], ask: Callable[[], str]) -> int:
+    def run(self, first: Sequence[ScriptStatement], ask: Callable[[], str]) -> int:
         """Run ``first``, then what ``ask`` gives, until the user leaves; returns the exit code.
 
         Args:
@@ -100,13 +100,13 @@ class Shell:
             print(f"error: {error}", file=sys.stderr, flush=True)
         return True
 
-    def _run_all(self, statements: Sequence[Statement]) -> None:
+    def _run_all(self, statements: Sequence[ScriptStatement]) -> None:
         """Stops at the first that fails, as a file does."""
         for statement in statements:
             if not self._run_one(statement):
                 return
 
-    def _run_one(self, statement: Statement) -> bool:
+    def _run_one(self, statement: ScriptStatement) -> bool:
         def run() -> None:
             with reported_once():
                 job.run_statement(self._session, statement, self._params, self._showing)

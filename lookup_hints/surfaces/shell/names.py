@@ -9,7 +9,7 @@ from lookup_hints.session import LookupSession
 from lookup_hints.sql.lexer import quoted
 
 
-class Names(Protocol):
+class CompletionNames(Protocol):
     """What there is to name in a statement."""
 
     def tables(self) -> Sequence[str]:

@@ -20,7 +20,7 @@ from lookup_hints.statements.script import split_statements
 from lookup_hints.statements.statement import shown_text
 from lookup_hints.surfaces.shell.completing import candidates
 from lookup_hints.surfaces.shell.loop import is_complete
-from lookup_hints.surfaces.shell.names import Names
+from lookup_hints.surfaces.shell.names import CompletionNames
 
 HISTORY = ".lookup_hints_history"
 """The file of the user's home in which statements are kept, values of options masked."""
@@ -28,7 +28,7 @@ HISTORY = ".lookup_hints_history"
 _PROMPT = "lookup> "
 
 
-def prompt(names: Names, history: Path) -> Callable[[], str]:
+def prompt(names: CompletionNames, history: Path) -> Callable[[], str]:
     """What asks the user for a statement; raises KeyboardInterrupt for Ctrl-C and EOFError for Ctrl-D.
 
     Args:
@@ -50,7 +50,7 @@ def prompt(names: Names, history: Path) -> Callable[[], str]:
 
 
 class _Completer(Completer):
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: CompletionNames) -> None:
         self._names = names
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lookup_hints.errors import nearest
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
-from lookup_hints.tables.ddl.reader import Reader
+from lookup_hints.tables.ddl.reader import DdlReader
 
 _SIMPLE: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
@@ -53,7 +53,7 @@ def plain_timestamp(conf: Conf) -> pa.DataType:
     return TIMESTAMP_NTZ if chosen.upper() == "TIMESTAMP_NTZ" else TIMESTAMP
 
 
-def read_type(reader: Reader, depth: int = 0) -> pa.DataType:
+def read_type(reader: DdlReader, depth: int = 0) -> pa.DataType:
     """Read the type that comes next; ``depth`` types hold it.
 
     Raises:
@@ -80,14 +80,14 @@ def read_type(reader: Reader, depth: int = 0) -> pa.DataType:
     return kind
 
 
-def _characters(reader: Reader, name: str) -> pa.DataType:
+def _characters(reader: DdlReader, name: str) -> pa.DataType:
     reader.expect("(", f"after {name}, as in {name}(10)")
     reader.integer("the length")
     reader.expect(")", "after the length")
     return pa.string()
 
 
-def _decimal(reader: Reader, name: str) -> pa.DataType:
+def _decimal(reader: DdlReader, name: str) -> pa.DataType:
     size = reader.rest
     if not reader.symbol("("):
         return pa.decimal128(10, 0)
@@ -100,7 +100,7 @@ def _decimal(reader: Reader, name: str) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-def _timestamp(reader: Reader, name: str) -> pa.DataType:
+def _timestamp(reader: DdlReader, name: str) -> pa.DataType:
     size = reader.rest
     if reader.symbol("("):
         precision = reader.integer("the precision")
@@ -110,7 +110,7 @@ def _timestamp(reader: Reader, name: str) -> pa.DataType:
     return _TIMESTAMPS.get(name, reader.timestamp)
 
 
-def _interval(reader: Reader, name: str) -> pa.DataType:
+def _interval(reader: DdlReader, name: str) -> pa.DataType:
     if not reader.words("DAY", "TO", "SECOND"):
         reader.fail(
             f"This {name} cannot be the type of a lookup column.", tip="Write INTERVAL DAY TO SECOND."
@@ -118,14 +118,14 @@ def _interval(reader: Reader, name: str) -> pa.DataType:
     return pa.duration("us")
 
 
-def _array(reader: Reader, name: str, depth: int) -> pa.DataType:
+def _array(reader: DdlReader, name: str, depth: int) -> pa.DataType:
     reader.expect("<", f"after {name}, as in ARRAY<INT>")
     element = read_type(reader, depth)
     reader.expect(">", "after the type of the elements")
     return pa.list_(element)
 
 
-def _map(reader: Reader, name: str, depth: int) -> pa.DataType:
+def _map(reader: DdlReader, name: str, depth: int) -> pa.DataType:
     reader.expect("<", f"after {name}, as in MAP<STRING, INT>")
     key = read_type(reader, depth)
     reader.expect(",", "after the type of the keys")
@@ -134,7 +134,7 @@ def _map(reader: Reader, name: str, depth: int) -> pa.DataType:
     return pa.map_(key, value)
 
 
-def _struct(reader: Reader, name: str, depth: int) -> pa.DataType:
+def _struct(reader: DdlReader, name: str, depth: int) -> pa.DataType:
     reader.expect("<", f"after {name}, as in STRUCT<name: TYPE>")
     fields = [_field(reader, depth)]
     while reader.symbol(","):
@@ -143,7 +143,7 @@ def _struct(reader: Reader, name: str, depth: int) -> pa.DataType:
     return pa.struct(fields)
 
 
-def _field(reader: Reader, depth: int) -> pa.Field:
+def _field(reader: DdlReader, depth: int) -> pa.Field:
     """Read ``name[:] TYPE [NOT NULL] [COMMENT '...']``."""
     name = reader.name("the name of a field").name
     reader.symbol(":")
@@ -155,13 +155,13 @@ def _field(reader: Reader, depth: int) -> pa.Field:
     return pa.field(name, kind)
 
 
-_COMPOSED: dict[str, Callable[[Reader, str], pa.DataType]] = {
+_COMPOSED: dict[str, Callable[[DdlReader, str], pa.DataType]] = {
     **dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), _characters),
     **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), _decimal),
     **dict.fromkeys(("TIMESTAMP", *_TIMESTAMPS), _timestamp),
     "INTERVAL": _interval,
 }
-_NESTING: dict[str, Callable[[Reader, str, int], pa.DataType]] = {
+_NESTING: dict[str, Callable[[DdlReader, str, int], pa.DataType]] = {
     "ARRAY": _array,
     "MAP": _map,
     "STRUCT": _struct,

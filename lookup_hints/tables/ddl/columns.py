@@ -11,7 +11,7 @@ from lookup_hints.errors import Problem, nearest
 from lookup_hints.sql.lexer import Piece
 from lookup_hints.sql.option_list import comma_groups
 from lookup_hints.tables.ddl.column_types import read_type
-from lookup_hints.tables.ddl.reader import Reader, Unreadable
+from lookup_hints.tables.ddl.reader import DdlReader, Unreadable
 
 COMMENT = b"comment"
 """Where comments are kept in Arrow metadata."""
@@ -34,7 +34,7 @@ class _Draft:
     keys: list[Sequence[Piece]] = field(default_factory=list)
 
 
-def read_columns(reader: Reader) -> tuple[pa.Schema, tuple[str, ...]]:
+def read_columns(reader: DdlReader) -> tuple[pa.Schema, tuple[str, ...]]:
     """The schema and the primary key of a column list; mistakes are noted in ``reader``."""
     draft = _Draft()
     for comma, group in comma_groups(reader.rest):
@@ -51,7 +51,7 @@ def read_columns(reader: Reader) -> tuple[pa.Schema, tuple[str, ...]]:
     return pa.schema(draft.fields), _primary_key(reader, draft)
 
 
-def _read_item(reader: Reader, draft: _Draft) -> None:
+def _read_item(reader: DdlReader, draft: _Draft) -> None:
     """Read one item of the list, a column or a key, into ``draft``."""
     if reader.words("CONSTRAINT"):
         reader.name("the name of the constraint")
@@ -66,7 +66,7 @@ def _read_item(reader: Reader, draft: _Draft) -> None:
         reader.fail("The column list is not understood here.", tip="Is a comma missing?")
 
 
-def _read_column(reader: Reader, draft: _Draft) -> None:
+def _read_column(reader: DdlReader, draft: _Draft) -> None:
     """Read ``name TYPE [NOT NULL] [COMMENT '...'] [PRIMARY KEY NOT ENFORCED]`` into ``draft``."""
     name = reader.name("The name of a column")
     draft.names.append(name)
@@ -77,7 +77,7 @@ def _read_column(reader: Reader, draft: _Draft) -> None:
         raise Unreadable(Problem(f"Column {shown!r}: {problem.message}", problem.at, problem.tip)) from None
 
 
-def _column(reader: Reader, name: Piece, draft: _Draft) -> pa.Field:
+def _column(reader: DdlReader, name: Piece, draft: _Draft) -> pa.Field:
     _refuse_extras(reader)
     kind = read_type(reader)
     metadata: dict[bytes, bytes] = {}
@@ -96,7 +96,7 @@ def _column(reader: Reader, name: Piece, draft: _Draft) -> pa.Field:
     return pa.field(name.name, kind, metadata=metadata or None)
 
 
-def _refuse_extras(reader: Reader) -> None:
+def _refuse_extras(reader: DdlReader) -> None:
     """Fail at what columns of other tables may have."""
     for word, (what, tip) in _EXTRAS.items():
         before = reader.rest
@@ -104,7 +104,7 @@ def _refuse_extras(reader: Reader) -> None:
             reader.fail(f"{what} is not for lookup tables.", before, tip)
 
 
-def _key_names(reader: Reader) -> Sequence[Piece]:
+def _key_names(reader: DdlReader) -> Sequence[Piece]:
     reader.expect("(", "after PRIMARY KEY")
     names = [reader.name("a column of the primary key")]
     while reader.symbol(","):
@@ -113,13 +113,13 @@ def _key_names(reader: Reader) -> Sequence[Piece]:
     return names
 
 
-def _expect_not_enforced(reader: Reader) -> None:
+def _expect_not_enforced(reader: DdlReader) -> None:
     if not reader.words("NOT", "ENFORCED"):
         tip = "Nobody checks the key, and SQL says so."
         reader.fail_missing("NOT ENFORCED after the primary key", tip)
 
 
-def _primary_key(reader: Reader, draft: _Draft) -> tuple[str, ...]:
+def _primary_key(reader: DdlReader, draft: _Draft) -> tuple[str, ...]:
     """The key's columns as they are declared; other keys and unknown columns are noted."""
     for second in draft.keys[1:]:
         reader.report("There is another PRIMARY KEY already.", second, tip="Write PRIMARY KEY (a, b) once.")
@@ -134,7 +134,7 @@ def _primary_key(reader: Reader, draft: _Draft) -> tuple[str, ...]:
     return tuple(declared.get(column.name.lower(), column).name for column in key)
 
 
-def _report_duplicates(reader: Reader, names: Sequence[Piece], message: str) -> None:
+def _report_duplicates(reader: DdlReader, names: Sequence[Piece], message: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name.name.lower() in seen:

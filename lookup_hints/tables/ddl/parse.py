@@ -13,7 +13,7 @@ from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
 from lookup_hints.sql.option_list import read_pairs
 from lookup_hints.tables.ddl.columns import COMMENT, read_columns
-from lookup_hints.tables.ddl.reader import Reader, Unreadable
+from lookup_hints.tables.ddl.reader import DdlReader, Unreadable
 from lookup_hints.tables.ddl.statements import (
     CreateLookupTable,
     Ddl,
@@ -50,7 +50,7 @@ def parse_ddl(text: str, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
     names_connector = _names_connector(found)
     if not (names_connector or (found and found[0].is_word(*_STATEMENTS))):
         return None
-    reader = Reader(_masked(text, found), found, [], found[-1].end, timestamp)
+    reader = DdlReader(_masked(text, found), found, [], found[-1].end, timestamp)
     statement = _statement(reader)
     if statement is None and names_connector:
         raise DdlError(_not_understood(reader))
@@ -73,7 +73,7 @@ def columns_of(text: str, timestamp: pa.DataType = TIMESTAMP) -> pa.Schema:
     found = code(pieces(text))
     if not found:
         raise DdlError(Problem("The column list is empty.", tip="Write names and types: 'name STRING'."))
-    reader = Reader(text, found, [], len(text), timestamp)
+    reader = DdlReader(text, found, [], len(text), timestamp)
     schema, primary_key = read_columns(reader)
     if primary_key:
         reader.report("A PRIMARY KEY cannot stand here.", found, tip="Leave it out.")
@@ -91,14 +91,14 @@ def shown_statement(text: str) -> str:
     return _masked(text, code(pieces(text))) if gives_options else text
 
 
-def _statement(reader: Reader) -> Ddl | None:
+def _statement(reader: DdlReader) -> Ddl | None:
     for word, read in _STATEMENTS.items():
         if reader.words(word):
             return read(reader)
     return None
 
 
-def _not_understood(reader: Reader) -> Problem:
+def _not_understood(reader: DdlReader) -> Problem:
     """The problem of a statement that gives a connector and is none of ours."""
     at = reader.span(reader.rest[:1])
     if reader.words("EXPLAIN"):
@@ -112,7 +112,7 @@ def _not_understood(reader: Reader) -> Problem:
 # --- DROP, DESCRIBE, SHOW: whatever is not exactly ours is Spark's -----------------------------------
 
 
-def _drop(reader: Reader) -> DropTable | None:
+def _drop(reader: DdlReader) -> DropTable | None:
     is_temporary = _is_temporary(reader)
     if not reader.words("TABLE"):
         return None
@@ -126,7 +126,7 @@ def _drop(reader: Reader) -> DropTable | None:
     return None if name is None else DropTable(name, if_exists, is_temporary)
 
 
-def _describe(reader: Reader) -> DescribeTable | None:
+def _describe(reader: DdlReader) -> DescribeTable | None:
     # A table may be called `table` or `extended`: the last word is always a name.
     if len(reader.rest) > 1:
         reader.words("TABLE")
@@ -135,7 +135,7 @@ def _describe(reader: Reader) -> DescribeTable | None:
     return None if name is None else DescribeTable(name, extended)
 
 
-def _show(reader: Reader) -> ShowCreateTable | ShowColumns | ShowTables | ShowLookupTables | None:
+def _show(reader: DdlReader) -> ShowCreateTable | ShowColumns | ShowTables | ShowLookupTables | None:
     if reader.words("CREATE", "TABLE"):
         name = reader.last_name()
         return None if name is None else ShowCreateTable(name)
@@ -147,14 +147,14 @@ def _show(reader: Reader) -> ShowCreateTable | ShowColumns | ShowTables | ShowLo
     return _show_tables(reader) if reader.words("TABLES") else None
 
 
-def _refresh(reader: Reader) -> RefreshTable | None:
+def _refresh(reader: DdlReader) -> RefreshTable | None:
     if len(reader.rest) > 1:
         reader.words("TABLE")
     name = reader.last_name()
     return None if name is None else RefreshTable(name)
 
 
-def _show_tables(reader: Reader) -> ShowTables | None:
+def _show_tables(reader: DdlReader) -> ShowTables | None:
     try:
         has_namespace = reader.words("IN") or reader.words("FROM")
         namespace = reader.name("the database").name if has_namespace else None
@@ -168,7 +168,7 @@ def _show_tables(reader: Reader) -> ShowTables | None:
 # --- CREATE ------------------------------------------------------------------------------------------
 
 
-def _create(reader: Reader) -> CreateLookupTable | None:
+def _create(reader: DdlReader) -> CreateLookupTable | None:
     or_replace = reader.words("OR", "REPLACE")
     is_temporary = _is_temporary(reader)
     if not reader.words("TABLE"):
@@ -189,7 +189,7 @@ def _create(reader: Reader) -> CreateLookupTable | None:
     return statement
 
 
-def _read_create(reader: Reader, or_replace: bool) -> CreateLookupTable:
+def _read_create(reader: DdlReader, or_replace: bool) -> CreateLookupTable:
     """Read what follows CREATE TEMPORARY TABLE; mistakes that do not end the reading are noted."""
     before = reader.rest
     if_not_exists = reader.words("IF", "NOT", "EXISTS")
@@ -210,7 +210,7 @@ def _read_create(reader: Reader, or_replace: bool) -> CreateLookupTable:
     return CreateLookupTable(name, columns, primary_key, options, or_replace, if_not_exists)
 
 
-def _read_name(reader: Reader) -> str:
+def _read_name(reader: DdlReader) -> str:
     first = reader.name("The name of the table")
     parts = [first]
     while reader.symbol("."):
@@ -221,7 +221,7 @@ def _read_name(reader: Reader) -> str:
     return parts[-1].name
 
 
-def _read_columns(reader: Reader) -> tuple[pa.Schema | None, tuple[str, ...]]:
+def _read_columns(reader: DdlReader) -> tuple[pa.Schema | None, tuple[str, ...]]:
     if not (reader.rest and reader.rest[0].is_symbol("(")):
         return None, ()
     opening = reader.rest[:2]
@@ -234,7 +234,7 @@ def _read_columns(reader: Reader) -> tuple[pa.Schema | None, tuple[str, ...]]:
     return read_columns(inside)
 
 
-def _refuse_partitions(reader: Reader) -> None:
+def _refuse_partitions(reader: DdlReader) -> None:
     before = reader.rest
     if reader.words("PARTITIONED", "BY"):
         reader.report("PARTITIONED BY is not for lookup tables.", before[:2], tip="Leave it out.")
@@ -242,7 +242,7 @@ def _refuse_partitions(reader: Reader) -> None:
             reader.parenthesised()
 
 
-def _read_options(reader: Reader) -> dict[str, str]:
+def _read_options(reader: DdlReader) -> dict[str, str]:
     before = reader.rest
     if not reader.words("WITH"):
         reader.fail_missing("WITH", tip=_EXAMPLE)
@@ -263,7 +263,7 @@ def _read_options(reader: Reader) -> dict[str, str]:
     return options
 
 
-def _is_temporary(reader: Reader) -> bool:
+def _is_temporary(reader: DdlReader) -> bool:
     return reader.words("TEMPORARY") or reader.words("TEMP")
 
 
@@ -302,7 +302,7 @@ def _outside_parentheses(found: Sequence[Piece]) -> list[Piece]:
     return outside
 
 
-_STATEMENTS: dict[str, Callable[[Reader], Ddl | None]] = {
+_STATEMENTS: dict[str, Callable[[DdlReader], Ddl | None]] = {
     "CREATE": _create,
     "DROP": _drop,
     "DESC": _describe,

@@ -26,7 +26,7 @@ class Unreadable(Exception):
         self.problem = problem
 
 
-class Reader:
+class DdlReader:
     """Reads ``found``, piece after piece.
 
     Args:
@@ -56,9 +56,9 @@ class Reader:
         """What has not been read yet."""
         return self._found[self._at :]
 
-    def over(self, found: Sequence[Piece], end: int) -> Reader:
+    def over(self, found: Sequence[Piece], end: int) -> DdlReader:
         """A reader of a part, with the same list of problems."""
-        return Reader(self.shown, found, self.problems, end, self.timestamp)
+        return DdlReader(self.shown, found, self.problems, end, self.timestamp)
 
     def words(self, *words: str) -> bool:
         """Whether ``words`` come next, in this order; if so they are read."""
@@ -107,7 +107,7 @@ class Reader:
             self.fail_missing(what)
         return int(self._take().text)
 
-    def parenthesised(self) -> Reader:
+    def parenthesised(self) -> DdlReader:
         """A reader of what stands between the parenthesis that comes next and its partner."""
         ahead = self.rest
         depths = accumulate(piece.is_symbol("(") - piece.is_symbol(")") for piece in ahead)

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from lookup_connectors.bytes_in_flight import Lease
+from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.connector import HttpConnector
 from lookup_connectors.http.message import KeptConnectionLost, Request, Response
 
@@ -81,7 +81,7 @@ class _Client:
         self._left = list(responses)
         self.asked: list[Request] = []
 
-    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
+    async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
         self.asked.append(request)
         if not self._left:
             raise KeptConnectionLost("nothing more was recorded", permanent=True)

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.adbc import AdbcConnector
-from lookup_connectors.adbc.connections import Server
+from lookup_connectors.adbc.connections import AdbcServer
 from lookup_connectors.adbc.statements import relation
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, NotAllowed, OptionError
@@ -370,14 +370,14 @@ def test_a_file_that_is_not_there_is_named_and_not_made(lite: SqliteFileSource, 
 def test_files_are_opened_for_reading_alone(lite: SqliteFileSource, duck: DuckDbSource) -> None:
     for source in (lite, duck):
         source.execute("CREATE TABLE t (k TEXT, v BIGINT)")
-        server = Server.of(source.table("t", TEXT), AdbcConnector.OPTIONS)
+        server = AdbcServer.of(source.table("t", TEXT), AdbcConnector.OPTIONS)
         refused = pytest.raises(Exception, match=r"read-?only")
         with server.connected() as connection, connection.cursor() as cursor, refused:
             cursor.execute("INSERT INTO t VALUES ('b', 2)")
 
 
 def test_sessions_of_postgresql_are_read_only(pg: PostgresAdbcSource) -> None:
-    server = Server.of(pg.table("t", TEXT), AdbcConnector.OPTIONS)
+    server = AdbcServer.of(pg.table("t", TEXT), AdbcConnector.OPTIONS)
     refused = pytest.raises(Exception, match="read-only transaction")
     with server.connected() as connection, connection.cursor() as cursor, refused:
         cursor.execute("CREATE TABLE forbidden (i INT)")
@@ -386,7 +386,7 @@ def test_sessions_of_postgresql_are_read_only(pg: PostgresAdbcSource) -> None:
 def test_options_in_a_url_of_postgresql_do_not_make_its_sessions_writable(pg: PostgresAdbcSource) -> None:
     uri = pg.server.url(options="-c work_mem=5MB", connect_timeout="9", keepalives="1").replace("+", "%20")
     with (
-        Server.of(pg.table("t", TEXT, uri=uri), AdbcConnector.OPTIONS).connected() as connection,
+        AdbcServer.of(pg.table("t", TEXT, uri=uri), AdbcConnector.OPTIONS).connected() as connection,
         connection.cursor() as cursor,
     ):
         cursor.execute("SELECT current_setting('work_mem'), current_setting('transaction_read_only')")
@@ -399,9 +399,9 @@ def test_a_primary_of_postgresql_is_found_by_what_it_must_be(
 ) -> None:
     table = pg.table("t", TEXT, uri=pg.server.url(target_session_attrs=wanted))
     if is_found:
-        Server.of(table, AdbcConnector.OPTIONS).connected().close()
+        AdbcServer.of(table, AdbcConnector.OPTIONS).connected().close()
     else:
-        error = failure_of(Server.of(table, AdbcConnector.OPTIONS).connected)
+        error = failure_of(AdbcServer.of(table, AdbcConnector.OPTIONS).connected)
         assert "session is not read-only" in str(error)
 
 
@@ -413,7 +413,7 @@ def test_a_uri_of_sqlite_is_read_only_and_none_of_its_parameters_is_passed_over(
         table = adbc_table("t", TEXT, driver="sqlite", uri=uri)
         assert ask(table, {"k": ["a"]}) == [{"k": "a", "v": 1}]
         refused = pytest.raises(Exception, match=r"read-?only")
-        server = Server.of(table, AdbcConnector.OPTIONS)
+        server = AdbcServer.of(table, AdbcConnector.OPTIONS)
         with server.connected() as connection, connection.cursor() as cursor, refused:
             cursor.execute("INSERT INTO t VALUES ('b', 2)")
     for rest, named in (("?mod=ro", "'mod'"), ("#x", "'#'")):

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
-from lookup_connectors.http.template import Keys, parse_json_body
+from lookup_connectors.http.template import TemplateKeys, parse_json_body
 
 from lookup_hints.errors import ConnectorError, OptionError
 from lookup_hints.origin.pause import Pause
@@ -101,7 +101,7 @@ def test_an_array_of_one_element_that_names_columns_has_one_for_each_key(body: s
         "rate": [0.5, float("nan")],
     }
     template = parse_json_body(body, [*keys, "zip"])
-    assert template.text(Keys(keys, frozenset([*keys, "zip"]))) == sent
+    assert template.text(TemplateKeys(keys, frozenset([*keys, "zip"]))) == sent
 
 
 def test_keys_that_differ_in_more_than_the_list_go_in_requests_of_their_own(api: Api) -> None:

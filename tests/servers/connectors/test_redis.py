@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.redis import RedisConnector
-from lookup_connectors.redis.server import Server
+from lookup_connectors.redis.server import RedisEndpoint
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
 from lookup_hints.errors import ConnectorError, NotAllowed, OptionError
@@ -560,7 +560,7 @@ def _loop_for_ever(server: RedisServer) -> None:
     ],
 )
 def test_what_may_pass_is_told_from_what_does_not(error: Exception, permanent: bool) -> None:
-    server = Server.of(table_of(url="redis://localhost"))
+    server = RedisEndpoint.of(table_of(url="redis://localhost"))
     explained = server.explained(error)
     assert explained.permanent == permanent
     assert str(explained).startswith("table planes: Redis at localhost:6379: ")

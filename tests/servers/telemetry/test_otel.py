@@ -27,7 +27,7 @@ from lookup_hints.spark.arrow_worker import look_up
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable
 from lookup_hints.telemetry import workers
-from lookup_hints.telemetry.exporting import Outcome
+from lookup_hints.telemetry.exporting import ExportStatus
 from lookup_hints.telemetry.flushing import TASK_SECONDS
 from lookup_hints.telemetry.workers import Telemetry, sending_of
 from tests.servers.otlp_collector import Collector, collecting, values
@@ -300,7 +300,7 @@ def test_a_collector_that_refuses_is_said_once_and_why(
 
 
 def test_the_reason_holds_no_secret_of_an_endpoint(caplog: pytest.LogCaptureFixture) -> None:
-    outcome = Outcome()
+    outcome = ExportStatus()
     logger = logging.getLogger("opentelemetry.test")
 
     def export() -> str:

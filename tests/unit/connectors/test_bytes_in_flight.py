@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, BytesInFlight, Lease, Usual
+from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight, Usual
 
 from lookup_hints.testing.fake import FakeLoop
 
@@ -30,13 +30,13 @@ def turn(loop: FakeLoop) -> None:
         loop.run_until_complete(asyncio.sleep(0))
 
 
-def end(loop: FakeLoop, lease: Lease) -> None:
+def end(loop: FakeLoop, lease: ByteLease) -> None:
     """A lookup ends, and those that waited for it go on."""
     lease.release()
     turn(loop)
 
 
-def waiting(loop: FakeLoop, lease: Lease, size: int) -> asyncio.Task[None]:
+def waiting(loop: FakeLoop, lease: ByteLease, size: int) -> asyncio.Task[None]:
     """A lookup that waits for ``size`` bytes."""
     task = loop.create_task(lease.room(size))
     turn(loop)

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from lookup_connectors.bytes_in_flight import BytesInFlight, Lease
+from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.auth import Fixed
-from lookup_connectors.http.exchange import Answered, Exchange, Limits
+from lookup_connectors.http.exchange import Answered, Exchange, ExchangeLimits
 from lookup_connectors.http.judging import Verdict
 from lookup_connectors.http.message import HttpFailure, KeptConnectionLost, Request, Response
 from lookup_connectors.http.response import PageRows
@@ -41,7 +41,7 @@ class Lossy:
         self.sent: Counter[bool] = Counter()
         self.fresh_at_once = self.most_at_once = 0
 
-    async def send(self, request: Request, timeout: float, lease: Lease, *, fresh: bool) -> Response:
+    async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
         self.sent[fresh] += 1
         if not fresh:
             await asyncio.sleep(0.01)
@@ -82,7 +82,7 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
         sender=Sender(client, budget),
         home=HOME,
         auth=Fixed({}),
-        limits=Limits(10.0, 3, frozenset()),
+        limits=ExchangeLimits(10.0, 3, frozenset()),
         judge=lambda _: Verdict("answer", PageRows()),
         clock=clock,
         wall_clock=clock,

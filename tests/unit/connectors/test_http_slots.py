@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from lookup_connectors.bytes_in_flight import BytesInFlight, Lease
-from lookup_connectors.http.slots import Slots
+from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
+from lookup_connectors.http.slots import ConnectionSlots
 
 from lookup_hints.testing.fake import FakeLoop
 
@@ -20,7 +20,7 @@ def loop() -> Iterator[FakeLoop]:
 
 
 @pytest.fixture
-def lease() -> Lease:
+def lease() -> ByteLease:
     return BytesInFlight(100).lease()
 
 
@@ -30,7 +30,7 @@ def turn(loop: FakeLoop) -> None:
         loop.run_until_complete(asyncio.sleep(0))
 
 
-def waiting(loop: FakeLoop, slots: Slots, lease: Lease) -> asyncio.Task[None]:
+def waiting(loop: FakeLoop, slots: ConnectionSlots, lease: ByteLease) -> asyncio.Task[None]:
     """A request that waits for a slot."""
     task = loop.create_task(slots.wait(lease))
     turn(loop)
@@ -38,14 +38,14 @@ def waiting(loop: FakeLoop, slots: Slots, lease: Lease) -> asyncio.Task[None]:
 
 
 def test_there_are_so_many_and_no_more() -> None:
-    slots = Slots(2)
+    slots = ConnectionSlots(2)
     assert [slots.take() for _ in range(3)] == [True, True, False]
     slots.release()
     assert [slots.take() for _ in range(2)] == [True, False]
 
 
-def test_who_has_waited_longest_is_next_and_nobody_overtakes(loop: FakeLoop, lease: Lease) -> None:
-    slots = Slots(1)
+def test_who_has_waited_longest_is_next_and_nobody_overtakes(loop: FakeLoop, lease: ByteLease) -> None:
+    slots = ConnectionSlots(1)
     assert slots.take()
     first, second = waiting(loop, slots, lease), waiting(loop, slots, lease)
     slots.release()
@@ -59,8 +59,8 @@ def test_who_has_waited_longest_is_next_and_nobody_overtakes(loop: FakeLoop, lea
     assert slots.take()
 
 
-def test_who_gives_up_takes_no_slot(loop: FakeLoop, lease: Lease) -> None:
-    slots = Slots(1)
+def test_who_gives_up_takes_no_slot(loop: FakeLoop, lease: ByteLease) -> None:
+    slots = ConnectionSlots(1)
     assert slots.take()
     gone, other = waiting(loop, slots, lease), waiting(loop, slots, lease)
     gone.cancel()
@@ -71,9 +71,9 @@ def test_who_gives_up_takes_no_slot(loop: FakeLoop, lease: Lease) -> None:
 
 
 def test_a_slot_that_comes_just_when_its_request_gives_up_goes_to_the_next(
-    loop: FakeLoop, lease: Lease
+    loop: FakeLoop, lease: ByteLease
 ) -> None:
-    slots = Slots(1)
+    slots = ConnectionSlots(1)
     assert slots.take()
     gone, other = waiting(loop, slots, lease), waiting(loop, slots, lease)
     slots.release()
@@ -86,7 +86,7 @@ def test_a_slot_that_comes_just_when_its_request_gives_up_goes_to_the_next(
 
 
 def test_while_a_request_waits_others_may_take_its_bytes(loop: FakeLoop) -> None:
-    budget, slots = BytesInFlight(100), Slots(1)
+    budget, slots = BytesInFlight(100), ConnectionSlots(1)
     waits, wants = budget.lease(), budget.lease()
     waits.take(100)
     room = loop.create_task(wants.room(10))

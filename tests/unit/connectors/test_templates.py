@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
-from lookup_connectors.http.template import Keys, Unsendable, parse_json_body, parse_query
+from lookup_connectors.http.template import TemplateKeys, Unsendable, parse_json_body, parse_query
 from lookup_connectors.redis import RedisConnector
 from lookup_connectors.templates import Place, Template, TemplateError, parse_template
 
@@ -206,7 +206,7 @@ def text_of(template: Template, key: dict[str, Any]) -> str:
     return template.filled(lambda name: str(key[name]))
 
 
-MANY = Keys({"id": ["a,b", "c"]}, frozenset({"id"}))
+MANY = TemplateKeys({"id": ["a,b", "c"]}, frozenset({"id"}))
 
 
 def test_a_key_that_holds_the_comma_of_its_list_is_refused() -> None:
@@ -216,4 +216,6 @@ def test_a_key_that_holds_the_comma_of_its_list_is_refused() -> None:
         parse_json_body('{"q": "id in ({id})"}', ["id"]).text(MANY)
     assert parse_query("ids={id}", ["id"], repeated=True).text(MANY) == "ids=a%2Cb&ids=c"
     assert parse_json_body('{"q": "{id}"}', ["id"]).text(MANY) == '{"q":["a,b","c"]}'
-    assert parse_query("ids={id}", ["id"], repeated=False).text(Keys.one({"id": "a,b"})) == "ids=a%2Cb"
+    assert (
+        parse_query("ids={id}", ["id"], repeated=False).text(TemplateKeys.one({"id": "a,b"})) == "ids=a%2Cb"
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from lookup_hints.origin.breaker import PROBES, Breaker
 from lookup_hints.origin.leases import MOST_LEASES, Leases, surplus
-from lookup_hints.origin.limit import START, Limit
+from lookup_hints.origin.limit import START, AdaptiveLimit
 from lookup_hints.origin.limit_store import CELLS, SharedLimits
 from lookup_hints.origin.pause import Pause
 from lookup_hints.origin.rate import Rate
@@ -44,7 +44,7 @@ def test_the_latest_numbers_are_kept() -> None:
 
 
 def test_a_limit_doubles_until_the_first_refusal_and_is_halved_by_that() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     assert limit.allowed(1000) == START
     limit.served(START, START, 0.1, 10.0)
     assert limit.allowed(1000) == 2 * START
@@ -53,19 +53,19 @@ def test_a_limit_doubles_until_the_first_refusal_and_is_halved_by_that() -> None
 
 
 def test_a_limit_that_is_not_used_does_not_grow() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     limit.served(100, 4, 0.1, 10.0)
     assert limit.allowed(1000) == START
 
 
 def test_a_limit_keeps_below_its_bounds() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     assert limit.allowed(3) == 3
     assert limit.allowed(0.2) == 1
 
 
 def test_one_round_of_refusals_cuts_once() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     limit.served(10, 10, 0.1, 10.0)
     assert limit.refused(10.0, 20, 0.0, 10.2)
     assert not limit.refused(10.0, 20, 0.0, 10.21), "it was sent before the cut"
@@ -75,7 +75,7 @@ def test_one_round_of_refusals_cuts_once() -> None:
 
 
 def test_each_refusal_of_a_round_tells_of_one_too_many() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     limit.served(10, 10, 0.1, 10.0)
     limit.refused(10.0, 20, 0.0, 10.2)
     limit.value = 40.0
@@ -87,7 +87,7 @@ def test_each_refusal_of_a_round_tells_of_one_too_many() -> None:
 
 
 def test_it_rests_below_the_fewest_that_were_refused() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     limit.served(10, 10, 0.1, 10.0)
     for _ in range(5):
         limit.refused(10.0, 20, 30.0, 10.2)
@@ -97,7 +97,7 @@ def test_it_rests_below_the_fewest_that_were_refused() -> None:
 
 
 def test_an_origin_that_refuses_all_that_is_under_way_may_bear_half_of_it() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     limit.served(10, 10, 0.1, 10.0)
     for _ in range(20):
         limit.refused(10.0, 20, 30.0, 10.2)
@@ -108,7 +108,7 @@ def test_an_origin_that_refuses_all_that_is_under_way_may_bear_half_of_it() -> N
 
 
 def test_it_rests_below_what_was_refused_and_tries_again_later() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     limit.served(90, 10, 0.1, 10.0)
     limit.value = 40.0
     limit.refused(10.0, 40, 0.0, 10.5)
@@ -122,7 +122,7 @@ def test_it_rests_below_what_was_refused_and_tries_again_later() -> None:
 
 
 def test_where_refusals_cost_a_pause_it_tries_less_often_and_for_one_more_in_that_time() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     limit.served(1000, 10, 0.1, 10.0)
     limit.refused(10.0, 20, 2.0, 10.5)
     for _ in range(20):
@@ -134,7 +134,7 @@ def test_where_refusals_cost_a_pause_it_tries_less_often_and_for_one_more_in_tha
 
 
 def test_where_others_are_served_in_a_pause_trying_costs_the_time_until_that_is_seen() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     limit.served(1000, 10, 0.1, 10.0)
     limit.refused(10.0, 20, 2.0, 10.5)
     assert limit.tries_at == 50.5
@@ -143,7 +143,7 @@ def test_where_others_are_served_in_a_pause_trying_costs_the_time_until_that_is_
 
 
 def test_a_lost_request_cuts_and_says_nothing_of_what_is_bearable() -> None:
-    limit = Limit(cells())
+    limit = AdaptiveLimit(cells())
     limit.lost(10.0, 10.1)
     assert limit.allowed(1000) == 9
     limit.served(9, 9, 0.1, 11.0)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from lookup_hints.plan.access import FEWEST_KEYS, MOST_ROWS, Access, Case, Decision, decide, shown
+from lookup_hints.plan.access import FEWEST_KEYS, MOST_ROWS, Access, AccessDecision, Case, decide, shown
 from lookup_hints.plan.cost import UNKNOWN, LeftRows
 from lookup_hints.spi import TableSize
 
@@ -42,13 +42,13 @@ def case(requested: Access = Access.AUTO, must_ask: str = "") -> Case:
     ],
 )
 def test_what_is_clear_asks_nobody_for_figures(known: Case, reads: bool, reason: str) -> None:
-    assert decide(known, nobody, nobody) == Decision(reads, reason)
+    assert decide(known, nobody, nobody) == AccessDecision(reads, reason)
 
 
 def test_a_table_of_unknown_size_is_asked_and_spark_is_not() -> None:
     size = TableSize(None, 9_000, "never analysed")
     decision = decide(case(), of(size), nobody)
-    assert decision == Decision(False, "the table's rows are not known (never analysed)")
+    assert decision == AccessDecision(False, "the table's rows are not known (never analysed)")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_table_that_is_too_large_to_be_read_is_asked_and_spark_is_not(
 ) -> None:
     known = Case(Access.AUTO, "", most_rows=most)
     decision = decide(known, of(TableSize(rows, None, "pg_class")), nobody)
-    assert decision == Decision(False, reason, f"reading brings about {rows:,} rows (pg_class)")
+    assert decision == AccessDecision(False, reason, f"reading brings about {rows:,} rows (pg_class)")
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_a_table_that_is_too_large_to_be_read_is_asked_and_spark_is_not(
     ],
 )
 def test_it_is_asked_where_reading_is_not_surely_better(rows: int | None, reason: str) -> None:
-    assert decide(case(), of(MILLION), left(rows)) == Decision(False, reason, READING)
+    assert decide(case(), of(MILLION), left(rows)) == AccessDecision(False, reason, READING)
 
 
 def test_it_is_read_where_that_is_surely_better() -> None:
     many = "900,001 rows or more on the left (EXPLAIN COST)"
-    assert decide(case(), of(MILLION), left(900_001)) == Decision(
+    assert decide(case(), of(MILLION), left(900_001)) == AccessDecision(
         True,
         f"there are {many}, more than 0.9 for each of about 1,000,000 rows, 68.0 MB (pg_class)",
         f"asking takes a key for each of {many}, fewer where keys repeat",

@@ -10,7 +10,7 @@ import pytest
 from lookup_hints.errors import HintError, OptionError
 from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.explain import explain
-from lookup_hints.runtime.spec import ChangedColumn, FullCache, PartialCache, Periodic, Timed
+from lookup_hints.runtime.spec import ChangedColumn, DailyReload, FullCache, PartialCache, PeriodicReload
 from tests.unit.plan.planning import TABLES, context, planned
 
 MB = 1024**2
@@ -139,7 +139,7 @@ def whole(hint: str = "", **table: str) -> FullCache | None:
 
 
 def test_a_table_is_kept_whole_where_somebody_wants_that() -> None:
-    kept = FullCache(Periodic(600.0), max_bytes=1024 * MB)
+    kept = FullCache(PeriodicReload(600.0), max_bytes=1024 * MB)
     assert whole(cache="FULL", **INTERVAL) == kept
     assert whole("'cache'='full'", cache="PARTIAL", **INTERVAL) == kept
     assert whole("'cache'='none'", cache="FULL", **INTERVAL) is None
@@ -149,14 +149,14 @@ def test_a_table_is_kept_whole_where_somebody_wants_that() -> None:
 def test_the_options_of_reloads_are_flinks() -> None:
     rate = whole(cache="FULL", **INTERVAL, full_cache__periodic_reload__schedule_mode="FIXED_RATE")
     assert rate is not None
-    assert rate.reload == Periodic(600.0, fixed_rate=True)
+    assert rate.reload == PeriodicReload(600.0, fixed_rate=True)
     timed = whole(cache="FULL", **AT, full_cache__timed_reload__interval_in_days="7")
     assert timed is not None
-    assert timed.reload == Timed(time(3, tzinfo=timezone(timedelta(hours=2))), 7)
+    assert timed.reload == DailyReload(time(3, tzinfo=timezone(timedelta(hours=2))), 7)
     others = whole(
         cache="FULL", **INTERVAL, full_cache__on_reload_failure="fail", full_cache__max_bytes="5 mb"
     )
-    assert others == FullCache(Periodic(600.0), keeps_old=False, max_bytes=5 * MB)
+    assert others == FullCache(PeriodicReload(600.0), keeps_old=False, max_bytes=5 * MB)
 
 
 @pytest.mark.parametrize("text", ["10:15", "10:15Z", "10:15:30+07:00"])

@@ -25,7 +25,7 @@ from lookup_hints.runtime.spec import (
     LookupSettings,
     LookupSpec,
     PartialCache,
-    Periodic,
+    PeriodicReload,
 )
 from lookup_hints.spark import arrow_worker, cached
 from lookup_hints.spark.arrow_worker import look_up
@@ -258,7 +258,7 @@ def test_a_class_that_is_mistaken_is_named(answer: Any, caplog: pytest.LogCaptur
 def test_a_table_that_is_kept_whole_asks_for_what_has_changed() -> None:
     table = Table()
     table.write(1, 2, 3)
-    whole = FullCache(Periodic(NEVER), changed=cache().changed)
+    whole = FullCache(PeriodicReload(NEVER), changed=cache().changed)
     how: dict[str, Any] = {"cache": None, "whole": whole}
     settled(table, 1, 2, 3, **how)
     table.write(2, 4, name="new")
@@ -293,7 +293,7 @@ def test_a_cache_that_is_checked_changes_no_row(
     partial = cache(AT_ONCE)
     kept: dict[str, Any] = {"cache": partial}
     if is_whole:
-        kept = {"cache": None, "whole": FullCache(Periodic(NEVER), changed=partial.changed)}
+        kept = {"cache": None, "whole": FullCache(PeriodicReload(NEVER), changed=partial.changed)}
     for ids in writes:
         table.write(*ids)
         without = run(table, *range(6), cache=None)[0]

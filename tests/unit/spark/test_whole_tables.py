@@ -28,13 +28,13 @@ from lookup_hints.runtime import process
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.process import Process
 from lookup_hints.runtime.spec import (
+    DailyReload,
     FullCache,
     Invalidation,
     LookupSettings,
     LookupSpec,
     PartialCache,
-    Periodic,
-    Timed,
+    PeriodicReload,
 )
 from lookup_hints.spark import cached
 from lookup_hints.spark.arrow_worker import look_up
@@ -45,7 +45,7 @@ from lookup_hints.spi.model import LookupRequest, LookupTable
 from lookup_hints.store.hashing import comparable, hashes_of
 from tests.unit.runtime.support import plain
 
-FULL = FullCache(Periodic(600.0), max_bytes=2**26)
+FULL = FullCache(PeriodicReload(600.0), max_bytes=2**26)
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 FLOATS = pa.schema([("id", pa.float64()), ("name", pa.string())])
 Row = tuple[Any, str]
@@ -169,7 +169,7 @@ def test_it_stays_invalidated_when_answers_of_others_have_expired(monkeypatch: p
     ahead = 0.0
     monkeypatch.setattr(cached, "time", SimpleNamespace(monotonic=lambda: monotonic() + ahead))
     connector = Readable([(1, "a"), (2, "b")])
-    whole = FullCache(Periodic(86_400.0), max_bytes=2**26)
+    whole = FullCache(PeriodicReload(86_400.0), max_bytes=2**26)
     run(connector, 1, whole=whole)
     connector.rows = [(1, "new"), (2, "new")]
     first, second = (Invalidation(WHO, number, ("id",), ((number,),)) for number in (1, 2))
@@ -237,7 +237,7 @@ def test_it_is_read_again_after_the_interval_and_not_before(tmp_path: Path) -> N
 def test_the_interval_begins_with_the_end_or_with_the_start(
     tmp_path: Path, fixed_rate: bool, due: float
 ) -> None:
-    reload = Periodic(100.0, fixed_rate)
+    reload = PeriodicReload(100.0, fixed_rate)
     assert reload.after(1, 0.0, 50.0) == due
 
 
@@ -258,17 +258,17 @@ def _at(text: str) -> float:
 def test_a_time_of_day_is_the_next_one_and_then_each_so_many_days(
     number: int, days: int, at: str, loaded: str, due: str
 ) -> None:
-    assert Timed(time.fromisoformat(at), days).after(number, _at(loaded), _at(loaded)) == _at(due)
+    assert DailyReload(time.fromisoformat(at), days).after(number, _at(loaded), _at(loaded)) == _at(due)
 
 
 def test_a_time_without_an_offset_is_that_of_the_machine() -> None:
     loaded = datetime(2026, 3, 1, 12)
-    due = Timed(time(13)).after(1, loaded.timestamp(), loaded.timestamp())
+    due = DailyReload(time(13)).after(1, loaded.timestamp(), loaded.timestamp())
     assert datetime.fromtimestamp(due) == loaded + timedelta(hours=1)
 
 
 def test_it_is_read_again_at_the_time_of_day(tmp_path: Path) -> None:
-    held = Held(tmp_path, replace(FULL, reload=Timed(time(13, tzinfo=timezone.utc))))
+    held = Held(tmp_path, replace(FULL, reload=DailyReload(time(13, tzinfo=timezone.utc))))
     held.name()
     held.connector.rows = [(1, "new")]
     assert held.after(3599) == "old"
@@ -280,7 +280,7 @@ def test_it_is_read_again_at_the_time_of_day(tmp_path: Path) -> None:
 
 
 def test_a_wall_clock_that_jumps_back_causes_no_reload(tmp_path: Path) -> None:
-    held = Held(tmp_path, replace(FULL, reload=Timed(time(13, tzinfo=timezone.utc))))
+    held = Held(tmp_path, replace(FULL, reload=DailyReload(time(13, tzinfo=timezone.utc))))
     held.name()
     held.clocks.jumped -= 7200
     assert held.after(3600) == "old"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.errors import QueryError
-from lookup_hints.statements.script import Statement, split_statements
+from lookup_hints.statements.script import ScriptStatement, split_statements
 
 
 def texts(script: str) -> list[str]:
@@ -17,9 +17,9 @@ def texts(script: str) -> list[str]:
 def test_a_statement_knows_its_place() -> None:
     script = "SET a = 1;\n\n  -- the answer\n  SELECT\n 42 ;\nSELECT 3"
     assert split_statements(script) == [
-        Statement("SET a = 1", 0, 1),
-        Statement("SELECT\n 42", script.index("SELECT"), 4),
-        Statement("SELECT 3", script.index("SELECT 3"), 6),
+        ScriptStatement("SET a = 1", 0, 1),
+        ScriptStatement("SELECT\n 42", script.index("SELECT"), 4),
+        ScriptStatement("SELECT 3", script.index("SELECT 3"), 6),
     ]
     for statement in split_statements(script):
         assert script[statement.offset :].startswith(statement.text)

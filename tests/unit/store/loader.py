@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lookup_hints.store import whole
-from lookup_hints.store.folder import Limits
+from lookup_hints.store.folder import StoreLimits
 from lookup_hints.store.generations import Generations
 from tests.unit.store.support import SCHEMA, Clock, keys, told
 from tests.unit.store.writer import kill_before
@@ -36,7 +36,7 @@ def _begin(folder: Path, step: int) -> int:
         folder.mkdir()
         whole._AT_ONCE = 200
         kill_before(step)
-        one = Generations(folder / "whole", Limits(), Clock())
+        one = Generations(folder / "whole", StoreLimits(), Clock())
         loaded(one, [(1, "old"), *((each, PADDING) for each in range(100, 103))])
         loaded(one, [(2, "new"), *((each, PADDING) for each in range(100, 103))])
         os._exit(0)

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from lookup_hints.store.content import Answers, ProbeResult
-from lookup_hints.store.folder import Limits
+from lookup_hints.store.folder import StoreLimits
 from lookup_hints.store.invalidations import Invalidations
 from lookup_hints.store.store import Ages, Store
 
 AGES = Ages(rows=1000.0, missing=100.0)
-UNLIMITED = Limits()
+UNLIMITED = StoreLimits()
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 KEYS = pa.schema([SCHEMA.field("id")])
 
@@ -42,7 +42,7 @@ class Learning(Store):
         super().learn([replace(each, asked=min(each.asked, now)) for each in learned])
 
 
-def store(folder: Path, clock: Clock, limits: Limits = UNLIMITED, ages: Ages = AGES) -> Learning:
+def store(folder: Path, clock: Clock, limits: StoreLimits = UNLIMITED, ages: Ages = AGES) -> Learning:
     """A store below ``folder``."""
     path = folder / "lookup_hints" / "store"
     return Learning(path, limits, ages, clock, Invalidations(path.parent, KEYS))

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from lookup_hints.store import content, hashing
 from lookup_hints.store import store as stores
 from lookup_hints.store.content import Answers
-from lookup_hints.store.folder import Limits
+from lookup_hints.store.folder import StoreLimits
 from lookup_hints.store.store import Ages, Store
 from tests.unit.store.support import AGES, NOW, SCHEMA, Clock, asked, keys, learned, store
 
@@ -201,8 +201,10 @@ def test_a_merge_does_not_bring_back_what_a_miss_has_hidden(tmp_path: Path, cloc
         assert asked(one, [1, 100]) == {100: ["a"]}
 
 
-@pytest.mark.parametrize("limits", [Limits(max_rows=100), Limits(max_bytes=20_000)])
-def test_limits_hold_at_any_time_and_the_newest_stay(tmp_path: Path, clock: Clock, limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [StoreLimits(max_rows=100), StoreLimits(max_bytes=20_000)])
+def test_limits_hold_at_any_time_and_the_newest_stay(
+    tmp_path: Path, clock: Clock, limits: StoreLimits
+) -> None:
     one = store(tmp_path, clock, limits)
     for turn in range(100):
         one.learn([learned({each: ["a"] for each in range(10 * turn, 10 * turn + 10)})])
@@ -213,7 +215,7 @@ def test_limits_hold_at_any_time_and_the_newest_stay(tmp_path: Path, clock: Cloc
 
 
 def test_what_was_used_is_carried_on(tmp_path: Path, clock: Clock) -> None:
-    one = store(tmp_path, clock, Limits(max_rows=100))
+    one = store(tmp_path, clock, StoreLimits(max_rows=100))
     hot = [0, 1]
     for turn in range(50):
         one.learn([learned({each: ["a"] for each in range(10 * turn, 10 * turn + 10)})])
@@ -222,7 +224,7 @@ def test_what_was_used_is_carried_on(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_what_is_larger_than_the_limit_is_not_kept(tmp_path: Path, clock: Clock) -> None:
-    one = store(tmp_path, clock, Limits(max_rows=5))
+    one = store(tmp_path, clock, StoreLimits(max_rows=5))
     one.learn([learned({1: ["a"]})])
     one.learn([learned({each: ["a"] for each in range(10)})])
     assert asked(one, list(range(10))) == {1: ["a"]}

@@ -15,17 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.store import hashing, whole
-from lookup_hints.store.folder import Limits
+from lookup_hints.store.folder import StoreLimits
 from lookup_hints.store.generations import Generations
 from lookup_hints.store.whole import TooLarge
 from tests.unit.store.loader import loaded, names, table_of
 from tests.unit.store.support import KEYS, SCHEMA, Clock
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
-EVERYTHING = Limits()
+EVERYTHING = StoreLimits()
 
 
-def generations(folder: Path, clock: Clock | None = None, limits: Limits = EVERYTHING) -> Generations:
+def generations(folder: Path, clock: Clock | None = None, limits: StoreLimits = EVERYTHING) -> Generations:
     return Generations(folder / "whole", limits, clock or Clock())
 
 
@@ -129,8 +129,8 @@ def test_a_load_that_fails_leaves_the_old_generation_and_nothing_else(tmp_path: 
 
 
 @pytest.mark.usefixtures("many_ranges")
-@pytest.mark.parametrize("limits", [Limits(max_bytes=3000), Limits(max_rows=50)])
-def test_a_table_that_does_not_fit_is_not_read_to_its_end(tmp_path: Path, limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [StoreLimits(max_bytes=3000), StoreLimits(max_rows=50)])
+def test_a_table_that_does_not_fit_is_not_read_to_its_end(tmp_path: Path, limits: StoreLimits) -> None:
     one, read = generations(tmp_path, limits=limits), []
 
     def rows() -> Iterator[pa.RecordBatch]:

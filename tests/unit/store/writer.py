@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lookup_hints.store.folder import Limits
+from lookup_hints.store.folder import StoreLimits
 from tests.unit.store.support import Clock, learned, store
 
-LIMITS = Limits(max_rows=400)
+LIMITS = StoreLimits(max_rows=400)
 BATCHES, BATCH = 30, 10
 CHANGES = ((os, "open"), (os, "write"), (os, "close"), (Path, "rename"), (Path, "unlink"), (Path, "mkdir"))
 

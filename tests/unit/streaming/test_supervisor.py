@@ -11,11 +11,11 @@ import pytest
 
 from lookup_hints.errors import cause_of
 from lookup_hints.streaming.restart import (
-    Decision,
     ExponentialDelayRestart,
     Failures,
     FixedDelayRestart,
     NoRestart,
+    RestartDecision,
     RestartStrategy,
 )
 from lookup_hints.streaming.supervisor import Restart, Status, Supervised, Supervisor, supervise
@@ -248,7 +248,7 @@ def test_a_query_without_a_checkpoint_is_told_apart(
 
 def test_nobody_waits_for_ever_on_a_strategy_that_fails(supervisor: Supervisor) -> None:
     class Broken:
-        def after_failure(self, failures: Failures, now: float, spread: float) -> Decision:
+        def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
             raise ZeroDivisionError("a strategy of one's own")
 
     starts = Starts()

@@ -14,7 +14,7 @@ import pytest
 from lookup_hints.runtime.metrics import Latencies, LookupMetrics
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.streaming import streams
-from lookup_hints.streaming.batches import Batch
+from lookup_hints.streaming.batches import MicroBatch
 from lookup_hints.streaming.restart import NoRestart
 from lookup_hints.streaming.supervisor import Supervisor
 from lookup_hints.surfaces.stream_run import batch_line, run_with_streams
@@ -112,10 +112,10 @@ def test_the_log_tells_of_it_again_where_nobody_waits(own: Streams, caplog: pyte
 # --- a line for each micro-batch -------------------------------------------------------------------
 
 
-def batch(number: int, *lookups: LookupMetrics, rows: int = 100, lag: str = "") -> Batch:
+def batch(number: int, *lookups: LookupMetrics, rows: int = 100, lag: str = "") -> MicroBatch:
     began = datetime(2026, 1, 1, 0, 0, number, tzinfo=timezone.utc)
     named = {LookupName(f"t{position}"): each for position, each in enumerate(lookups)}
-    return Batch(number, began, 0.8, rows, lag, named)
+    return MicroBatch(number, began, 0.8, rows, lag, named)
 
 
 def test_each_batch_is_told_once_when_it_has_ended(own: Streams) -> None:
