@@ -12,7 +12,7 @@ when its outcome is final.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -107,8 +107,8 @@ class LookupFlow:
         """Spark wants no more rows."""
         self._state.events.stopped(self.metrics.keys)
 
-    def took(self, seconds: float, in_flight: int) -> None:
-        """A key's own request took so long, and so many were in flight with it; told by its runner."""
+    def took(self, seconds: Sequence[float], in_flight: int) -> None:
+        """The own requests of keys took so long, and so many were in flight at once; told by their runner."""
         self._state.tally.took(seconds)
         self._state.tally.in_flight(in_flight)
 
@@ -318,7 +318,7 @@ class LookupFlow:
         self._release(ask)
         self._state.size.answered(ask.request.keys.num_rows, now - ask.asked)
         if not self._state.spec.by_row:
-            self._state.tally.took(now - ask.asked)
+            self._state.tally.took([now - ask.asked])
         self._is_heard = True
 
     def _release(self, ask: Ask) -> None:

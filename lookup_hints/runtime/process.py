@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Lock, Thread
@@ -133,6 +133,8 @@ class OpenedAsync:
         """The secrets that it was opened with; a file may hold another one by now."""
         self._loop = loop
         self._opening: asyncio.Task[None] | None = None
+        self._ask_row: Callable[[RowRequest], Awaitable[Rows]] | None = None
+        """The row door of the connector, once that is open."""
 
     async def lookup(self, request: LookupRequest) -> Answer:
         """The connector's answer."""
@@ -142,18 +144,16 @@ class OpenedAsync:
 
     async def lookup_row(self, request: RowRequest) -> Rows:
         """The connector's answer through its row door."""
-        assert isinstance(self.connector, AsyncRowLookup)
-        if not self._is_open:  # asked for every key: no detour for those that come later
+        ask = self._ask_row
+        if ask is None:  # looked at for every key: no detour for those that come later
+            assert isinstance(self.connector, AsyncRowLookup)
             with needing_its_driver(self.connector):
                 await asyncio.shield(self._open_task())
+            ask = self._ask_row = self.connector.alookup_row
         try:
-            return await self.connector.alookup_row(request)
+            return await ask(request)
         except ModuleNotFoundError as error:
             raise _lacks(self.connector, error) from error
-
-    @property
-    def _is_open(self) -> bool:
-        return self._opening is not None and self._opening.done() and not _has_failed(self._opening)
 
     def _open_task(self) -> asyncio.Task[None]:
         if self._opening is None or _has_failed(self._opening):

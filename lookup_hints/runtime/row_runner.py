@@ -56,7 +56,9 @@ class RowDriver(AsyncDriver):
         self._waiting: deque[tuple[_Asked, int]] = deque()
         self._running: dict[asyncio.Task[None], tuple[_Asked, int]] = {}
         self._asked: dict[_Asked, None] = {}  # in the order of asking
-        self._in_flight = 0
+        self._in_flight = self._most_in_flight = 0
+        self._took: list[float] = []
+        """Seconds that each finished key took, which the flow is not told of."""
         self._untold = 0
         self._telling: asyncio.TimerHandle | None = None
 
@@ -69,6 +71,7 @@ class RowDriver(AsyncDriver):
         if self._telling is not None:
             self._telling.cancel()
         await super().close()
+        self._tell_times()
 
     def _blocked_by(self) -> Cause:
         has_queue = bool(self._waiting) and len(self._running) >= self._capacity
@@ -98,11 +101,13 @@ class RowDriver(AsyncDriver):
         """Look up one key after the other, until none waits or one had to be cancelled."""
         task = asyncio.current_task()
         assert task is not None
-        permits = self._flow.limiter.permits()
+        permits, clock = self._flow.limiter.permits(), asyncio.get_running_loop().time
         with reporting_to(self._flow.tally), taking(permits):
             while True:
                 self._in_flight += 1
-                in_flight, started, waited = self._in_flight, self._now(), permits.waited
+                if self._in_flight > self._most_in_flight:
+                    self._most_in_flight = self._in_flight
+                started, waited = clock(), permits.waited
                 try:
                     outcome: Rows | Exception = await self._lookup_row(asked.rows[position])
                 except asyncio.CancelledError as error:
@@ -118,7 +123,7 @@ class RowDriver(AsyncDriver):
                 finally:
                     if task in self._running:
                         self._in_flight -= 1
-                        self._flow.took(self._now() - started - (permits.waited - waited), in_flight)
+                        self._took.append(clock() - started - (permits.waited - waited))
                 if task not in self._running:
                     return
                 self._finish(asked, position, outcome)
@@ -182,6 +187,7 @@ class RowDriver(AsyncDriver):
         if self._is_closing:
             return
         self._untold = 0
+        self._tell_times()
         try:
             for asked in [each for each in self._asked if each.finished]:
                 self._tell_of(asked)
@@ -191,6 +197,10 @@ class RowDriver(AsyncDriver):
             self._fail(failure)
         else:
             self._go_on()
+
+    def _tell_times(self) -> None:
+        took, self._took = self._took, []
+        self._flow.took(took, self._most_in_flight)
 
     def _give_back(self) -> None:
         """Let the flow say anew when the keys that wait here are asked: rows of others fill the memory."""

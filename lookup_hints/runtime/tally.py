@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, get_type_hints
 
@@ -104,9 +104,9 @@ class Tally:
         self._counts["errors"] += 1
         self._errors[type(error).__name__] += 1
 
-    def took(self, seconds: float) -> None:
-        """A request took so long."""
-        self._latencies[Latencies.bucket_of(seconds)] += 1
+    def took(self, seconds: Sequence[float]) -> None:
+        """Requests took so long."""
+        self._latencies.update(map(Latencies.bucket_of, seconds))
 
     def in_flight(self, requests: int) -> None:
         """So many requests are in flight now."""
