@@ -157,7 +157,11 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
         except BaseException:
             lease.release()
             raise
-        return rows if isinstance(rows, Miss) else _RowsOfKey(rows, lease)
+        if isinstance(rows, Miss):
+            return rows
+        kept = _RowsOfKey(rows)
+        kept.lease = lease
+        return kept
 
     def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
         """The columns of ``schema`` for the rows ``found``."""
@@ -252,11 +256,8 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
 class _RowsOfKey(list[Any]):
     """The rows of a key, whose bytes are counted as long as the rows are there."""
 
-    __slots__ = ("_lease",)
-
-    def __init__(self, rows: Sequence[Any], lease: ByteLease) -> None:
-        super().__init__(rows)
-        self._lease = lease
+    __slots__ = ("lease",)
+    lease: ByteLease
 
 
 class _OpenHttp:
@@ -350,7 +351,7 @@ class _OpenHttp:
             failure.elapsed = time.monotonic() - started
             raise
         elapsed = time.monotonic() - started
-        if not rows:
+        if not rows.rows:
             return Miss(_told("miss", response, elapsed, request.attempt))
         told = _told("hit", response, elapsed, request.attempt)
         given = self._given(request.key)
@@ -386,7 +387,7 @@ class _OpenHttp:
         """The rows of all pages, and the last response."""
         paging = self.plan.paging
         current: Request | None = paging.begin(request)
-        rows = PageRows()
+        rows: PageRows | None = None
         asked: set[tuple[str, bytes | None]] = set()
         while True:
             assert current is not None
@@ -406,8 +407,11 @@ class _OpenHttp:
             if answered.is_miss:
                 if len(asked) > 1 and not paging.may_miss:
                     raise self._failure(f"the next page is not there ({response.status})")
-                return response, rows
-            rows.add(answered.rows)
+                return response, rows or answered.rows
+            if rows is None:
+                rows = answered.rows
+            else:
+                rows.add(answered.rows)
             try:
                 current = paging.following(
                     current, answered, len(asked), len(rows), self._exchange.page, self.plan.reader.rows.way

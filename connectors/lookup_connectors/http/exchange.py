@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from lookup_connectors.bytes_in_flight import ByteLease
@@ -192,7 +192,7 @@ class Exchange:
         Raises:
             HttpFailure: it leads to an origin that is not allowed.
         """
-        return self._towards(replace(request, method="GET", body=None), link, "the next page")
+        return self._towards(request._replace(method="GET", body=None), link, "the next page")
 
     def _left(self, deadline: float | None) -> float:
         """Seconds for the next request."""
@@ -203,10 +203,10 @@ class Exchange:
     def _signed(self, request: Request, credentials: dict[str, str]) -> Request:
         """``request`` with what proves who we are; no other origin gets to see that, or anything private."""
         if request.origin == self._home:
-            return replace(request, headers={**request.headers, **credentials}) if credentials else request
+            return request._replace(headers={**request.headers, **credentials}) if credentials else request
         hidden = _OURS | request.private.headers
         headers = {name: text for name, text in request.headers.items() if name.lower() not in hidden}
-        return replace(request, headers=headers)
+        return request._replace(headers=headers)
 
     def _check_refusal(
         self, response: Response, verdict: Verdict, pause: float, deadline: float | None
@@ -238,7 +238,7 @@ class Exchange:
             )
         # What browsers do: only 307 and 308 repeat a POST.
         if response.status == 303 or (response.status in (301, 302) and request.method == "POST"):
-            request = replace(request, method="GET", body=None)
+            request = request._replace(method="GET", body=None)
         return self._towards(request, response.headers["location"], "a redirect")
 
     def _towards(self, request: Request, link: str, what: str) -> Request:
@@ -249,7 +249,7 @@ class Exchange:
         except ValueError:
             raise HttpFailure(f"table {self._table}: {what} leads to no URL.", permanent=True) from None
         if origin == self._home:
-            return replace(request, url=url)
+            return request._replace(url=url)
         if origin not in self._limits.origins:
             raise HttpFailure(
                 f"table {self._table}: {what} leads to {origin}, which is not allowed. If it is to be"
@@ -263,7 +263,7 @@ class Exchange:
                 f" {self._home} alone.",
                 permanent=True,
             )
-        return replace(request, url=url)
+        return request._replace(url=url)
 
     def _failure(self, request: Request, response: Response, verdict: Verdict) -> HttpFailure:
         if verdict.failure is not None:

@@ -93,9 +93,9 @@ class Judge:
 
     def __call__(self, response: Response) -> Verdict:
         """What ``response`` is."""
-        if response.status in self.policy.miss:
+        if response.status in self.policy.miss.statuses:
             return _MISS
-        if response.status not in self.policy.success:
+        if response.status not in self.policy.success.statuses:
             return self._failure(response)
         try:
             return self._of_answer(self.reader.document(response))
@@ -126,7 +126,7 @@ class Judge:
             if told is None:
                 raise
             return told
-        if not verdict.rows:
+        if not verdict.rows.rows:
             return self._by_envelope(document, is_absent=not verdict.rows.is_listed) or verdict
         if self.reader.rows.text == "@":
             # What is no row will be refused; unless it says that it may be asked again, or finds nothing.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -33,9 +34,8 @@ class Private:
     body: bool = False
 
 
-@dataclass(frozen=True)
-class Request:
-    """One HTTP request.
+class Request(NamedTuple):
+    """One HTTP request: a named tuple, as a frozen dataclass takes four times as long to make.
 
     Args:
         method: GET or POST.
@@ -47,9 +47,12 @@ class Request:
 
     method: str
     url: str
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    body: bytes | None = field(default=None, repr=False)
-    private: Private = field(default_factory=Private)
+    headers: Mapping[str, str] = MappingProxyType({})
+    body: bytes | None = None
+    private: Private = Private()
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} to {self.origin})"  # the rest may hold secrets
 
     @property
     def origin(self) -> str:
@@ -62,7 +65,7 @@ class Request:
             return self
         own = {name.lower() for name in self.headers}
         added = {name: value for name, value in more.items() if name.lower() not in own}
-        return replace(self, headers={**self.headers, **added})
+        return self._replace(headers={**self.headers, **added})
 
 
 class Response(NamedTuple):

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
@@ -143,10 +143,10 @@ class Paging:
         if request.body is None:
             parts = urlsplit(request.url)
             query = _in_query(parts.query, self.parameter, value)
-            return replace(request, url=urlunsplit(parts._replace(query=query)))
+            return request._replace(url=urlunsplit(parts._replace(query=query)))
         if self.in_form:
-            return replace(request, body=_in_query(request.body.decode(), self.parameter, value).encode())
-        return replace(request, body=_in_body(request.body, self.parameter.split("."), value))
+            return request._replace(body=_in_query(request.body.decode(), self.parameter, value).encode())
+        return request._replace(body=_in_body(request.body, self.parameter.split("."), value))
 
 
 def _checked(found: Any, *expected: type) -> Any:

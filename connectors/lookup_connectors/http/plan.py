@@ -88,7 +88,7 @@ class Templates:
             Unaskable: there is none.
             Unsendable: there is none, though something may be found.
         """
-        query = self.query.text(keys)
+        query = self.query.text(keys) if self.query.parameters else ""
         address = self._pieces.text(keys)
         headers = {name: in_header(name, value, keys) for name, value in self.headers.items()}
         body = self.body.text(keys).encode() if self.body else None

@@ -37,7 +37,9 @@ def reported_pause(status: int, headers: Mapping[str, str], wall_clock: float) -
     they leave open what remains and the code says that it is nothing.
     """
     told = retry_after(headers, wall_clock) if status in (403, 429, 503) else None
-    told = _until_reset(headers, wall_clock) if told is None else told
+    if told is not None or "limit" not in "\n".join(headers):
+        return told  # nearly all answers, and each of them is looked at
+    told = _until_reset(headers, wall_clock)
     return _until_any_reset(headers, wall_clock) if told is None and status in (429, 503) else told
 
 
@@ -134,8 +136,6 @@ def _checked(told: float | None) -> float | None:
 
 def _exhausted(headers: Mapping[str, str]) -> Iterator[str]:
     """When each limit of which nothing remains is reset, as its header says it; empty where none does."""
-    if "limit" not in "\n".join(headers):
-        return  # nearly all answers, and each of them is looked at
     yield from _exhausted_policies(headers)
     limits = _limits(headers)
     resets = [_reset_of(each) for each in limits if _reset_of(each)]
