@@ -21,7 +21,7 @@ alias, connector, the line at which the statement begins, and the Spark function
 
 Counts arrive when a task ends. Those of a task that Spark stopped early, as under a `LIMIT`, may be
 missing. Not every Spark [brings them back](#which-spark-brings-counts-back). Counts of tasks and micro-batches add up. A task that Spark
-repeats counts once; `repeated_tasks` tells how many runs were left out:
+repeats counts once; `repeated_tasks` counts the runs that were left out:
 
 ```python
 from lookup_hints import LookupMetrics

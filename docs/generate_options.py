@@ -85,7 +85,7 @@ says what requests do while the source is down.
 _STREAMS = """
 ## Streams
 
-For `INSERT INTO ... SELECT ... FROM STREAM ...`, see [Streams](streaming.md). An option stands in
+For `INSERT INTO ... SELECT ... FROM STREAM ...`, see [Streams](streaming.md). An option can be set in
 `WITH (...)` after the sink, or in `SET`; the former wins. Other options go to the sink.
 
 | in `SET` as | in `WITH` as | type | default | meaning |
@@ -118,7 +118,7 @@ _FLINK = """
 ## Options of Flink's that are not here
 
 Names in Flink's documentation and its connectors for which there is another name here, or nothing yet. A name
-that ends with a dot or a dash stands for all that begin so. Whoever writes one is told the same.
+that ends with a dot or a dash stands for all that begin so. Using one gives the same message.
 
 | in Flink | where | here |
 |---|---|---|

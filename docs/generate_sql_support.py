@@ -68,8 +68,8 @@ What Spark computes twice is asked twice. No rewrite cures these, and EXPLAIN sa
   once for their distinct values and once more for the join with the subquery's rows.
 - A lookup table that the outer query gives the key (`(SELECT max(c.x) FROM c WHERE c.id = o.k)`): Spark
   computes the outer query twice; each key is asked once.
-- A lookup join in a CTE that is read more than once: each reader asks where the WITH stands in a subquery.
-  So it does where the join or a reader stands below LATERAL, or in a subquery, but for those in WHERE and
+- A lookup join in a CTE that is read more than once: each reader asks where the WITH is in a subquery.
+  So it does where the join or a reader is below LATERAL, or in a subquery, but for those in WHERE and
   SELECT.
 - `/*+ REPARTITION_BY_RANGE(...) */` right over a lookup join: Spark samples its rows first. Use REPARTITION.
 - A DataFrame that is used twice (written twice, joined with itself): `cache()` it, as everywhere in Spark.

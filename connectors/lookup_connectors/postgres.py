@@ -609,7 +609,7 @@ class _Server:
                     wanted
                     and await connection.fetchval(f"SELECT current_setting('{_SEARCH_PATH}')") != wanted
                 ):
-                    what = f"what stands between does not pass on {_SEARCH_PATH!r} (or 'schema') of the 'url'"
+                    what = f"a pooler in between does not pass on {_SEARCH_PATH!r} (or 'schema') of the 'url'"
                     raise self._failures.permanent(what, _NAME_SCHEMA)
             return pool
         except BaseException:

@@ -234,9 +234,8 @@ class _Parameters:
         authority = re.split("[/?]", rest, maxsplit=1)[0]
         path, _, query = rest[len(authority) :].partition("?")
         if authority.count("@") > 1 or "@" in path:
-            raise NotUnderstood(
-                "it cannot be read", f"It holds more than one '@', or one behind a '/'. {_ENCODE}"
-            )
+            why = "It contains a second '@', or one after a '/', so the host is ambiguous."
+            raise NotUnderstood("it cannot be read", f"{why} {_ENCODE}")
         who, _, hosts = authority.rpartition("@")
         user, has_password, password = who.partition(":")
         self._put("user", _decoded(user))

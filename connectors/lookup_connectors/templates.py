@@ -97,7 +97,7 @@ class Template:
             return ""
         key = ", ".join(f"{name} = {text[:60]!r}" for name, text in texts.items())
         return (
-            f"the key {key} has the same text as another one: a value holds what stands between the columns."
+            f"the key {key} has the same text as another one: a value contains the separator of the columns."
             " Declare one column for the whole text, and join it to an expression, as in concat(a, '-', b)."
         )
 
@@ -250,7 +250,7 @@ class _Parsing:
 
     def _wrong(self, what: str, tip: str, at: re.Match[str] | int) -> TemplateError:
         number = self._start + (at if isinstance(at, int) else at.start()) + 1
-        return TemplateError(what, f"{tip} It stands at character {number}.".lstrip())
+        return TemplateError(what, f"{tip} It is at character {number}.".lstrip())
 
     def _wrong_reference(self, token: re.Match[str], column: str | None) -> TemplateError:
         if column is not None:

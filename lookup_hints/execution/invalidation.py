@@ -139,7 +139,7 @@ def _collected(table: LookupTable, keys: Any) -> Iterable[Any]:
         return _by_name(keys, table.primary_key).collect()
     is_one_value = isinstance(keys, str | bytes | bytearray | Mapping) or hasattr(keys, "columns")
     if is_one_value or not isinstance(keys, Iterable):
-        raise _not_a_key(table, f"{type(keys).__name__} is no list of keys")
+        raise _not_a_key(table, f"{type(keys).__name__} is not a list of keys")
     return keys
 
 
@@ -182,4 +182,4 @@ def _moment(kind: pa.DataType, value: Any) -> Any:
 def _not_a_key(table: LookupTable, why: str) -> QueryError:
     kinds = ", ".join(f"{name} {table.schema.field(name).type}" for name in table.primary_key)
     tip = f"Give values of ({kinds}): a value each, or a tuple where there are several columns."
-    return QueryError(Problem(f"These are no keys of table {table.name}: {why}.", tip=tip))
+    return QueryError(Problem(f"Invalid keys for table {table.name}: {why}.", tip=tip))

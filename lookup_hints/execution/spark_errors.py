@@ -16,7 +16,7 @@ _OWN_FUNCTION = re.compile("LAMBDA_FUNCTION_WITH_(PYTHON|SQL)_UDF|UNSUPPORTED_SQ
 # In a plan, a Python function is `name(arguments)#number`.
 _OWN_IN_LAMBDA = re.compile(rf"lambda {ROW.strip('`')}#\d+[^\n]*?\)#\d+")
 _OWN_FUNCTION_IN_ON = Problem(
-    "A function of your own (Python or SQL) stands in the ON condition of a lookup join, where"
+    "A function of your own (Python or SQL) is in the ON condition of a lookup join, where"
     " Spark cannot call it.",
     tip="Of an INNER JOIN, move the condition to WHERE; of a LEFT JOIN, compute its left part in a subquery"
     " on the left.",

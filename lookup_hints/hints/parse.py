@@ -141,7 +141,7 @@ def _parsed(text: str, block: _HintBlock, item: _Item) -> ParsedHint:
         return ParsedHint(item.at, block.select, problems=(problem,))
     problems: tuple[Problem, ...] = ()
     if block.select < 0:
-        problems = (Problem("A LOOKUP hint stands right after SELECT, not here.", item.at),)
+        problems = (Problem("A LOOKUP hint belongs right after SELECT, not here.", item.at),)
     hint = item.expression
     assert isinstance(hint, Lookup)
     return ParsedHint(item.at, block.select, hint.pairs(text), (*problems, *hint.problems))

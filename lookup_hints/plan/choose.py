@@ -393,7 +393,7 @@ def _full_cache(given: _Given, connector: Connector) -> FullCache:
     table = connector.table
     why = _why_not_whole(given, connector)
     if why:
-        message = f"'cache' = 'full' cannot be: {why}."
+        message = f"'cache' = 'full' is not possible here: {why}."
         tip = "Write 'partial': it keeps the answers to keys that were asked."
         raise _problem_of(given, table, message, "cache", tip=tip)
     strategy = given["full-cache.reload-strategy"]

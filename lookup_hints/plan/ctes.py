@@ -26,7 +26,7 @@ def notes_of_ctes(draft: Draft) -> Iterator[str]:
     for join in draft.joins:
         if _is_read_again(draft.statement, join) and not join.repeated:
             yield (
-                f"the lookup join with {join.use.alias} stands in a CTE that is read more than once, and that"
+                f"the lookup join with {join.use.alias} is in a CTE that is read more than once, and that"
                 " Spark can only compute for each that reads it"
             )
 

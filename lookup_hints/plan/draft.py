@@ -67,7 +67,7 @@ class Context:
     wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
     unwritable: Unwritable = lambda _: None
     tables: Callable[[], Sequence[LookupTable]] = lambda: ()
-    table_size: Callable[[Connector], TableSize] = lambda _: TableSize(None, source="nobody was asked")
+    table_size: Callable[[Connector], TableSize] = lambda _: TableSize(None, source="nothing was asked")
     explain_cost: Callable[[str], str] | None = None
     is_stream: Callable[[str], bool] = lambda _: False
     few_rows: bool = False

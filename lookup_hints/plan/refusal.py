@@ -56,4 +56,4 @@ def refuse_extra_clauses(statement: Statement, use: LookupUse) -> None:
     if statement.tokens.is_word(relation.first, "STREAM", "LATERAL"):
         raise UnsupportedLookup(problem)
     extra = " ".join(extension.of(statement.text) for extension in relation.extensions)
-    raise CannotBeAsked(problem, use, f"{' '.join(extra.split())} stands beside it")
+    raise CannotBeAsked(problem, use, f"{' '.join(extra.split())} applies to it")

@@ -89,7 +89,7 @@ def _told_apart_by_sorting(column: pa.Array, schema: pa.Schema) -> Keys:
 
 
 def _inverse(order: pa.Array) -> pa.Array:
-    """For each number below the length of ``order``, where it stands in it."""
+    """For each number below the length of ``order``, its position in it."""
     if hasattr(pc, "inverse_permutation"):  # since pyarrow 20, and ten times as fast
         return pc.inverse_permutation(order)
     return pc.index_in(count_up_to(len(order)), value_set=order)

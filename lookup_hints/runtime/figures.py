@@ -18,10 +18,10 @@ _WAITS_FOR = {
     "throttle": "waited as {table} bears no more",
     "outage": "waited out an outage of {table}",
     "retry": "waited to ask {table} again",
-    "reading": "waited for Spark's rows",
-    "writing": "waited for Spark to take the rows",
+    "reading": "Spark was the slow side",
+    "writing": "Spark was slow to take the rows",
 }
-"""What tasks waited for, by cause: the rest of a sentence that begins with a share of the time."""
+"""What tasks waited for, by cause, as a part of a sentence that names a share of the time."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,10 @@ def what_mattered(lookups: Mapping[LookupName, Measured]) -> str:
     if cause is None or waits[cause] < (_MATTERS_OF_SPARK if by_spark else _MATTERS) * counts.seconds:
         return ""
     share = share_text(waits[cause], counts.seconds)
-    sentence = f"{share} of the time {_WAITS_FOR[cause].format(table=slowest.name.table)}"
-    return sentence if by_spark else f"{sentence}: {_how_it_was_asked(slowest)}"
+    if by_spark:
+        return f"{_WAITS_FOR[cause]} ({share})"
+    waited = _WAITS_FOR[cause].format(table=slowest.name.table)
+    return f"{share} of the time {waited}: {_how_it_was_asked(slowest)}"
 
 
 def _how_it_was_asked(lookup: Measured) -> str:

@@ -62,11 +62,11 @@ class Budget:
     def __post_init__(self) -> None:
         whole = (self.concurrency, self.task_concurrency, self.max_requests, self.executors)
         if any(number is not None and number < 1 for number in whole):
-            raise ValueError("what may be asked at once, in all, and by how many executors is 1 or more")
+            raise ValueError("concurrency, max_requests and executors must be at least 1")
         if any(rate is not None and not rate > 0 for rate in (self.rate, self.task_rate)):
-            raise ValueError("a rate is more than 0")
+            raise ValueError("a rate must be greater than 0")
         if self.on_open not in ("wait", "fail"):
-            raise ValueError("on_open is 'wait' or 'fail'")
+            raise ValueError("on_open must be 'wait' or 'fail'")
         if self.executors is None and (self.concurrency is not None or self.rate is not None):
             raise ValueError("what each executor has can be told only where their number is known")
 
@@ -160,7 +160,7 @@ class PartialCache:
         stale = ""
         if self.stale_while_revalidate:
             age = self.expire_after_write + self.stale_while_revalidate
-            stale += f"; {age:g} s while it is asked for anew"
+            stale += f"; {age:g} s while it is fetched again"
         if self.stale_if_error:
             stale += f"; {self.expire_after_write + self.stale_if_error:g} s where asking fails"
         old = f"a row may be {self.expire_after_write:g} s old{unused}, a miss {missing}"

@@ -34,7 +34,7 @@ class Background:
         try:
             self._work.put_nowait(work)
         except Full:
-            _log.info("Rows that are too old are not asked for anew now: too many are.")
+            _log.info("Rows that are too old are not fetched again now: too many are due.")
 
     def wait(self) -> None:
         """Until all that was to be done is done."""
@@ -46,6 +46,6 @@ class Background:
             try:
                 work()
             except Exception as error:
-                _log.info("Rows that are too old were not asked for anew: %s", type(error).__name__)
+                _log.info("Rows that are too old were not fetched again: %s", type(error).__name__)
             finally:
                 self._work.task_done()

@@ -94,7 +94,7 @@ class Connector:
         return None
 
     def opened_with(self) -> Hashable:
-        """What opening reads on this worker, as it is now: where it changes, the connector is opened anew.
+        """What opening reads on this worker, as it is now: where it changes, the connector is opened again.
 
         On the worker, before opening and at the start of each task, which asks the one that is open. The
         default covers ``${file:}`` references and the files that options of the type ``FILE`` name. May not

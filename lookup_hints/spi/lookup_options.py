@@ -297,7 +297,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "partial-cache.expire-after-access",
         DURATION,
-        "Time after which what nobody has used is asked again, beside the age above.",
+        "Rows not used for this long are fetched again.",
         table_key="lookup.partial-cache.expire-after-access",
     ),
     Option(
@@ -329,7 +329,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "partial-cache.stale-while-revalidate",
         DURATION,
-        "Time for which a row that is too old is used all the same, while the worker asks for it anew beside"
+        "Time for which a row that is too old is used all the same, while the worker fetches it again beside"
         " its tasks.",
         table_key="lookup.partial-cache.stale-while-revalidate",
     ),

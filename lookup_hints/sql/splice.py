@@ -61,7 +61,7 @@ def original_offset(text: str, edits: Iterable[Edit], within: Cut, offset: int) 
 
 @dataclass(frozen=True)
 class _Stretch:
-    """A stretch of new text; ``start`` is where it stands in the user's text, None for what an edit adds."""
+    """A stretch of new text; ``start`` is its position in the user's text, None for what an edit adds."""
 
     text: str
     start: int | None = None

@@ -116,7 +116,7 @@ RESTART_OPTIONS: tuple[Option, ...] = (
     Option(
         "restart-strategy.exponential-delay.reset-backoff-threshold",
         DURATION,
-        "Time without a failure after which exponential-delay begins anew with its first wait.",
+        "Time without a failure after which exponential-delay restarts with its first wait.",
         default=3600.0,
         places=_SESSION,
     ),

@@ -39,7 +39,7 @@ class Sink:
         path: the folder of files, for a sink without a table.
         columns: name and type of the table's columns; None: those of the query.
         partitions: the columns that the table's files are parted by.
-        at: where it stands in the statement.
+        at: its position in the statement.
     """
 
     table: str | None

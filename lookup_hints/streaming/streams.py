@@ -234,7 +234,7 @@ def _no_stream() -> QueryError:
         Problem(
             "No stream is read here, and Spark reads a path after STREAM as it is now.",
             tip="Make a table of the path (CREATE TABLE s USING parquet LOCATION '...') or a temporary view"
-            " of readStream. A table that is called stream stands in backquotes.",
+            " of readStream. Put backquotes around the name of a table that is called stream.",
         )
     )
 

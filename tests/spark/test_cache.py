@@ -152,7 +152,7 @@ def test_what_was_invalidated_is_asked_again(session: LookupSession, log: Path) 
     session.invalidate("people", session.spark.sql("SELECT id FROM visits WHERE id < 2"))
     assert rows(session) == rows(session) == EXPECTED
     assert Counter(Calls.read(log).keys.values()) == {2: 196, 3: 4}
-    with pytest.raises(QueryError, match=r"no keys of table people: .*values of \(id int64\)"):
+    with pytest.raises(QueryError, match=r"Invalid keys for table people: .*values of \(id int64\)"):
         session.invalidate("people", ["x"])
     with pytest.raises(QueryError, match="No lookup table is called 'peeple'"):
         session.invalidate("peeple")

@@ -35,7 +35,7 @@ def table_size(connection: dbapi.Connection, relation: str, driver: str) -> Tabl
         return _of_duckdb(connection, relation)
     if driver == SQLITE:
         return _of_sqlite(connection, relation)
-    return TableSize(None, source=f"nobody knows where {driver} keeps statistics")
+    return TableSize(None, source=f"it is not known where {driver} keeps statistics")
 
 
 def _of_postgres(connection: dbapi.Connection, relation: str) -> TableSize:

@@ -68,9 +68,9 @@ class DesyncGuard:
         """
         if self._is_in_doubt:
             raise AnswerError(
-                f"table {self._table}: {', '.join(sorted(self._origins))} sent more answers than it was asked"
-                " questions. Rows that were read may be those of other keys. Set 'header.Connection' ="
-                " 'close', so that each question has a connection of its own."
+                f"table {self._table}: {', '.join(sorted(self._origins))} sent more responses than requests."
+                " Rows that were read may belong to other keys. Set 'header.Connection' ="
+                " 'close', so that each request uses a new connection."
             )
 
 
@@ -264,7 +264,7 @@ class CheckedStream(httpcore.AsyncNetworkStream):
         if came:
             self._desync.came(self._origin, came, self._questions)
         if came is not None and (came or self._questions):
-            raise httpcore.RemoteProtocolError("it sent something that was not asked for")
+            raise httpcore.RemoteProtocolError("the server sent data that was not requested")
         if self._questions and not self._desync.may_keep(self._origin):
             raise httpcore.RemoteProtocolError("its connections are used once")
 

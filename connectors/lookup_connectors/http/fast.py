@@ -201,7 +201,7 @@ class FastClient:
             raise self._failure(f"no connection to {request.origin}: {error}.") from None
         if not connection.is_silent():
             connection.abort()
-            raise _BrokenOff("it spoke before it was asked", untouched=False)
+            raise _BrokenOff("the server sent data before the request", untouched=False)
         return connection
 
     def _failure(self, text: str, *, permanent: bool = False) -> HttpFailure:
@@ -299,7 +299,7 @@ class _HttpConnection(asyncio.Protocol):
         if data is None or self.answer is None or self.answer.done():
             return
         if not self.is_silent():
-            self.fail(_BrokenOff("it sent something that was not asked for", untouched=True))
+            self.fail(_BrokenOff("the server sent data that was not requested", untouched=True))
             return
         assert self._transport is not None
         self._questions += 1

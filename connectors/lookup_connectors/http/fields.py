@@ -50,7 +50,7 @@ def members(text: str) -> list[Member]:
             name, given, at = _parameter(text, _after_blanks(text, at + 1))
             parameters.setdefault(name, given)
         if at < len(text) and text[at] != ",":
-            raise ValueError(f"{text[at : at + 20]!r} stands where a comma or semicolon should")
+            raise ValueError(f"{text[at : at + 20]!r} is where a comma or semicolon should be")
         found.append(Member(value, parameters))
     return found
 

@@ -23,7 +23,7 @@ Follow = Callable[[Request, str], Request]
 """A request and a link -> the request for what the link leads to."""
 
 _PART = re.compile(r"(\d{1,18})-(\d{1,18})/(\d{1,18})")
-_ASKED_FOR = "'page' or 'offset' may ask for the rest, or 'cursor' where a cursor stands beside it"
+_ASKED_FOR = "'page' or 'offset' may ask for the rest, or 'cursor' where there is a cursor, too"
 _BEYOND = (400, 404, 410, 416, 422)
 """What APIs answer that are asked for a page behind the last one."""
 

@@ -32,7 +32,7 @@ _URL = (
 _SCHEMES = ("redis", "rediss")
 _PARAMETERS = {
     "db": " (a database is the path: redis://host:6379/2)",
-    "password": " (a password stands before the host: redis://:password@host)",
+    "password": " (a password goes before the host: redis://:password@host)",
     "ssl_cert_reqs": " (certificates are always checked: see 'tls-ca')",
     "ssl_ca_certs": " ('tls-ca')",
     "ssl_certfile": " ('tls-cert')",
@@ -115,7 +115,7 @@ class RedisEndpoint:
         if not is_tls and any(options[key] for key in ("tls-ca", "tls-cert")):
             raise _refused(table.name, "'tls-ca' and 'tls-cert' need TLS: rediss:// or 'tls' = 'true'")
         if options["cluster"] and where.get("db"):
-            raise _refused(table.name, "a cluster has the database 0 alone")
+            raise _refused(table.name, "Redis Cluster supports database 0 only")
         settings = {
             **where,
             **(_tls(options) if is_tls else {}),

@@ -177,7 +177,7 @@ def _given(facts: Facts, use: LookupUse, waiting: set[Relation]) -> Iterator[tup
 
 
 def _tied(facts: Facts, block: Block) -> set[Relation]:
-    """The relations of chains of ordinary joins whose ON names what stands before their comma.
+    """The relations of chains of ordinary joins whose ON names what comes before their comma.
 
     With a view behind it, such a chain would stand in a derived table that does not see the others.
     """

@@ -77,7 +77,7 @@ def refuse_queries(facts: Facts, join: LookupJoin, found: Sifted, more: Iterable
     awkward = (each for each in found.awkward if found.queried or each.tree.find(exp.Query))
     for conjunct in (*awkward, *found.hard, *more):
         tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
-        reason = "a subquery stands in its ON condition"
+        reason = "its ON condition has a subquery"
         problem = Problem(
             f"The lookup join with {join.use.shown} cannot run: {reason}.",
             facts.statement.span(conjunct.at),

@@ -85,6 +85,6 @@ class SwappedJoin(FromJoin):
 
 
 def _name_more(facts: Facts, use: LookupUse, right: Relation, on: Iterable[Conjunct]) -> bool:
-    """Whether ON names what stands before a comma, too: the swapped sides stand by themselves."""
+    """Whether ON names what comes before a comma, too: the swapped sides stand by themselves."""
     own = {use.relation, *right.as_seen(lambda _: True)}
     return any(facts.scope(use.block).referred(each.tree).relations - own for each in on)

@@ -156,7 +156,7 @@ def _named(sheet: Sheet, chain: Chain) -> Text:
     if built.must_be_packed or built.reordered:
         built = packed(sheet, built)
     for merged in sheet.merged[already:]:
-        reason = "it stands in named parentheses behind a join with USING"
+        reason = "it is in named parentheses behind a join with USING"
         raise refused(sheet.statement, merged.join.use, merged.join.at, reason, "write ON with the equality")
     star = f"* EXCEPT ({', '.join(built.hidden)})" if built.hidden else "*"
     return (f"SELECT {star} FROM ", *built.parts, *sheet.views(built.views))  # noqa: S608 (the user's text)

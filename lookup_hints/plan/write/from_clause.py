@@ -70,7 +70,7 @@ def _refuse_using_behind_comma(sheet: Sheet, block: Block, join: LookupJoin) -> 
             columns = [sheet.draft.analysis.columns_of(relation) for relation in before]
             if not names or any(each is None or names & set(map(str.lower, each)) for each in columns):
                 reason = (
-                    "a join with USING or NATURAL stands behind a comma, where its columns may be those"
+                    "a join with USING or NATURAL follows a comma, where its columns may be those"
                     " of a relation before the comma"
                 )
                 raise refused(sheet.statement, join.use, join.at, reason, "write ON with the equality")

@@ -157,6 +157,6 @@ def refuse_using(sheet: Sheet, built: Built) -> None:
     if any(not step.hides_right for step in built.using):
         asked = (sheet.join_of(relation) for relation in built.relations)
         join = built.asked[-1] if built.is_open else next(each for each in asked if each is not None)
-        reason = "a join with USING or NATURAL stands before it, and another relation after it"
+        reason = "a join with USING or NATURAL comes before it, and another relation after it"
         instead = "write ON with the equality, or put the lookup join last"
         raise refused(sheet.statement, join.use, join.at, reason, instead)

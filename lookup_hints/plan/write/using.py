@@ -95,7 +95,7 @@ def _refuse_inner_order(statement: Statement, block: Block, merged: list[Merged]
     in_order = list(block.steps)
     for each in merged:
         if each.step not in in_order:
-            reason = "USING or NATURAL stands in parentheses, under a *"
+            reason = "USING or NATURAL is in parentheses, under a *"
             raise refused(statement, each.join.use, each.join.at, reason, "list the columns, or write ON")
 
 

@@ -62,10 +62,10 @@ SELECT f.flight, p.seats, a.name FROM flights f JOIN planes p ON f.tailnum = p.t
 -- case: an explicit join after a comma
 SELECT f.flight, a.name, p.seats FROM airports a, flights f JOIN planes p ON f.tailnum = p.tailnum WHERE a.faa = f.dest
 
--- case: an INNER JOIN without ON whose key stands in WHERE
+-- case: an INNER JOIN without ON whose key is in WHERE
 SELECT f.flight, p.seats FROM flights f JOIN planes p WHERE f.tailnum = p.tailnum
 
--- case: a CROSS JOIN whose key stands in WHERE
+-- case: a CROSS JOIN whose key is in WHERE
 SELECT f.flight, p.seats FROM flights f CROSS JOIN planes p WHERE f.tailnum = p.tailnum AND f.hour < 8
 
 -- case: a part of the key in ON, the other in WHERE
@@ -171,7 +171,7 @@ SELECT f.flight, p.seats, r.faa FROM (SELECT * FROM flights LIMIT 5) f, VALUES (
 -- once: planes
 SELECT f.flight, t.h, p.seats, r.name FROM first_day f, LATERAL (SELECT f.hour + 1 AS h) t JOIN planes p ON p.tailnum = f.tailnum AND p.seats > t.h JOIN airports r ON r.faa = f.dest
 
--- case: a LATERAL subquery names what stands before a comma, in a chain with a lookup between other joins
+-- case: a LATERAL subquery names what comes before a comma, in a chain with a lookup between other joins
 SELECT f.flight, t.c, p.seats, r.name FROM first_day f, (SELECT 'x' AS x) v CROSS JOIN LATERAL (SELECT f.dest || v.x AS c) t JOIN planes p ON p.tailnum = f.tailnum JOIN airports r ON r.faa = f.dest
 
 -- case: a sample in parentheses

@@ -50,27 +50,27 @@ SELECT v.x FROM VALUES (1), (2), (70000) AS v (x) WHERE v.x IN (SELECT e.small F
 SELECT v.x, e.id FROM VALUES ('a'), ('b') AS v (x) LEFT JOIN edges e ON e.word = v.x COLLATE UTF8_LCASE
 
 -- case: an IN subquery over the dimension in the condition of a LEFT JOIN
--- read because: a subquery stands in its ON condition
+-- read because: its ON condition has a subquery
 SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.year IN (SELECT 2000 + day FROM flights)
 
 -- case: an uncorrelated scalar subquery in the condition of a LEFT JOIN
--- read because: a subquery stands in its ON condition
+-- read because: its ON condition has a subquery
 SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > (SELECT avg(distance) / 10 FROM flights)
 
 -- case: an IN subquery over the left in the condition of a LEFT JOIN
--- read because: a subquery stands in its ON condition
+-- read because: its ON condition has a subquery
 SELECT f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND f.dest IN (SELECT faa FROM airports WHERE alt > 1000)
 
 -- case: a RIGHT JOIN with USING before it, and another relation after it
--- read because: a join with USING or NATURAL stands before it, and another relation after it
+-- read because: a join with USING or NATURAL comes before it, and another relation after it
 SELECT f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f USING (faa) JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT DISTINCT * FROM airlines) l ON l.carrier = f.carrier
 
--- case: USING behind a comma, with a column that stands before the comma, too
--- read because: a join with USING or NATURAL stands behind a comma, where its columns may be those of a relation before the comma
+-- case: USING behind a comma, with a column from before the comma, too
+-- read because: a join with USING or NATURAL follows a comma, where its columns may be those of a relation before the comma
 SELECT f.flight, l.name FROM (SELECT DISTINCT carrier FROM flights) g, flights f JOIN airlines l USING (carrier)
 
 -- case: a sample of the lookup table
--- read because: TABLESAMPLE (2 ROWS) stands beside it
+-- read because: TABLESAMPLE (2 ROWS) applies to it
 SELECT f.flight, p.seats FROM flights f JOIN planes TABLESAMPLE (2 ROWS) p ON p.tailnum = f.tailnum
 
 -- case: a column of USING by its table behind a pipe join, and no list of columns
@@ -81,8 +81,8 @@ FROM flights |> JOIN airlines a USING (carrier) |> WHERE a.carrier > 'A'
 -- read because: its key comes from joins behind the comma that name it themselves
 SELECT f.flight, l.name, p.seats FROM airlines l, flights f JOIN planes p ON p.tailnum = f.tailnum AND p.seats > length(l.name) JOIN airports a ON a.faa = f.dest WHERE l.carrier = f.carrier
 
--- case: USING behind a comma, and a LATERAL subquery behind it that names what stands before
--- read because: a join with USING or NATURAL stands behind a comma, where its columns may be those of a relation before the comma
+-- case: USING behind a comma, and a LATERAL subquery behind it that names what comes before
+-- read because: a join with USING or NATURAL follows a comma, where its columns may be those of a relation before the comma
 SELECT f.flight, l.name, t.h FROM first_day g, first_day f JOIN airlines l USING (carrier) JOIN LATERAL (SELECT g.hour + 1 AS h) t WHERE g.flight = f.flight
 
 -- case: a LATERAL subquery that names a lookup table, joined with what gives its key

@@ -79,35 +79,35 @@ The lookup join with e cannot run: v.x COLLATE UTF8_LCASE is STRING COLLATE UTF8
 -- case: an IN subquery over the dimension in the condition of a LEFT JOIN, where a hint wants it asked
 SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.year IN (SELECT 2000 + day FROM flights)
 -- refused:
-The lookup join with p cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+The lookup join with p cannot run: its ON condition has a subquery. Compute it in a subquery on the left first.
 -- instead:
 SELECT f.flight, p.seats FROM flights f LEFT JOIN (SELECT d.tailnum, p.seats FROM (SELECT DISTINCT tailnum FROM flights) d JOIN planes p ON p.tailnum = d.tailnum WHERE p.year IN (SELECT 2000 + day FROM flights)) p ON p.tailnum = f.tailnum
 
 -- case: an uncorrelated scalar subquery in the condition of a LEFT JOIN, where a hint wants it asked
 SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > (SELECT avg(distance) / 10 FROM flights)
 -- refused:
-The lookup join with p cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+The lookup join with p cannot run: its ON condition has a subquery. Compute it in a subquery on the left first.
 -- instead:
 SELECT f.flight, p.seats FROM (SELECT *, (SELECT avg(distance) / 10 FROM flights) AS least FROM flights) f LEFT JOIN planes p ON p.tailnum = f.tailnum AND p.seats > f.least
 
 -- case: an IN subquery over the left in the condition of a LEFT JOIN, where a hint wants it asked
 SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats FROM flights f LEFT JOIN planes p ON p.tailnum = f.tailnum AND f.dest IN (SELECT faa FROM airports WHERE alt > 1000)
 -- refused:
-The lookup join with p cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+The lookup join with p cannot run: its ON condition has a subquery. Compute it in a subquery on the left first.
 -- instead:
 SELECT f.flight, p.seats FROM (SELECT *, EXISTS (SELECT 1 FROM airports a WHERE a.faa = flights.dest AND alt > 1000) AS is_high FROM flights) f LEFT JOIN planes p ON p.tailnum = f.tailnum AND f.is_high
 
 -- case: a RIGHT JOIN with USING before it, and another relation after it, where a hint wants it asked
 SELECT /*+ LOOKUP('table'='p') */ f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f USING (faa) JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT DISTINCT * FROM airlines) l ON l.carrier = f.carrier
 -- refused:
-The lookup join with p cannot run: a join with USING or NATURAL stands before it, and another relation after it; write ON with the equality, or put the lookup join last.
+The lookup join with p cannot run: a join with USING or NATURAL comes before it, and another relation after it; write ON with the equality, or put the lookup join last.
 -- instead:
 SELECT f.flight, p.seats, l.name FROM (SELECT DISTINCT origin AS faa FROM flights) o RIGHT JOIN (SELECT *, dest AS faa FROM flights) f ON f.faa = o.faa JOIN planes p ON p.tailnum = f.tailnum JOIN (SELECT DISTINCT * FROM airlines) l ON l.carrier = f.carrier
 
--- case: USING behind a comma, with a column that stands before the comma, too, where a hint wants it asked
+-- case: USING behind a comma, with a column from before the comma, too, where a hint wants it asked
 SELECT /*+ LOOKUP('table'='l') */ f.flight, l.name FROM (SELECT DISTINCT carrier FROM flights) g, flights f JOIN airlines l USING (carrier)
 -- refused:
-The lookup join with l cannot run: a join with USING or NATURAL stands behind a comma, where its columns may be those of a relation before the comma; write ON with the equality.
+The lookup join with l cannot run: a join with USING or NATURAL follows a comma, where its columns may be those of a relation before the comma; write ON with the equality.
 -- instead:
 SELECT f.flight, l.name FROM (SELECT DISTINCT carrier FROM flights) g CROSS JOIN flights f JOIN airlines l ON g.carrier = l.carrier
 
@@ -145,10 +145,10 @@ The lookup join with l cannot run: its key comes from joins behind the comma tha
 -- instead:
 SELECT f.flight, l.name, p.seats FROM airlines l CROSS JOIN flights f JOIN planes p ON p.tailnum = f.tailnum AND p.seats > length(l.name) JOIN airports a ON a.faa = f.dest WHERE l.carrier = f.carrier
 
--- case: USING behind a comma, and a LATERAL subquery behind it that names what stands before, where a hint wants it asked
+-- case: USING behind a comma, and a LATERAL subquery behind it that names what comes before, where a hint wants it asked
 SELECT /*+ LOOKUP('table'='l') */ f.flight, l.name, t.h FROM first_day g, first_day f JOIN airlines l USING (carrier) JOIN LATERAL (SELECT g.hour + 1 AS h) t WHERE g.flight = f.flight
 -- refused:
-The lookup join with l cannot run: a join with USING or NATURAL stands behind a comma, where its columns may be those of a relation before the comma; write ON with the equality.
+The lookup join with l cannot run: a join with USING or NATURAL follows a comma, where its columns may be those of a relation before the comma; write ON with the equality.
 -- instead:
 SELECT f.flight, l.name, t.h FROM first_day g, first_day f JOIN airlines l ON l.carrier = g.carrier JOIN LATERAL (SELECT g.hour + 1 AS h) t WHERE g.flight = f.flight
 

@@ -9,7 +9,7 @@ CREATE OR REPLACE TEMPORARY VIEW inner_view AS SELECT f.*, p.seats FROM flights 
 CREATE OR REPLACE TEMPORARY VIEW outer_view (flight, carrier, seats) AS SELECT flight, carrier, seats FROM inner_view WHERE hour < 10;
 SELECT v.*, l.name FROM outer_view v JOIN airlines l ON l.carrier = v.carrier
 
--- case: a view whose lookup stands in the middle
+-- case: a view whose lookup is in the middle
 CREATE OR REPLACE TEMPORARY VIEW middle AS SELECT * EXCEPT (p.year, p.tailnum, a.name) FROM flights f JOIN planes p ON p.tailnum = f.tailnum JOIN airports a ON a.faa = f.dest;
 SELECT seats, alt, flight FROM middle
 

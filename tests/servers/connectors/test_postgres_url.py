@@ -110,8 +110,8 @@ def test_what_hosts_of_databases_write_is_kept(text: str, expected: dict[str, An
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("postgresql://me:hidden@pass@h/x", "it cannot be read. It holds more than one '@'"),
-        ("postgresql://me:hidden/pass@h/x", "It holds more than one '@', or one behind a '/'"),
+        ("postgresql://me:hidden@pass@h/x", "it cannot be read. It contains a second '@'"),
+        ("postgresql://me:hidden/pass@h/x", "It contains a second '@', or one after a '/'"),
         ("postgresql://me:hidden#pass@h/x", "# is %23"),
         ("postgresql://me:hidden?pass@h/x", "percent-encoded"),
         ("postgresql://me:hidden%pass@h/x", "A '%' is not followed by two hexadecimal digits."),

@@ -684,7 +684,7 @@ def test_columns_that_redis_cannot_have_are_refused(
         ({"url": "redis://:se/cret@x"}, "'url' cannot be read"),
         ({"url": "redis://:hidden-pass@x?db=1"}, "'url' takes no parameters"),
         ({"url": "redis://x", "tls_ca": "/x"}, "'tls-ca' and 'tls-cert' need TLS"),
-        ({"url": "redis://x/1", "cluster": "true"}, "a cluster has the database 0 alone"),
+        ({"url": "redis://x/1", "cluster": "true"}, "Redis Cluster supports database 0 only"),
     ],
 )
 def test_what_only_the_worker_can_see_is_refused_there_without_secrets(

@@ -195,7 +195,7 @@ def test_check_imports_the_modules_that_register_connectors(
         ),
         (
             "/*+ LOOKUP('table'='c') */",
-            "FILE:1:5: error: A LOOKUP hint stands right after SELECT, not here.\n"
+            "FILE:1:5: error: A LOOKUP hint belongs right after SELECT, not here.\n"
             "/*+ LOOKUP('table'='c') */\n    ^^^^^^^^^^^^^^^^^^^\nFILE: 1 error\n",
             1,
         ),

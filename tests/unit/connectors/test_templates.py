@@ -187,7 +187,7 @@ def test_a_key_of_redis_names_the_place() -> None:
 def test_of_keys_with_one_text_only_one_is_taken(text: str, key: dict[str, Any], is_refused: bool) -> None:
     mistaken = parse_template(text, list(key)).mistaken(key)
     assert bool(mistaken) == is_refused
-    assert not is_refused or "a value holds what stands between the columns" in mistaken
+    assert not is_refused or "a value contains the separator of the columns" in mistaken
 
 
 @pytest.mark.parametrize("text", ["{a}-{b}", "{a}--{b}", "{a}{b}", "{a}0{b}", "{a}-{b}-{c}", "-{a}-{b}-"])

@@ -130,7 +130,7 @@ def test_the_arguments_around_a_mistake_are_read() -> None:
 def test_a_call_in_the_wrong_place_says_where_it_belongs(text: str) -> None:
     assert only(text).select == -1
     (problem,) = only(text).problems
-    assert problem.message == "A LOOKUP hint stands right after SELECT, not here."
+    assert problem.message == "A LOOKUP hint belongs right after SELECT, not here."
     assert str(problem.at) == f"line 1, column {text.index('LOOKUP') + 1}"
 
 

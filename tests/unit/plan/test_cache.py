@@ -86,7 +86,7 @@ def test_rows_that_are_too_old_are_used_on_request_alone() -> None:
     assert found is not None
     assert (found.stale_while_revalidate, found.stale_if_error, found.longest) == (60.0, 86400.0, 87000.0)
     shown = explain(plan(cache="PARTIAL", **times))
-    assert "a miss 30 s; 660 s while it is asked for anew; 87000 s where asking fails;" in shown
+    assert "a miss 30 s; 660 s while it is fetched again; 87000 s where asking fails;" in shown
 
 
 def test_what_is_no_cache_is_refused() -> None:

@@ -106,7 +106,7 @@ def test_keys_are_values_of_the_primary_key() -> None:
     pair = replace(TABLE, primary_key=("id", "day"))
     assert keys_of(pair, [(1, None)]) == ()
     for wrong in (["secret"], [(1, 2)], [2**70], "1", b"abc", {"id": 1}, 4, pd.DataFrame({"id": [1]})):
-        with pytest.raises(QueryError, match="These are no keys of table people") as error:
+        with pytest.raises(QueryError, match="Invalid keys for table people") as error:
             keys_of(TABLE, wrong)  # type: ignore[arg-type]
         assert "secret" not in str(error.value)
     with pytest.raises(QueryError, match="one has 1 values"):
@@ -118,7 +118,7 @@ def test_keys_are_values_of_the_primary_key() -> None:
 def test_a_text_is_no_list_of_texts() -> None:
     named = replace(TABLE, schema=pa.schema([("id", pa.string())]))
     assert keys_of(named, ["abc"]) == (("abc",),)
-    with pytest.raises(QueryError, match=r"These are no keys of table people: str is no list of keys\."):
+    with pytest.raises(QueryError, match=r"Invalid keys for table people: str is not a list of keys\."):
         keys_of(named, "abc")
 
 
@@ -163,7 +163,7 @@ def test_times_of_pandas_and_at_the_ends_of_the_calendar() -> None:
     assert keys_of(at, [pd.Timestamp(2025, 6, 1, 12), pd.NaT, pd.Timestamp(noon)]) == ((noon,),)
     without = replace(TABLE, schema=pa.schema([("id", pa.timestamp("us"))]))
     assert keys_of(without, [pd.NaT, pd.Timestamp(2025, 6, 1)]) == ((datetime(2025, 6, 1),),)
-    with pytest.raises(QueryError, match="These are no keys of table people"):
+    with pytest.raises(QueryError, match="Invalid keys for table people"):
         keys_of(at, [datetime(9999, 12, 31, 23)])
 
 

@@ -55,8 +55,9 @@ def test_it_says_what_was_waited_for(cause: str, said: str) -> None:
 
 
 def test_where_the_source_hardly_counts_spark_is_named() -> None:
-    assert what_mattered(lookups(customers=waiting(source=2.0, reading=90.0))) == (
-        "90 % of the time waited for Spark's rows"
+    assert (
+        what_mattered(lookups(customers=waiting(source=2.0, reading=90.0)))
+        == "Spark was the slow side (90 %)"
     )
 
 

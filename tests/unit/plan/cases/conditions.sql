@@ -147,7 +147,7 @@ SELECT 1 FROM orders o LEFT JOIN scan_customers__id_zip AS c ON o.k = c.id AND c
 -- case: a subquery over the dimension in a left join, where a hint wants it asked
 SELECT /*+ LOOKUP('table'='c') */ 1 FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.zip IN (SELECT zip FROM zips)
 -- refused:
-line 1, column 91: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+line 1, column 91: The lookup join with c cannot run: its ON condition has a subquery. Compute it in a subquery on the left first.
 SELECT /*+ LOOKUP('table'='c') */ 1 FROM orders o LEFT JOIN customers c ON o.k = c.id AND c.zip IN (SELECT zip FROM zips)
                                                                                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
@@ -219,7 +219,7 @@ SELECT o.x FROM orders o LEFT JOIN scan_customers__id_country AS c ON c.id = (SE
 -- case: a key that a query gives, and a condition on the rows found, in a LEFT JOIN, where a hint wants it asked
 SELECT /*+ LOOKUP('table'='c') */ o.x FROM orders o LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
 -- refused:
-line 1, column 116: The lookup join with c cannot run: a subquery stands in its ON condition. Compute it in a subquery on the left first.
+line 1, column 116: The lookup join with c cannot run: its ON condition has a subquery. Compute it in a subquery on the left first.
 SELECT /*+ LOOKUP('table'='c') */ o.x FROM orders o LEFT JOIN customers c ON c.id = (SELECT max(k) FROM other) AND c.country <> 'DE'
                                                                                                                    ^^^^^^^^^^^^^^^^^
 

@@ -260,12 +260,12 @@ SELECT x.u, c.name FROM orders o, LATERAL (SELECT o.k + 1 AS u) x JOIN customers
 -- becomes:
 SELECT x.u, c.name FROM (SELECT struct(o.*) AS `__lookup_1`, struct(x.*) AS `__lookup_2`, struct(c.*) AS `__lookup_3` FROM orders o, LATERAL (SELECT o.k + 1 AS u) x LATERAL VIEW inline(ask_customers(x.u)) c) AS `__lookup_4` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS x JOIN LATERAL (SELECT `__lookup_3`.*) AS c JOIN zips z ON z.zip = c.zip
 
--- case: a LATERAL subquery in a chain behind a comma names what stands before that
+-- case: a LATERAL subquery in a chain behind a comma names what comes before that
 SELECT x.u, c.name FROM orders o, items i CROSS JOIN LATERAL (SELECT o.k + i.k AS u) x JOIN customers c ON c.id = x.u JOIN zips z ON z.zip = c.zip
 -- becomes:
 SELECT x.u, c.name FROM (SELECT struct(o.*) AS `__lookup_1`, struct(i.*) AS `__lookup_2`, struct(x.*) AS `__lookup_3`, struct(c.*) AS `__lookup_4` FROM orders o, items i CROSS JOIN LATERAL (SELECT o.k + i.k AS u) x LATERAL VIEW inline(ask_customers(x.u)) c) AS `__lookup_5` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS i JOIN LATERAL (SELECT `__lookup_3`.*) AS x JOIN LATERAL (SELECT `__lookup_4`.*) AS c JOIN zips z ON z.zip = c.zip
 
--- case: ON names what stands before a comma, and another join follows
+-- case: ON names what comes before a comma, and another join follows
 SELECT i.id, c.name FROM orders o, items i JOIN customers c ON c.id = o.k JOIN zips z ON z.zip = i.zip
 -- becomes:
 SELECT i.id, c.name FROM (SELECT struct(o.*) AS `__lookup_1`, struct(i.*) AS `__lookup_2`, struct(c.*) AS `__lookup_3` FROM orders o, items i LATERAL VIEW inline(ask_customers(o.k)) c) AS `__lookup_4` JOIN LATERAL (SELECT `__lookup_1`.*) AS o JOIN LATERAL (SELECT `__lookup_2`.*) AS i JOIN LATERAL (SELECT `__lookup_3`.*) AS c JOIN zips z ON z.zip = i.zip
@@ -294,7 +294,7 @@ line 1, column 42: The lookup join with c cannot run: its key comes from joins b
 SELECT /*+ LOOKUP('table'='c') */ * FROM customers c, orders o JOIN rates r ON r.currency = c.country JOIN zips z ON z.zip = o.zip WHERE c.id = o.k
                                          ^^^^^^^^^^^
 
--- case: ON names what stands before the comma, too, and the lookup table first in its chain
+-- case: ON names what comes before the comma, too, and the lookup table first in its chain
 SELECT 1 FROM orders o, customers c JOIN zips z ON z.zip = c.zip AND z.k = o.k
 -- becomes:
 SELECT 1 FROM orders o, scan_customers__zip AS c JOIN zips z ON z.zip = c.zip AND z.k = o.k
