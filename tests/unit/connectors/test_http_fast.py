@@ -119,7 +119,7 @@ def test_what_comes_unasked_after_several_questions_fails_what_follows() -> None
             assert await both.ask(path) == path
         task = await taken(both, "/3")
         both.connections[0].write(answer(b"/stray"))
-        with pytest.raises(AnswerError, match="more answers than it was asked"):
+        with pytest.raises(AnswerError, match="more responses than requests"):
             await task
 
     talking(talk)
