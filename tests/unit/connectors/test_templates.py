@@ -131,8 +131,8 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
     ("options", "shown"),
     [
         ({"url": "https://h/x?a=1&i={idd}"}, "'url': there is no column 'idd'. Did you mean 'id'? Braces that"
-         " are text are doubled: {{ and }}. It stands at character 19."),
-        ({"url": "https://h/{id}", "query": "a=1&b={ name }"}, "It stands at character 7."),
+         " are text are doubled: {{ and }}. It is at character 19."),
+        ({"url": "https://h/{id}", "query": "a=1&b={ name }"}, "It is at character 7."),
         ({"url": "https://h/x{?id}"}, "'url': '{?id}' is no column"),
         ({"url": "https://h/{id}?a=1#b"}, "'url': a fragment ('#') is never sent; write %23"),
         ({"url": "https://h/{id}", "query": "a=#b"}, "'query': a fragment ('#') is never sent"),
