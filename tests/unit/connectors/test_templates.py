@@ -138,7 +138,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
         ({"url": "https://h/{id}", "query": "a=#b"}, "'query': a fragment ('#') is never sent"),
         ({"url": "https://h/{id}", "header.X": "{user-id}"}, "'header.X': '{user-id}' is no column"),
         ({"url": "https://h/x", "method": "post", "body": '{"q": {"i": ["{ id }"]}}'},
-         "'body': '{ id }' is no column. Write {id}. Braces that are text are doubled: {{ and }}. It stands at"
+         "'body': '{ id }' is no column. Write {id}. Braces that are text are doubled: {{ and }}. It is at"
          " character 1 of the text q.i[0]."),
         ({"url": "https://h/x", "method": "post", "body": '{"id": {id}}'},
          'Columns stand in quotes, and numbers stay numbers: "{id}".'),
