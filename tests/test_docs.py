@@ -90,11 +90,22 @@ def test_the_conda_recipe_asks_for_what_the_package_asks_for() -> None:
     assert f'version: "{__version__}"' in recipe
 
 
-def test_every_decision_is_in_the_index() -> None:
+def test_every_decision_is_in_the_index_with_its_title_and_status() -> None:
     folder = ROOT / "docs" / "decisions"
     index = (folder / "README.md").read_text(encoding="utf-8")
-    pages = {page.name for page in folder.glob("0*.md")}
-    assert set(re.findall(r"\]\((0[^)]*)\)", index)) == pages
+    pages = {}
+    for page in folder.glob("0*.md"):
+        title, _, status, *_ = page.read_text(encoding="utf-8").splitlines()
+        plain = re.sub(r"\[(\d+)\]\([^)]*\)", r"\1", status)
+        pages[page.name] = f"{title[2:].rstrip('.')}. {plain}"
+    assert dict(re.findall(r"^- \[\d+\]\((0[^)]*)\): (.+)", index, re.MULTILINE)) == pages
+
+
+def test_the_glossary_is_short() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| (?!word|-)([^|]+) \|", page, re.MULTILINE)
+    assert 0 < len(words) <= 40
+    assert words == sorted(set(words))
 
 
 def test_links_lead_somewhere() -> None:
