@@ -140,6 +140,9 @@ class ByteLease:
 
     def take(self, size: int) -> None:
         """Count ``size`` bytes that are here already, room or no room; negative ones come back."""
+        if 0 < size <= self._spare:
+            self._spare -= size  # it was counted when it was expected
+            return
         self._add(self._beyond_spare(size))
         if size < 0 and self._budget._waiting:
             self._budget._grant()
@@ -234,9 +237,10 @@ class ByteLease:
         return size - expected
 
     def _add(self, size: int) -> None:
-        self.held += size
-        self._budget.held += size
-        self._see_whether_it_moves()
+        if size:
+            self.held += size
+            self._budget.held += size
+            self._see_whether_it_moves()
 
     def _begin_wait(self, now: float) -> None:
         if not self._waits:

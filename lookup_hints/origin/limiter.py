@@ -222,7 +222,8 @@ class OriginLimiter:
         self._in_use += 1
         pending = self._pending
         pending.sent += 1
-        pending.most_in_use = max(pending.most_in_use, self._in_use)
+        if self._in_use > pending.most_in_use:
+            pending.most_in_use = self._in_use
 
     async def wait(self, deadline: float | None) -> None:
         """Wait for a turn, and take it; see ``Turns.take``."""
@@ -455,7 +456,7 @@ class OriginLimiter:
             self._publish_and_rebalance(now)
         if self._queue:
             self._grant_waiters()
-        elif self._has_something_idle and self._idle_timer is None:
+        elif self._idle_timer is None and self._has_something_idle:
             self._give_back_soon()
         return pause or 0.0 if ending == "refused" else 0.0
 
@@ -511,8 +512,10 @@ class OriginLimiter:
         """How many permits should go back now: what is idle while others lack it, or more than is fair."""
         leases = self._store.limits.leases
         fair = leases.fair
+        if not fair:
+            return 0
         idle = self._held - self._in_use
-        if fair and not self._queue:
+        if not self._queue:
             return idle
         return min(idle, surplus(self._held, fair, leases.excess))
 

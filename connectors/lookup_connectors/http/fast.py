@@ -7,6 +7,7 @@ the first, httpx does the last). What it leaves out is what costs httpx many tim
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import ssl
 import time
@@ -32,6 +33,7 @@ _AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
 _ALLOWED = "%/:=&?~+!$,;'@()*[]\"<>{}|^`\\-._"
 _MOST_HEAD_BYTES = 1024 * 1024
 _SHORTEST_WATCH = 0.05
+_ENCODED = "content-encoding"
 _LENGTHS = frozenset({"content-length", "transfer-encoding"})
 
 
@@ -55,6 +57,7 @@ class FastClient:
         self._busy: set[_HttpConnection] = set()
         self._unsent: list[_HttpConnection] = []
         self._watch: asyncio.TimerHandle | None = None
+        self._watched_until = math.inf
         self._desync = DesyncGuard(connecting.table)
 
     async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
@@ -73,7 +76,7 @@ class FastClient:
             raise self._failure(text) from None
         finally:
             self._slots.release()
-        return decoded(self._connecting, request, response)
+        return decoded(self._connecting, request, response) if _ENCODED in response.headers else response
 
     async def _send(self, request: Request, end: float, lease: ByteLease, *, fresh: bool) -> Response:
         start, path = _cut(request.url)
@@ -105,7 +108,8 @@ class FastClient:
         is_kept: bool,
     ) -> Response:
         self._busy.add(connection)
-        self._watch_until(end)
+        if end < self._watched_until:
+            self._watch_until(end)
         reports = reporting()
         reports.sent(len(data))
         try:
@@ -120,7 +124,6 @@ class FastClient:
             reports.received(connection.came)
             connection.forget()
             self._busy.discard(connection)
-        connection.used_at = time.monotonic()
         if connection.is_reusable and is_kept and self._desync.may_keep(origin.url):
             self._keep(origin, connection)
         else:
@@ -143,14 +146,15 @@ class FastClient:
 
     def _watch_until(self, end: float) -> None:
         """See to it that what is out of time at ``end`` is told so. (A timer for each would cost more.)"""
-        if self._watch is None or end < self._watch.when():
+        if end < self._watched_until:
             if self._watch is not None:
                 self._watch.cancel()
             self._watch = asyncio.get_running_loop().call_at(end, self._run_out)
+            self._watched_until = end
 
     def _run_out(self) -> None:
-        now = self._watch.when() if self._watch is not None else 0.0  # a timer may come a little early
-        self._watch = None
+        now = self._watched_until  # a timer may come a little early
+        self._watch, self._watched_until = None, math.inf
         for connection in self._busy:
             end = connection.end(now)
             if end <= now:
@@ -173,7 +177,7 @@ class FastClient:
     def _keep(self, origin: _Origin, connection: _HttpConnection) -> None:
         idle = self._idle.setdefault(origin, deque())
         idle.append(connection)
-        now = time.monotonic()
+        now = connection.used_at = time.monotonic()
         while now - idle[0].used_at >= self._connecting.idle_timeout:
             idle.popleft().abort()
 
@@ -212,7 +216,7 @@ class FastClient:
         """Disconnect."""
         if self._watch is not None:
             self._watch.cancel()
-            self._watch = None
+            self._watch, self._watched_until = None, math.inf
         for connection in [*self._busy, *(each for idle in self._idle.values() for each in idle)]:
             connection.abort()
         self._idle.clear()
@@ -242,7 +246,8 @@ class _HttpConnection(asyncio.Protocol):
         self._head_size = 0
         self._has_head = False
         self._reads_to_end = False
-        self._keeps_alive = True
+        self.is_reusable = True
+        """Whether it may be asked once more."""
         self._is_answered = True  # so far nothing is asked
         self._is_answered_twice = False
         self.answer: asyncio.Future[Response] | None = None
@@ -251,17 +256,12 @@ class _HttpConnection(asyncio.Protocol):
         self._end = 0.0
         self.used_at = 0.0
 
-    @property
-    def is_reusable(self) -> bool:
-        """Whether it may be asked once more."""
-        assert self._transport is not None
-        return self._keeps_alive and not self._transport.is_closing()
-
     def is_silent(self) -> bool:
         """Whether it may be asked, and nothing waits to be read that was not asked for."""
-        if not self.is_reusable:
-            return False
+        assert self._transport is not None
         assert self._peek is not None
+        if not self.is_reusable or self._transport.is_closing():
+            return False
         if self._is_secure and not self._questions:
             return True  # what waits is TLS's own
         came = self._peek.waiting()
@@ -319,7 +319,7 @@ class _HttpConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close it, now."""
-        self._keeps_alive = False
+        self.is_reusable = False
         if self._transport is not None:
             self._transport.abort()
 
@@ -352,7 +352,7 @@ class _HttpConnection(asyncio.Protocol):
             self._got_unexpected(_after_the_first_head(data))
 
     def _got_unexpected(self, data: bytes) -> None:
-        self._keeps_alive = False
+        self.is_reusable = False
         if self._is_answered:  # else it is what nobody waits for any more
             self._desync.came(self._origin, data, self._questions)
 
@@ -376,8 +376,11 @@ class _HttpConnection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def eof_received(self) -> None:
+        self.is_reusable = False
+
     def connection_lost(self, error: Exception | None) -> None:
-        self._keeps_alive = False
+        self.is_reusable = False
         if self.answer is None or self.answer.done():
             return
         if self._reads_to_end and error is None:
@@ -408,14 +411,15 @@ class _HttpConnection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
         self._size += len(body)
-        try:
-            check_size(self._connecting, self._size)
-        except HttpFailure as failure:
-            self.fail(failure)
+        if self._size > self._connecting.most_bytes:
+            try:
+                check_size(self._connecting, self._size)
+            except HttpFailure as failure:
+                self.fail(failure)
 
     def on_message_complete(self) -> None:
         if self._has_head:
-            self._keeps_alive = self._parser.should_keep_alive()
+            self.is_reusable = self._parser.should_keep_alive()
             self._finish()
 
     def _finish(self) -> None:
@@ -427,7 +431,7 @@ class _HttpConnection(asyncio.Protocol):
 
     def fail(self, error: Exception) -> None:
         """End the question with ``error``, and the connection with it."""
-        self._keeps_alive = False
+        self.is_reusable = False
         if self.answer is not None and not self.answer.done():
             self.answer.set_exception(error)
 
