@@ -181,7 +181,6 @@ class ByteLease:
             self.take(-spare)
 
     def release(self) -> None:
-        """All comes back."""
         self._spare = 0
         self._budget._open.discard(self._age)
         self._add(-self.held)
@@ -273,5 +272,4 @@ class Usual:
         self.size = 0
 
     def saw(self, size: int) -> None:
-        """One more came."""
         self.size = (7 * self.size + size) // 8 if self.size else size

@@ -138,7 +138,6 @@ class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsChanges,
         self._indexes.clear()
 
     def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """All rows."""
         yield from self._converted().select(schema.names).to_batches()
 
     def statistics(self) -> TableSize:

@@ -227,7 +227,6 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
             ) from None
 
     async def aclose(self) -> None:
-        """Disconnect."""
         live, self._live = self._live, None
         if live is not None:
             await live.pool.close()

@@ -146,7 +146,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         return self._table(rows, request.schema, request.key_columns)
 
     def close(self) -> None:
-        """Close the file."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

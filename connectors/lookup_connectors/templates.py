@@ -43,8 +43,6 @@ class Hole:
 
 @dataclass(frozen=True)
 class Template:
-    """Text with holes."""
-
     parts: tuple[str | Hole, ...]
 
     @property

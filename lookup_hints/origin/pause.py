@@ -66,7 +66,6 @@ class Pause(Record):
         return 0 < self._tries_at <= now
 
     def tries(self, now: float) -> None:
-        """It is sent."""
         self._tries_at, self._tried_at = 0.0, now
 
     def worth_asking(self, now: float, poll: float) -> float:

@@ -56,7 +56,6 @@ class Latest:
         self._cells[self._start - 1] = (place + 1) % self._size
 
     def clear(self) -> None:
-        """Forget all."""
         for place in range(self._start - 1, self._start + self._size):
             self._cells[place] = 0.0
 

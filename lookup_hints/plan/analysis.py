@@ -325,7 +325,6 @@ class Analysis:
         return block.query.levels
 
     def _text(self, part: Cut) -> str:
-        """``part`` over stubs."""
         return spliced(self._statement.text, self._edits, part)
 
     @cached_property

@@ -81,7 +81,6 @@ class LookupFlow:
 
     @property
     def connector(self) -> Connector:
-        """What is asked."""
         return self._state.spec.connector
 
     @property

@@ -34,7 +34,6 @@ class HeldWindows:
 
     @property
     def first(self) -> Window:
-        """The oldest window."""
         return self._windows[0]
 
     @property

@@ -61,10 +61,10 @@ class Opened(Protocol):
 
     @property
     def connector(self) -> Connector:
-        """The connector itself."""
+        pass
 
     def close(self) -> None:
-        """Disconnect."""
+        pass
 
 
 class OpenedSync:
@@ -137,7 +137,6 @@ class OpenedAsync:
         """The row door of the connector, once that is open."""
 
     async def lookup(self, request: LookupRequest) -> Answer:
-        """The connector's answer."""
         with needing_its_driver(self.connector):
             await asyncio.shield(self._open_task())  # a lookup out of time takes no other's connection away
             return await self.connector.alookup(request)

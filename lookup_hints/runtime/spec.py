@@ -374,7 +374,6 @@ class LookupSpec:
 
     @property
     def table(self) -> LookupTable:
-        """The table asked."""
         return self.connector.table
 
     @property

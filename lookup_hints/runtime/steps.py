@@ -41,7 +41,6 @@ class Part:
 
     @property
     def keys(self) -> pa.Table:
-        """The keys themselves."""
         return self.batch.window.keys.take(self.positions)
 
     def among(self, chosen: pa.Array) -> Part:

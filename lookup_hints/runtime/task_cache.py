@@ -81,7 +81,7 @@ class Cache(Protocol):
         """Let fresh rows of ``keys`` be asked for beside the task."""
 
     def learn(self, learned: Sequence[CacheWrite]) -> None:
-        """Keep answers."""
+        pass
 
     @property
     def evicted(self) -> CountsByKey[int]:

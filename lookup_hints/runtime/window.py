@@ -92,7 +92,6 @@ class Window:
 
     @property
     def nbytes(self) -> int:
-        """What it holds."""
         return self._key_bytes + self.found_bytes
 
     @property

@@ -223,7 +223,6 @@ class _StoreCache:
             self._refresh(keys)
 
     def learn(self, learned: Sequence[CacheWrite]) -> None:
-        """Keep answers."""
         from lookup_hints.store.content import Answers
 
         self._store.learn(

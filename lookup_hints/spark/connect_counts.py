@@ -175,7 +175,6 @@ class _Watch:
         self._running = False
 
     def begin(self) -> None:
-        """Something runs."""
         with self._lock:
             self._signs += 1
             if self._running:

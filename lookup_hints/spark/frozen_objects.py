@@ -18,7 +18,6 @@ class FrozenObjects:
         self._tasks = 0
 
     def begin_task(self) -> None:
-        """A task begins."""
         self._tasks += 1
         if self._tasks == 2:
             gc.freeze()

@@ -60,7 +60,6 @@ class Policy:
                 parse(pattern)
 
     def __and__(self, other: Policy) -> Policy:
-        """What both allow."""
         return Policy(
             _both(self.connectors, other.connectors),
             _both(self.references, other.references),

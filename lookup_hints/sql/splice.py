@@ -15,7 +15,6 @@ class Cut:
     end: int
 
     def of(self, text: str) -> str:
-        """What stands there."""
         return text[self.start : self.end]
 
     def holds(self, other: Cut) -> bool:

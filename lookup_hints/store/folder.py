@@ -141,7 +141,6 @@ class Folder:
                 (self.path / each).unlink(missing_ok=True)
 
     def remove(self, filed: Iterable[Filed]) -> None:
-        """Remove segments."""
         with locked(self.path / "write.lock"):
             self._remove(filed)
 

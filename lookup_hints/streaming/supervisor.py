@@ -87,7 +87,6 @@ class Supervised:
 
     @property
     def status(self) -> Status:
-        """Where it stands."""
         return self._run.status
 
     @property
@@ -141,8 +140,6 @@ class _Ended:
 
 @dataclass(frozen=True)
 class _StopQuery:
-    """Stop this query."""
-
     query: Supervised
 
 

@@ -183,7 +183,6 @@ def _input_columns(df: DataFrame, inputs: Sequence[str | Column], outputs: pa.Sc
 
 
 def _only(df: DataFrame, value: str | Column) -> DataFrame:
-    """One input alone."""
     if not isinstance(value, str):
         return df.select(value)
     names = [name for name in df.columns if name.lower() == value.lower()]

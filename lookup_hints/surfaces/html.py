@@ -124,7 +124,6 @@ class _LookupNode:
 
     @property
     def height(self) -> int:
-        """Of its box."""
         return max(80, 34 + _FACT * len(self.facts))
 
 

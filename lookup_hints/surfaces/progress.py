@@ -76,7 +76,6 @@ class LiveLines:
         self._seen: deque[Mapping[LookupName, Moment]] = deque(maxlen=_PACE_LOOKS)
 
     def __call__(self) -> tuple[str, ...]:
-        """The lines now."""
         now = self._look()
         since = {name: self._since(name, now[name]) for name in self._names if name in now}
         self._seen.append(since)
@@ -213,7 +212,6 @@ class _Seen:
             self._done.pop(number, None)
 
     def progress(self, running: int) -> Progress:
-        """All of it together."""
         seconds = time.monotonic() - self._began
         return Progress(sum(self._done.values()), sum(self._tasks.values()), running, seconds)
 

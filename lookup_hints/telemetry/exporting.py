@@ -104,7 +104,6 @@ class WatchedSpanExporter(OTLPSpanExporter):
         self._outcome = outcome
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send ``spans``."""
         send = partial(super().export, spans)
         return self._outcome.of_export(send, SpanExportResult.SUCCESS, SpanExportResult.FAILURE)
 
@@ -119,6 +118,5 @@ class WatchedMetricExporter(OTLPMetricExporter):
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
     ) -> MetricExportResult:
-        """Send ``metrics_data``."""
         send = partial(super().export, metrics_data, timeout_millis, **kwargs)
         return self._outcome.of_export(send, MetricExportResult.SUCCESS, MetricExportResult.FAILURE)

@@ -176,7 +176,6 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
             ) from None
 
     async def aclose(self) -> None:
-        """Disconnect."""
         live, self._live = self._live, None
         if live is not None:
             await live.connections.close()

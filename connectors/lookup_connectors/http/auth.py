@@ -43,7 +43,6 @@ class Fixed:
     renews = False
 
     async def fetched(self, sender: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
-        """The headers."""
         return self.known
 
     async def renew(self, refused: dict[str, str], sender: Sender, lease: ByteLease, timeout: float) -> None:

@@ -130,14 +130,12 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
         self._live = _OpenHttp.of(self.table)
 
     def close(self) -> None:
-        """Disconnect."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.run_until_complete(self.aclose())
             loop.close()
 
     async def aclose(self) -> None:
-        """Disconnect."""
         live, self._live = self._live, None
         if live is not None:
             await live.sender.close()
@@ -218,7 +216,6 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
             self._live.sender.budget.hold_back(task, needs_answer=needs_answer)
 
     def go_on(self, task: Hashable) -> None:
-        """Take bytes again."""
         if self._live is not None:
             self._live.sender.budget.go_on(task)
 

@@ -313,17 +313,14 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """A connection."""
         stream = await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
         return CheckedStream(stream, f"{host}:{port}", self._desync)
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """A connection."""
         stream = await self._network.connect_unix_socket(path, timeout, socket_options)
         return CheckedStream(stream, path, self._desync)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
         await self._network.sleep(seconds)

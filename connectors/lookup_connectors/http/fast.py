@@ -61,7 +61,6 @@ class FastClient:
         self._desync = DesyncGuard(connecting.table)
 
     async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
-        """The response."""
         self._desync.check()
         end = asyncio.get_running_loop().time() + timeout
         if not self._slots.take():
@@ -213,7 +212,6 @@ class FastClient:
         return HttpFailure(message, permanent=permanent)
 
     async def close(self) -> None:
-        """Disconnect."""
         if self._watch is not None:
             self._watch.cancel()
             self._watch, self._watched_until = None, math.inf
@@ -318,7 +316,6 @@ class _HttpConnection(asyncio.Protocol):
             self._granted.cancel()
 
     def abort(self) -> None:
-        """Close it, now."""
         self.is_reusable = False
         if self._transport is not None:
             self._transport.abort()

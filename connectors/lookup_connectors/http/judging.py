@@ -92,7 +92,6 @@ class Judge:
     rules: ErrorRules
 
     def __call__(self, response: Response) -> Verdict:
-        """What ``response`` is."""
         if response.status in self.policy.miss.statuses:
             return _MISS
         if response.status not in self.policy.success.statuses:

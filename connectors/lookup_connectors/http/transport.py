@@ -102,7 +102,7 @@ class Client(Protocol):
         """
 
     async def close(self) -> None:
-        """Disconnect."""
+        pass
 
 
 _LOST = (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError)
@@ -129,7 +129,6 @@ class HttpxClient:
         self._slots = ConnectionSlots(connecting.connections)
 
     async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
-        """The response."""
         while True:  # httpx cannot be told to make a connection: the kept ones are used up
             self._desync.check()
             call = _HttpxCall()
@@ -172,7 +171,6 @@ class HttpxClient:
         return decoded(self._connecting, request, _read(response, bytes(body)))
 
     async def close(self) -> None:
-        """Disconnect."""
         await self._client.aclose()
 
 
@@ -215,7 +213,6 @@ class _HttpxCall:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """While httpx works."""
         self._may_end = False
         try:
             yield
@@ -261,7 +258,6 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         self._proxies: dict[tuple[str, str], str | None] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Called by httpx."""
         assert isinstance(request.stream, httpx.AsyncByteStream)
         answer = await self._pool(self._proxy_of(request.url)).handle_async_request(
             httpcore.Request(
@@ -298,7 +294,6 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         return pool
 
     async def aclose(self) -> None:
-        """Disconnect."""
         for pool in self._pools.values():
             await pool.aclose()
 
@@ -489,7 +484,6 @@ class Sender:
         return _one_of(self._retry_slots, lease)
 
     async def close(self) -> None:
-        """Disconnect."""
         await self._client.close()
 
 

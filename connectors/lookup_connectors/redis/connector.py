@@ -54,7 +54,6 @@ class RedisConnector(AsyncLookup, SyncLookup):
         return self.key_columns()
 
     def request_columns(self) -> frozenset[str]:
-        """All of them."""
         return self.key_columns()
 
     def origin(self) -> str:
@@ -100,13 +99,11 @@ class RedisConnector(AsyncLookup, SyncLookup):
         self._async_live = live
 
     def close(self) -> None:
-        """Disconnect."""
         live, self._live = self._live, None
         if live is not None:
             live.close()
 
     async def aclose(self) -> None:
-        """Disconnect."""
         live, self._async_live = self._async_live, None
         if live is not None:
             await live.close()
@@ -141,12 +138,10 @@ class _OpenRedis:
         self._client = self.server.client()
 
     def connect(self) -> None:
-        """Say hello."""
         with self.server.failures_explained():
             self._client.ping()
 
     def drive(self, steps: Steps[_T]) -> _T:
-        """What ``steps`` return."""
         replies: Any = None
         while True:
             try:
@@ -159,7 +154,6 @@ class _OpenRedis:
                 replies = pipeline.execute(raise_on_error=False)
 
     def close(self) -> None:
-        """Disconnect."""
         self._client.close()
 
 
@@ -174,12 +168,10 @@ class _AsyncLive:
         self._slots = asyncio.Semaphore(self.server.pool_size)
 
     async def connect(self) -> None:
-        """Say hello."""
         with self.server.failures_explained():
             await self._client.ping()
 
     async def drive(self, steps: Steps[_T]) -> _T:
-        """What ``steps`` return."""
         replies: Any = None
         async with self._slot():
             while True:
@@ -206,7 +198,6 @@ class _AsyncLive:
             self._slots.release()
 
     async def close(self) -> None:
-        """Disconnect."""
         await self._client.aclose()
 
 

@@ -55,7 +55,6 @@ class ListedRelation(LookupJoin):
         return facts.join(cls, use, "INNER", at, Conditions(keys)).with_(listed=listed)
 
     def left_side(self, statement: Statement) -> LeftSide:
-        """Nothing."""
         return LeftSide(None)
 
     def asked_for(self, key: KeyEquality) -> Fragment:

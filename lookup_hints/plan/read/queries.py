@@ -241,7 +241,6 @@ class _QueryReader:
         return max(end, at + 1)
 
     def _pipe(self, at: int) -> int:
-        """One pipe operator."""
         tokens = self._tokens
         block = self._block or self._new_block(at)
         step = self._reader.relations.step(at + 1, self._end, block)

@@ -163,7 +163,6 @@ class Statement:
 
     @property
     def pieces(self) -> Sequence[Piece]:
-        """The code pieces."""
         return self.tokens.pieces
 
     @cached_property

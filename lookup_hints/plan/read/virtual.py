@@ -31,7 +31,6 @@ class Expression:
 
     @classmethod
     def of_column(cls, name: str) -> Expression:
-        """The column itself."""
         return cls((TableColumn(name),))
 
     @property
@@ -88,7 +87,6 @@ class LookThrough:
 
     @classmethod
     def whole(cls, table: LookupTable) -> LookThrough:
-        """The table itself."""
         return cls(table, tuple((name, Expression.of_column(name)) for name in table.schema.names))
 
     @property
