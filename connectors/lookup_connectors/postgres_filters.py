@@ -8,14 +8,13 @@ from decimal import Decimal
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.postgres_types import PostgresColumn
+from lookup_connectors.postgres_types import INTEGERS, PostgresColumn
 from lookup_hints.spi import Filter, FilterValue
 
-_WHOLE = frozenset({"int2", "int4", "int8"})
 _TEXTS = frozenset({"text", "varchar"})
 _EQUALITY = ("=", "IN")
 _NULLS = ("IS NULL", "IS NOT NULL")
-_EXACT = _WHOLE | _TEXTS | {"bool", "numeric", "date"}
+_EXACT = INTEGERS | _TEXTS | {"bool", "numeric", "date"}
 """Types whose NULL is Spark's. A composite of NULLs alone is NULL to PostgreSQL, and is read as a text."""
 
 
@@ -48,9 +47,9 @@ def _is_safe(plan: PostgresColumn, wanted: Filter, encoding: str) -> bool:
         # A collation may find more texts equal than are the same, but never fewer.
         return source in _TEXTS and all(_can_be_told(str(value), encoding) for value in wanted.values)
     if types.is_integer(kind):
-        return source in _WHOLE
+        return source in INTEGERS
     if types.is_decimal(kind):
-        return source in _WHOLE | {"numeric"}
+        return source in INTEGERS | {"numeric"}
     return source == ("bool" if types.is_boolean(kind) else "date")
 
 

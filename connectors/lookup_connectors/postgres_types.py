@@ -129,9 +129,9 @@ def quoted(name: str) -> str:
 
 # --- reading --------------------------------------------------------------------------------------
 
-_WHOLE = frozenset({"int2", "int4", "int8"})
+INTEGERS = frozenset({"int2", "int4", "int8"})
 _JSON = frozenset({"json", "jsonb"})
-_WRITTEN_ONE_WAY = _WHOLE | _JSON | {"text", "varchar", "bpchar", "name", "uuid", "enum", "numeric", "bool"}
+_WRITTEN_ONE_WAY = INTEGERS | _JSON | {"text", "varchar", "bpchar", "name", "uuid", "enum", "numeric", "bool"}
 _NO_MONTHS = "extract(year FROM {c}) = 0 AND extract(month FROM {c}) = 0"
 _MICROSECONDS = "(extract(epoch FROM {c}) * 1000000)::bigint::text"
 _ENUM_LABEL = "(SELECT label FROM unnest(enum_range(NULL::{type})) AS label WHERE label::text = {k})"
@@ -191,7 +191,7 @@ def _is(expected: pa.DataType) -> Callable[[pa.DataType], bool]:
 _RULES = (
     _Rule(types.is_boolean, frozenset({"bool"}), "boolean", "{c}::boolean"),
     # Integers of all widths compare with a bigint by index; numeric needs a numeric.
-    _Rule(types.is_integer, _WHOLE, "bigint", "{c}::bigint"),
+    _Rule(types.is_integer, INTEGERS, "bigint", "{c}::bigint"),
     _Rule(types.is_integer, frozenset({"numeric"}), "text", "trim_scale({c})::text", key="{k}::numeric"),
     _Rule(types.is_float32, frozenset({"float4"}), "float8", "{c}::float8"),
     _Rule(types.is_float64, frozenset({"float4", "float8"}), "float8", "{c}::float8"),
@@ -203,7 +203,7 @@ _RULES = (
         compared="{c}::float8",
     ),
     _Rule(types.is_decimal, frozenset({"numeric"}), "text", "{c}::text", key="{k}::numeric"),
-    _Rule(types.is_decimal, _WHOLE, "text", "{c}::text", compared="{c}::numeric", key="{k}::numeric"),
+    _Rule(types.is_decimal, INTEGERS, "text", "{c}::text", compared="{c}::numeric", key="{k}::numeric"),
     _Rule(types.is_binary, frozenset({"bytea"}), "bytea", "{c}::bytea"),
     _Rule(types.is_date, frozenset({"date"}), "text", "{c}::text", key="{k}::date", possible=_common_years),
     _Rule(

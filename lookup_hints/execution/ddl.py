@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lookup_hints.execution.scope import StatementScope
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.secrets import shown
+from lookup_hints.spi.secrets import masked_text
 from lookup_hints.spi.types import type_name
 from lookup_hints.sql.lexer import string_literal
 from lookup_hints.tables.catalog import secret_keys
@@ -83,7 +83,9 @@ def _described(table: LookupTable, extended: bool) -> list[tuple[str, str, str |
     if extended:
         hidden = secret_keys(table)
         rows += [("", "", ""), ("# Lookup table", "", "")]
-        rows += [(key, "***" if key in hidden else shown(text), "") for key, text in table.options.items()]
+        rows += [
+            (key, "***" if key in hidden else masked_text(text), "") for key, text in table.options.items()
+        ]
     return rows
 
 

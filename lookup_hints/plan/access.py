@@ -94,7 +94,7 @@ def keys_worth_reading(size: TableSize, most_rows: int) -> int | None:
 def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> AccessDecision:
     if size.rows is None:
         return _asks(f"the table's rows are not known ({size.source})")
-    reading = f"reading brings {shown(size)}"
+    reading = f"reading brings {size_text(size)}"
     if size.rows > case.most_rows:
         return _asks(f"a table of more than {case.most_rows:,} rows is not read", reading)
     told = left()
@@ -105,7 +105,7 @@ def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> Acce
         return _asks(f"{counted} are few", reading)
     if told.rows > LEFT_ROWS_PER_ROW * size.rows:
         asking = f"asking takes a key for each of {counted}, fewer where keys repeat"
-        reason = f"there are {counted}, more than {LEFT_ROWS_PER_ROW:g} for each of {shown(size)}"
+        reason = f"there are {counted}, more than {LEFT_ROWS_PER_ROW:g} for each of {size_text(size)}"
         return AccessDecision(reads=True, reason=reason, other_way=asking)
     return _asks(f"{counted} are not more than {LEFT_ROWS_PER_ROW:g} for each row of the table", reading)
 
@@ -114,7 +114,7 @@ def _asks(reason: str, other_way: str = "") -> AccessDecision:
     return AccessDecision(reads=False, reason=reason, other_way=other_way)
 
 
-def shown(size: TableSize) -> str:
+def size_text(size: TableSize) -> str:
     """The size of a table, as EXPLAIN shows it.
 
     >>> shown(TableSize(1_000_000, 68_000_000, "pg_class"))

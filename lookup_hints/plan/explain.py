@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from lookup_hints.errors import Span
-from lookup_hints.plan.access import shown
+from lookup_hints.plan.access import size_text
 from lookup_hints.plan.budgets import shown_owner
 from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
 from lookup_hints.runtime.spec import LookupName, LookupSettings
@@ -68,7 +68,7 @@ def _scan(scan: TableScan) -> str:
 def rows_of(scan: TableScan) -> Iterator[str]:
     """How large the table that is read is, or why nobody knows."""
     if scan.size is not None:
-        yield f"unknown: {scan.size.source}" if scan.size.rows is None else shown(scan.size)
+        yield f"unknown: {scan.size.source}" if scan.size.rows is None else size_text(scan.size)
 
 
 def _lines(facts: Iterable[tuple[str, str]]) -> list[str]:

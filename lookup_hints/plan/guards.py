@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.plan.access import MOST_ROWS, shown
+from lookup_hints.plan.access import MOST_ROWS, size_text
 from lookup_hints.plan.draft import Draft, TableScan
 from lookup_hints.plan.requested_access import value_of
 from lookup_hints.spi import TableSize
@@ -69,7 +69,7 @@ def _size(scan: TableScan) -> TableSize:
 
 
 def _rows(size: TableSize) -> str:
-    return f"an unknown number of rows ({size.source})" if size.rows is None else shown(size)
+    return f"an unknown number of rows ({size.source})" if size.rows is None else size_text(size)
 
 
 def _place(given: InForce) -> str:

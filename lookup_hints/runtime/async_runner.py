@@ -17,6 +17,7 @@ from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
 from lookup_hints.runtime.limiter import Request, RequestPermits, with_permits_async
 from lookup_hints.runtime.metrics import Cause
+from lookup_hints.runtime.observing import TIMER_TOLERANCE
 from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
 from lookup_hints.spi import SupportsBackpressure
@@ -32,9 +33,6 @@ CANCEL_SECONDS, CLOSE_LATE_SECONDS = 0.25, 0.8
 
 What is not handed back by then comes later, on the loop, which goes on.
 """
-
-_TICK = 1e-3
-"""A loop's timer may fire this much early, for the resolution of its clock."""
 
 _T = TypeVar("_T")
 
@@ -237,7 +235,9 @@ class AsyncDriver:
         if isinstance(connector, SupportsBackpressure):
             if hold is not None:
                 connector.hold_back(self, needs_answer=hold.needs_answer)
-                self._end_of_hold = asyncio.get_running_loop().call_at(hold.until + _TICK, self._mind_memory)
+                self._end_of_hold = asyncio.get_running_loop().call_at(
+                    hold.until + TIMER_TOLERANCE, self._mind_memory
+                )
             elif self._holding is not None:
                 connector.go_on(self)
         self._holding = hold
@@ -281,10 +281,10 @@ class AsyncDriver:
 
     def _timed_out(self, ask: Ask, error: Exception, *, is_own: bool) -> _Failure:
         now = self._now()
-        self._is_late |= now + _TICK >= ask.deadline
+        self._is_late |= now + TIMER_TOLERANCE >= ask.deadline
         if not is_own:
             return _Failure(no_turn(self._flow, ask), max(now, ask.deadline))
-        if now + _TICK < ask.deadline:  # a time-out of the driver's own
+        if now + TIMER_TOLERANCE < ask.deadline:  # a time-out of the driver's own
             return _Failure(error, now)
         return _Failure(_no_answer(ask), max(now, ask.deadline))
 

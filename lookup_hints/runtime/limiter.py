@@ -8,14 +8,12 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from lookup_hints.errors import ConnectorError
+from lookup_hints.runtime.observing import TIMER_TOLERANCE
 from lookup_hints.spi import Answer, Connector, Ending, LookupRequest, RowRequest, TakesTurns, Turns, turns
 from lookup_hints.spi.turns import FREE
 
 Request = TypeVar("Request", LookupRequest, RowRequest)
 _T = TypeVar("_T")
-
-_TICK = 1e-3
-"""A loop's timer may fire this much early."""
 
 
 class RequestPermits(Turns, Protocol):
@@ -110,7 +108,7 @@ def with_permits(
             deadline = None if request.timeout is None else clock() + request.timeout
             own.wait_for_turn(deadline)
             if deadline is not None:  # nothing else ends a lookup that has the time of its turn as well
-                request = replace(request, timeout=max(_TICK, deadline - clock()))
+                request = replace(request, timeout=max(TIMER_TOLERANCE, deadline - clock()))
         with _Permit(own, connector, request.timeout, clock):
             return lookup(request)
 
@@ -157,6 +155,8 @@ class _Permit:
         if error is None:
             return "served"
         if isinstance(error, CancelledError):
-            is_late = self._timeout is not None and self._clock() - self._started + _TICK >= self._timeout
+            is_late = (
+                self._timeout is not None and self._clock() - self._started + TIMER_TOLERANCE >= self._timeout
+            )
             return "lost" if is_late else "unknown"
         return self._connector.ending(error) if isinstance(error, Exception) else "unknown"

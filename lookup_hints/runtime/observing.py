@@ -16,8 +16,8 @@ from lookup_hints.spi.reporting import UNTOLD, HttpExchange
 _Request = TypeVar("_Request", LookupRequest, RowRequest)
 _T = TypeVar("_T")
 
-_TICK = 1e-3
-"""A timer may fire this much early."""
+TIMER_TOLERANCE = 1e-3
+"""Seconds: a loop's timer may fire this much early, for the resolution of its clock."""
 
 
 class RequestObserver(Protocol):
@@ -102,6 +102,10 @@ class _Telling:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         seconds = self._clock() - self._started
-        if kind is CancelledError and self._timeout is not None and seconds + _TICK >= self._timeout:
+        if (
+            kind is CancelledError
+            and self._timeout is not None
+            and seconds + TIMER_TOLERANCE >= self._timeout
+        ):
             kind = LookupTimeout
         self._observer.end(self._begun, seconds, kind)

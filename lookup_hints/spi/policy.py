@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 from lookup_hints.errors import NotAllowed, OptionError, Problem, nearest
+from lookup_hints.spi.secrets import REFERENCE_KINDS
 
 CONNECTORS = "lookup.security.allowed-connectors"
 REFERENCES = "lookup.security.allowed-references"
@@ -27,7 +28,6 @@ Patterns = tuple[str, ...]
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_KINDS = {"env": "environment variable", "file": "file", "conf": "Spark configuration key"}
 _HOST = re.compile(r"[a-z0-9._-]+")
 
 
@@ -114,7 +114,7 @@ class Policy:
             return allowed_kind == kind and _matches_name(names, name)
 
         if not _allow(self.references, matches):
-            raise _refusal(table, option, f"the {_KINDS[kind]} {name!r}", REFERENCES)
+            raise _refusal(table, option, f"the {REFERENCE_KINDS[kind]} {name!r}", REFERENCES)
 
     def check_path(self, table: str, option: str, path: str) -> None:
         """Refuse a file that is not allowed, as far as the text of its path tells; reads nothing.
@@ -278,7 +278,7 @@ def _reference_pattern(text: str) -> tuple[str, str]:
     """
     kind, _, names = text.partition(":")
     kind = kind.strip().lower()
-    if kind not in _KINDS:
+    if kind not in REFERENCE_KINDS:
         raise ValueError(f"{text!r} does not begin with env:, file: or conf:")
     if names in ("", "*", "**"):
         return kind, "**"

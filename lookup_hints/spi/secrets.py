@@ -124,7 +124,7 @@ def resolve(
     return _REFERENCE.sub(value_of, text)
 
 
-_KINDS = {"env": "environment variable", "file": "file", "conf": "Spark configuration key"}
+REFERENCE_KINDS = {"env": "environment variable", "file": "file", "conf": "Spark configuration key"}
 _TIPS = {
     "env": "Set it before Python starts there; for executors by the configuration spark.executorEnv.{name}.",
     "file": "Put it there, readable for the user of that process, or ship it with --files.",
@@ -133,8 +133,8 @@ _TIPS = {
 
 def _unread(kind: str, name: str, option: str, table: str) -> Problem:
     """What to say of a reference that names nothing; the option last, as masks look behind its name."""
-    where = f"on {socket.gethostname()}"
-    why = f"Table {table}: the {_KINDS[kind]} {name!r} cannot be read {where}, for the option {option!r}."
+    what, where = f"the {REFERENCE_KINDS[kind]} {name!r}", f"on {socket.gethostname()}"
+    why = f"Table {table}: {what} cannot be read {where}, for the option {option!r}."
     return Problem(why, tip=_TIPS.get(kind, "").format(name=name))
 
 
@@ -146,7 +146,7 @@ def _read(kind: str, name: str, conf: Mapping[str, Secret]) -> str:
     return conf[name].reveal()
 
 
-def shown(text: str) -> str:
+def masked_text(text: str) -> str:
     """``text`` as it may be shown: references stay, passwords in URLs and DSNs are masked."""
     out, at = [], 0
     for start, end in _passwords(text):
@@ -165,7 +165,7 @@ def masker(secrets: set[str]) -> Callable[[str], str]:
     parts = {part for part in parts if len(part) >= _SHORTEST}
 
     def mask(message: str) -> str:
-        return shown(_masked(message, parts))
+        return masked_text(_masked(message, parts))
 
     return mask
 

@@ -199,7 +199,7 @@ def _path_of(environment: Mapping[str, str]) -> list[str]:
     return [folder for folder in environment.get("PATH", "").split(os.pathsep) if folder]
 
 
-def shown(command: Sequence[str]) -> str:
+def command_text(command: Sequence[str]) -> str:
     """A command as one would type it, without secrets."""
     masked = list(command)
     for at, argument in enumerate(command[1:], 1):
@@ -287,7 +287,7 @@ def _submit(arguments: Sequence[str]) -> int:
     submission = Submission(options.file, tuple(passed), tuple(sparks), modules)
     program = find_spark_submit(os.environ)
     if options.dry_run:
-        print(shown(submission.command(program, archive.NAME)))
+        print(command_text(submission.command(program, archive.NAME)))
         with job.importing(modules):
             return job.dry_run(
                 script, job.surroundings(options, [each.name for each in modules], sparks_conf)

@@ -149,7 +149,7 @@ class ConnectorContract:
     def test_many_lookups_run_at_once(self, table: LookupTable) -> None:
         connector = self.connector(table)
         if not isinstance(connector, AsyncLookup):
-            _skip("the connector is asked one request at a time")
+            skip("the connector is asked one request at a time")
             return
         keys = [*self.present, *self.absent]
         requests = [_request(table, [key]) for key in keys]
@@ -159,7 +159,7 @@ class ConnectorContract:
     def test_a_cancelled_lookup_takes_no_answer_from_the_next(self, table: LookupTable) -> None:
         connector = self.connector(table)
         if not isinstance(connector, AsyncLookup):
-            _skip("the connector is asked one request at a time")
+            skip("the connector is asked one request at a time")
             return
         first, second = (_request(table, [key]) for key in ([*self.present, *self.absent] * 2)[:2])
         alone = asyncio.run(_all_at_once(connector, [second]))[0]
@@ -193,7 +193,7 @@ class ConnectorContract:
     def test_a_scan_gives_the_rows_that_lookups_give(self, table: LookupTable) -> None:
         connector = self.connector(table)
         if not isinstance(connector, Scan):
-            _skip("the connector cannot read the whole table")
+            skip("the connector cannot read the whole table")
             return
         columns = [field for field in table.schema if field.name not in self.present[0]][:1]
         for schema in (table.schema, pa.schema([*(table.schema.field(name) for name in self.present[0])])):
@@ -208,7 +208,7 @@ class ConnectorContract:
     def test_a_filtered_scan_gives_every_row_that_meets_the_filter(self, table: LookupTable) -> None:
         connector = self.connector(table)
         if not isinstance(connector, FilteredScan):
-            _skip("the connector cannot leave out rows of a scan")
+            skip("the connector cannot leave out rows of a scan")
             return
         rows = pa.Table.from_batches(connector.scan(table.schema), table.schema)
         for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -225,7 +225,7 @@ class ConnectorContract:
     ) -> None:
         connector = self.connector(table)
         if not isinstance(connector, Statistics):
-            _skip("the connector does not know how large the table is")
+            skip("the connector does not know how large the table is")
             return
         size = connector.statistics()
         assert size.source, "EXPLAIN says where the number is from, or why there is none"
@@ -235,7 +235,7 @@ class ConnectorContract:
     def test_it_tells_every_row_that_has_changed(self, table: LookupTable) -> None:
         connector = self.connector(table)
         if not isinstance(connector, ReportsChanges) or not isinstance(connector, Scan):
-            _skip("the connector does not tell what has changed, or what there is")
+            skip("the connector does not tell what has changed, or what there is")
             return
         rows = pa.Table.from_batches(connector.scan(table.schema), table.schema)
         keys = pa.schema([table.schema.field(name) for name in self.present[0]])
@@ -254,7 +254,7 @@ class ConnectorContract:
     def test_it_need_not_tell_many_rows_that_have_changed(self, table: LookupTable) -> None:
         connector = self.connector(table)
         if not isinstance(connector, ReportsChanges) or not isinstance(connector, Scan):
-            _skip("the connector does not tell what has changed, or what there is")
+            skip("the connector does not tell what has changed, or what there is")
             return
         rows = pa.Table.from_batches(connector.scan(table.schema), table.schema)
         for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -267,7 +267,7 @@ class ConnectorContract:
     def test_the_schema_it_tells_is_one_it_can_be_asked_with(self, table: LookupTable) -> None:
         connector = self.connector_type(replace(table, schema=pa.schema([]), primary_key=()))
         if not isinstance(connector, ReportsSchema):
-            _skip("the connector does not know its columns")
+            skip("the connector does not know its columns")
             return
         schema, primary_key = connector.discover()
         assert {*table.schema.names} <= {*schema.names}
@@ -277,7 +277,7 @@ class ConnectorContract:
     def test_what_it_tells_of_a_failure_is_a_row_for_each_key(self, table: LookupTable) -> None:
         connector = self.connector(table)
         if not isinstance(connector, ReportsOutcomes):
-            _skip("the connector does not tell outcomes in rows")
+            skip("the connector does not tell outcomes in rows")
             return
         request = _request(table, self.absent)
         outcome = Outcome(ConnectorError("scripted"), 1, [None] * len(self.absent))
@@ -441,7 +441,8 @@ def _shown(rows: pa.Table) -> list[str]:
     return [repr(tuple(row.values())) for row in rows.to_pylist()]
 
 
-def _skip(reason: str) -> None:
+def skip(reason: str) -> None:
+    """Skip the test that runs, for a ``reason``."""
     import pytest  # tests alone need it: the module is importable without
 
     pytest.skip(reason)

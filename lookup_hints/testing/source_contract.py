@@ -12,7 +12,7 @@ import pyarrow as pa
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, PlacedRows
-from lookup_hints.testing.contract import parts_of, settled
+from lookup_hints.testing.contract import parts_of, settled, skip
 
 CONTRACT_SCHEMA = pa.schema(
     [
@@ -166,7 +166,7 @@ class SourceContract:
     def test_a_scan_gives_every_row(self, source: ContractSource) -> None:
         connector = self.connector(source.filled(_table(_ROWS)))
         if not isinstance(connector, Scan):
-            _skip("the connector cannot read the whole table")
+            skip("the connector cannot read the whole table")
             return
         batches = list(connector.scan(CONTRACT_SCHEMA))
         assert _counted(pa.Table.from_batches(batches, CONTRACT_SCHEMA)) == Counter(_ROWS)
@@ -174,7 +174,7 @@ class SourceContract:
     def test_a_scan_gives_only_the_asked_columns(self, source: ContractSource) -> None:
         connector = self.connector(source.filled(_table(_ROWS)))
         if not isinstance(connector, Scan):
-            _skip("the connector cannot read the whole table")
+            skip("the connector cannot read the whole table")
             return
         schema = pa.schema([CONTRACT_SCHEMA.field("name"), CONTRACT_SCHEMA.field("active")])
         batches = list(connector.scan(schema))
@@ -184,7 +184,7 @@ class SourceContract:
         table = source.filled(_table(_ROWS))
         connector = self.connector(table)
         if not isinstance(connector, Scan):
-            _skip("the connector cannot read the whole table")
+            skip("the connector cannot read the whole table")
             return
         parts = connector.partitions(4)
         assert 1 <= len(parts) <= 4
@@ -314,10 +314,4 @@ def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
 
 def _need_keys(connector: Connector, names: Iterable[str]) -> None:
     if not connector.required_keys() <= set(names) <= connector.key_columns():
-        _skip(f"the connector cannot be asked by {', '.join(names)}")
-
-
-def _skip(reason: str) -> None:
-    import pytest  # tests alone need it: the module is importable without
-
-    pytest.skip(reason)
+        skip(f"the connector cannot be asked by {', '.join(names)}")

@@ -10,7 +10,7 @@ from lookup_connectors.http import signs
 from lookup_connectors.http.codes import Codes
 from lookup_connectors.http.message import HttpFailure, Response
 from lookup_connectors.http.paths import Path, PathFailure
-from lookup_connectors.http.response import PageRows, ResponseReader, shown
+from lookup_connectors.http.response import PageRows, ResponseReader, value_text
 from lookup_connectors.http.throttle import asks_to_wait, nothing_remains
 
 FAILURES = ("transient", "permanent", "throttled")
@@ -252,4 +252,4 @@ def _kind_of(told: frozenset[str]) -> Kind:
 
 
 def _short(value: Any) -> str:
-    return " ".join(value.split())[:200] if isinstance(value, str) else shown(value)
+    return " ".join(value.split())[:200] if isinstance(value, str) else value_text(value)

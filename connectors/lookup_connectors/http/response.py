@@ -233,7 +233,7 @@ class ResponseReader:
         if not isinstance(rows, dict):
             raise HttpFailure(
                 f"table {self.table}: 'row-key' expects an object whose members are the rows at"
-                f" {self.rows.text!r}; {shown(rows)} came.",
+                f" {self.rows.text!r}; {value_text(rows)} came.",
                 permanent=True,
             )
         listed = ((name, row if isinstance(row, list) else [row]) for name, row in rows.items())
@@ -340,7 +340,7 @@ class ResponseReader:
     def _lacks(self, column: str, path: Path, found: FoundRows, row: int) -> HttpFailure:
         return HttpFailure(
             f"table {self.table}: column {column!r} of the row {found.whose(row)} is required, and its path"
-            f" {path.text} finds nothing in {shown(found.rows[row])}.",
+            f" {path.text} finds nothing in {value_text(found.rows[row])}.",
             permanent=True,
         )
 
@@ -356,8 +356,8 @@ class ResponseReader:
             row = strangers[0]
             raise HttpFailure(
                 f"table {self.table}: the row {found.whose(row)} has none of the columns:"
-                f" {shown(found.rows[row])} came. 'rows' says where the rows are, 'path.<column>' where a"
-                " column is.",
+                f" {value_text(found.rows[row])} came. 'rows' says where the rows are, 'path.<column>' where"
+                " a column is.",
                 permanent=True,
             )
 
@@ -380,7 +380,7 @@ def _charset(content_type: str) -> str:
     return match[1] if match else ""
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """``value`` as JSON, for messages."""
     try:
         text = json.dumps(value, default=str, ensure_ascii=False)

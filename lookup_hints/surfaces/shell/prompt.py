@@ -15,7 +15,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import MySqlLexer
 
 from lookup_hints.errors import QueryError
-from lookup_hints.spi.secrets import shown
+from lookup_hints.spi.secrets import masked_text
 from lookup_hints.statements.script import split_statements
 from lookup_hints.statements.statement import shown_text
 from lookup_hints.surfaces.shell.completing import candidates
@@ -72,10 +72,10 @@ def masked(text: str) -> str:
     try:
         statements = split_statements(text)
     except QueryError:
-        return shown(text)
+        return masked_text(text)
     for each in statements:
         text = text[: each.offset] + shown_text(each.text) + text[each.offset + len(each.text) :]
-    return shown(text)
+    return masked_text(text)
 
 
 def _keys() -> KeyBindings:

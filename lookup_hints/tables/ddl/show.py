@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.secrets import MASK, shown
+from lookup_hints.spi.secrets import MASK, masked_text
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.tables.ddl.columns import COMMENT
@@ -19,7 +19,7 @@ def create_statement(table: LookupTable, secret_keys: Collection[str]) -> str:
     if table.primary_key:
         columns.append(f"PRIMARY KEY ({', '.join(map(quoted, table.primary_key))}) NOT ENFORCED")
     options = [
-        f"{string_literal(key)} = {string_literal(MASK if key in secret_keys else shown(value))}"
+        f"{string_literal(key)} = {string_literal(MASK if key in secret_keys else masked_text(value))}"
         for key, value in table.options.items()
     ]
     return (

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from lookup_hints.plan.access import FEWEST_KEYS, MOST_ROWS, Access, AccessDecision, Case, decide, shown
+from lookup_hints.plan.access import FEWEST_KEYS, MOST_ROWS, Access, AccessDecision, Case, decide, size_text
 from lookup_hints.plan.cost import UNKNOWN, LeftRows
 from lookup_hints.spi import TableSize
 
@@ -100,4 +100,4 @@ def test_a_few_keys_are_asked_however_small_the_table_is(rows: int, reads: bool)
 
 
 def test_an_exact_size_is_not_called_an_estimate() -> None:
-    assert shown(TableSize(3, 120, "counted", exact=True)) == "3 rows, 0.0 MB (counted)"
+    assert size_text(TableSize(3, 120, "counted", exact=True)) == "3 rows, 0.0 MB (counted)"

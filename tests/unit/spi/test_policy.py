@@ -20,7 +20,7 @@ from lookup_hints.spi.policy import (
     read_policy,
     variable_of,
 )
-from lookup_hints.spi.secrets import shown
+from lookup_hints.spi.secrets import masked_text
 from lookup_hints.statements.commands import own_setting
 from lookup_hints.tables.catalog import LookupCatalog, build_connector, declared_table
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
@@ -154,7 +154,7 @@ def test_references_are_allowed_by_kind_and_name() -> None:
 def test_a_refusal_for_an_option_that_is_a_secret_is_shown_whole() -> None:
     with pytest.raises(NotAllowed) as refused:
         files("env:A").check_reference("t", "token", "env", "PATH")
-    assert shown(str(refused.value)) == str(refused.value)
+    assert masked_text(str(refused.value)) == str(refused.value)
 
 
 def test_connectors_are_allowed_by_the_name_that_sql_gives() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.secrets import has_reference, masker, shown
+from lookup_hints.spi.secrets import has_reference, masked_text, masker
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from lookup_hints.spi.secrets import has_reference, masker, shown
     ],
 )  # fmt: skip
 def test_passwords_are_masked_to_their_end(text: str, as_shown: str) -> None:
-    assert shown(text) == as_shown
+    assert masked_text(text) == as_shown
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_passwords_are_masked_to_their_end(text: str, as_shown: str) -> None:
     ],
 )
 def test_every_key_that_speaks_of_a_secret_is_masked(key: str) -> None:
-    assert shown(f"{key}=hunter2 host=h") == f"{key}=*** host=h"
+    assert masked_text(f"{key}=hunter2 host=h") == f"{key}=*** host=h"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_every_key_that_speaks_of_a_secret_is_masked(key: str) -> None:
     ],
 )
 def test_references_and_what_only_looks_like_a_password_stay(text: str) -> None:
-    assert shown(text) == text
+    assert masked_text(text) == text
 
 
 def test_a_message_shows_no_form_of_a_secret() -> None:
@@ -81,13 +81,13 @@ def test_a_message_shows_no_form_of_a_secret() -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_nothing_of_any_url_password_without_blanks_is_left(password: str) -> None:
     password = "hunter2".join(["".join(password.split())] * 2)
-    assert "hunter2" not in shown(f"connect to postgresql://app:{password}@db/shop")
+    assert "hunter2" not in masked_text(f"connect to postgresql://app:{password}@db/shop")
 
 
 @given(st.text())
 def test_nothing_of_any_quoted_password_is_left(password: str) -> None:
     escaped = password.replace("\\", "\\\\").replace("'", "\\'")
-    assert shown(f"host=h password = 'hunter2{escaped}' user=u") == "host=h password = *** user=u"
+    assert masked_text(f"host=h password = 'hunter2{escaped}' user=u") == "host=h password = *** user=u"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ LONG = 100_000
 def test_masking_takes_time_by_the_length_of_the_text(piece: str) -> None:
     text = piece * (LONG // len(piece))
     started = time.process_time()
-    shown(text)
+    masked_text(text)
     masker({text})(text)
     assert not has_reference(text)
     assert time.process_time() - started < 3

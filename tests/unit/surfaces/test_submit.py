@@ -16,7 +16,7 @@ import pytest
 from lookup_hints import __version__
 from lookup_hints.surfaces.archive import build_archive, find_module
 from lookup_hints.surfaces.cli import main
-from lookup_hints.surfaces.submit import SCRIPT, Submission, _run, divided, shown
+from lookup_hints.surfaces.submit import SCRIPT, Submission, _run, command_text, divided
 from lookup_hints.tables import registry
 from tests.spark.bare_python import bare_python
 
@@ -77,9 +77,9 @@ def test_the_driver_is_this_python_unless_something_else_is_said() -> None:
 
 def test_a_shown_command_can_be_typed_and_holds_no_secret() -> None:
     remote = ["spark-submit", "--remote", "sc://host:1/;use_ssl=true;token=hunter2;x=y"]
-    assert shown(remote) == "spark-submit --remote 'sc://host:1/;use_ssl=true;token=***;x=y'"
+    assert command_text(remote) == "spark-submit --remote 'sc://host:1/;use_ssl=true;token=***;x=y'"
     command = ["spark-submit", "--conf", "spark.hadoop.password=hunter2", "--param", "name=O'Hara Ann"]
-    assert shown(command) == (
+    assert command_text(command) == (
         "spark-submit --conf 'spark.hadoop.password=***' --param 'name=O'\"'\"'Hara Ann'"
     )
 
