@@ -342,7 +342,7 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
         return AnswerTooLarge(message, keys=fitting)
 
     async def _has_changed(self, live: _OpenPostgres) -> bool:
-        """Look into the catalog, and plan anew where the columns are not those of ``live``.
+        """Look into the catalog, and plan again where the columns are not those of ``live``.
 
         Raises:
             ConnectorError: a column that changed cannot be read as declared.

@@ -34,7 +34,7 @@ class AnswerSizes:
         return max(1, int(self.largest / max(1.0, self._key_bytes)))
 
     def limit(self, keys: int) -> int:
-        """The bytes that the answer to a request for so many keys may have."""
+        """The bytes that the answer to a request for this many keys may have."""
         if not self._key_bytes:
             return self.largest
         return int(min(self.largest, max(_LEAST, 4 * keys * self._key_bytes)))

@@ -33,7 +33,7 @@ MOST_KEYS = 10_000
 """Plans carry no more keys of a table; where there are more, all of the table is invalidated."""
 
 MOST_NOTED = 2 * MOST_KEYS
-"""So many keys of a table are noted; where there are more, the older half becomes a note of all keys."""
+"""This many keys of a table are noted; where there are more, the older half becomes a note of all keys."""
 
 
 @dataclass(frozen=True)

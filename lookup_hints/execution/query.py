@@ -112,7 +112,7 @@ def register(planned: LookupPlan, scope: StatementScope, functions: Functions) -
 
 
 def _let_analyse(scope: StatementScope, iterations: int) -> None:
-    """Let Spark's analyzer take at least so many rounds; it takes them only where it needs them."""
+    """Let Spark's analyzer take at least this many rounds; it takes them only where it needs them."""
     if int(scope.conf(_ITERATIONS) or 100) < iterations:
         scope.spark.conf.set(_ITERATIONS, str(iterations))
 

@@ -60,7 +60,7 @@ class Breaker(Record):
         self._probed_at = now
 
     def answered(self, requests: int, started: float, now: float) -> None:
-        """So many requests had an answer, the last of which was sent at ``started``."""
+        """This many requests had an answer, the last of which was sent at ``started``."""
         if not self.opened_at:
             for _ in range(min(requests, REMEMBERED)):
                 self._ends.add(now)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from lookup_hints.origin.shared_numbers import Cell, Record, SharedNumbers
 
 MOST_LEASES = 1200
-"""So many lookups of one origin may run at once in one executor: tasks times joins."""
+"""This many lookups of one origin may run at once in one executor: tasks times joins."""
 
 
 class Lease(Record):
@@ -90,7 +90,7 @@ class Leases(Record):
         return granted
 
     def give_back(self, lease: Lease, permits: int, limit: int) -> None:
-        """``lease`` holds so many permits less."""
+        """``lease`` holds this many permits less."""
         lease.held -= permits
         self.share(limit)
 

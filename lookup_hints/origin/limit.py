@@ -60,7 +60,7 @@ class AdaptiveLimit(Record):
         return min(self.round or _FIRST_ROUND_SECONDS, _LONGEST_ROUND_SECONDS)
 
     def served(self, requests: int, in_flight: float, seconds: float, now: float) -> None:
-        """So many requests were served, the last one in ``seconds``; it grows where half of it is used."""
+        """This many requests were served, the last one in ``seconds``; it grows where half of it is used."""
         value = self.value or START
         self.round += (seconds - self.round) * (_SMOOTHING if self.round else 1.0)
         self.tries_after = max(0.0, self.tries_after - requests)

@@ -37,7 +37,7 @@ _SWEEP_SECONDS = 0.5
 """A task that lacks permits looks as often whether their holders are still alive."""
 
 _ASKED_AHEAD_SECONDS = 0.1
-"""Where there is a rate, a task asks for as many keys as have their turn in so many seconds."""
+"""Where there is a rate, a task asks for as many keys as have their turn in this many seconds."""
 
 _SPARE_SECONDS = 5.0
 """Permits come back so long after the timeout of the last request that may have used them."""
@@ -143,7 +143,7 @@ class OriginLimiter:
         spent: the store that counts the requests of statements, where they are bounded.
         process: the number of this process.
         clock: seconds, the same for all processes.
-        sleep: waits so many seconds.
+        sleep: waits this many seconds.
     """
 
     def __init__(

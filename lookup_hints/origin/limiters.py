@@ -32,7 +32,7 @@ def limiter_of(
         folder: where the processes of the executor share what they know; None where they cannot.
         statement: the number of the statement that runs.
         clock: seconds, the same for all processes.
-        sleep: waits so many seconds.
+        sleep: waits this many seconds.
     """
     budget, origin = spec.settings.budget, spec.connector.origin()
     is_bounded = any((budget.concurrency, budget.rate, budget.task_concurrency, budget.task_rate))

@@ -7,7 +7,7 @@ from lookup_hints.origin.shared_numbers import Cell, Record
 LONGEST_GUESS = 60.0
 LONGEST_WHILE_SERVED = 2.0
 _IS_SERVED_SECONDS = 60.0
-"""An origin that served a request within so many seconds is not given up for longer than the former."""
+"""An origin that served a request within this many seconds is not given up for longer than the former."""
 
 LONGEST_TOLD = 7 * 86400.0
 """A longer pause is a mistake of the server, which should not close an origin for good."""
@@ -45,7 +45,7 @@ class Pause(Record):
         return True
 
     def asked(self, seconds: float, started: float, now: float, try_after: float | None = None) -> None:
-        """The origin asks for a pause of so many seconds, in its answer to a request sent at ``started``.
+        """The origin asks for a pause of this many seconds, in its answer to a request sent at ``started``.
 
         Where that was refused, one may try ``try_after`` seconds later whether the origin serves others, as
         what was under way has ended then. One that bounds what it does at once will, one that bounds a rate

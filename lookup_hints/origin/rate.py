@@ -5,7 +5,7 @@ from __future__ import annotations
 from lookup_hints.origin.shared_numbers import Cell, Record
 
 BUNCH_SECONDS = 0.09
-"""Requests of so many seconds may go out together, to make up for timers that are late."""
+"""Requests of this many seconds may go out together, to make up for timers that are late."""
 
 
 class Rate(Record):

@@ -22,12 +22,12 @@ class Retries(Record):
     _counted_at = Cell()
 
     def tried(self, requests: int, now: float) -> None:
-        """So many requests were sent for the first time."""
+        """This many requests were sent for the first time."""
         self._count(now)
         self._left += PART_OF_FIRST_TRIES * requests
 
     def reserve(self, requests: int, now: float) -> float:
-        """Take so many retries: the seconds after which they may be sent."""
+        """Take this many retries: the seconds after which they may be sent."""
         self._count(now)
         self._left -= requests
         return max(0.0, -self._left / PER_SECOND)

@@ -14,7 +14,7 @@ LEFT_ROWS_PER_ROW = 0.9
 """Reading is better from so many left rows for each row of the table on: `benchmarks/bench_crossover.py`."""
 
 KEYS_PER_ROW = 0.35
-"""To ask for so many keys is a bit cheaper than to read a row: decision 0163."""
+"""To ask for this many keys is a bit cheaper than to read a row: decision 0163."""
 
 MOST_BYTES = 10**9
 """A larger table is not read while a statement runs."""

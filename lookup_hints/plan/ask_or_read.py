@@ -25,7 +25,7 @@ _SAYS_HOW_TO_ASK = ("retry-predicate", "on-error", "max-requests")
 
 
 class BetterRead(Exception):
-    """Some lookup joins are to be read instead: planning begins anew with them as scans."""
+    """Some lookup joins are to be read instead: planning begins again with them as scans."""
 
     def __init__(self, decisions: Mapping[LookupUse, AccessDecision]) -> None:
         super().__init__("some tables are read whole")

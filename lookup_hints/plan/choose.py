@@ -41,7 +41,7 @@ _RELOAD_KEYS = {
     "timed": ("full-cache.timed-reload.iso-time", "full-cache.timed-reload.interval-in-days"),
 }
 _LONGEST_MISSING = 30.0
-"""A key without a row is asked again after so many seconds, where nothing else was said."""
+"""A key without a row is asked again after this many seconds, where nothing else was said."""
 _STRATEGY_KEYS = {
     "fixed_delay": ("fixed-delay",),
     "exponential_delay": ("initial-backoff", "max-backoff", "backoff-multiplier", "jitter-factor"),

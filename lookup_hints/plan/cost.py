@@ -14,7 +14,7 @@ from dataclasses import dataclass
 UNKNOWN = "unknown: Spark does not know the rows of its left side"
 
 BYTES_OF_A_ROW = 1024
-"""A file holds a row for each of so many bytes at the least; rows of most tables take a tenth of it."""
+"""A file holds a row for each of this many bytes at the least; rows of most tables take a tenth of it."""
 
 _SECTION = re.compile(r"== Optimized Logical Plan ==\n(.*?)(?:\n== |\Z)", re.DOTALL)
 _NODE = re.compile(

@@ -88,7 +88,7 @@ class Context:
 class LookupJoin(ABC):
     """One lookup join, of the form that its class is; fields after ``needs`` are filled in by later rules.
 
-    ``plan/forms`` has the forms: each says what its left side is, and which edits write it anew.
+    ``plan/forms`` has the forms: each says what its left side is, and which edits write it again.
 
     Args:
         use: where its table is named.

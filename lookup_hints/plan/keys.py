@@ -25,7 +25,7 @@ _FIXED_ZONE = re.compile(
 )
 _KEY = "`__lookup_key`"
 _ABOVE = {"int": "2147483648D", "bigint": "9223372036854775808D"}
-# Exact numbers of so many digits are different ones as floating point numbers, too.
+# Exact numbers of this many digits are different ones as floating point numbers, too.
 _DIGITS_TOLD_APART = {"double": 15, "float": 6}
 
 
@@ -59,7 +59,7 @@ class KeyCast:
         return self.wrapping[0] + before, after + self.wrapping[1]
 
     def _guarded(self, column: str) -> str:
-        """The last cast as a lambda: no false match below so many digits, an error above them."""
+        """The last cast as a lambda: no false match below this many digits, an error above them."""
         precision, scale = _precision(column)
         largest = _ABOVE.get(column, f"1E{precision - scale}D")
         written = written_type(column)

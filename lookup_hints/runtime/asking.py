@@ -103,7 +103,7 @@ class Asking:
         return not self._state.held.is_full or self._state.fresh.window is self._state.held.first
 
     def _room(self, slots: int) -> int:
-        """How many keys may go out together where so many slots are free."""
+        """How many keys may go out together where this many slots are free."""
         if not self._state.spec.by_row:
             return self._state.size.keys
         room = self._state.limiter.room

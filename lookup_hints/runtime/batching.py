@@ -37,7 +37,7 @@ def window_sizes(growth: int, most: Callable[[], int | None] = lambda: None) -> 
 
 
 def ending_at(rows: int, sizes: Iterator[int]) -> Iterator[int]:
-    """``sizes``, made smaller so that a window ends at so many ``rows``."""
+    """``sizes``, made smaller so that a window ends at this many ``rows``."""
     for size in sizes:
         fitting = min(size, rows) if rows else size
         yield fitting

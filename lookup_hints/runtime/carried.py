@@ -1,7 +1,7 @@
 """Connectors on their way to a worker: as bytes, which a task reads only where its process has none yet.
 
 Reading them again does harm (docs/decisions/0110). A class of a notebook travels with its code: reading it
-anew gives the class new globals, also where it is open, and what opening put there is gone. And what is
+again gives the class new globals, also where it is open, and what opening put there is gone. And what is
 open would count in accumulators of a task that is over.
 """
 

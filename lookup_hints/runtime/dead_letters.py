@@ -20,7 +20,7 @@ from lookup_hints.runtime.steps import Part
 from lookup_hints.runtime.tally import Tally
 
 LONGEST_ERROR = 2_000
-"""So many characters of an error are kept: what a server answers may be a page."""
+"""This many characters of an error are kept: what a server answers may be a page."""
 
 SCHEMA = pa.schema(
     [

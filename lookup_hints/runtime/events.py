@@ -65,7 +65,7 @@ class EventLog:
         self._tell("unasked", logging.WARNING, text)
 
     def throttled(self, keys: int) -> None:
-        """The source refused a request for a while; so many keys are under way."""
+        """The source refused a request for a while; this many keys are under way."""
         if "throttled" not in self._told:
             text = f"the source refuses requests for a while; {_counted(keys)} under way"
             self._tell("throttled", logging.WARNING, text)
@@ -78,7 +78,7 @@ class EventLog:
             )
 
     def stopped(self, keys: int) -> None:
-        """Spark wants no more rows; so many keys were asked."""
+        """Spark wants no more rows; this many keys were asked."""
         self._tell("stopped", logging.INFO, f"stopped after {_counted(keys)}: Spark wants no more rows")
 
     def _tell(self, kind: str, level: int, text: str) -> None:

@@ -203,7 +203,7 @@ class LookupFlow:
         return self._state.waiting.of_key(window, head) is None and not self._state.fresh.holds(window, head)
 
     def has_room_for(self, keys: int) -> bool:
-        """Whether rows of so many keys may be on their way, beside those that are held."""
+        """Whether rows of this many keys may be on their way, beside those that are held."""
         return self._state.has_room_for(keys)
 
     # What to ask.

@@ -54,7 +54,7 @@ class RequestLimiter(Protocol):
         """Turns for a lookup."""
 
     def retry_delay(self, requests: int) -> float:
-        """Take so many retries of failures: the seconds after which they may be sent."""
+        """Take this many retries of failures: the seconds after which they may be sent."""
 
     def close(self) -> None:
         """The task is over."""

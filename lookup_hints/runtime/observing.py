@@ -24,10 +24,10 @@ class RequestObserver(Protocol):
     """Is told of each request of one lookup in one task; called on the thread that asks the connector."""
 
     def begin(self, keys: int) -> Any:
-        """A request for so many keys is sent; gives what ``end`` wants to have back."""
+        """A request for this many keys is sent; gives what ``end`` wants to have back."""
 
     def end(self, begun: Any, seconds: float, error: type[BaseException] | None) -> None:
-        """What ``begin`` gave has its answer, or failed, after so many seconds."""
+        """What ``begin`` gave has its answer, or failed, after this many seconds."""
 
     def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
         """A block in which the connector sends one HTTP request, and reads its response."""

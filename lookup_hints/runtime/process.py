@@ -30,7 +30,7 @@ IDLE_CONNECTORS = 8
 """How many opened connectors are kept that no task uses."""
 
 OPEN_SECONDS = 900.0
-"""What was opened longer ago is opened anew at the next task: a name may lead to another server by now."""
+"""What was opened longer ago is opened again at the next task: a name may lead to another server by now."""
 
 CLOSE_SECONDS = 5.0
 

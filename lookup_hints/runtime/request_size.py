@@ -49,11 +49,11 @@ class RequestSize:
         return max(1, int(WINDOW_BYTES / self._key_bytes)) if self._key_bytes >= 1 else None
 
     def bytes_of(self, keys: int) -> float:
-        """What the rows of so many keys will take."""
+        """What the rows of this many keys will take."""
         return keys * self._key_bytes
 
     def fitting(self, nbytes: float) -> int:
-        """For how many keys rows of so many bytes will come; one at least."""
+        """For how many keys rows of this many bytes will come; one at least."""
         return max(1, int(nbytes / max(1.0, self._key_bytes)))
 
     def saw(self, keys: pa.Table) -> None:
@@ -62,18 +62,18 @@ class RequestSize:
         self._fitting = max(1, min(self._largest, REQUEST_BYTES // width))
 
     def found(self, keys: int, nbytes: int) -> None:
-        """Rows of so many bytes came for so many keys. Wide rows count at once, narrow ones by and by."""
+        """Rows of this many bytes came for this many keys. Wide rows count at once, narrow ones by and by."""
         seen = nbytes / keys
         self._key_bytes = max(seen, (self._key_bytes + seen) / 2)
         self._answerable = max(1, min(self._largest, int(ANSWER_BYTES / max(1.0, self._key_bytes))))
 
     def too_large(self, keys: int) -> None:
-        """An answer should fit for so many keys."""
+        """An answer should fit for this many keys."""
         self._answerable = max(1, min(self._answerable, keys))
         self._key_bytes = max(self._key_bytes, ANSWER_BYTES / self._answerable)
 
     def answered(self, keys: int, seconds: float) -> None:
-        """A request for so many keys took so long, in the source and in the way to it."""
+        """A request for this many keys took so long, in the source and in the way to it."""
         if seconds > SLOW_SECONDS:
             self._wanted = max(self._fewest, self._wanted // 2)
         elif seconds < QUICK_SECONDS and 2 * keys > self.keys:

@@ -203,7 +203,7 @@ class RowDriver(AsyncDriver):
         self._flow.took(took, self._most_in_flight)
 
     def _give_back(self) -> None:
-        """Let the flow say anew when the keys that wait here are asked: rows of others fill the memory."""
+        """Let the flow say again when the keys that wait here are asked: rows of others fill the memory."""
         waiting: dict[_Asked, list[int]] = {}
         for asked, position in self._waiting:
             waiting.setdefault(asked, []).append(position)

@@ -228,7 +228,7 @@ class Settling:
         self.leave(part.batch, len(part))
 
     def leave(self, batch: Batch, size: int) -> None:
-        """So many keys of ``batch`` are settled, or belong to it no more."""
+        """This many keys of ``batch`` are settled, or belong to it no more."""
         batch.unsettled -= size
         if batch.unsettled == 0:
             self._state.slots.leave(batch)

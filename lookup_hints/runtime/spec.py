@@ -125,12 +125,12 @@ class PartialCache:
     """Answers of a table that all tasks of an executor share, and for how long.
 
     Args:
-        expire_after_write: seconds after which rows are asked anew.
+        expire_after_write: seconds after which rows are asked again.
         expire_after_access: the same since they were last used, if at all.
-        missing_ttl: seconds after which a key without rows is asked anew; None: it is not remembered.
+        missing_ttl: seconds after which a key without rows is asked again; None: it is not remembered.
         max_rows: how many rows one executor keeps; a key without rows counts as one.
         max_bytes: how many bytes of its disk they may take.
-        stale_while_revalidate: seconds for which older rows are used while they are asked for anew.
+        stale_while_revalidate: seconds for which older rows are used while they are asked for again.
         stale_if_error: seconds for which older rows are used where asking fails.
         changed: what tells that they have changed.
     """

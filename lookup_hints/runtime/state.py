@@ -17,7 +17,7 @@ from lookup_hints.runtime.tally import Tally
 from lookup_hints.runtime.task_cache import Learn
 
 ROUNDS_AHEAD = 3
-"""A row door's runner gets so many times `capacity` keys, so that none of its slots waits for the flow."""
+"""A row door's runner gets this many times `capacity` keys, so that none of its slots waits for the flow."""
 
 
 class LookupState:
@@ -47,7 +47,7 @@ class LookupState:
         self.keys_in_flight = 0
 
     def has_room_for(self, keys: int) -> bool:
-        """Whether rows of so many keys may be on their way, beside those that are held."""
+        """Whether rows of this many keys may be on their way, beside those that are held."""
         return self.held.bytes_left(self.size.bytes_of(keys)) > 0
 
 

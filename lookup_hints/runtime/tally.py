@@ -109,15 +109,15 @@ class Tally:
         self._latencies.update(map(Latencies.bucket_of, seconds))
 
     def in_flight(self, requests: int) -> None:
-        """So many requests are in flight now."""
+        """This many requests are in flight now."""
         self._most_in_flight = max(self._most_in_flight, requests)
 
     def asked(self, nbytes: int) -> None:
-        """Keys of so many bytes were asked."""
+        """Keys of this many bytes were asked."""
         self._key_bytes += nbytes
 
     def found(self, nbytes: int) -> None:
-        """Rows of so many bytes were answered."""
+        """Rows of this many bytes were answered."""
         self._row_bytes += nbytes
 
     def close(self) -> None:
@@ -127,11 +127,11 @@ class Tally:
     # What the connector tells.
 
     def sent(self, nbytes: int) -> None:
-        """So many bytes of a request went out."""
+        """This many bytes of a request went out."""
         self._sent += nbytes
 
     def received(self, nbytes: int) -> None:
-        """So many bytes of an answer came in."""
+        """This many bytes of an answer came in."""
         self._received += nbytes
 
     def throttled(self) -> None:

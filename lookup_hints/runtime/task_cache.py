@@ -21,7 +21,7 @@ from lookup_hints.runtime.spec import LookupSpec
 
 KEYS_AT_ONCE = 64 * 1024
 BYTES_AT_ONCE = 16 * 1024 * 1024
-"""So many keys, or bytes of rows, are held in memory before they are written."""
+"""This many keys, or bytes of rows, are held in memory before they are written."""
 
 _log = logging.getLogger("lookup_hints.cache")
 

@@ -86,7 +86,7 @@ def look_up(
     batches: Iterator[Sequence[pa.Array]],
     report: Report | None,
 ) -> Iterator[pa.ListArray]:
-    """For each row of ``batches``, in order, the list of its rows; the arrays are cut anew.
+    """For each row of ``batches``, in order, the list of its rows; the arrays are cut again.
 
     Raises:
         ConnectorError: the lookup failed; secrets are masked.
@@ -113,7 +113,7 @@ def look_up(
 
 
 def _asking_anew(spec: LookupSpec, identity: str) -> Callable[[pa.Table], None] | None:
-    """Lets keys be asked for anew beside the tasks, where rows that are too old may be used meanwhile."""
+    """Lets keys be asked for again beside the tasks, where rows that are too old may be used meanwhile."""
     cache, background = spec.settings.cache, process.this_process.the(Background)
     if cache is None or not cache.stale_while_revalidate:
         return None

@@ -1,4 +1,4 @@
-"""What a worker does beside its tasks: it asks anew for rows that were used though they were too old."""
+"""What a worker does beside its tasks: it asks again for rows that were used though they were too old."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lookup_hints.store.store import Store
 
 KEPT = 8
-"""So many stores stay open in a process that no task uses now."""
+"""This many stores stay open in a process that no task uses now."""
 
 
 class Stores:
@@ -64,7 +64,7 @@ class Stores:
             spec: the lookup, over the connector that is open here.
             identity: tells connectors apart that are not equal.
             folder: that of the executor.
-            refresh: lets keys be asked for anew whose rows are too old. Without it such rows are not used.
+            refresh: lets keys be asked for again whose rows are too old. Without it such rows are not used.
         """
         watch = None
         try:

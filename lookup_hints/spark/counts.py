@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REMEMBERED_TASKS = 20_000
-"""So many of the last tasks are remembered: Spark repeats a task soon, or not at all."""
+"""This many of the last tasks are remembered: Spark repeats a task soon, or not at all."""
 
 REMEMBERED_BATCHES = 1_000
-"""So many of the last micro-batches are remembered, of all streaming queries together."""
+"""This many of the last micro-batches are remembered, of all streaming queries together."""
 
 Batch = tuple[str, int]
 """A micro-batch: the id of its streaming query, and its number."""
@@ -59,7 +59,7 @@ class Counts:
             return found
 
     def see(self, record: TaskRecord, waiting: int) -> None:
-        """A task that runs has counted ``record`` so far, and so many of its keys wait for a retry."""
+        """A task that runs has counted ``record`` so far, and this many of its keys wait for a retry."""
         run = record.run
         with self._lock:
             ended = self._tasks.get((record.function, run.stage, run.partition))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 PART = 10_000
-"""So many letters are held in memory before they are written as a part of the task's letters."""
+"""This many letters are held in memory before they are written as a part of the task's letters."""
 
 _NAME = re.compile(r"(?P<task>.+-s\d+-p\d+-(?P<run>[0-9a-f]{8}))-\d{5}\.(?:parquet|json)")
 

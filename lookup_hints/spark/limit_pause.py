@@ -12,7 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 PAUSE_ROWS = 10_000
-"""Spark's batches have so many rows (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
+"""Spark's batches have this many rows (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
 
 PAUSE_SECONDS = 1.5
 """Twice what a busy machine takes (docs/decisions/0060); lost only where the first rows were not enough."""
@@ -24,7 +24,7 @@ STATEMENTS = 16
 """How many statements a worker remembers."""
 
 OUTPUT_BUFFER = 64 * 1024
-"""PySpark sends what it was given when it fills so many bytes."""
+"""PySpark sends what it was given when it fills this many bytes."""
 
 _T = TypeVar("_T")
 

@@ -27,7 +27,7 @@ _log = logging.getLogger("lookup_hints")
 
 
 def create_view(spark: SparkSession, scan: TableScan) -> None:
-    """Make the view that reads the whole table of ``scan``, anew at each action."""
+    """Make the view that reads the whole table of ``scan``, again at each action."""
     fields = [scan.use.table.schema.field(name) for name in scan.columns]
     schema, connector, filters = pa.schema(fields), scan.connector, scan.filters
     parts = parts_of(connector, scan.readers)

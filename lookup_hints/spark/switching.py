@@ -70,7 +70,7 @@ class Switching(WholeCache):
             return NOTHING
 
     def _has_read(self, keys: int) -> bool:
-        """Read the table, if so many more keys make that worth it, and nobody else does."""
+        """Read the table, if this many more keys make that worth it, and nobody else does."""
         asked = _counted(self._path / "asked", keys)
         if asked < self._switch.keys:
             return False

@@ -27,7 +27,7 @@ class ChangesRequest:
         column: a column of the table that is a timestamp, a date or a whole number.
         since: of its type; rows where it is greater have changed. None: only ``Changes.latest`` is wanted.
         schema: columns of the table that tell keys; may be none, where it matters only whether any changed.
-        most: of so many keys each is wanted; of more, it is enough to know that.
+        most: of this many keys each is wanted; of more, it is enough to know that.
         timeout: seconds left for this request, or None.
     """
 

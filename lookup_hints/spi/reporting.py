@@ -31,10 +31,10 @@ class Reporting(Protocol):
     """Listens to what a connector tells of its requests; called on the thread that asked the connector."""
 
     def sent(self, nbytes: int) -> None:
-        """So many bytes of a request went out."""
+        """This many bytes of a request went out."""
 
     def received(self, nbytes: int) -> None:
-        """So many bytes of an answer came in."""
+        """This many bytes of an answer came in."""
 
     def throttled(self) -> None:
         """The source refused a request for a while, as it is asked too much."""
@@ -89,8 +89,8 @@ _listening: ContextVar[Reporting] = ContextVar("lookup_hints_reporting", default
 def reporting() -> Reporting:
     """Who listens to what the lookup tells that runs here.
 
-    Ask anew in each lookup: a task in the background, or a callback of a connection, outlives the lookup that
-    it was started in.
+    Ask again in each lookup: a task in the background, or a callback of a connection, outlives the lookup
+    that it was started in.
 
     Example:
         In a lookup::

@@ -104,7 +104,7 @@ _turns: ContextVar[Turns] = ContextVar("lookup_hints_turns", default=FREE)
 def turns() -> Turns:
     """The turns of the lookup that runs here.
 
-    Ask anew in each lookup.
+    Ask again in each lookup.
 
     Example:
         In a lookup of a connector that is a ``TakesTurns``::

@@ -28,7 +28,7 @@ from lookup_hints.store.folder import Folder, StoreLimits, locked
 from lookup_hints.store.invalidations import Invalidations
 
 MOST_CHANGED = 100_000
-"""So many keys are invalidated one by one; where there are more, everything is."""
+"""This many keys are invalidated one by one; where there are more, everything is."""
 
 _LOOK_BACK = 2
 
@@ -70,7 +70,7 @@ class Checks:
         invalidations: invalidates what has changed.
         interval: seconds between two checks.
         step: how many seconds a unit of the column is; None where it counts.
-        longest: no answer is used that is older than so many seconds.
+        longest: no answer is used that is older than this many seconds.
         clock: seconds, the same for all processes.
 
     Raises:

@@ -49,7 +49,7 @@ class ProbeResult:
     Args:
         found: rows, and for each the position of its key; those of one key stand together.
         missing: the positions of the keys that are known to have none.
-        refreshing: rows of other keys that are too old, but may be used while they are asked for anew.
+        refreshing: rows of other keys that are too old, but may be used while they are asked for again.
         fallback: rows of still others, which may be used where asking fails.
     """
 
@@ -146,7 +146,7 @@ def is_one_value(numbers: Numbers) -> bool:
 
 
 def one_value(value: object, kind: npt.DTypeLike, length: int) -> Numbers:
-    """So many times ``value``, held once."""
+    """This many times ``value``, held once."""
     return np.broadcast_to(np.array(value, kind), (length,))
 
 

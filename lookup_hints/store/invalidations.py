@@ -121,8 +121,8 @@ class Invalidations:
             number: nothing is done where this one is written down, or a larger one.
             keys: what keys; None for all.
             now: the time.
-            longest: no answer is used that is older than so many seconds; so old notes are of no use.
-            most: so many keys are noted; where there are more, everything is invalidated.
+            longest: no answer is used that is older than this many seconds; so old notes are of no use.
+            most: this many keys are noted; where there are more, everything is invalidated.
 
         Raises:
             OSError: it cannot be written down.

@@ -43,7 +43,7 @@ class Ages:
         rows: of a key that has rows.
         missing: of a key that has none.
         unused: since it was last used, too; None for no such limit.
-        refreshing: for so long after ``rows``, rows may be used while they are asked for anew.
+        refreshing: for so long after ``rows``, rows may be used while they are asked for again.
         fallback: the same where asking fails.
     """
 
@@ -279,7 +279,7 @@ class Store:
             self.evicted["size"] += sum(each.rows for each in oldest) - kept.held
 
     def _oldest(self) -> Sequence[Filed]:
-        """So many of the oldest segments as take an eighth of the limits."""
+        """This many of the oldest segments as take an eighth of the limits."""
         share, filed = self._folder.limits.part(_SHARE), list(self._segments)
         rows = accumulate(each.rows for each in filed)
         nbytes = accumulate(each.nbytes for each in filed)

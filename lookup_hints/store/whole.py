@@ -57,7 +57,7 @@ class Whole:
 
     @classmethod
     def opened(cls, folder: Path, parts: int) -> Whole:
-        """The table in ``folder``, in so many segments.
+        """The table in ``folder``, in this many segments.
 
         Raises:
             NotASegment: it is damaged.

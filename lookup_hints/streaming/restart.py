@@ -63,7 +63,7 @@ class NoRestart:
 
 @dataclass(frozen=True)
 class FixedDelayRestart:
-    """The same wait before each restart, and so many restarts in all (Flink's ``fixed-delay``).
+    """The same wait before each restart, and this many restarts in all (Flink's ``fixed-delay``).
 
     Args:
         attempts: restarts in the whole life of the query; they are never forgotten.
@@ -121,7 +121,7 @@ class FailureRateRestart:
 
 @dataclass(frozen=True)
 class ExponentialDelayRestart:
-    """A wait that grows from one restart to the next, and begins anew after a quiet time.
+    """A wait that grows from one restart to the next, and begins again after a quiet time.
 
     Flink's ``exponential-delay``: the first wait is ``initial_backoff``, each further one is longer by
     ``multiplier`` up to ``max_backoff``; the jitter adds or takes up to ``jitter_factor`` of the wait and

@@ -145,7 +145,7 @@ def check_sink(
 
 
 def no_checkpoint(insert: StreamInsert, *, has_root: bool) -> Problem:
-    """What to say of a query that would begin anew at each start.
+    """What to say of a query that would begin again at each start.
 
     Args:
         insert: the statement.

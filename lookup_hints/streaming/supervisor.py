@@ -148,7 +148,7 @@ class Supervisor:
 
     Args:
         clock: seconds, as ``time.monotonic`` gives them.
-        spread: a number in [-1, 1], drawn anew for each wait; it places the jitter.
+        spread: a number in [-1, 1], drawn again for each wait; it places the jitter.
     """
 
     def __init__(

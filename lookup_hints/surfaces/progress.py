@@ -92,7 +92,7 @@ class LiveLines:
 
 
 _PACE_LOOKS = 9
-"""The pace is that since so many looks ago."""
+"""The pace is that since this many looks ago."""
 
 
 @contextmanager

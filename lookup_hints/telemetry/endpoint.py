@@ -85,7 +85,7 @@ def check_package() -> None:
 def serve(
     port: int, host: str, read: Read, *, flink_names: bool = False, job_name: str = ""
 ) -> MetricsServer:
-    """Serve what ``read`` gives, at each scrape anew.
+    """Serve what ``read`` gives, at each scrape again.
 
     Args:
         port: where; 0 takes one that is free.

@@ -170,7 +170,7 @@ class LookupObserver:
         return self._instruments.database if is_database else self._instruments.other
 
     def begin(self, keys: int) -> Span | None:
-        """A request for so many keys is sent."""
+        """A request for this many keys is sent."""
         if self._tracer is None:
             return None
         attributes = {**self._attributes, "lookup.keys": keys}

@@ -47,7 +47,7 @@ def labels_of(name: LookupName) -> tuple[str, ...]:
 
 
 class LookupCollector(Collector):
-    """All counts of all lookups, read anew at each scrape."""
+    """All counts of all lookups, read again at each scrape."""
 
     def __init__(self, read: Read) -> None:
         self._read = read

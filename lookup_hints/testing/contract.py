@@ -298,7 +298,7 @@ def _request(table: LookupTable, keys: Sequence[Key], columns: Iterable[str] = (
 
 
 def _asked(connector: Connector, request: LookupRequest, times: int = 1) -> list[Found]:
-    """What each ability finds, so many times; the connector is opened and closed around them."""
+    """What each ability finds, this many times; the connector is opened and closed around them."""
     found: list[Found] = []
     if isinstance(connector, SyncLookup):
         connector.open()

@@ -84,16 +84,16 @@ class FakeConnector(SyncLookup, AsyncLookup):
         self._scripts: dict[Key, deque[_Act]] = defaultdict(deque)
 
     def miss(self, *key: Any, times: int = 1) -> None:
-        """Find nothing for ``key``, so many times."""
+        """Find nothing for ``key``, this many times."""
         self._script(key, _Act(misses=True), times)
 
     def fail(self, *key: Any, error: Exception | str = "scripted", times: int = 1) -> None:
-        """Fail for ``key``, so many times; a text is a failure that may pass."""
+        """Fail for ``key``, this many times; a text is a failure that may pass."""
         raised = ConnectorError(error) if isinstance(error, str) else error
         self._script(key, _Act(error=raised), times)
 
     def delay(self, *key: Any, seconds: float, times: int = 1) -> None:
-        """Answer for ``key`` so late, so many times."""
+        """Answer for ``key`` so late, this many times."""
         self._script(key, _Act(seconds=seconds), times)
 
     def lookup(self, request: LookupRequest) -> Answer:

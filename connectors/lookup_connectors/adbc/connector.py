@@ -409,7 +409,7 @@ class _Room:
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """The answer has so many bytes more."""
+        """The answer has this many bytes more."""
         self._taken += size
         if self._taken > self._limit and self._keys > 1:
             message = f"table {self._table}: the rows of {self._keys} keys are too large to be taken at once."

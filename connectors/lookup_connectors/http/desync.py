@@ -39,7 +39,7 @@ class DesyncGuard:
         self._is_in_doubt = False
 
     def came(self, origin: str, data: bytes, questions: int) -> None:
-        """``data`` came from ``origin`` on a connection that had been asked so many ``questions``."""
+        """``data`` came from ``origin`` on a connection that had been asked this many ``questions``."""
         answer = _ANSWER.match(data)
         if answer is None or not _tells_something(int(answer[1])):
             return
@@ -47,7 +47,7 @@ class DesyncGuard:
         self._is_in_doubt |= questions > 1 or origin in self._asked_again
 
     def answered(self, origin: str, questions: int) -> None:
-        """A connection to ``origin`` that had been asked so many ``questions`` got an answer to the last.
+        """A connection to ``origin`` that had been asked this many ``questions`` got an answer to the last.
 
         It may be the second answer to the question before. Whether it is, only that connection would show
         later, and it may be closed by then.

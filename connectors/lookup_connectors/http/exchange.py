@@ -27,7 +27,7 @@ from lookup_hints.spi import Ending, Turns, reporting, turns
 _REDIRECTS = (301, 302, 303, 307, 308)
 _ANSWERS = ("answer", "miss")
 _PARSED = 8
-"""A parsed document of small objects takes so many times the bytes of its text."""
+"""A parsed document of small objects takes this many times the bytes of its text."""
 _SMALL_BODY = 64 * 1024
 _UNREACHABLE = (502, 503, 504)
 """What gateways answer where they cannot reach the server."""

@@ -21,7 +21,7 @@ def _set(words: str) -> frozenset[str]:
 
 _DEPTH = 5
 _MOST = 50
-"""So many members of a list are looked at."""
+"""This many members of a list are looked at."""
 
 _THROTTLED = _set(
     """

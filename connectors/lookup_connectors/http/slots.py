@@ -1,4 +1,4 @@
-"""So many connections and no more: who finds none free waits in a row.
+"""This many connections and no more: who finds none free waits in a row.
 
 What ``asyncio.Semaphore`` does, without a coroutine and a generator for each request that need not wait.
 """

@@ -442,7 +442,7 @@ def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
 
 
 SECOND_TRIES = 10
-"""So many requests whose kept connection was lost are sent again at once."""
+"""This many requests whose kept connection was lost are sent again at once."""
 
 
 class Sender:

@@ -52,7 +52,7 @@ class PipeJoin(LookupJoin):
         return _before(statement, self.use)
 
     def edits(self, draft: Draft, numbers: Iterator[int]) -> Iterator[Edit]:
-        """The operator, written anew, and the names behind it that mean a column of USING."""
+        """The operator, written again, and the names behind it that mean a column of USING."""
         pieces, pipe = draft.statement.pieces, self._pipe
         merged = self._merged(draft.statement)
         text = pipe_operators(draft.statement, self, next(numbers), private=merged is not None)

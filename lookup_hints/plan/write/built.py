@@ -1,4 +1,4 @@
-"""Part of a FROM that is written anew: its text, what it shows, and what is still to be appended."""
+"""Part of a FROM that is written again: its text, what it shows, and what is still to be appended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Visible:
 
 @dataclass(eq=False)
 class Built:
-    """Part of a FROM written anew.
+    """Part of a FROM written again.
 
     Args:
         parts: its text.

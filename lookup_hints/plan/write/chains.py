@@ -1,4 +1,4 @@
-"""One chain of joins written anew: what stands between the commas of a FROM, or in parentheses."""
+"""One chain of joins written again: what stands between the commas of a FROM, or in parentheses."""
 
 from __future__ import annotations
 

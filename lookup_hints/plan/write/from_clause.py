@@ -99,7 +99,7 @@ def _is_simple(block: Block, joins: Sequence[FromJoin]) -> bool:
 
 
 def _rebuilt(sheet: Sheet, block: Block, chains: Sequence[Chain]) -> Text:
-    """The relations of a FROM, written anew."""
+    """The relations of a FROM, written again."""
     groups: list[Built] = []
     waiting, shown = list(chains), set[Relation]()
     while waiting:

@@ -19,7 +19,7 @@ from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Cut, Fragment
 
 MOST_VIEWS = 30
-"""So many lookup joins of a FROM run in one stage: a task that holds many more overflows its stack."""
+"""This many lookup joins of a FROM run in one stage: a task that holds many more overflows its stack."""
 
 
 def packed_if_long(sheet: Sheet, built: Built) -> Built:
@@ -72,7 +72,7 @@ def packing(
 def _spread(sheet: Sheet, columns: Mapping[Relation, str]) -> str:
     """The private columns that say where a row goes, in parentheses; empty where any row may go anywhere.
 
-    Then Spark sorts the rows first, and the queues of so many lookups may have left no memory for that.
+    Then Spark sorts the rows first, and the queues of this many lookups may have left no memory for that.
     """
     analysis = sheet.draft.analysis
     known = [

@@ -1,6 +1,6 @@
 """The order in which Spark gives the columns of joins by USING and NATURAL.
 
-A star that is written anew must keep it. The rules are those of Spark's ``ResolveNaturalAndUsingJoin``
+A star that is written again must keep it. The rules are those of Spark's ``ResolveNaturalAndUsingJoin``
 (the shared columns of the left side come first, those of the right side need a qualifier) and of its
 ``UnresolvedStar`` (``c.*`` gives the columns of ``c`` that need a qualifier before all others).
 """

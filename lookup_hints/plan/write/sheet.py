@@ -1,4 +1,4 @@
-"""What is known and kept while the text of a statement is written anew."""
+"""What is known and kept while the text of a statement is written again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sheet:
     Attributes:
         numbers: they tell private names apart.
         hidden: the private columns that blocks, and relations in parentheses, have beside the user's.
-        using: the joins by USING that relations in parentheses, written anew, still have.
+        using: the joins by USING that relations in parentheses, written again, still have.
         merged: of the block that is written: joins by USING whose right side has private columns.
         concealed: of that block: relations with columns that no star shows, packed under private names.
         block: that block.

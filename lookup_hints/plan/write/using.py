@@ -1,4 +1,4 @@
-"""Stars and names in a block whose FROM was written anew: private columns stay out of sight.
+"""Stars and names in a block whose FROM was written again: private columns stay out of sight.
 
 The columns of USING and NATURAL come once, and first; the right side's own are found by qualifier only.
 """
