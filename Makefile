@@ -1,5 +1,5 @@
 # make demo            a year of flights, enriched by lookups (needs Java 17 and Python 3.10, or newer)
-# make test            format, lint, types, and the tests of three kinds: unit, spark and servers
+# make test            format, lint, types, and the tests of two kinds: unit and spark
 # make test-unit       tests without Spark and servers
 # make test-spark      tests that ask one local Spark
 # make test-servers    connectors against servers that the tests start: PostgreSQL, HTTP, Redis
@@ -14,9 +14,9 @@
 # make clean           remove what these made
 # make help            show this
 #
-# CI runs test, docs, test-processes, test-queries and the oldest cell of test-matrix. TREES=n, MISTAKES=n and
-# TEXTS=n say how many random queries, mistakes and texts there are, SEED=n repeats a run, SHARE=n runs one of n tests of
-# queries; JOBS=n is how many files of tests run beside each other (2).
+# CI runs test, docs, test-servers, test-processes, test-queries and the oldest cell of test-matrix. TREES=n, MISTAKES=n
+# and TEXTS=n say how many random queries, mistakes and texts there are, SEED=n repeats a run, SHARE=n runs one of n cases
+# of a kind or a cell; JOBS=n is how many files of tests run beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
@@ -38,10 +38,12 @@ demo: java $(VENV)/.demo
 
 # Files run beside each other, as Spark leaves a second core idle for much of the time. CI prints the slowest tests.
 JOBS = 2
-PYTEST = $(BIN)/python -m pytest -q $${CI:+--durations=50 --durations-min=1} -n $(JOBS) --dist loadfile --no-loadscope-reorder
+SHARE = 1
+PYTEST = $(BIN)/python -m pytest -q $${CI:+--durations=50 --durations-min=1} --share=$(SHARE) \
+  -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: java check $(VENV)/spark.jsa
-	@$(SPARK_ENV) $(PYTEST) tests --ignore=tests/queries --ignore=tests/processes
+	@$(SPARK_ENV) $(PYTEST) tests --ignore=tests/queries --ignore=tests/processes --ignore=tests/servers
 
 test-unit test-spark test-servers test-processes: java $(VENV)/spark.jsa
 	@kind=$@; $(SPARK_ENV) $(PYTEST) "tests/$${kind#test-}"
@@ -51,11 +53,10 @@ test-unit test-spark test-servers test-processes: java $(VENV)/spark.jsa
 TREES = 2400
 MISTAKES = 2000
 TEXTS = 1000000
-SHARE = 1
 test-queries: java $(VENV)/spark.jsa
 	@seed="$${SEED:-$$(date +%s)}"; echo "seed $$seed"; \
 	$(SPARK_ENV) SEED="$$seed" TREES=$(TREES) SPARK_MUTATIONS=$(MISTAKES) PLANNED_MUTATIONS=40000 TEXTS=$(TEXTS) \
-	  $(PYTEST) --hypothesis-seed="$$seed" --share=$(SHARE) \
+	  $(PYTEST) --hypothesis-seed="$$seed" \
 	  tests/queries/test_trees.py tests/queries tests/unit/plan/test_mutations.py \
 	  tests/servers/connectors/test_texts.py::test_texts_are_read_as_python_and_spark_read_them
 
@@ -65,7 +66,7 @@ test-examples: java $(VENV)/spark.jsa
 
 CELLS =
 test-matrix: java
-	@JOBS=$(JOBS) .ci/matrix $(CELLS)
+	@JOBS=$(JOBS) SHARE=$(SHARE) .ci/matrix $(CELLS)
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .

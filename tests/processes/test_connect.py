@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spark.elsewhere import Outcomes, outcomes_of
+from tests.spark.elsewhere import Outcomes, names_of, outcomes_of
 from tests.spark.test_dataframe import JOINS
 from tests.spark.test_oracle import STATEMENTS
 from tests.spark.versions import needs_connect_server
@@ -13,10 +13,14 @@ pytestmark = [pytest.mark.timeout(600), needs_connect_server]
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    # SPARK_TESTING lets the server choose a free port.
-    folder = tmp_path_factory.mktemp("connect")
-    outcomes = outcomes_of("tests.processes.connect_scenario", folder, seconds=540, SPARK_TESTING="1")
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    outcomes = outcomes_of(
+        "tests.processes.connect_scenario",
+        tmp_path_factory.mktemp("connect"),
+        seconds=540,
+        SPARK_TESTING="1",  # lets the server choose a free port
+        NAMES=names_of(request),
+    )
     assert outcomes.gave("connect_is_what_runs") == "pyspark.sql.connect.session"
     return outcomes
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
+import pytest
 
 from lookup_hints.spi import TEXT, ConnectorError, Option
 from lookup_hints.spi.model import LookupRequest
@@ -68,6 +69,12 @@ class Outcomes:
         """The kind and text of the error that ``step`` raised."""
         assert "failed" in self.steps[step], f"{step} gave {self.steps[step]['gave']}"
         return str(self.steps[step]["failed"])
+
+
+def names_of(request: pytest.FixtureRequest) -> str:
+    """The names that tests of this file ask for, as JSON: with ``--share`` they are not all."""
+    calls = (getattr(item, "callspec", None) for item in request.session.items if item.path == request.path)
+    return json.dumps(sorted(call.params["name"] for call in calls if call and "name" in call.params))
 
 
 def outcomes_of(module: str, folder: Path, seconds: float, **environment: str) -> Outcomes:
