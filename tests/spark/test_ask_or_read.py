@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.execution.scope import StatementScope
+from lookup_hints.execution.table_sizes import TableSizes
 from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:
@@ -175,6 +177,6 @@ def test_planning_without_a_lookup_table_asks_nobody(twins: Twins, monkeypatch: 
     def refuse(*_: object) -> Callable[..., object]:
         raise AssertionError("asked for a figure")
 
-    monkeypatch.setattr("lookup_hints.execution.table_sizes.TableSizes.of", refuse)
-    monkeypatch.setattr("lookup_hints.execution.scope.Scope.explained", refuse)
+    monkeypatch.setattr(TableSizes, "of", refuse)
+    monkeypatch.setattr(StatementScope, "explained", refuse)
     assert twins.session.sql("SELECT o.id FROM orders o JOIN r ON o.k = r.id").count() > 0
