@@ -149,7 +149,7 @@ class ByteLease:
 
     def request(self, size: int) -> asyncio.Future[None] | None:
         """Count ``size`` bytes: now where there is room, else when the future that is returned is done."""
-        size = self._beyond_spare(size)
+        size = self._beyond_spare(size) if self._spare else size
         budget = self._budget
         if not budget._waiting and budget._has_room(size):
             self._add(size)
@@ -272,4 +272,4 @@ class Usual:
         self.size = 0
 
     def saw(self, size: int) -> None:
-        self.size = (7 * self.size + size) // 8 if self.size else size
+        self.size = -(-(7 * self.size + size) // 8) if self.size else size  # up, so that it comes to be

@@ -62,8 +62,7 @@ class Breaker(Record):
     def answered(self, requests: int, started: float, now: float) -> None:
         """This many requests had an answer, the last of which was sent at ``started``."""
         if not self.opened_at:
-            for _ in range(min(requests, REMEMBERED)):
-                self._ends.add(now)
+            self._ends.add(now, min(requests, REMEMBERED))
         elif started >= self.until:
             self._ends.clear()
             self.opened_at = self._seconds = self._probes = self._probed_at = 0.0

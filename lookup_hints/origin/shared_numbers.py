@@ -49,11 +49,13 @@ class Latest:
         """How many cells it takes."""
         return size + 1
 
-    def add(self, number: float) -> None:
-        """Add ``number``, and forget the oldest one where there are enough."""
-        place = int(self._cells[self._start - 1])
-        self._cells[self._start + place] = number
-        self._cells[self._start - 1] = (place + 1) % self._size
+    def add(self, number: float, times: int = 1) -> None:
+        """Add ``number`` so many times, and forget the oldest ones where there are enough."""
+        cells, start, place = self._cells, self._start, int(self._cells[self._start - 1])
+        for _ in range(times):
+            cells[start + place] = number
+            place = (place + 1) % self._size
+        cells[start - 1] = place
 
     def clear(self) -> None:
         for place in range(self._start - 1, self._start + self._size):

@@ -87,9 +87,9 @@ class RowDriver(AsyncDriver):
     def _employ(self) -> None:
         """As many workers as there are keys for, up to ``capacity``."""
         for _ in range(min(len(self._waiting), self._capacity - len(self._running))):
-            asked, position = self._waiting.popleft()
-            task = self._spawn(self._work(asked, position))
-            self._running[task] = asked, position
+            mine = self._waiting.popleft()
+            task = self._spawn(self._work(*mine))
+            self._running[task] = mine
             task.add_done_callback(self._leave)
 
     def _leave(self, task: asyncio.Task[None]) -> None:
@@ -130,8 +130,7 @@ class RowDriver(AsyncDriver):
                 del outcome  # it may be large, and the next key takes its time
                 if not self._waiting:
                     return
-                asked, position = self._waiting.popleft()
-                self._running[task] = asked, position
+                self._running[task] = asked, position = self._waiting.popleft()
 
     def _cancelled(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
         if asked.is_out_of_time:

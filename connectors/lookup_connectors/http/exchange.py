@@ -202,6 +202,8 @@ class Exchange:
 
     def _signed(self, request: Request, credentials: dict[str, str]) -> Request:
         """``request`` with what proves who we are; no other origin gets to see that, or anything private."""
+        if not credentials and not request.headers:
+            return request
         if request.origin == self._home:
             return request._replace(headers={**request.headers, **credentials}) if credentials else request
         hidden = _OURS | request.private.headers

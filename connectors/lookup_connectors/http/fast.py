@@ -85,27 +85,7 @@ class FastClient:
         data = _written(request, path, origin.authority)
         is_kept = not request.headers or not _closes(request.headers)
         kept = None if fresh else self._kept(origin)
-        if kept is not None:
-            try:
-                return await self._ask(kept, origin, data, end, lease, is_kept=is_kept)
-            except _BrokenOff as error:
-                # The server closed an idle connection just when we took it, or had left something on it.
-                if not error.untouched:
-                    raise
-                raise kept_connection_lost(self._connecting, request) from None
-        made = await self._connected(request, origin, end)
-        return await self._ask(made, origin, data, end, lease, is_kept=is_kept)
-
-    async def _ask(
-        self,
-        connection: _HttpConnection,
-        origin: _Origin,
-        data: bytes,
-        end: float,
-        lease: ByteLease,
-        *,
-        is_kept: bool,
-    ) -> Response:
+        connection = kept or await self._connected(request, origin, end)
         self._busy.add(connection)
         if end < self._watched_until:
             self._watch_until(end)
@@ -116,8 +96,11 @@ class FastClient:
             self._send_soon(connection)
             response = await answer
             connection.note_answer()
-        except BaseException:
+        except BaseException as error:
             connection.abort()  # whatever is under way on it, nobody waits for
+            if kept is not None and isinstance(error, _BrokenOff) and error.untouched:
+                # The server closed an idle connection just when we took it, or had left something on it.
+                raise kept_connection_lost(self._connecting, request) from None
             raise
         finally:
             reports.received(connection.came)

@@ -45,7 +45,7 @@ def _as_json(values: Sequence[Any]) -> Sequence[Any]:
 # --- places in a request --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # and not frozen, which takes three times as long to make
 class TemplateKeys:
     """The keys of one request, and the columns whose values differ among them.
 
