@@ -244,7 +244,7 @@ def _context(args: Args, scope: StatementScope, functions: Functions) -> Context
         tables=scope.catalog.tables,
         table_size=scope.sizes.of,
         explain_cost=cache(lambda sql: _cost_of(partial(rows, sql.strip()), scope)),
-        is_stream=lambda sql: _is_stream(partial(rows, sql.strip())),
+        is_stream=cache(lambda sql: _is_stream(partial(rows, sql.strip()))),
         find_view=cache(scope.find_view),
         is_lookup_view=cache(scope.is_lookup_view),
         analysed_plan=lambda sql: _analysed_plan_of(sql, args, scope),
