@@ -272,4 +272,5 @@ class Usual:
         self.size = 0
 
     def saw(self, size: int) -> None:
-        self.size = -(-(7 * self.size + size) // 8) if self.size else size  # up, so that it comes to be
+        # Rounded up: rounded down, it would stay a little below answers that are all of one size.
+        self.size = -(-(7 * self.size + size) // 8) if self.size else size

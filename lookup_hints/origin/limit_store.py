@@ -103,7 +103,7 @@ class LimitStore:
 
 
 def in_memory() -> LimitStore:
-    """SharedLimits that this process alone knows."""
+    """Limits that this process shares with no other one."""
     return LimitStore(array("d", bytes(8 * CELLS)))
 
 

@@ -31,7 +31,7 @@ _STORE_IS_LOCKED: tuple[float, Wait] = (POLL_SECONDS, "budget")
 """By another process, or by one that was stopped while it had it."""
 
 _PUBLISH_SECONDS = 0.02
-"""What is counted is published as often."""
+"""Seconds between two times at which what was counted is published."""
 
 _SWEEP_SECONDS = 0.5
 """A task that lacks permits looks as often whether their holders are still alive."""

@@ -58,7 +58,7 @@ class RowDriver(AsyncDriver):
         self._asked: dict[_Asked, None] = {}  # in the order of asking
         self._in_flight = self._most_in_flight = 0
         self._took: list[float] = []
-        """Seconds that each finished key took, which the flow is not told of."""
+        """Seconds that each finished key took, until the flow is told of them."""
         self._untold = 0
         self._telling: asyncio.TimerHandle | None = None
 

@@ -111,9 +111,8 @@ def _refuse_unclosed(text: str, found: Sequence[Piece]) -> None:
         is_comment = found[-1].text.startswith("/*")
         at = Span(text, found[-1].start, found[-1].start + (2 if is_comment else 1))
         message = f"This {'comment' if is_comment else 'quote'} is never closed."
-        if (
-            masked_text(at.underlined()) != at.underlined()
-        ):  # the line holds a password: say where, and no more
+        if masked_text(at.underlined()) != at.underlined():
+            # The line holds a password: say where, and no more.
             raise QueryError(Problem(f"{at}: {message}"))
         raise QueryError(Problem(message, at))
 

@@ -50,9 +50,8 @@ class _Notes:
     def allow(self, columns_hash: int, hashes: Hashes, asked: npt.NDArray[np.float64]) -> Chosen:
         """Which answers may be used, where each was ``asked`` for then."""
         allowed: Chosen = asked > self.before
-        if (
-            len(self.hashes) and columns_hash != self.columns_hash
-        ):  # of other columns: any row may be one of theirs
+        if len(self.hashes) and columns_hash != self.columns_hash:
+            # Of other columns: any row may be one of theirs.
             allowed &= asked > self.moments.max()
         elif len(self.hashes):
             places = np.searchsorted(self.hashes, hashes)

@@ -33,7 +33,7 @@ class StreamInsert:
         options: what stands in ``WITH (...)``, in its own spelling, by key.
         columns: the columns of the sink that the query's columns go to, in order; None: all of them.
         by_name: whether columns find each other by name.
-        query: the query, at the place its position in ``text``, with all before it blank.
+        query: the query, at its place in ``text``: all before it is blank.
     """
 
     text: str = field(repr=False)
