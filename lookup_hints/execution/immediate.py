@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookup_hints.sql.lexer import Piece, code, pieces, text_value
-from lookup_hints.sql.option_list import comma_groups
+from lookup_hints.sql.lexer import Piece, code, comma_groups, pieces, text_value
 from lookup_hints.statements.statement import named_parameters
 
 

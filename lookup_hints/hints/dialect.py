@@ -13,16 +13,15 @@ With it sqlglot, and what stands on it (formatters, linters, lineage), reads LOO
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 
 from lookup_hints.errors import Problem, Span
-from lookup_hints.hints.tokens import hint_tokens, tokens_of
-from lookup_hints.sql.lexer import Kind, code, pieces
-from lookup_hints.sql.option_list import Pair, read_pairs
+from lookup_hints.hints.tokens import hint_tokens, is_unclosed, option_tokens, tokens_of
+from lookup_hints.sql.lexer import Piece
 
 if TYPE_CHECKING:
     from sqlglot.generator import Generator as _SparkGenerator
@@ -35,13 +34,23 @@ _E = TypeVar("_E", bound=exp.Expression)
 _SYSTEM_TIME = "system_time"
 _PROBLEMS = "problems"
 _EXAMPLE = "Write LOOKUP('table' = '<alias of the lookup table>')."
+_STRINGS = frozenset({TokenType.STRING, TokenType.RAW_STRING})
+_VALUES: Mapping[TokenType, Callable[[str], exp.Expression]] = {
+    **dict.fromkeys(_STRINGS, exp.Literal.string),
+    TokenType.NUMBER: exp.Literal.number,
+    TokenType.TRUE: exp.var,
+    TokenType.FALSE: exp.var,
+}
+_ENDS = frozenset({TokenType.COMMA, TokenType.R_PAREN})
+_PARENTHESES = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
+_BRACKETS = {TokenType.L_BRACKET: 1, TokenType.R_BRACKET: -1}
 _NOT_NAMES = frozenset(
     {TokenType.NUMBER, TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING, TokenType.UNKNOWN}
 )
 
 
 class Lookup(exp.Expression, exp.Func):
-    """``LOOKUP('key' = 'value', ...)``, a hint.
+    """``LOOKUP('key' = 'value', ...)``, a hint; or the list of options alone.
 
     Its ``expressions`` are equalities of two literals (``true`` and ``false`` are variables). It and each
     literal say in ``meta`` where they stand in the statement: ``start`` and ``end`` (inclusive) count
@@ -55,19 +64,17 @@ class Lookup(exp.Expression, exp.Func):
     @property
     def options(self) -> dict[str, str]:
         """The values by key, as written; the last one of a key that is given twice."""
-        return {pair.this.name: pair.expression.name for pair in self.expressions}
+        return {option.this.name: option.expression.name for option in self.expressions}
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with its form; some options may then be missing."""
-        return tuple(self.meta.get(_PROBLEMS, ()))
+        found: tuple[Problem, ...] = self.meta.get(_PROBLEMS, ())
+        return found
 
-    def pairs(self, text: str) -> tuple[Pair, ...]:
-        """The options in order, with their places in ``text``, which the hint was read from."""
-        return tuple(
-            Pair(key.name, value.name, place_of(key, text), place_of(value, text))
-            for key, value in (option.unnest_operands() for option in self.expressions)
-        )
+    @problems.setter
+    def problems(self, problems: tuple[Problem, ...]) -> None:
+        self.meta[_PROBLEMS] = problems
 
 
 class OtherHint(exp.Expression):
@@ -92,6 +99,18 @@ def hint_items(text: str, start: int, end: int) -> list[exp.Expression]:
     return list(items.expressions) if items is not None else []
 
 
+def read_options(shown: str, found: Sequence[Piece]) -> Lookup:
+    """The options that ``found`` lists, as in ``WITH (...)``, with what is wrong among them.
+
+    ``shown`` is the text that ``found`` was read from, or one of the same length with secrets masked:
+    whatever a problem quotes is taken from it.
+    """
+    tokens = option_tokens(shown, found)
+    (options,) = SparkLookup().parser().parse_into(Lookup, tokens, shown) if tokens else [Lookup()]
+    assert isinstance(options, Lookup)
+    return options
+
+
 def place_of(expression: exp.Expression, text: str) -> Span:
     """Where ``expression``, which was read from ``text`` and keeps its place, stands."""
     return Span(text, expression.meta["start"], expression.meta["end"] + 1)
@@ -108,6 +127,7 @@ class _Parser(_SparkParser):
     EXPRESSION_PARSERS: ClassVar[dict[Any, Any]] = {
         **_SparkParser.EXPRESSION_PARSERS,
         _Items: lambda self: self._parse_items(),
+        Lookup: lambda self: self._parse_options(),
     }
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
@@ -155,20 +175,106 @@ class _Parser(_SparkParser):
         first: Token = self._curr
         is_name = _is_name(first, self.sql)
         self._advance()
-        if is_name and self._match(TokenType.L_PAREN):
-            self._skip_to_closing()
-        at = Span(self.sql, first.start, self._prev.end + 1)
         if is_name and _is_lookup(first):
-            return _lookup(at)
-        name = _placed(exp.Identifier(this=first.text), Span(self.sql, first.start, first.end + 1))
-        return _placed(OtherHint(this=name if is_name else None), at)
+            return self._parse_lookup(first)
+        if is_name and self._match(TokenType.L_PAREN):
+            self._parse_up_to()
+            self._match(TokenType.R_PAREN)
+        item = OtherHint(this=_placed(exp.Identifier(this=first.text), first) if is_name else None)
+        return _placed(item, first, self._prev)
 
-    def _skip_to_closing(self) -> None:
-        """Go behind the parenthesis that closes the one before this token, or to the end."""
-        depth = 1
-        while self._curr and depth:
-            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self._curr.token_type, 0)
+    def _parse_lookup(self, name: Token) -> Lookup:
+        """A LOOKUP whose name was read, as far as it is right."""
+        if not self._match(TokenType.L_PAREN):
+            hint = Lookup()
+            hint.problems = (Problem("LOOKUP has no options.", self._span(name), tip=_EXAMPLE),)
+            return _placed(hint, name)
+        hint = self._parse_options()
+        # An open quote swallows the parenthesis: one mistake, not two.
+        if not self._match(TokenType.R_PAREN) and not is_unclosed(self._prev):
+            problem = Problem("This LOOKUP has no closing parenthesis.", self._span(name, self._prev))
+            hint.problems += (problem,)
+        return _placed(hint, name, self._prev)
+
+    def _parse_options(self) -> Lookup:
+        """Options up to the parenthesis that closes their list; behind a wrong one the next comma is sought.
+
+        Nothing else is taken: a list that merely looks like options must not become some.
+        """
+        options: list[exp.EQ] = []
+        problems: list[Problem] = []
+        is_more = bool(self._curr) and self._curr.token_type is not TokenType.R_PAREN
+        while is_more:
+            option = self._parse_option()
+            if option is None:
+                problems.append(self._parse_mistake())
+            else:
+                options.append(option)
+                if self._curr and self._curr.token_type not in _ENDS:
+                    if _is_equals(self._next):
+                        key = _quote(place_of(option.this, self.sql))
+                        message = f"A comma is missing after the value of {key}."
+                        problems.append(Problem(message, self._span(self._curr)))
+                        continue
+                    problems.append(self._parse_mistake())
+            is_more = self._match(TokenType.COMMA)
+        found = Lookup(expressions=options)
+        found.problems = tuple(problems)
+        return found
+
+    def _parse_option(self) -> exp.EQ | None:
+        """``'key' = literal``, or None: something else begins at this token, which then is the next still."""
+        index = self._index
+        if self._match_set(_STRINGS):
+            key = _placed(exp.Literal.string(self._prev.text), self._prev)
+            if _is_equals(self._curr):
+                self._advance()
+                if self._match_set(_VALUES):
+                    value = _VALUES[self._prev.token_type](self._prev.text)
+                    return exp.EQ(this=key, expression=_placed(value, self._prev))
+        self._retreat(index)
+        return None
+
+    def _parse_mistake(self) -> Problem:
+        """What is wrong with that which stands before the next comma, and is no option."""
+        comma = self._prev if self._prev and self._prev.token_type is TokenType.COMMA else self._curr
+        found = self._parse_up_to(TokenType.COMMA)
+        if not found:
+            message = "An option is missing beside this comma."
+            return Problem(message, self._span(comma), tip="Leave the comma out.")
+        first, last = found[0], found[-1]
+        if is_unclosed(last):
+            return Problem("This quote is never closed.", self._span(last))
+        key, second = _quote(self._span(first)), found[1] if len(found) > 1 else None
+        if second and first.token_type in _STRINGS:
+            if not _is_equals(second):
+                return Problem(f"A '=' is missing after {key}.", self._span(first, last))
+            if last is second:
+                return Problem(f"The value of {key} is missing.", self._span(first, last))
+            message = f"The value of {key} is not a literal."
+            return Problem(message, self._span(found[2], last), tip="Write it in single quotes.")
+        if _is_equals(second):
+            return Problem(f"The key {key} is not in quotes.", self._span(first), tip=f"Write '{key}'.")
+        at = self._span(first, last)
+        return Problem(f"{_quote(at)} is not an option.", at, tip="Write 'key' = 'value'.")
+
+    def _parse_up_to(self, *ends: TokenType) -> list[Token]:
+        """The tokens before one of ``ends`` outside brackets, or before the parenthesis that closes all."""
+        found: list[Token] = []
+        parentheses = brackets = 0
+        while self._curr:
+            kind = self._curr.token_type
+            is_end = kind in ends and not (parentheses or brackets > 0)
+            if is_end or (kind is TokenType.R_PAREN and not parentheses):
+                break
+            parentheses += _PARENTHESES.get(kind, 0)
+            brackets += _BRACKETS.get(kind, 0)
+            found.append(self._curr)
             self._advance()
+        return found
+
+    def _span(self, first: Token, last: Token | None = None) -> Span:
+        return Span(self.sql, first.start, (last or first).end + 1)
 
 
 class _Generator(_SparkGenerator):
@@ -212,38 +318,17 @@ def _is_lookup(token: Token | None) -> bool:
     return token is not None and token.text.upper() == Lookup.sql_name()
 
 
-def _lookup(at: Span) -> Lookup:
-    """The LOOKUP that stands at ``at``, as far as it is right."""
-    offset = at.start
-    found = [replace(piece, start=piece.start + offset) for piece in code(pieces(at.text[offset : at.end]))]
-    if len(found) == 1:
-        return _with_problems(Lookup(), at, [Problem("LOOKUP has no options.", at, tip=_EXAMPLE)])
-    is_closed = found[-1].is_symbol(")")
-    pairs, problems = read_pairs(at.text, found[2:-1] if is_closed else found[2:])
-    # An open quote swallows the parenthesis: one mistake, not two.
-    if not is_closed and found[-1].kind is not Kind.UNCLOSED:
-        problems.append(Problem("This LOOKUP has no closing parenthesis.", at))
-    return _with_problems(Lookup(expressions=[_option(pair) for pair in pairs]), at, problems)
+def _quote(at: Span) -> str:
+    return at.text[at.start : at.end]
 
 
-def _with_problems(hint: Lookup, at: Span, problems: list[Problem]) -> Lookup:
-    hint.meta[_PROBLEMS] = problems
-    return _placed(hint, at)
+def _is_equals(token: Token | None) -> bool:
+    # "==" has the same type.
+    return token is not None and token.token_type is TokenType.EQ and token.text == "="
 
 
-def _option(pair: Pair) -> exp.EQ:
-    key = _placed(exp.Literal.string(pair.key), pair.key_at)
-    return exp.EQ(this=key, expression=_placed(_value(pair), pair.value_at))
-
-
-def _value(pair: Pair) -> exp.Expression:
-    if pair.value_at.text[pair.value_at.end - 1] in "'\"":
-        return exp.Literal.string(pair.value)
-    return exp.var(pair.value) if pair.value.isalpha() else exp.Literal.number(pair.value)
-
-
-def _placed(expression: _E, at: Span) -> _E:
-    expression.meta.update(start=at.start, end=at.end - 1)
+def _placed(expression: _E, first: Token, last: Token | None = None) -> _E:
+    expression.meta.update(start=first.start, end=(last or first).end)
     return expression
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
@@ -38,7 +38,7 @@ def tokens_of(text: str) -> list[Token]:
     Raises:
         TokenError: a quote or a comment is never closed.
     """
-    return _HintTokens(text).read()
+    return _Tokens(text, pieces(text)).read()
 
 
 def hint_tokens(text: str, start: int, end: int) -> list[Token]:
@@ -47,22 +47,29 @@ def hint_tokens(text: str, start: int, end: int) -> list[Token]:
     In a hint nothing is a command, nothing separates statements, and what is never closed is one token.
     """
     offset = start + len(HINT_MARK)
-    tokens = _HintReader(text[offset:end]).read()
-    for token in tokens:
-        token.start += offset
-        token.end += offset
-    return tokens
+    inside = [replace(piece, start=piece.start + offset) for piece in pieces(text[offset:end])]
+    return option_tokens(text, inside)
+
+
+def option_tokens(text: str, found: Sequence[Piece]) -> list[Token]:
+    """The tokens of a part of ``text``, which are read as those of a hint."""
+    return _HintTokens(text, found).read()
+
+
+def is_unclosed(token: Token) -> bool:
+    """Whether this token of a hint is a quote or a comment that is never closed, and all behind it."""
+    return token.token_type is TokenType.UNKNOWN and token.text[0] in "'\"`/"
 
 
 @dataclass
-class _HintTokens:
+class _Tokens:
     text: str
+    _pieces: Sequence[Piece]
     tokens: list[Token] = field(default_factory=list)
     _waiting: list[str] = field(default_factory=list)
     """Comments for the next token."""
 
     def __post_init__(self) -> None:
-        self._pieces = pieces(self.text)
         self._lines = [0, *(at + 1 for at, char in enumerate(self.text) if char == "\n")]
 
     def read(self) -> list[Token]:
@@ -179,9 +186,8 @@ class _HintTokens:
     def _add(self, kind: TokenType, at: int, *, after: int | None = None, text: str | None = None) -> int:
         """Add the token of the pieces from ``at`` up to ``after``, and return that."""
         after = at + 1 if after is None else after
-        found: Sequence[Piece] = self._pieces[at:after]
-        start, end = found[0].start, found[-1].end
-        self._append(kind, start, end, self.text[start:end] if text is None else text)
+        first = self._pieces[at]
+        self._append(kind, first.start, self._pieces[after - 1].end, first.text if text is None else text)
         return after
 
     def _append(self, kind: TokenType, start: int, end: int, text: str) -> None:
@@ -195,7 +201,7 @@ class _HintTokens:
         return bisect_right(self._lines, at)
 
 
-class _HintReader(_HintTokens):
+class _HintTokens(_Tokens):
     def _takes_hint(self, before: Token | None) -> bool:
         return False
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
+from sqlglot import exp
+
 from lookup_hints.errors import HintError, Problem, Span, nearest
-from lookup_hints.hints.parse import ParsedHint, misspelt_hints, parse_hints
+from lookup_hints.hints.dialect import Lookup, place_of
+from lookup_hints.hints.parse import hint_comments
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi.flink import HINT_OPTIONS, instead_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
 from lookup_hints.spi.options import Place, bad_value, options_at
-from lookup_hints.sql.option_list import Pair
 
+_AS_CLOSE = 0.79
 _OPTIONS = options_at(Place.HINT, LOOKUP_OPTIONS)
 
 
@@ -57,13 +61,20 @@ def lookup_hints(text: str) -> tuple[LookupHint, ...]:
 
 def read_hints(text: str) -> tuple[tuple[LookupHint, ...], tuple[Problem, ...]]:
     """The hints of a statement that are right, and the problems of those that are not."""
+    comments = hint_comments(text)
+    problems = [
+        Problem(f"There is no hint {item.name}.", place_of(item.this, text), "Did you mean LOOKUP?")
+        for comment in comments
+        for item in comment.items
+        if _is_misspelt(item)
+    ]
     hints: list[LookupHint] = []
-    problems: list[Problem] = [*misspelt_hints(text)]
-    for parsed in parse_hints(text):
-        hint, mistakes = _checked(parsed)
-        problems += mistakes
-        if not mistakes:
-            hints.append(hint)
+    for comment in comments:
+        for lookup in comment.lookups:
+            hint, mistakes = _checked(lookup, comment.select, text)
+            problems += mistakes
+            if not mistakes:
+                hints.append(hint)
     return tuple(hints), tuple(problems)
 
 
@@ -80,33 +91,42 @@ def merged(hints: Iterable[LookupHint]) -> tuple[LookupHint, ...]:
     return tuple(by_scope.values())
 
 
-def _checked(parsed: ParsedHint) -> tuple[LookupHint, list[Problem]]:
-    """The hint that ``parsed`` asks for, as far as it is right, and what is wrong."""
-    problems = list(parsed.problems)
+def _is_misspelt(item: exp.Expression) -> bool:
+    """Whether a hint's name is nearly ours: Spark takes no notice of a hint that it does not know."""
+    name = item.name.upper().replace("_", "")
+    is_close = bool(get_close_matches(name, [Lookup.sql_name()], cutoff=_AS_CLOSE))
+    return is_close and not isinstance(item, Lookup)
+
+
+def _checked(lookup: Lookup, select: int, text: str) -> tuple[LookupHint, list[Problem]]:
+    """The hint that ``lookup`` asks for, as far as it is right, and what is wrong."""
+    at = place_of(lookup, text)
+    problems = list(lookup.problems)
     values: dict[str, Any] = {}
     places: dict[str, Span] = {}
-    for pair in parsed.arguments:
-        key = pair.key.lower()
-        problem = _read(pair, key, values)
+    for option in lookup.expressions:
+        key = option.this.name.lower()
+        problem = _read(option, key, values, text)
         if problem is not None:
             problems.append(problem)
-        places[key] = pair.value_at
+        places[key] = place_of(option.expression, text)
     # With a mistake of form, the table may be what could not be read.
-    if "table" not in places and not parsed.problems:
+    if "table" not in places and not lookup.problems:
         tip = "Name the alias of the lookup table: 'table' = '...'."
-        problems.append(Problem("This LOOKUP hint names no table.", parsed.at, tip))
+        problems.append(Problem("This LOOKUP hint names no table.", at, tip))
     table = values.pop("table", "")
-    return LookupHint(table, parsed.at, parsed.select, values, places), problems
+    return LookupHint(table, at, select, values, places), problems
 
 
-def _read(pair: Pair, key: str, values: dict[str, Any]) -> Problem | None:
-    """Put the typed value of ``pair`` into ``values``, over an earlier one, or say what is wrong."""
+def _read(given: exp.EQ, key: str, values: dict[str, Any], text: str) -> Problem | None:
+    """Put the typed value that is ``given`` into ``values``, over an earlier one, or say what is wrong."""
+    name, value = given.this.name, given.expression.name
     option = _OPTIONS.get(key)
     if option is None:
-        tip = instead_of(key, {**HINT_OPTIONS, **REMOVED_OPTIONS}) or nearest(pair.key, tuple(_OPTIONS))
-        return Problem(f"No LOOKUP option is called {pair.key!r}.", pair.key_at, tip)
+        tip = instead_of(key, {**HINT_OPTIONS, **REMOVED_OPTIONS}) or nearest(name, tuple(_OPTIONS))
+        return Problem(f"No LOOKUP option is called {name!r}.", place_of(given.this, text), tip)
     try:
-        values[key] = option.type.parse(pair.value)
+        values[key] = option.type.parse(value)
     except ValueError as error:
-        return replace(bad_value(option, pair.key, pair.value, error), at=pair.value_at)
+        return replace(bad_value(option, name, value, error), at=place_of(given.expression, text))
     return None

@@ -8,10 +8,12 @@ doubled quotes in strings, raw strings. sqlglot's tokenizer folds comments into 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+
+_OPENING, _CLOSING = "(<[", ")>]"
 
 
 class Kind(Enum):
@@ -118,6 +120,21 @@ def pieces(text: str) -> tuple[Piece, ...]:
 def code(found: Sequence[Piece]) -> list[Piece]:
     """The pieces that are neither comments nor hints."""
     return [piece for piece in found if piece.kind not in (Kind.COMMENT, Kind.HINT)]
+
+
+def comma_groups(found: Sequence[Piece]) -> Iterator[tuple[Piece | None, Sequence[Piece]]]:
+    """The runs of ``found`` between commas outside brackets, each with the comma before it."""
+    depth, start = 0, 0
+    comma: Piece | None = None
+    for index, piece in enumerate(found):
+        if piece.kind is Kind.SYMBOL and piece.text in _OPENING:
+            depth += 1
+        elif piece.kind is Kind.SYMBOL and piece.text in _CLOSING:
+            depth -= 1
+        elif piece.is_symbol(",") and depth == 0:
+            yield comma, found[start:index]
+            comma, start = piece, index + 1
+    yield comma, found[start:]
 
 
 def blanked(text: str, start: int, end: int) -> str:

@@ -8,8 +8,7 @@ from itertools import takewhile
 from lookup_hints.errors import Problem, Span, UnsupportedLookup
 from lookup_hints.plan.read.statement import Statement, UnreadableStatement
 from lookup_hints.plan.read.tokens import QUERY_WORDS, Tokens
-from lookup_hints.sql.lexer import Piece
-from lookup_hints.sql.option_list import comma_groups
+from lookup_hints.sql.lexer import Piece, comma_groups
 from lookup_hints.sql.splice import Cut
 
 _WRITING_WORDS = ("INSERT", "CREATE", "CACHE", "REPLACE")

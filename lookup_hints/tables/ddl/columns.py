@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lookup_hints.errors import Problem, nearest
-from lookup_hints.sql.lexer import Piece
-from lookup_hints.sql.option_list import comma_groups
+from lookup_hints.sql.lexer import Piece, comma_groups
 from lookup_hints.tables.ddl.column_types import read_type
 from lookup_hints.tables.ddl.reader import DdlReader, Unreadable
 

@@ -9,9 +9,9 @@ from itertools import pairwise
 import pyarrow as pa
 
 from lookup_hints.errors import DdlError, Problem, nearest
+from lookup_hints.hints.dialect import place_of, read_options
 from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
-from lookup_hints.sql.option_list import read_pairs
 from lookup_hints.tables.ddl.columns import COMMENT, read_columns
 from lookup_hints.tables.ddl.reader import DdlReader, Unreadable
 from lookup_hints.tables.ddl.statements import (
@@ -249,14 +249,16 @@ def _read_options(reader: DdlReader) -> dict[str, str]:
     if not (reader.rest and reader.rest[0].is_symbol("(")):
         reader.fail_missing("'(' after WITH", tip=_EXAMPLE)
     inside = reader.parenthesised()
-    pairs, problems = read_pairs(reader.shown, inside.rest)
-    reader.problems += problems
+    found = read_options(reader.shown, inside.rest)
+    reader.problems += found.problems
     options: dict[str, str] = {}
-    for pair in pairs:
-        if pair.key in options:
-            reader.problems.append(Problem(f"The option {pair.key!r} is given twice.", pair.key_at))
-        options[pair.key] = pair.value
-    if "connector" not in options and not problems:
+    for option in found.expressions:
+        key = option.this.name
+        if key in options:
+            at = place_of(option.this, reader.shown)
+            reader.problems.append(Problem(f"The option {key!r} is given twice.", at))
+        options[key] = option.expression.name
+    if "connector" not in options and not found.problems:
         near = [nearest(key, ["connector"]) for key in options]
         tip = next((sentence for sentence in near if sentence.startswith("Did you")), _EXAMPLE)
         reader.report("WITH names no 'connector'.", before[:1], tip)

@@ -12,7 +12,6 @@ from lookup_hints.errors import Problem, Span
 from lookup_hints.spi.secrets import MASK
 from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.lexer import Kind, Piece
-from lookup_hints.sql.option_list import span_of
 
 
 class Unreadable(Exception):
@@ -121,7 +120,8 @@ class DdlReader:
 
     def span(self, found: Sequence[Piece]) -> Span:
         """Where ``found`` stands; the end of what is read, when it is empty."""
-        return span_of(self.shown, found) if found else Span(self.shown, self._end, self._end)
+        start, end = (found[0].start, found[-1].end) if found else (self._end, self._end)
+        return Span(self.shown, start, end)
 
     def report(self, message: str, found: Sequence[Piece], tip: str = "") -> None:
         """Note a mistake in ``found`` and go on."""

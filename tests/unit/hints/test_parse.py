@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.hints.parse import ParsedHint, parse_hints, removals
+from lookup_hints.hints.dialect import Lookup, place_of
+from lookup_hints.hints.parse import hint_comments, removals
 
 
-def only(text: str) -> ParsedHint:
-    (hint,) = parse_hints(text)
+def lookups(text: str) -> list[tuple[int, Lookup]]:
+    """Each LOOKUP, with the place of its SELECT."""
+    return [(comment.select, hint) for comment in hint_comments(text) for hint in comment.lookups]
+
+
+def only(text: str) -> Lookup:
+    ((_, hint),) = lookups(text)
     return hint
-
-
-def arguments(text: str) -> list[tuple[str, str]]:
-    return [(pair.key, pair.value) for pair in only(text).arguments]
 
 
 def messages(text: str) -> list[str]:
@@ -28,14 +30,15 @@ def without_lookups(text: str) -> str:
 
 def test_a_call_knows_its_select_its_place_and_its_arguments() -> None:
     text = "SELECT 1 UNION ALL\nSELECT /*+ LOOKUP('table'='c', 'async' = true) */ 2"
-    hint = only(text)
-    assert text[hint.select :].startswith("SELECT /*+")
-    assert text[hint.at.start : hint.at.end] == "LOOKUP('table'='c', 'async' = true)"
-    assert (hint.at.line, hint.at.column) == (2, 12)
-    table, wish = hint.arguments
-    assert (table.key, table.value, wish.key, wish.value) == ("table", "c", "async", "true")
-    assert text[table.key_at.start : table.key_at.end] == "'table'"
-    assert text[wish.value_at.start : wish.value_at.end] == "true"
+    ((select, hint),) = lookups(text)
+    assert text[select:].startswith("SELECT /*+")
+    at = place_of(hint, text)
+    assert text[at.start : at.end] == "LOOKUP('table'='c', 'async' = true)"
+    assert (at.line, at.column) == (2, 12)
+    assert hint.options == {"table": "c", "async": "true"}
+    key, value = (place_of(side, text) for side in (hint.expressions[0].this, hint.expressions[1].expression))
+    assert text[key.start : key.end] == "'table'"
+    assert text[value.start : value.end] == "true"
     assert hint.problems == ()
 
 
@@ -56,9 +59,8 @@ def test_a_call_knows_its_select_its_place_and_its_arguments() -> None:
 )
 def test_every_way_to_write_a_call_is_read(hint: str) -> None:
     text = f"select {hint} 1"
-    assert arguments(text) == [("table", "c")]
-    assert only(text).select == 0
-    assert messages(text) == []
+    ((select, read),) = lookups(text)
+    assert (select, read.options, read.problems) == (0, {"table": "c"}, ())
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_every_way_to_write_a_call_is_read(hint: str) -> None:
     ],
 )
 def test_a_lookup_outside_hints_is_nothing(text: str) -> None:
-    assert parse_hints(text) == ()
+    assert lookups(text) == []
     assert removals(text) == ()
 
 
@@ -83,9 +85,9 @@ def test_several_calls_in_several_comments_and_blocks_keep_their_selects() -> No
         "SELECT /*+ LOOKUP('table'='a') LOOKUP('table'='b') */ /*+ LOOKUP('table'='c') */ 1"
         " FROM (SELECT /*+ LOOKUP('table'='d') */ 2)"
     )
-    hints = parse_hints(text)
-    assert [hint.arguments[0].value for hint in hints] == ["a", "b", "c", "d"]
-    assert [hint.select for hint in hints] == [0, 0, 0, text.index("SELECT", 1)]
+    hints = lookups(text)
+    assert [hint.options["table"] for _, hint in hints] == ["a", "b", "c", "d"]
+    assert [select for select, _ in hints] == [0, 0, 0, text.index("SELECT", 1)]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_several_calls_in_several_comments_and_blocks_keep_their_selects() -> No
         ("LOOKUP(a.b)", "a.b is not an option."),
         ("LOOKUP(table=c)", "The key table is not in quotes."),
         ("LOOKUP('table' 'c')", "A '=' is missing after 'table'."),
-        ("LOOKUP('table' => 'c')", "The value of 'table' is not a literal."),
+        ("LOOKUP('table' => 'c')", "A '=' is missing after 'table'."),
         ("LOOKUP('table' =)", "The value of 'table' is missing."),
         ("LOOKUP('table' = c)", "The value of 'table' is not a literal."),
         ("LOOKUP('table' = lower('c'))", "The value of 'table' is not a literal."),
@@ -113,9 +115,28 @@ def test_a_mistake_of_form_is_named(call: str, message: str) -> None:
     assert messages(f"SELECT /*+ {call} */ 1") == [message]
 
 
-def test_the_arguments_around_a_mistake_are_read() -> None:
+def test_all_mistakes_of_form_are_named_at_once_with_their_places() -> None:
+    text = (
+        "SELECT /*+ LOOKUP('table' => 'c', oops, 'a' = ['x', 'y'],\n"
+        " 'b' = , 'timeout'='3 s' 'async'='true', c='d'], , 'capacity'=5, e = lower('f') */ 1"
+    )
+    assert [(str(problem.at), problem.message) for problem in only(text).problems] == [
+        ("line 1, column 19", "A '=' is missing after 'table'."),
+        ("line 1, column 35", "oops is not an option."),
+        ("line 1, column 47", "The value of 'a' is not a literal."),
+        ("line 2, column 2", "The value of 'b' is missing."),
+        ("line 2, column 26", "A comma is missing after the value of 'timeout'."),
+        ("line 2, column 42", "The key c is not in quotes."),
+        ("line 2, column 48", "An option is missing beside this comma."),
+        ("line 2, column 66", "The key e is not in quotes."),
+        ("line 1, column 12", "This LOOKUP has no closing parenthesis."),
+    ]
+    assert only(text).options == {"timeout": "3 s", "async": "true", "capacity": "5"}
+
+
+def test_the_options_around_a_mistake_are_read() -> None:
     text = "SELECT /*+ LOOKUP('table'='c', oops, 'async'='true') */ 1"
-    assert arguments(text) == [("table", "c"), ("async", "true")]
+    assert only(text).options == {"table": "c", "async": "true"}
 
 
 @pytest.mark.parametrize(
@@ -128,8 +149,9 @@ def test_the_arguments_around_a_mistake_are_read() -> None:
     ],
 )
 def test_a_call_in_the_wrong_place_says_where_it_belongs(text: str) -> None:
-    assert only(text).select == -1
-    (problem,) = only(text).problems
+    ((select, hint),) = lookups(text)
+    assert select == -1
+    (problem,) = hint.problems
     assert problem.message == "A LOOKUP hint belongs right after SELECT, not here."
     assert str(problem.at) == f"line 1, column {text.index('LOOKUP') + 1}"
 
@@ -158,4 +180,4 @@ def test_a_comment_that_never_ends_is_one_problem() -> None:
 )
 def test_taking_lookups_out_leaves_the_rest_byte_for_byte(text: str, rest: str) -> None:
     assert without_lookups(text) == rest
-    assert parse_hints(rest) == ()
+    assert lookups(rest) == []

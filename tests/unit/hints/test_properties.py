@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.errors import HintError
-from lookup_hints.hints.parse import parse_hints, removals
+from lookup_hints.hints.parse import hint_comments, removals
 from lookup_hints.hints.validate import lookup_hints
 from lookup_hints.sql.lexer import string_literal
 
@@ -68,9 +68,9 @@ def selects(draw: st.DrawFn) -> tuple[str, dict[str, str], str]:
 @given(selects())
 def test_a_hint_reads_the_same_however_it_is_written(case: tuple[str, dict[str, str], str]) -> None:
     text, given, _ = case
-    (hint,) = parse_hints(text)
+    (hint,) = (hint for comment in hint_comments(text) for hint in comment.lookups)
     assert hint.problems == ()
-    assert {pair.key.lower(): pair.value for pair in hint.arguments} == given
+    assert {key.lower(): value for key, value in hint.options.items()} == given
     (valid,) = lookup_hints(text)
     assert valid.table == given["table"]
     assert valid.options.keys() == given.keys() - {"table"}
