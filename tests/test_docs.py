@@ -77,6 +77,20 @@ def test_the_supported_versions_are_those_of_the_matrix() -> None:
     assert {(python, spark) for spark, pythons in rows for python in pythons.split(", ")} == set(cells)
 
 
+def test_the_oldest_sqlglot_is_tested_with_the_oldest_spark_and_the_newest_with_the_others() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    ((oldest, above),) = re.findall(r'"sqlglot>=(\d+\.\d+),<(\d+)"', project)
+    matrix = (ROOT / ".ci" / "matrix").read_text(encoding="utf-8")
+    (cells,) = re.findall(r"^CELLS=\((.*)\)", matrix, re.MULTILINE)
+    spark = re.findall(r"-(\d\.\d)", cells)[-1]
+    # What no cell names is the newest that pyproject.toml allows.
+    assert re.findall(r"^ *(\S+)\) .*sqlglot(\S+)", matrix, re.MULTILINE) == [(spark, f'=={oldest}.*"')]
+    assert {"tests/unit/hints", "tests/unit/plan"} <= set(matrix.split())
+    page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    assert f"sqlglot may be {oldest} or newer, below {above}." in page
+    assert f"with PySpark {spark}, the newest" in page
+
+
 def test_the_conda_recipe_asks_for_what_the_package_asks_for() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     recipe = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")

@@ -49,7 +49,7 @@ _NOT_NAMES = frozenset(
 )
 
 
-class Lookup(exp.Expression, exp.Func):
+class Lookup(exp.Anonymous):
     """``LOOKUP('key' = 'value', ...)``, a hint; or the list of options alone.
 
     Its ``expressions`` are equalities of two literals (``true`` and ``false`` are variables). It and each
@@ -57,9 +57,9 @@ class Lookup(exp.Expression, exp.Func):
     characters.
     """
 
+    # To sqlglot it is a function that nobody knows: the one kind that is an expression in all its versions.
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
-    is_var_len_args = True
-    _sql_names: ClassVar[list[str]] = ["LOOKUP"]
+    name = "LOOKUP"
 
     @property
     def options(self) -> dict[str, str]:
@@ -142,7 +142,8 @@ class _Parser(_SparkParser):
         # To other dialects it is a time travel like Spark's own.
         version = exp.Version(this="TIMESTAMP", kind="AS OF", expression=self._parse_bitwise())
         version.meta[_SYSTEM_TIME] = True
-        return self.expression(version)
+        self._add_comments(version)
+        return version
 
     def _parse_hint(self) -> exp.Hint | None:
         """All hint comments behind a SELECT, as one."""
@@ -301,12 +302,15 @@ class _Generator(_SparkGenerator):
 _create_in_spark = _SparkGenerator.TRANSFORMS[exp.Create]
 
 
-class SparkLookup(Spark):
+class Spark_Lookup(Spark):  # noqa: N801 - the name that sqlglot knows the dialect by, in lower case
     """Spark's SQL with lookup joins."""
 
     Tokenizer = _Tokenizer
     Parser: Any = _Parser
     Generator: Any = _Generator
+
+
+SparkLookup = Spark_Lookup
 
 
 def _is_name(token: Token, text: str) -> bool:
@@ -315,7 +319,7 @@ def _is_name(token: Token, text: str) -> bool:
 
 
 def _is_lookup(token: Token | None) -> bool:
-    return token is not None and token.text.upper() == Lookup.sql_name()
+    return token is not None and token.text.upper() == Lookup.name
 
 
 def _quote(at: Span) -> str:

@@ -131,7 +131,7 @@ class _Tokens:
             phrase = self._pieces[at : at + count]
             keyword = " ".join(each.text.upper() for each in phrase)
             if keyword in _KEYWORDS and all(each.kind is Kind.WORD for each in phrase):
-                return self._add(_KEYWORDS[keyword], at, after=at + count, text=keyword)
+                return self._add(_KEYWORDS[keyword], at, after=at + len(phrase), text=keyword)
         is_parameter = bool(self.tokens) and self.tokens[-1].token_type is TokenType.PARAMETER
         kind = TokenType.VAR if is_parameter else _KEYWORDS.get(piece.text.upper(), TokenType.VAR)
         behind = self._add(kind, at)

@@ -94,7 +94,7 @@ def merged(hints: Iterable[LookupHint]) -> tuple[LookupHint, ...]:
 def _is_misspelt(item: exp.Expression) -> bool:
     """Whether a hint's name is nearly ours: Spark takes no notice of a hint that it does not know."""
     name = item.name.upper().replace("_", "")
-    is_close = bool(get_close_matches(name, [Lookup.sql_name()], cutoff=_AS_CLOSE))
+    is_close = bool(get_close_matches(name, [Lookup.name], cutoff=_AS_CLOSE))
     return is_close and not isinstance(item, Lookup)
 
 

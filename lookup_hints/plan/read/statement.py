@@ -202,8 +202,8 @@ class Statement:
         for dialect in _dialects():
             try:
                 tree = self._projected(part, dialect)
-            except (SqlglotError, RecursionError):
-                continue
+            except (SqlglotError, RecursionError, AttributeError, TypeError):
+                continue  # of some pipes in subqueries sqlglot forgets what it read before
             if not isinstance(tree, exp.Select):
                 return None
             has_clauses = any(value for name, value in tree.args.items() if name != "expressions")

@@ -189,7 +189,7 @@ def test_so_are_the_trees() -> None:
             continue
         try:
             theirs = sqlglot.parse_one(text, dialect="spark")
-        except (SqlglotError, AttributeError):  # of LIMIT in a pipe it forgets what it read before
+        except (SqlglotError, AttributeError, TypeError):  # of LIMIT in a pipe it forgets what it read before
             continue
         assert sqlglot.parse_one(text, dialect=DIALECT) == theirs, text
         trees += 1
@@ -197,11 +197,15 @@ def test_so_are_the_trees() -> None:
 
 
 def _is_read_otherwise(text: str) -> bool:
-    """Whether sqlglot's own dialect reads it in another way than Spark: two hints, '' in strings, -- with \\."""
+    """Whether sqlglot's own dialect reads it in another way than Spark.
+
+    Two hints, '' in strings, -- with \\, and up to sqlglot 29 0BD, which begins like a binary number.
+    """
     found = pieces(text)
     hints = any(a.kind is b.kind is Kind.HINT for a, b in pairwise(found))
     doubled = any(p.kind is Kind.STRING and p.text[1:-1].count(p.text[0]) for p in found)
-    return hints or doubled or any(p.kind is Kind.COMMENT and "\\\n" in p.text for p in found)
+    binary = any(p.kind is Kind.NUMBER and p.text.upper().startswith("0B") for p in found)
+    return hints or doubled or binary or any(p.kind is Kind.COMMENT and "\\\n" in p.text for p in found)
 
 
 def _described(token: Token) -> tuple[object, ...]:

@@ -91,3 +91,10 @@ def test_a_statement_that_ends_in_the_middle_of_a_relation_never_crashes(end: st
     text = f"SELECT c.name FROM orders o JOIN customers c ON o.k = c.id JOIN {end}"
     for analysis in ANALYSES:
         problems_of(text, analysis)
+
+
+def test_a_pipe_on_which_sqlglot_itself_fails_is_no_crash() -> None:
+    text = "SELECT o.id FROM orders o JOIN customers c ON o.k = c.id {} o.x > (SELECT a FROM t |> LIMIT 1)"
+    assert problems_of(text.format("WHERE"), None) == ()
+    (problem,) = problems_of(text.format("AND"), None)
+    assert problem.message == "This condition of a lookup join cannot be parsed."

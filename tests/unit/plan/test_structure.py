@@ -61,7 +61,7 @@ def _parsed(text: str) -> exp.Query | None:
         return None
     try:
         tree = sqlglot.parse_one(text, dialect="spark_lookup")
-    except (SqlglotError, AttributeError):
+    except (SqlglotError, AttributeError, TypeError):
         return None
     return tree if isinstance(tree, exp.Query) else None
 
@@ -107,7 +107,7 @@ def _kind(words: Sequence[str]) -> str:
 
 def _froms_in(query: exp.Query) -> Iterator[From]:
     for select in query.find_all(exp.Select):
-        source = select.args.get("from_")
+        source = select.args.get("from_") or select.args.get("from")  # as sqlglot 27 calls it
         if source is not None:
             yield (*_tree(source.this, ""), *_joins(select))
 
@@ -124,6 +124,8 @@ def _pivots(tree: exp.Expr) -> Iterator[tuple[str, str, str]]:
 
 
 def _tree(tree: exp.Expr, join: str) -> Iterator[tuple[str, str, str]]:
+    if tree.key == "stream":  # STREAM with an alias, which some versions of sqlglot cannot parse
+        tree = tree.this
     if _holds_relations(tree):
         inside = tuple(_tree(tree.this, ""))
         if len(inside) == 1 and isinstance(tree.this, exp.Table):  # (customers c) is customers c
