@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, urlencode
 
 from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.http.message import HttpFailure, KeptConnectionLost, Request, Response
-from lookup_connectors.http.transport import Sender
+from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, Response
+from lookup_connectors.http.engine import Sender
+from lookup_connectors.http.request import Request
 
 _EARLY_SECONDS = 30.0
 """A token is renewed this long before it ends, or in the last tenth of its life where that is shorter."""

@@ -11,15 +11,23 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight
+from lookup_connectors.http.answer import (
+    FoundRow,
+    FoundRows,
+    HttpFailure,
+    PageRows,
+    PathFailure,
+    Response,
+    Told,
+)
+from lookup_connectors.http.answer_kind import Judge, StatusPolicy
 from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic, from_netrc, netrc_path
+from lookup_connectors.http.engine import Client, Connecting, Sender, tls_context
+from lookup_connectors.http.engine_httpx import HttpxClient
 from lookup_connectors.http.exchange import Exchange, ExchangeLimits
-from lookup_connectors.http.judging import Judge, StatusPolicy
-from lookup_connectors.http.message import HttpFailure, Request, Response, host_and_port
-from lookup_connectors.http.options import OPTIONS
-from lookup_connectors.http.paths import PathFailure
-from lookup_connectors.http.plan import (
+from lookup_connectors.http.options import (
+    OPTIONS,
     Plan,
-    Templates,
     check_address,
     hidden,
     origin_and_user,
@@ -28,14 +36,14 @@ from lookup_connectors.http.plan import (
     plan_of,
     read_on_the_driver,
 )
-from lookup_connectors.http.response import FoundRow, FoundRows, PageRows, Told
-from lookup_connectors.http.template import Key, TemplateKeys, Unaskable, Unsendable
-from lookup_connectors.http.transport import (
-    Client,
-    Connecting,
-    HttpxClient,
-    Sender,
-    tls_context,
+from lookup_connectors.http.request import (
+    Key,
+    Request,
+    TemplateKeys,
+    Templates,
+    Unaskable,
+    Unsendable,
+    host_and_port,
 )
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.spi import (
@@ -569,7 +577,7 @@ def _client(engine: str, connecting: Connecting) -> Client:
     if not plain:
         raise HttpFailure(f"table {connecting.table}: 'engine' = 'fast' knows no proxies.", permanent=True)
     try:
-        from lookup_connectors.http.fast import FastClient
+        from lookup_connectors.http.engine_fast import FastClient
     except ModuleNotFoundError:
         if engine == "auto":
             return HttpxClient(connecting)

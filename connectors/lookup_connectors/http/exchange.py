@@ -8,20 +8,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, PageRows, Response
+from lookup_connectors.http.answer_kind import Verdict
+from lookup_connectors.http.answer_signs import pause_told, reported_pause, retry_after
 from lookup_connectors.http.auth import Auth
-from lookup_connectors.http.judging import Verdict
-from lookup_connectors.http.message import (
-    HttpFailure,
-    KeptConnectionLost,
-    Request,
-    Response,
-    joined_url,
-    origin_of,
-)
-from lookup_connectors.http.response import PageRows
-from lookup_connectors.http.signs import pause_told
-from lookup_connectors.http.throttle import reported_pause, retry_after
-from lookup_connectors.http.transport import Sender
+from lookup_connectors.http.engine import Sender
+from lookup_connectors.http.request import Request, joined_url, origin_of
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
 _REDIRECTS = (301, 302, 303, 307, 308)

@@ -1,12 +1,50 @@
-"""The options of the ``http`` connector."""
+"""The options of the ``http`` connector, and the plan that they describe.
+
+Planning is pure: it resolves no secret and does not touch the network.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import pyarrow as pa
+from pyarrow import types
+
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
-from lookup_connectors.http.codes import CODES, codes
-from lookup_connectors.http.judging import FAILURES
-from lookup_connectors.http.paging import KINDS
-from lookup_hints.spi import BOOLEAN, DURATION, FILE, SIZE, TEXT, Option, choice, integer
+from lookup_connectors.http.answer import Path, ResponseReader, named, parse_path, unreadable
+from lookup_connectors.http.answer_kind import FAILURES, Codes, ErrorRules, Kind
+from lookup_connectors.http.paging import KINDS, Paging, has_room
+from lookup_connectors.http.request import (
+    JsonBody,
+    Private,
+    QueryTemplate,
+    Templates,
+    origin_of,
+    parse_json_body,
+    parse_query,
+)
+from lookup_connectors.templates import Template, TemplateError, parse_template
+from lookup_hints.errors import OptionError, Problem, nearest
+from lookup_hints.spi import (
+    BOOLEAN,
+    DURATION,
+    FILE,
+    SIZE,
+    TEXT,
+    LookupTable,
+    Option,
+    OptionType,
+    choice,
+    integer,
+)
+from lookup_hints.spi.place import origin_text, resolved
+from lookup_hints.spi.secrets import has_reference
+
+_CODES = OptionType("status codes", Codes.listed)
 
 REQUEST = (
     Option(
@@ -60,16 +98,16 @@ RESPONSE = (
 OUTCOMES = (
     Option(
         "success-codes",
-        CODES,
+        _CODES,
         "Status codes of an answer that is read.",
-        default=codes("2XX,!202,!206,!207,!226"),
+        default=Codes.listed("2XX,!202,!206,!207,!226"),
     ),
-    Option("miss-codes", CODES, "Status codes that say that there is nothing.", default=codes("404")),
+    Option("miss-codes", _CODES, "Status codes that say that there is nothing.", default=Codes.listed("404")),
     Option(
         "transient-codes",
-        CODES,
+        _CODES,
         "Status codes of failures that may pass; all others are permanent.",
-        default=codes("202,408,425,429,5XX,!501,!505"),
+        default=Codes.listed("202,408,425,429,5XX,!501,!505"),
     ),
     Option(
         "on-throttle",
@@ -135,3 +173,374 @@ WHO = (
 )  # fmt: skip
 
 OPTIONS = (*REQUEST, *RESPONSE, *OUTCOMES, *ERRORS, *LIMITS, *WHO)
+
+
+_SECRET_HEADER = re.compile(
+    r"(proxy-)?authorization|cookie|.*(token|secret|api-?key|password).*", re.IGNORECASE
+)
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_ORIGIN = re.compile(r"https?://[^/?#{}]+(?=[/?]|$)", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
+_BRACES = re.compile(r"\{[^{}]*\}")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a table asks with, and how it reads what comes."""
+
+    templates: Templates
+    reader: ResponseReader
+    paging: Paging
+    errors: ErrorRules
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The columns that can be asked by."""
+        return self.templates.columns
+
+
+def plan_of(table: LookupTable) -> Plan:
+    """The plan that the options of ``table`` describe.
+
+    Raises:
+        OptionError: all that is wrong with them, at once.
+    """
+    return _HttpPlanning(table).plan()
+
+
+class _HttpPlanning:
+    def __init__(self, table: LookupTable) -> None:
+        self._table = table
+        self._options = table.options
+        self._names = table.schema.names
+        self._problems: list[Problem] = []
+
+    def plan(self) -> Plan:
+        templates = self._templates()
+        reader = self._reader()
+        paging = self._paging(templates.body)
+        errors = self._errors()
+        self._check_keys(templates, reader)
+        self._check_credentials()
+        self._check_origins()
+        if self._problems:
+            raise OptionError(self._problems)
+        return Plan(templates, reader, paging, errors)
+
+    # Problems.
+
+    def _wrong(self, what: str, tip: str = "") -> None:
+        self._problems.append(Problem(f"table {self._table.name}: {what}.".replace("..", "."), tip=tip))
+
+    def _read(self, key: str, text: str, parse: Callable[[str], _T], otherwise: _T) -> _T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            self._wrong(f"{key!r}: {error}", error.tip if isinstance(error, TemplateError) else "")
+            return otherwise
+
+    def _given(self, key: str) -> str:
+        return self._options.get(key, "")
+
+    def _columns(self, key: str) -> frozenset[str]:
+        """The columns that an option lists."""
+        by_lower = {name.lower(): name for name in self._names}
+        given = [name.strip() for name in self._given(key).split(",") if name.strip()]
+        for name in given:
+            if name.lower() not in by_lower:
+                self._wrong(f"{key!r}: there is no column {name!r}", nearest(name, self._names))
+        return frozenset(by_lower[name.lower()] for name in given if name.lower() in by_lower)
+
+    # The request.
+
+    def _templates(self) -> Templates:
+        address, in_url = _split_url(self._given("url"))
+        none = Template(())
+        path = self._read("url", address, lambda text: parse_template(text, self._names, "path"), none)
+        self._check_address(path)
+        repeated = self._choice("list-style", "comma") == "repeat"
+
+        def parsed_query(text: str, start: int = 0) -> QueryTemplate:
+            if "#" in hidden(text):
+                raise ValueError("a fragment ('#') is never sent; write %23")
+            return parse_query(text, self._names, repeated=repeated, start=start)
+
+        none_asked = QueryTemplate((), repeated)
+        start = len(address) + 1
+        said = self._read("url", in_url, lambda text: parsed_query(text, start), none_asked)
+        more = self._read("query", self._given("query"), parsed_query, none_asked)
+        query = QueryTemplate((*said.parameters, *more.parameters), repeated)
+        headers = self._headers()
+        body = self._body(parsed_query, headers)
+        method = "POST" if self._choice("method", "get") == "post" else "GET"
+        if body is not None and method == "GET":
+            self._wrong("'body' is sent by POST alone", "Set 'method' = 'POST'.")
+        lists = self._lists(path, query, body)
+        return Templates(method, path, query, headers, body, lists, self._private())
+
+    def _choice(self, key: str, default: str) -> str:
+        return self._options.get(key, default).strip().lower().replace("-", "_")
+
+    def _headers(self) -> dict[str, Template]:
+        headers: dict[str, Template] = {}
+        for key, text in self._options.items():
+            if not key.startswith("header."):
+                continue
+            name = key[len("header.") :]
+            if not _HEADER_NAME.fullmatch(name):
+                self._wrong(f"{key!r}: this is not a name of a header")
+            if _SECRET_HEADER.fullmatch(name) and not has_reference(text):
+                self._wrong(
+                    f"{key!r}: a secret may not stand in the text of a statement",
+                    "Write '${env:NAME}' or '${file:path}'; or use 'token', 'password' or 'api-key'.",
+                )
+            headers[name] = self._read(
+                key, text, lambda text: parse_template(text, self._names, "text"), Template(())
+            )
+        return headers
+
+    def _private(self) -> Private:
+        referring = {key for key, text in self._options.items() if has_reference(text)}
+        names = (key[len("header.") :].lower() for key in referring if key.startswith("header."))
+        return Private(frozenset(names), "body" in referring)
+
+    def _body(
+        self, parsed_query: Callable[[str], QueryTemplate], headers: dict[str, Template]
+    ) -> JsonBody | QueryTemplate | None:
+        if "body" not in self._options:
+            return None
+        is_form = self._choice("body-format", "json") == "form"
+        if not any(name.lower() == "content-type" for name in headers):
+            kind = "application/x-www-form-urlencoded" if is_form else "application/json"
+            headers["Content-Type"] = Template((kind,))
+        if is_form:
+            return self._read("body", self._given("body"), parsed_query, QueryTemplate(()))
+        parse: Callable[[str], JsonBody] = lambda text: parse_json_body(text, self._names)  # noqa: E731
+        return self._read("body", self._given("body"), parse, JsonBody(None))
+
+    def _lists(
+        self, path: Template, query: QueryTemplate, body: JsonBody | QueryTemplate | None
+    ) -> frozenset[str]:
+        if self._given("keys-per-request").strip() in ("", "1"):
+            if "list-columns" in self._options:
+                self._wrong("'list-columns' is for several keys per request", "Set 'keys-per-request'.")
+            return frozenset()
+        in_text = frozenset({*query.columns, *(body.columns if body else ())})
+        named_lists = self._columns("list-columns")
+        lists = named_lists or in_text or frozenset(path.columns)
+        strangers = lists - in_text - set(path.columns)
+        for name in sorted(strangers):
+            self._wrong(f"'list-columns': nothing in the request names {name!r}", f"Write {{{name}}}.")
+        return lists
+
+    def _check_address(self, path: Template) -> None:
+        """No key may choose whom we talk to."""
+        if self._problems:
+            return  # there is no address to check
+        start = path.parts[0] if path.parts and isinstance(path.parts[0], str) else ""
+        if has_reference(start):
+            # Checked again when it is resolved, on the worker.
+            if path.columns and not re.search(r"\}[^{]*/", start):
+                self._wrong("'url': a '/' must stand between the reference and the first column")
+            return
+        try:
+            check_address(path)
+        except ValueError as error:
+            self._wrong(f"'url': {error}")
+
+    def _check_origins(self) -> None:
+        text = self._given("allowed-origins")
+        if not has_reference(text):
+            none: frozenset[str] = frozenset()
+            self._read("allowed-origins", text, origins, none)
+
+    # The response.
+
+    def _reader(self) -> ResponseReader:
+        sources = self._sources()
+        rows = self._read("rows", self._options.get("rows", "@"), parse_path, named("@"))
+        row_key = next(iter(self._columns("row-key")), None)
+        required = self._columns("required-columns")
+        given = {key.lower() for key in self._options}
+        for column in self._table.schema:
+            if problem := unreadable(column, sources[column.name]):
+                self._wrong(f"column {column.name!r}: {problem}")
+        return ResponseReader(
+            table=self._table.name,
+            rows=rows,
+            row_key=row_key,
+            sources=sources,
+            required=required,
+            said=frozenset(
+                name for name in self._names if name == row_key or f"path.{name.lower()}" in given
+            ),
+            exact=any(_has_decimal(field.type) for field in self._table.schema),
+        )
+
+    def _sources(self) -> dict[str, Path | str]:
+        sources: dict[str, Path | str] = {name: named(name) for name in self._names}
+        by_lower = {name.lower(): name for name in self._names}
+        for key, text in self._options.items():
+            if not key.startswith("path."):
+                continue
+            column = by_lower.get(key[len("path.") :].lower())
+            if column is None:
+                name = key[len("path.") :]
+                self._wrong(f"{key!r}: there is no column {name!r}", nearest(name, self._names))
+            elif text.startswith("$"):
+                sources[column] = text.strip().lower()
+            else:
+                sources[column] = self._read(key, text, parse_path, named(column))
+        return sources
+
+    def _paging(self, body: JsonBody | QueryTemplate | None) -> Paging:
+        kind = self._choice("paging", "")
+        wants = {
+            "next_url": ("paging-path",),
+            "cursor": ("paging-path", "paging-parameter"),
+            "page": ("paging-parameter",),
+            "offset": ("paging-parameter",),
+        }.get(kind, ())
+        for key in ("paging-path", "paging-parameter"):
+            if (key in wants) != (key in self._options):
+                verb = "needs" if key in wants else "does not take"
+                self._wrong(f"'paging' = {kind or 'none'!r} {verb} {key!r}")
+        parameter = self._given("paging-parameter")
+        if parameter and isinstance(body, JsonBody) and not has_room(body.document, parameter):
+            self._wrong(f"'paging-parameter': {parameter!r} cannot become a member of 'body'")
+        return Paging(
+            kind=kind,
+            path=self._path("paging-path"),
+            parameter=parameter,
+            first=_whole(self._given("first-page"), 1),
+            size=_whole(self._given("page-size"), 0) or None,
+            most=_whole(self._given("max-pages"), 100),
+            in_form=isinstance(body, QueryTemplate),
+        )
+
+    def _errors(self) -> ErrorRules:
+        kind = self._choice("error-kind", "")
+        return ErrorRules(
+            when=self._path("error-when"),
+            kind=cast("Kind", kind) if kind in FAILURES else None,
+            message=self._path("error-message"),
+        )
+
+    def _path(self, key: str) -> Path | None:
+        text = self._given(key)
+        return self._read(key, text, parse_path, None) if text else None
+
+    # All together.
+
+    def _check_keys(self, templates: Templates, reader: ResponseReader) -> None:
+        if not templates.columns and not self._problems:
+            self._wrong(
+                "no part of the request names a column, so every key would ask the same",
+                "Write {column} in 'url', 'query', 'body' or a header.",
+            )
+        for name in sorted(templates.columns):
+            kind = self._table.schema.field(name).type
+            if not _can_be_spelled(kind):
+                self._wrong(f"column {name!r} cannot stand in a request: {kind} has no text")
+            if isinstance(reader.sources[name], str):
+                self._wrong(f"column {name!r} is metadata, and cannot stand in a request")
+
+    def _check_credentials(self) -> None:
+        ways = [key for key in ("username", "token", "api-key", "oauth2-token-url") if key in self._options]
+        if len(ways) > 1:
+            self._wrong(f"{' and '.join(map(repr, ways))} are different ways to say who we are", "Give one.")
+        self._belongs("password", "username")
+        self._belongs("api-key-header", "api-key")
+        for key in ("client-id", "client-secret", "scope", "audience", "client-auth"):
+            self._belongs(f"oauth2-{key}", "oauth2-token-url")
+        for key in ("oauth2-client-id", "oauth2-client-secret"):
+            if "oauth2-token-url" in self._options and key not in self._options:
+                self._wrong(f"'oauth2-token-url' needs {key!r}")
+        self._belongs("tls-key", "tls-cert")
+        self._belongs("tls-key-password", "tls-cert")
+
+    def _belongs(self, key: str, to: str) -> None:
+        if key in self._options and to not in self._options:
+            self._wrong(f"{key!r} is of no use without {to!r}")
+
+
+def check_address(address: Template) -> str:
+    """The origin that ``address`` leads to.
+
+    Raises:
+        ValueError: it leads nowhere, or a column could choose where.
+    """
+    start = address.parts[0] if address.parts and isinstance(address.parts[0], str) else ""
+    match = _ORIGIN.match(start)
+    if match is None and start.lower().startswith(("http://", "https://")) and address.columns:
+        raise ValueError("a column may not choose the host")
+    if match is None:
+        raise ValueError("write an absolute URL: https://host/path")
+    if match.end() == len(start) and address.columns:
+        raise ValueError("a '/' must stand between the host and the first column")
+    if "@" in match[0]:
+        raise ValueError("write the user and the password in 'username' and 'password'")
+    if any("#" in part for part in address.parts if isinstance(part, str)):
+        raise ValueError("a fragment ('#') is never sent; write %23")
+    return origin_of(match[0])
+
+
+def plain_origin(url: str) -> str | None:
+    """Scheme, host and port of ``url`` as they are written; None where a reference says them."""
+    match = re.match(r"\w+://[^/?#]*", _REFERENCE.sub(lambda reference: "$" * len(reference[0]), url))
+    return None if match is None or "$" in match[0] else match[0]
+
+
+def origin_and_user(table: LookupTable) -> str:
+    """What the budgets of ``table`` belong to; empty where a reference cannot be resolved here."""
+    with suppress(OptionError, ValueError):
+        user = resolved(table, "username") or resolved(table, "oauth2-client-id")
+        return origin_text(origin_of(resolved(table, "url")), user)
+    return ""
+
+
+def origins(text: str) -> frozenset[str]:
+    """The origins that ``text`` lists.
+
+    Raises:
+        ValueError: one of them is none.
+    """
+    given = [each.strip() for each in text.split(",") if each.strip()]
+    if any(re.fullmatch(r"[^@]*//[^/?#@]*/?", each) is None for each in given if "://" in each):
+        raise ValueError("write scheme, host and port alone: https://host:443")
+    return frozenset(map(origin_of, given))
+
+
+def hidden(text: str) -> str:
+    """``text`` without what stands in braces, which is a reference or a column."""
+    return _BRACES.sub(lambda match: "_" * len(match[0]), text)
+
+
+def _split_url(url: str) -> tuple[str, str]:
+    """``url`` cut at its question mark."""
+    cut = hidden(url).find("?")
+    return (url, "") if cut < 0 else (url[:cut], url[cut + 1 :])
+
+
+def _whole(text: str, default: int) -> int:
+    return int(text) if text.strip().isdigit() else default
+
+
+def _has_decimal(kind: pa.DataType) -> bool:
+    if types.is_nested(kind):
+        return any(_has_decimal(kind.field(position).type) for position in range(kind.num_fields))
+    return bool(types.is_decimal(kind))
+
+
+def _can_be_spelled(kind: pa.DataType) -> bool:
+    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_duration(kind))
+
+
+def read_on_the_driver() -> Iterable[str]:
+    """Options that decide about the plan: a reference in them would be read too late."""
+    return (
+        option.key
+        for option in (*REQUEST, *RESPONSE, *ERRORS)
+        if option.key not in ("url", "query", "header.", "body")
+    )

@@ -11,11 +11,10 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
+from lookup_connectors.http.answer import HttpFailure, Path, PathFailure, parse_path
+from lookup_connectors.http.answer_signs import more_told, next_link
 from lookup_connectors.http.exchange import Answered
-from lookup_connectors.http.fields import next_link
-from lookup_connectors.http.message import HttpFailure, Request
-from lookup_connectors.http.paths import Path, PathFailure, parse_path
-from lookup_connectors.http.signs import more_told
+from lookup_connectors.http.request import Request
 
 KINDS = ("none", "link", "next_url", "cursor", "page", "offset")
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
-from lookup_connectors.http.template import TemplateKeys, parse_json_body
+from lookup_connectors.http.request import TemplateKeys, parse_json_body
 
 from lookup_hints.errors import ConnectorError, OptionError
 from lookup_hints.origin.pause import Pause

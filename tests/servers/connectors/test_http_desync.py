@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 from lookup_connectors.http import HttpConnector
-from lookup_connectors.http.desync import AnswerEnd
+from lookup_connectors.http.engine_httpx import AnswerEnd
 
 from lookup_hints.errors import AnswerError, ConnectorError
 from lookup_hints.spi.model import LookupTable

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from lookup_connectors.bytes_in_flight import BytesInFlight
-from lookup_connectors.http.desync import Peek
-from lookup_connectors.http.fast import FastClient
-from lookup_connectors.http.message import KeptConnectionLost, Request
-from lookup_connectors.http.transport import Connecting
+from lookup_connectors.http.answer import KeptConnectionLost
+from lookup_connectors.http.engine import Connecting, Peek
+from lookup_connectors.http.engine_fast import FastClient
+from lookup_connectors.http.request import Request
 
 from lookup_hints.errors import AnswerError
 

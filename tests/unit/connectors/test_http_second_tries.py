@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
+from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, PageRows, Response
+from lookup_connectors.http.answer_kind import Verdict
 from lookup_connectors.http.auth import Fixed
+from lookup_connectors.http.engine import SECOND_TRIES, Sender
 from lookup_connectors.http.exchange import Answered, Exchange, ExchangeLimits
-from lookup_connectors.http.judging import Verdict
-from lookup_connectors.http.message import HttpFailure, KeptConnectionLost, Request, Response
-from lookup_connectors.http.response import PageRows
-from lookup_connectors.http.transport import SECOND_TRIES, Sender
+from lookup_connectors.http.request import Request
 
 from lookup_hints.origin.limit_store import in_memory
 from lookup_hints.origin.limiter import OriginLimiter, Rules

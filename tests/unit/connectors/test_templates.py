@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
-from lookup_connectors.http.template import TemplateKeys, Unsendable, parse_json_body, parse_query
+from lookup_connectors.http.request import TemplateKeys, Unsendable, parse_json_body, parse_query
 from lookup_connectors.redis import RedisConnector
 from lookup_connectors.templates import Place, Template, TemplateError, parse_template
 

@@ -1,4 +1,4 @@
-"""Templates that name columns (``https://api/x/{id}``), and what they become for given keys.
+"""What is asked: a request, and the templates that make one for given keys.
 
 A value is always encoded for its place: a slash in a key never ends a path segment, a quote never ends a
 JSON text. Literal text is the author's and stays as it is.
@@ -10,13 +10,108 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from itertools import groupby, repeat
-from typing import Any
-from urllib.parse import quote
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from urllib.parse import quote, urljoin, urlsplit
 
 from lookup_connectors.templates import Hole, Resolve, Template, TemplateError, parse_template, spelled
+
+STANDING_HEADERS = {
+    "User-Agent": "lookup-hints",
+    "Accept": "application/json",
+    "Accept-Encoding": "gzip, deflate",
+    "Connection": "keep-alive",
+}
+"""Sent with every request that does not say otherwise."""
+
+
+@dataclass(frozen=True)
+class Private:
+    """What of a request may go to one origin only.
+
+    Args:
+        headers: names of headers, in lower case.
+        body: whether the body is.
+    """
+
+    headers: frozenset[str] = frozenset()
+    body: bool = False
+
+
+class Request(NamedTuple):
+    """One HTTP request: a named tuple, as a frozen dataclass takes four times as long to make.
+
+    Args:
+        method: GET or POST.
+        url: absolute, with its query, all of it encoded.
+        headers: by name; credentials are not among them, they are added for each attempt.
+        body: what is sent, if anything.
+        private: what of it no other origin may see.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = MappingProxyType({})
+    body: bytes | None = None
+    private: Private = Private()
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} to {self.origin})"  # the rest may hold secrets
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        return origin_of(self.url)
+
+    def with_headers(self, more: Mapping[str, str]) -> Request:
+        """The same request with ``more`` headers, those apart that it has itself."""
+        if not more:
+            return self
+        own = {name.lower() for name in self.headers}
+        added = {name: value for name, value in more.items() if name.lower() not in own}
+        return self._replace(headers={**self.headers, **added})
+
+
+_PORTS = {"http": 80, "https": 443}
+_AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of ``url``, in one spelling.
+
+    Raises:
+        ValueError: it is not an absolute HTTP URL.
+    """
+    authority = _AUTHORITY.match(url)
+    return _origin(url if authority is None else authority[0])
+
+
+@lru_cache(256)  # asked for every request, and they go to few
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError("write an absolute URL: https://host/path")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}:{parts.port or _PORTS[parts.scheme]}"
+
+
+def host_and_port(url: str) -> tuple[str, int | None]:
+    """Whom ``url`` leads to: an API, a proxy.
+
+    Raises:
+        ValueError: its port is none.
+    """
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+
+
+def joined_url(base: str, link: str) -> str:
+    """``link`` as seen from ``base``, without a fragment."""
+    return urljoin(base, link).partition("#")[0]
+
 
 Key = Mapping[str, Any]
 """The values of the columns asked by."""
@@ -445,3 +540,66 @@ def _filled_text(template: Template, keys: TemplateKeys) -> Any:
         return template.filled(lambda name: ",".join(keys.listed(name)))
     values = _as_json(keys.values(column))
     return values if keys.is_list(column) else values[0]
+
+
+@dataclass(frozen=True)
+class Templates:
+    """The parts of a request.
+
+    Args:
+        method: GET or POST.
+        address: scheme, host and path.
+        query: its parameters.
+        headers: by name.
+        body: of a POST.
+        lists: the columns that list the keys, where a request holds many.
+        private: what of it holds references to secrets, and is for the origin of the address alone.
+    """
+
+    method: str
+    address: Template
+    query: QueryTemplate
+    headers: Mapping[str, Template]
+    body: JsonBody | QueryTemplate | None
+    lists: frozenset[str]
+    private: Private = field(default_factory=Private)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Every column that some part names."""
+        body = self.body.columns if self.body else ()
+        return self.needed | {*self.query.columns, *body}
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """The columns without which there is no request."""
+        in_headers = (column for each in self.headers.values() for column in each.columns)
+        return frozenset({*self.address.columns, *in_headers})
+
+    @cached_property
+    def _pieces(self) -> UrlTemplate:
+        return UrlTemplate.of(self.address)
+
+    def request(self, keys: TemplateKeys) -> Request:
+        """The request for ``keys``.
+
+        Raises:
+            Unaskable: there is none.
+            Unsendable: there is none, though something may be found.
+        """
+        query = self.query.text(keys) if self.query.parameters else ""
+        address = self._pieces.text(keys)
+        headers = {name: in_header(name, value, keys) for name, value in self.headers.items()}
+        body = self.body.text(keys).encode() if self.body else None
+        url = f"{address}?{query}" if query else address
+        return Request(self.method, url, headers, body, self.private)
+
+    def resolved(self, resolve: Resolve) -> Templates:
+        """The same, with references to secrets resolved."""
+        return replace(
+            self,
+            address=self.address.resolved(resolve),
+            query=self.query.resolved(resolve),
+            headers={name: each.resolved(resolve) for name, each in self.headers.items()},
+            body=self.body.resolved(resolve) if self.body else None,
+        )

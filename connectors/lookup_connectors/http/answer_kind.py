@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from lookup_connectors.http import signs
-from lookup_connectors.http.codes import Codes
-from lookup_connectors.http.message import HttpFailure, Response
-from lookup_connectors.http.paths import Path, PathFailure
-from lookup_connectors.http.response import PageRows, ResponseReader, value_text
-from lookup_connectors.http.throttle import asks_to_wait, nothing_remains
+from lookup_connectors.http import answer_signs as signs
+from lookup_connectors.http.answer import (
+    HttpFailure,
+    PageRows,
+    Path,
+    PathFailure,
+    Response,
+    ResponseReader,
+    value_text,
+)
+from lookup_connectors.http.answer_signs import asks_to_wait, nothing_remains
 
 FAILURES = ("transient", "permanent", "throttled")
 """The kinds of failures: it may pass; it does not; the source is asked too much, and waited for."""
@@ -23,7 +29,35 @@ _MAY_BE_THROTTLED = (403, 503, 509)
 """Codes that say that the source is asked too much where a header says when to come back."""
 _SMALL_BODY = 64 * 1024
 """The body of a failure is looked at up to this size."""
+_CODE = re.compile(r"!?[1-5](\d\d|[xX]{2})")
 _SHOULD_RETRY = ("stripe-should-retry", "x-should-retry")
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A list of status codes: ``2XX,!203`` is every code from 200 to 299 but 203."""
+
+    text: str
+    statuses: frozenset[int]
+
+    @classmethod
+    def listed(cls, text: str) -> Codes:
+        given = [code.strip().upper() for code in text.split(",")]
+        included: set[int] = set()
+        excluded: set[int] = set()
+        for code in given:
+            if not _CODE.fullmatch(code):
+                raise ValueError(
+                    f"{code!r} is not a status code; write 404, 5XX or !501, separated by commas"
+                )
+            first = int(code.lstrip("!").replace("X", "0"))
+            counted = excluded if code.startswith("!") else included
+            counted.update(range(first, first + (100 if code.endswith("XX") else 1)))
+        # What is excluded counts more, wherever it stands.
+        return cls(",".join(given), frozenset(included - excluded))
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True)
@@ -155,7 +189,7 @@ class Judge:
             return None
         for envelope in signs.envelopes(document, self.reader.rows.way):
             status = signs.status_told(envelope)
-            if (status is not None and status in self.policy.miss) or signs.nothing_told(envelope):
+            if (status is not None and status in self.policy.miss.statuses) or signs.nothing_told(envelope):
                 return _MISS
             names = signs.failure_told(envelope)
             if names or (is_absent and signs.speaks_of_rates(envelope)):
@@ -178,7 +212,7 @@ class Judge:
             kind = self.rules.kind
         elif (status is not None and status in _ALWAYS_THROTTLED) or signs.speaks_of_rates(about):
             kind = "throttled"
-        elif status is not None and status in self.policy.transient:
+        elif status is not None and status in self.policy.transient.statuses:
             kind = "transient"
         else:
             kind = _kind_of(signs.words(about))
@@ -209,7 +243,9 @@ class Judge:
             or signs.is_throttled(told)
         ):
             return "throttled"
-        return "transient" if should_retry == "true" or status in self.policy.transient else "permanent"
+        return (
+            "transient" if should_retry == "true" or status in self.policy.transient.statuses else "permanent"
+        )
 
     def _kind_named(self, document: Any) -> Kind | None:
         """The kind that `error-when` names, which counts for any code."""

@@ -1,111 +1,262 @@
-"""Carries requests with httpx, or with another client, and counts what comes."""
+"""The engine on httpx: proxies, and all that runs without the extra `http-fast`."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
-import zlib
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 import httpx
 
-from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight, Usual
-from lookup_connectors.http.desync import CheckedNetwork, CheckedStream, DesyncGuard
-from lookup_connectors.http.message import (
-    STANDING_HEADERS,
-    HttpFailure,
-    KeptConnectionLost,
-    Request,
-    Response,
+from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.http.answer import HttpFailure, Response
+from lookup_connectors.http.engine import (
+    Connecting,
+    ConnectionSlots,
+    DesyncGuard,
+    Peek,
+    announced,
+    check_size,
+    decoded,
+    kept_connection_lost,
 )
-from lookup_connectors.http.slots import ConnectionSlots
+from lookup_connectors.http.request import STANDING_HEADERS, Request
 from lookup_hints.spi import reporting
+
+_EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
+_STATUS = re.compile(rb"HTTP/\d\.\d (\d{3})")
+_LENGTH = re.compile(rb"\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r?\n", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\ntransfer-encoding:[^\n]*chunked", re.IGNORECASE)
+_LONGEST_HEAD = 1024 * 1024
+
+
+# --- where an answer ends -------------------------------------------------------------------------
+
+
+class AnswerEnd:
+    """Finds where an answer ends among the bytes of a connection; others say whether it is valid."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._head = b""
+        self._left = 0
+        self._part: Callable[[bytes], int] = self._in_head
+
+    def take(self, data: bytes) -> int:
+        """How many bytes of ``data`` belong to the answer, or may; the rest comes after its end."""
+        taken = 0
+        while taken < len(data) and not self.is_over:
+            taken += self._part(data[taken:])
+        return taken
+
+    def _in_head(self, data: bytes) -> int:
+        before = len(self._head)
+        self._head += data
+        end = _EMPTY_LINE.search(self._head, max(0, before - 3))
+        if end is None:
+            if len(self._head) > _LONGEST_HEAD:
+                self._part = len  # others refuse it
+            return len(data)
+        head, self._head = self._head[: end.end()], b""
+        self._begin_body(head)
+        return end.end() - before
+
+    def _begin_body(self, head: bytes) -> None:
+        status = _STATUS.match(head)
+        length = _LENGTH.search(head)
+        code = int(status[1]) if status else 0
+        if 100 <= code < 200 and code != 101:
+            return  # only news: another head follows
+        if code in (204, 304):
+            self.is_over = True
+        elif _CHUNKED.search(head):
+            self._part = self._in_size
+        elif length is not None:
+            self._left = int(length[1])
+            self._part = self._in_body
+            self.is_over = not self._left
+        else:
+            self._part = len  # to the end of the connection
+
+    def _in_body(self, data: bytes) -> int:
+        taken = min(self._left, len(data))
+        self._left -= taken
+        self.is_over = not self._left
+        return taken
+
+    def _line(self, data: bytes) -> tuple[bytes | None, int]:
+        """The line that began in ``_head``, once it is whole, and what it takes of ``data``."""
+        end = data.find(b"\n") + 1
+        self._head += data[: end or None]
+        if not end:
+            if len(self._head) > _LONGEST_HEAD:
+                self._part = len
+            return None, len(data)
+        line, self._head = self._head, b""
+        return line.strip(), end
+
+    def _in_size(self, data: bytes) -> int:
+        line, taken = self._line(data)
+        if line is not None:
+            size = re.match(rb"[0-9a-fA-F]{1,15}(?=$|[ \t;])", line)
+            if size is None:
+                self._part = len
+            elif int(size[0], 16):
+                self._left = int(size[0], 16)
+                self._part = self._in_chunk
+            else:
+                self._part = self._in_trailer
+        return taken
+
+    def _in_chunk(self, data: bytes) -> int:
+        taken = min(self._left, len(data))
+        self._left -= taken
+        if not self._left:
+            self._part = self._after_chunk
+        return taken
+
+    def _after_chunk(self, data: bytes) -> int:
+        line, taken = self._line(data)
+        if line is not None:
+            self._part = self._in_size
+        return taken
+
+    def _in_trailer(self, data: bytes) -> int:
+        line, taken = self._line(data)
+        self.is_over = line == b""
+        return taken
+
+
+# --- the streams of httpx -------------------------------------------------------------------------
+
+
+class CheckedStream(httpcore.AsyncNetworkStream):
+    """A connection of httpx that takes no second question where anything came unasked.
+
+    Args:
+        stream: the connection itself.
+        desync: hears of each unexpected byte.
+    """
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream, origin: str, desync: DesyncGuard) -> None:
+        self._stream = stream
+        self._origin = origin
+        self._desync = desync
+        self._questions = 0
+        self._answer: AnswerEnd | None = None
+        self._beyond = b""
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """What comes next, of this answer alone while it is not over."""
+        data, self._beyond = self._beyond, b""
+        if not data:
+            data = await self._stream.read(max_bytes, timeout)
+            reporting().received(len(data))
+        taken = len(data) if self._answer is None or self._answer.is_over else self._answer.take(data)
+        self._beyond = data[taken:]
+        return data[:taken]
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send what is a new question, where the last one was answered.
+
+        Raises:
+            RemoteProtocolError: something came unasked.
+        """
+        if self._answer is None or self._answer.is_over:
+            self.refuse_unexpected()
+            self._questions += 1
+            self._answer = AnswerEnd()
+        await self._stream.write(buffer, timeout)
+        reporting().sent(len(buffer))
+
+    def refuse_unexpected(self) -> None:
+        """Note the last answer; see whether anything came after it, or before the first question.
+
+        Raises:
+            RemoteProtocolError: it did.
+        """
+        if self._answer is not None and not self._answer.is_over:
+            return  # what comes is wanted
+        if self._answer is not None:
+            self._desync.answered(self._origin, self._questions)
+        came = self._beyond or self._waiting()
+        if came:
+            self._desync.came(self._origin, came, self._questions)
+        if came is not None and (came or self._questions):
+            raise httpcore.RemoteProtocolError("the server sent data that was not requested")
+        if self._questions and not self._desync.may_keep(self._origin):
+            raise httpcore.RemoteProtocolError("its connections are used once")
+
+    def _waiting(self) -> bytes | None:
+        secure: Any = self._stream.get_extra_info("ssl_object")
+        if secure is not None:
+            try:
+                return bytes(secure.read(64))
+            except ssl.SSLError:
+                pass  # nothing is there that could be read now
+            if not self._questions:
+                return None  # what waits is TLS's own
+        connection = self._stream.get_extra_info("socket")
+        return None if connection is None else Peek(connection).waiting()
+
+    async def aclose(self) -> None:
+        """Close it; what came unasked until now still counts."""
+        with suppress(httpcore.RemoteProtocolError):
+            self.refuse_unexpected()
+        await self._stream.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """The same connection with TLS."""
+        stream = await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return CheckedStream(stream, self._origin, self._desync)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the connection itself says."""
+        return self._stream.get_extra_info(info)
+
+
+class CheckedNetwork(httpcore.AsyncNetworkBackend):
+    """Makes connections that are checked."""
+
+    def __init__(self, network: httpcore.AsyncNetworkBackend, desync: DesyncGuard) -> None:
+        self._network = network
+        self._desync = desync
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        stream = await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
+        return CheckedStream(stream, f"{host}:{port}", self._desync)
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        stream = await self._network.connect_unix_socket(path, timeout, socket_options)
+        return CheckedStream(stream, path, self._desync)
+
+    async def sleep(self, seconds: float) -> None:
+        await self._network.sleep(seconds)
+
 
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Connecting:
-    """How connections are made.
-
-    Args:
-        table: its name, for messages.
-        connections: how many at once.
-        connect_timeout: seconds for one to be made.
-        idle_timeout: seconds after which an unused one is closed.
-        most_bytes: the largest body that is read.
-        tls: what TLS trusts, and shows.
-        proxy: URL of a proxy, or None.
-        environment: whether proxies of the environment are used.
-    """
-
-    table: str
-    connections: int
-    connect_timeout: float
-    idle_timeout: float
-    most_bytes: int
-    tls: ssl.SSLContext
-    proxy: str | None
-    environment: bool
-
-
-def tls_context(
-    table: str, ca: str | None, cert: str | None, key: str | None, password: str | None
-) -> ssl.SSLContext:
-    """A context that trusts ``ca`` (or what the system and httpx trust), and shows a certificate.
-
-    Raises:
-        HttpFailure: a file cannot be read, or is not a certificate.
-    """
-    try:
-        context = ssl.create_default_context(cafile=ca) if ca else httpx.create_ssl_context(trust_env=False)
-        if cert:
-            context.load_cert_chain(cert, key, password or _no_password)
-    except (OSError, ssl.SSLError, ValueError) as error:
-        files = ", ".join(file for file in (ca, cert, key) if file)
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise HttpFailure(
-            f"table {table}: the TLS files cannot be used: {said}. They are: {files}.", permanent=True
-        ) from None
-    return context
-
-
-def _no_password() -> str:
-    # Without one, OpenSSL would ask on the terminal.
-    raise ValueError("the key is encrypted; give 'tls-key-password'")
-
-
-# --- clients --------------------------------------------------------------------------------------
-
-
-class Client(Protocol):
-    """Carries many requests at once."""
-
-    async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
-        """The response, whose bytes ``lease`` counts; the time that they wait for room is not counted.
-
-        Args:
-            request: what is sent.
-            timeout: seconds.
-            lease: counts bytes.
-            fresh: whether it needs a fresh connection.
-
-        Raises:
-            KeptConnectionLost: it was sent over a kept one, which was lost.
-            HttpFailure: there is no response.
-        """
-
-    async def close(self) -> None:
-        pass
-
-
 _LOST = (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError)
+
+
 _FAILURES = (
     httpcore.TimeoutException,
     httpcore.NetworkError,
@@ -243,11 +394,6 @@ class _HttpxCall:
             raise asyncio.CancelledError
 
 
-def kept_connection_lost(connecting: Connecting, request: Request) -> KeptConnectionLost:
-    """The failure of ``request``, before whose answer a kept connection ended."""
-    return KeptConnectionLost(f"table {connecting.table}: {request.origin} closed the connection.")
-
-
 class _CheckedTransport(httpx.AsyncBaseTransport):
     """The pools of httpcore that httpx uses itself, over connections that take nothing that came unasked."""
 
@@ -355,59 +501,6 @@ def _read(response: httpx.Response, body: bytes) -> Response:
     )
 
 
-def announced(connecting: Connecting, headers: Mapping[str, str]) -> int:
-    """How many bytes of body are announced; none where they are too many to be read."""
-    length = headers.get("content-length", "")
-    size = int(length) if length.isdecimal() and length.isascii() and len(length) <= 18 else 0
-    return size if size <= connecting.most_bytes else 0
-
-
-def check_size(connecting: Connecting, size: int) -> None:
-    """Refuse a body that is too large.
-
-    Raises:
-        HttpFailure: it is.
-    """
-    if size > connecting.most_bytes:
-        raise HttpFailure(
-            f"table {connecting.table}: a response is larger than {connecting.most_bytes} bytes"
-            " ('max-response-bytes').",
-            permanent=True,
-        )
-
-
-def decoded(connecting: Connecting, request: Request, response: Response) -> Response:
-    """``response`` without its content encodings; unknown ones are left, as some servers name charsets.
-
-    Not by httpx, which inflates whatever has come before anyone can see how large it is.
-
-    Raises:
-        HttpFailure: it is not what it says, or too large.
-    """
-    encodings, body = response.headers.get("content-encoding"), response.body
-    if not encodings:
-        return response
-    for encoding in reversed(encodings.lower().replace(" ", "").split(",")):
-        if body and encoding in ("gzip", "x-gzip", "deflate"):
-            try:
-                body = _inflated(body, encoding, connecting)
-            except zlib.error as error:
-                text = f"the answer of {request.origin} broke off: it is not {encoding} ({error})."
-                raise HttpFailure(f"table {connecting.table}: {text}") from None
-    return Response(response.status, response.headers, body)
-
-
-def _inflated(body: bytes, encoding: str, connecting: Connecting) -> bytes:
-    # Some servers send "deflate" bare, without a header of zlib.
-    is_bare = encoding == "deflate" and body[:1] not in (b"\x78", b"\x1f")
-    reader = zlib.decompressobj(-15 if is_bare else 47)  # 47: gzip or zlib, whichever it begins with
-    inflated = reader.decompress(body, connecting.most_bytes + 1)
-    check_size(connecting, len(inflated))
-    if not reader.eof:
-        raise zlib.error("it has no end")
-    return inflated
-
-
 def _explained(connecting: Connecting, request: Request, error: Exception, timeout: float) -> HttpFailure:
     """What failed, without the URL (it may hold secrets), and whether it may pass."""
     origin, table = request.origin, connecting.table
@@ -436,66 +529,3 @@ def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error
-
-
-# --- sending --------------------------------------------------------------------------------------
-
-
-SECOND_TRIES = 10
-"""This many requests whose kept connection was lost are sent again at once."""
-
-
-class Sender:
-    """Sends the requests of all lookups, and counts what comes.
-
-    Args:
-        client: carries the requests; it is closed with the sender.
-        budget: counts the bytes of all answers.
-    """
-
-    def __init__(self, client: Client, budget: BytesInFlight) -> None:
-        self.budget = budget
-        self._client = client
-        self._usual = Usual()
-        self._exclusive = asyncio.Semaphore(1)
-        self._retry_slots = asyncio.Semaphore(SECOND_TRIES)
-
-    async def send(
-        self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool = False
-    ) -> Response:
-        """The response; see ``Client.send``."""
-        await lease.expect(self._usual.size)
-        try:
-            with reporting().http(request.method, request.url) as told:
-                signed = request.with_headers(told.headers)
-                response = await self._client.send(signed, timeout, lease, fresh=fresh)
-                told.answered(response.status)
-        finally:
-            lease.settle()
-        self._usual.saw(len(response.body))
-        return response
-
-    def exclusive(self, lease: ByteLease) -> AbstractAsyncContextManager[None]:
-        """A block in which only one is at a time."""
-        return _one_of(self._exclusive, lease)
-
-    def limited_retry(self, lease: ByteLease) -> AbstractAsyncContextManager[None]:
-        """A block in which only a few are at a time."""
-        return _one_of(self._retry_slots, lease)
-
-    async def close(self) -> None:
-        await self._client.close()
-
-
-@asynccontextmanager
-async def _one_of(places: asyncio.Semaphore, lease: ByteLease) -> AsyncIterator[None]:
-    """A block in one of ``places``, which those may hold who wait for the bytes of ``lease``."""
-    if places.locked():
-        with lease.idle():
-            await places.acquire()
-    else:
-        await places.acquire()
-    try:
-        yield
-    finally:
-        places.release()

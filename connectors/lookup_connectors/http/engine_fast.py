@@ -21,10 +21,18 @@ from urllib.parse import quote, urlsplit
 import httptools
 
 from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.http.desync import DesyncGuard, Peek
-from lookup_connectors.http.message import STANDING_HEADERS, HttpFailure, Request, Response, origin_of
-from lookup_connectors.http.slots import ConnectionSlots
-from lookup_connectors.http.transport import Connecting, announced, check_size, decoded, kept_connection_lost
+from lookup_connectors.http.answer import HttpFailure, Response
+from lookup_connectors.http.engine import (
+    Connecting,
+    ConnectionSlots,
+    DesyncGuard,
+    Peek,
+    announced,
+    check_size,
+    decoded,
+    kept_connection_lost,
+)
+from lookup_connectors.http.request import STANDING_HEADERS, Request, origin_of
 from lookup_hints.spi import reporting
 
 _PLAIN = re.compile(r"[!-~]*")
