@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import netrc
 import os
@@ -13,7 +14,7 @@ from urllib.parse import quote, quote_plus, urlencode
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, Response
-from lookup_connectors.http.engine import Sender
+from lookup_connectors.http.engine import Sender, one_of
 from lookup_connectors.http.request import Request
 
 _EARLY_SECONDS = 30.0
@@ -116,6 +117,7 @@ class ClientCredentials:
         self._clock = clock
         self._token: _Token | None = None
         self._fetches = 0
+        self._fetching = asyncio.Semaphore(1)
         self._failure: HttpFailure | None = None
         self.secrets: set[str] = set()
 
@@ -131,7 +133,7 @@ class ClientCredentials:
         Whoever waited while another fetched shares what came of it.
         """
         old, fetches = self._token, self._fetches
-        async with sender.exclusive(lease):
+        async with one_of(self._fetching, lease):
             if self._fetches != fetches and self._failure is not None:
                 raise self._failure
             if self._token is None or self._token is old:

@@ -10,12 +10,13 @@ import ssl
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import httpx
+import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight, Usual
 from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, Response
@@ -23,10 +24,12 @@ from lookup_connectors.http.request import Request
 from lookup_hints.errors import AnswerError
 from lookup_hints.spi import reporting
 
+_PIECE = 64 * 1024
+
 
 @dataclass(frozen=True)
 class Connecting:
-    """How connections are made.
+    """How connections are made, and what is read from them.
 
     Args:
         table: its name, for messages.
@@ -47,6 +50,89 @@ class Connecting:
     tls: ssl.SSLContext
     proxy: str | None
     environment: bool
+
+    def failure(self, text: str, *, permanent: bool = False) -> HttpFailure:
+        return HttpFailure(f"table {self.table}: {text}".replace("..", "."), permanent=permanent)
+
+    def kept_connection_lost(self, request: Request) -> KeptConnectionLost:
+        return KeptConnectionLost(f"table {self.table}: {request.origin} closed the connection.")
+
+    def announced(self, headers: Mapping[str, str]) -> int:
+        """How many bytes of body are announced; none where they are too many to be read."""
+        length = headers.get("content-length", "")
+        size = int(length) if length.isdecimal() and length.isascii() and len(length) <= 18 else 0
+        return size if size <= self.most_bytes else 0
+
+    def check_size(self, size: int) -> None:
+        """Refuse a body that is too large.
+
+        Raises:
+            HttpFailure: it is.
+        """
+        if size > self.most_bytes:
+            raise self.failure(
+                f"a response is larger than {self.most_bytes} bytes ('max-response-bytes').", permanent=True
+            )
+
+    def decoded(self, request: Request, response: Response) -> Response:
+        """``response`` without its content encodings; unknown ones are left, as some servers name charsets.
+
+        Not by httpx, which inflates whatever has come before anyone can see how large it is.
+
+        Raises:
+            HttpFailure: it is not what it says, or too large.
+        """
+        body = response.body
+        encodings = response.headers.get("content-encoding", "").lower().replace(" ", "")
+        for encoding in reversed(encodings.split(",")):
+            inflate = _INFLATE.get(encoding)
+            if body and inflate is not None:
+                try:
+                    body = inflate(self, body)
+                except (zlib.error, OSError) as error:
+                    text = f"the answer of {request.origin} broke off: it is not {encoding} ({error})."
+                    raise self.failure(text) from None
+        return response._replace(body=body)
+
+
+def _by_zlib(connecting: Connecting, body: bytes, *, may_be_bare: bool = False) -> bytes:
+    # Some servers send "deflate" bare, without a header of zlib.
+    is_bare = may_be_bare and body[:1] not in (b"\x78", b"\x1f")
+    reader = zlib.decompressobj(-15 if is_bare else 47)  # 47: gzip or zlib, whichever it begins with
+    inflated = reader.decompress(body, connecting.most_bytes + 1)
+    connecting.check_size(len(inflated))
+    if not reader.eof:
+        raise zlib.error("it has no end")
+    return inflated
+
+
+def _by_arrow(codec: str, connecting: Connecting, body: bytes) -> bytes:
+    inflated = bytearray()
+    with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
+        while piece := stream.read(_PIECE):
+            inflated += piece
+            connecting.check_size(len(inflated))
+    return bytes(inflated)
+
+
+_INFLATE: Mapping[str, Callable[[Connecting, bytes], bytes]] = {
+    "gzip": _by_zlib,
+    "x-gzip": _by_zlib,
+    "deflate": partial(_by_zlib, may_be_bare=True),
+    **{
+        name: partial(_by_arrow, codec)
+        for name, codec in {"br": "brotli", "zstd": "zstd"}.items()
+        if pa.Codec.is_available(codec)
+    },
+}
+
+STANDING_HEADERS = {
+    "User-Agent": "lookup-hints",
+    "Accept": "application/json",
+    "Accept-Encoding": ", ".join(name for name in _INFLATE if name != "x-gzip"),
+    "Connection": "keep-alive",
+}
+"""Sent with every request that does not say otherwise."""
 
 
 def tls_context(
@@ -75,11 +161,11 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted; give 'tls-key-password'")
 
 
-# --- clients --------------------------------------------------------------------------------------
+# --- sending --------------------------------------------------------------------------------------
 
 
 class Client(Protocol):
-    """Carries many requests at once."""
+    """An engine: carries many requests at once."""
 
     async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
         """The response, whose bytes ``lease`` counts; the time that they wait for room is not counted.
@@ -99,85 +185,14 @@ class Client(Protocol):
         pass
 
 
-def kept_connection_lost(connecting: Connecting, request: Request) -> KeptConnectionLost:
-    """The failure of ``request``, before whose answer a kept connection ended."""
-    return KeptConnectionLost(f"table {connecting.table}: {request.origin} closed the connection.")
-
-
-def announced(connecting: Connecting, headers: Mapping[str, str]) -> int:
-    """How many bytes of body are announced; none where they are too many to be read."""
-    length = headers.get("content-length", "")
-    size = int(length) if length.isdecimal() and length.isascii() and len(length) <= 18 else 0
-    return size if size <= connecting.most_bytes else 0
-
-
-def check_size(connecting: Connecting, size: int) -> None:
-    """Refuse a body that is too large.
-
-    Raises:
-        HttpFailure: it is.
-    """
-    if size > connecting.most_bytes:
-        raise HttpFailure(
-            f"table {connecting.table}: a response is larger than {connecting.most_bytes} bytes"
-            " ('max-response-bytes').",
-            permanent=True,
-        )
-
-
-def decoded(connecting: Connecting, request: Request, response: Response) -> Response:
-    """``response`` without its content encodings; unknown ones are left, as some servers name charsets.
-
-    Not by httpx, which inflates whatever has come before anyone can see how large it is.
-
-    Raises:
-        HttpFailure: it is not what it says, or too large.
-    """
-    encodings, body = response.headers.get("content-encoding"), response.body
-    if not encodings:
-        return response
-    for encoding in reversed(encodings.lower().replace(" ", "").split(",")):
-        if body and encoding in ("gzip", "x-gzip", "deflate"):
-            try:
-                body = _inflated(body, encoding, connecting)
-            except zlib.error as error:
-                text = f"the answer of {request.origin} broke off: it is not {encoding} ({error})."
-                raise HttpFailure(f"table {connecting.table}: {text}") from None
-    return Response(response.status, response.headers, body)
-
-
-def _inflated(body: bytes, encoding: str, connecting: Connecting) -> bytes:
-    # Some servers send "deflate" bare, without a header of zlib.
-    is_bare = encoding == "deflate" and body[:1] not in (b"\x78", b"\x1f")
-    reader = zlib.decompressobj(-15 if is_bare else 47)  # 47: gzip or zlib, whichever it begins with
-    inflated = reader.decompress(body, connecting.most_bytes + 1)
-    check_size(connecting, len(inflated))
-    if not reader.eof:
-        raise zlib.error("it has no end")
-    return inflated
-
-
-# --- sending --------------------------------------------------------------------------------------
-
-
-SECOND_TRIES = 10
-"""This many requests whose kept connection was lost are sent again at once."""
-
-
 class Sender:
-    """Sends the requests of all lookups, and counts what comes.
-
-    Args:
-        client: carries the requests; it is closed with the sender.
-        budget: counts the bytes of all answers.
-    """
+    """Sends the requests of all lookups by ``client``, and counts the bytes of all answers."""
 
     def __init__(self, client: Client, budget: BytesInFlight) -> None:
         self.budget = budget
+        self.close = client.close
         self._client = client
         self._usual = Usual()
-        self._exclusive = asyncio.Semaphore(1)
-        self._retry_slots = asyncio.Semaphore(SECOND_TRIES)
 
     async def send(
         self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool = False
@@ -194,20 +209,9 @@ class Sender:
         self._usual.saw(len(response.body))
         return response
 
-    def exclusive(self, lease: ByteLease) -> AbstractAsyncContextManager[None]:
-        """A block in which only one is at a time."""
-        return _one_of(self._exclusive, lease)
-
-    def limited_retry(self, lease: ByteLease) -> AbstractAsyncContextManager[None]:
-        """A block in which only a few are at a time."""
-        return _one_of(self._retry_slots, lease)
-
-    async def close(self) -> None:
-        await self._client.close()
-
 
 @asynccontextmanager
-async def _one_of(places: asyncio.Semaphore, lease: ByteLease) -> AsyncIterator[None]:
+async def one_of(places: asyncio.Semaphore, lease: ByteLease) -> AsyncIterator[None]:
     """A block in one of ``places``, which those may hold who wait for the bytes of ``lease``."""
     if places.locked():
         with lease.idle():
@@ -221,7 +225,10 @@ async def _one_of(places: asyncio.Semaphore, lease: ByteLease) -> AsyncIterator[
 
 
 class ConnectionSlots:
-    """The right to use one of ``size`` connections."""
+    """The right to use one of ``size`` connections; who finds none free waits in a row.
+
+    What ``asyncio.Semaphore`` does, without a coroutine and a generator for each request that need not wait.
+    """
 
     def __init__(self, size: int) -> None:
         self._free = size

@@ -22,17 +22,8 @@ import httptools
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.answer import HttpFailure, Response
-from lookup_connectors.http.engine import (
-    Connecting,
-    ConnectionSlots,
-    DesyncGuard,
-    Peek,
-    announced,
-    check_size,
-    decoded,
-    kept_connection_lost,
-)
-from lookup_connectors.http.request import STANDING_HEADERS, Request, origin_of
+from lookup_connectors.http.engine import STANDING_HEADERS, Connecting, ConnectionSlots, DesyncGuard, Peek
+from lookup_connectors.http.request import Request, origin_of
 from lookup_hints.spi import reporting
 
 _PLAIN = re.compile(r"[!-~]*")
@@ -77,13 +68,13 @@ class FastClient:
             response = await self._send(request, end, lease, fresh=fresh)
             self._desync.check()
         except _BrokenOff as error:
-            raise self._failure(f"the answer of {request.origin} broke off: {error}.") from None
+            raise self._connecting.failure(f"the answer of {request.origin} broke off: {error}.") from None
         except asyncio.TimeoutError:
             text = f"no answer from {request.origin} within {timeout:.3g} s ('request-timeout')."
-            raise self._failure(text) from None
+            raise self._connecting.failure(text) from None
         finally:
             self._slots.release()
-        return decoded(self._connecting, request, response) if _ENCODED in response.headers else response
+        return self._connecting.decoded(request, response) if _ENCODED in response.headers else response
 
     async def _send(self, request: Request, end: float, lease: ByteLease, *, fresh: bool) -> Response:
         start, path = _cut(request.url)
@@ -108,7 +99,7 @@ class FastClient:
             connection.abort()  # whatever is under way on it, nobody waits for
             if kept is not None and isinstance(error, _BrokenOff) and error.untouched:
                 # The server closed an idle connection just when we took it, or had left something on it.
-                raise kept_connection_lost(self._connecting, request) from None
+                raise self._connecting.kept_connection_lost(request) from None
             raise
         finally:
             reports.received(connection.came)
@@ -185,22 +176,18 @@ class FastClient:
             _, connection = await asyncio.wait_for(making, limit)
         except asyncio.TimeoutError:
             text = f"{request.origin} took no connection within {limit:.3g} s ('connect-timeout')."
-            raise self._failure(text) from None
+            raise self._connecting.failure(text) from None
         except ssl.SSLCertVerificationError as error:
             told = (
                 f"the certificate of {request.origin} is not trusted: {error.verify_message}. Check 'tls-ca'."
             )
-            raise self._failure(told, permanent=True) from None
+            raise self._connecting.failure(told, permanent=True) from None
         except (OSError, UnicodeError) as error:
-            raise self._failure(f"no connection to {request.origin}: {error}.") from None
+            raise self._connecting.failure(f"no connection to {request.origin}: {error}.") from None
         if not connection.is_silent():
             connection.abort()
             raise _BrokenOff("the server sent data before the request", untouched=False)
         return connection
-
-    def _failure(self, text: str, *, permanent: bool = False) -> HttpFailure:
-        message = f"table {self._connecting.table}: {text}".replace("..", ".")
-        return HttpFailure(message, permanent=permanent)
 
     async def close(self) -> None:
         if self._watch is not None:
@@ -394,14 +381,14 @@ class _HttpConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._has_head = self._parser.get_status_code() >= 200  # 1xx is only news
         self._reads_to_end = self._has_head and _LENGTHS.isdisjoint(self._headers)
-        self._announced = announced(self._connecting, self._headers)
+        self._announced = self._connecting.announced(self._headers)
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
         self._size += len(body)
         if self._size > self._connecting.most_bytes:
             try:
-                check_size(self._connecting, self._size)
+                self._connecting.check_size(self._size)
             except HttpFailure as failure:
                 self.fail(failure)
 

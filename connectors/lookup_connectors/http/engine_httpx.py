@@ -3,260 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
+import h11
 import httpcore
 import httpx
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.answer import HttpFailure, Response
-from lookup_connectors.http.engine import (
-    Connecting,
-    ConnectionSlots,
-    DesyncGuard,
-    Peek,
-    announced,
-    check_size,
-    decoded,
-    kept_connection_lost,
-)
-from lookup_connectors.http.request import STANDING_HEADERS, Request
+from lookup_connectors.http.engine import STANDING_HEADERS, Connecting, ConnectionSlots, DesyncGuard, Peek
+from lookup_connectors.http.request import Request
 from lookup_hints.spi import reporting
-
-_EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
-_STATUS = re.compile(rb"HTTP/\d\.\d (\d{3})")
-_LENGTH = re.compile(rb"\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r?\n", re.IGNORECASE)
-_CHUNKED = re.compile(rb"\ntransfer-encoding:[^\n]*chunked", re.IGNORECASE)
-_LONGEST_HEAD = 1024 * 1024
-
-
-# --- where an answer ends -------------------------------------------------------------------------
-
-
-class AnswerEnd:
-    """Finds where an answer ends among the bytes of a connection; others say whether it is valid."""
-
-    def __init__(self) -> None:
-        self.is_over = False
-        self._head = b""
-        self._left = 0
-        self._part: Callable[[bytes], int] = self._in_head
-
-    def take(self, data: bytes) -> int:
-        """How many bytes of ``data`` belong to the answer, or may; the rest comes after its end."""
-        taken = 0
-        while taken < len(data) and not self.is_over:
-            taken += self._part(data[taken:])
-        return taken
-
-    def _in_head(self, data: bytes) -> int:
-        before = len(self._head)
-        self._head += data
-        end = _EMPTY_LINE.search(self._head, max(0, before - 3))
-        if end is None:
-            if len(self._head) > _LONGEST_HEAD:
-                self._part = len  # others refuse it
-            return len(data)
-        head, self._head = self._head[: end.end()], b""
-        self._begin_body(head)
-        return end.end() - before
-
-    def _begin_body(self, head: bytes) -> None:
-        status = _STATUS.match(head)
-        length = _LENGTH.search(head)
-        code = int(status[1]) if status else 0
-        if 100 <= code < 200 and code != 101:
-            return  # only news: another head follows
-        if code in (204, 304):
-            self.is_over = True
-        elif _CHUNKED.search(head):
-            self._part = self._in_size
-        elif length is not None:
-            self._left = int(length[1])
-            self._part = self._in_body
-            self.is_over = not self._left
-        else:
-            self._part = len  # to the end of the connection
-
-    def _in_body(self, data: bytes) -> int:
-        taken = min(self._left, len(data))
-        self._left -= taken
-        self.is_over = not self._left
-        return taken
-
-    def _line(self, data: bytes) -> tuple[bytes | None, int]:
-        """The line that began in ``_head``, once it is whole, and what it takes of ``data``."""
-        end = data.find(b"\n") + 1
-        self._head += data[: end or None]
-        if not end:
-            if len(self._head) > _LONGEST_HEAD:
-                self._part = len
-            return None, len(data)
-        line, self._head = self._head, b""
-        return line.strip(), end
-
-    def _in_size(self, data: bytes) -> int:
-        line, taken = self._line(data)
-        if line is not None:
-            size = re.match(rb"[0-9a-fA-F]{1,15}(?=$|[ \t;])", line)
-            if size is None:
-                self._part = len
-            elif int(size[0], 16):
-                self._left = int(size[0], 16)
-                self._part = self._in_chunk
-            else:
-                self._part = self._in_trailer
-        return taken
-
-    def _in_chunk(self, data: bytes) -> int:
-        taken = min(self._left, len(data))
-        self._left -= taken
-        if not self._left:
-            self._part = self._after_chunk
-        return taken
-
-    def _after_chunk(self, data: bytes) -> int:
-        line, taken = self._line(data)
-        if line is not None:
-            self._part = self._in_size
-        return taken
-
-    def _in_trailer(self, data: bytes) -> int:
-        line, taken = self._line(data)
-        self.is_over = line == b""
-        return taken
-
-
-# --- the streams of httpx -------------------------------------------------------------------------
-
-
-class CheckedStream(httpcore.AsyncNetworkStream):
-    """A connection of httpx that takes no second question where anything came unasked.
-
-    Args:
-        stream: the connection itself.
-        desync: hears of each unexpected byte.
-    """
-
-    def __init__(self, stream: httpcore.AsyncNetworkStream, origin: str, desync: DesyncGuard) -> None:
-        self._stream = stream
-        self._origin = origin
-        self._desync = desync
-        self._questions = 0
-        self._answer: AnswerEnd | None = None
-        self._beyond = b""
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What comes next, of this answer alone while it is not over."""
-        data, self._beyond = self._beyond, b""
-        if not data:
-            data = await self._stream.read(max_bytes, timeout)
-            reporting().received(len(data))
-        taken = len(data) if self._answer is None or self._answer.is_over else self._answer.take(data)
-        self._beyond = data[taken:]
-        return data[:taken]
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send what is a new question, where the last one was answered.
-
-        Raises:
-            RemoteProtocolError: something came unasked.
-        """
-        if self._answer is None or self._answer.is_over:
-            self.refuse_unexpected()
-            self._questions += 1
-            self._answer = AnswerEnd()
-        await self._stream.write(buffer, timeout)
-        reporting().sent(len(buffer))
-
-    def refuse_unexpected(self) -> None:
-        """Note the last answer; see whether anything came after it, or before the first question.
-
-        Raises:
-            RemoteProtocolError: it did.
-        """
-        if self._answer is not None and not self._answer.is_over:
-            return  # what comes is wanted
-        if self._answer is not None:
-            self._desync.answered(self._origin, self._questions)
-        came = self._beyond or self._waiting()
-        if came:
-            self._desync.came(self._origin, came, self._questions)
-        if came is not None and (came or self._questions):
-            raise httpcore.RemoteProtocolError("the server sent data that was not requested")
-        if self._questions and not self._desync.may_keep(self._origin):
-            raise httpcore.RemoteProtocolError("its connections are used once")
-
-    def _waiting(self) -> bytes | None:
-        secure: Any = self._stream.get_extra_info("ssl_object")
-        if secure is not None:
-            try:
-                return bytes(secure.read(64))
-            except ssl.SSLError:
-                pass  # nothing is there that could be read now
-            if not self._questions:
-                return None  # what waits is TLS's own
-        connection = self._stream.get_extra_info("socket")
-        return None if connection is None else Peek(connection).waiting()
-
-    async def aclose(self) -> None:
-        """Close it; what came unasked until now still counts."""
-        with suppress(httpcore.RemoteProtocolError):
-            self.refuse_unexpected()
-        await self._stream.aclose()
-
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        """The same connection with TLS."""
-        stream = await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return CheckedStream(stream, self._origin, self._desync)
-
-    def get_extra_info(self, info: str) -> Any:
-        """What the connection itself says."""
-        return self._stream.get_extra_info(info)
-
-
-class CheckedNetwork(httpcore.AsyncNetworkBackend):
-    """Makes connections that are checked."""
-
-    def __init__(self, network: httpcore.AsyncNetworkBackend, desync: DesyncGuard) -> None:
-        self._network = network
-        self._desync = desync
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        stream = await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
-        return CheckedStream(stream, f"{host}:{port}", self._desync)
-
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        stream = await self._network.connect_unix_socket(path, timeout, socket_options)
-        return CheckedStream(stream, path, self._desync)
-
-    async def sleep(self, seconds: float) -> None:
-        await self._network.sleep(seconds)
-
 
 _T = TypeVar("_T")
 
-
 _LOST = (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError)
-
-
 _FAILURES = (
     httpcore.TimeoutException,
     httpcore.NetworkError,
@@ -278,6 +44,7 @@ class HttpxClient:
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         # httpx looks through all that wait for a connection whenever one is free: they wait here.
         self._slots = ConnectionSlots(connecting.connections)
+        self.close = self._client.aclose
 
     async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
         while True:  # httpx cannot be told to make a connection: the kept ones are used up
@@ -291,7 +58,7 @@ class HttpxClient:
                 if call.connected or not isinstance(error, _LOST):
                     raise _explained(self._connecting, request, error, timeout) from error
                 if not fresh:
-                    raise kept_connection_lost(self._connecting, request) from error
+                    raise self._connecting.kept_connection_lost(request) from error
             else:
                 self._desync.check()
                 return response
@@ -308,21 +75,30 @@ class HttpxClient:
             self._slots.release()
 
     async def _send(self, request: Request, timeout: float, lease: ByteLease, call: _HttpxCall) -> Response:
-        arguments = _arguments(self._connecting, request, timeout, call.note)
-        async with self._client.stream(**arguments) as response:
+        connecting = self._connecting
+        body = bytearray()
+        async with self._client.stream(
+            request.method,
+            request.url,
+            headers=dict(request.headers),
+            content=request.body,
+            timeout=httpx.Timeout(timeout, connect=min(timeout, connecting.connect_timeout)),
+            extensions={"trace": call.note},
+        ) as response:
             with call.outside():
-                await lease.expect(announced(self._connecting, response.headers))
-            body = bytearray()
+                await lease.expect(connecting.announced(response.headers))
             async for chunk in response.aiter_raw():
                 body += chunk
-                check_size(self._connecting, len(body))
+                connecting.check_size(len(body))
                 with call.outside():
                     await lease.room(len(chunk))
-        await _end_where_desynced(response)
-        return decoded(self._connecting, request, _read(response, bytes(body)))
-
-    async def close(self) -> None:
-        await self._client.aclose()
+        stream: _CheckedStream = response.extensions["network_stream"]
+        try:
+            stream.refuse_unexpected()
+        except httpcore.RemoteProtocolError:
+            await stream.aclose()
+        headers = {name.lower(): text for name, text in response.headers.items()}
+        return connecting.decoded(request, Response(response.status_code, headers, bytes(body)))
 
 
 async def _within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any, _T], call: _HttpxCall) -> _T:
@@ -394,18 +170,44 @@ class _HttpxCall:
             raise asyncio.CancelledError
 
 
+def _explained(connecting: Connecting, request: Request, error: Exception, timeout: float) -> HttpFailure:
+    """What failed, without the URL (it may hold secrets), and whether it may pass."""
+    origin = request.origin
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            text = f"the certificate of {origin} is not trusted: {cause.verify_message}. Check 'tls-ca'."
+            return connecting.failure(text, permanent=True)
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, httpcore.ConnectTimeout):
+        limit = min(timeout, connecting.connect_timeout)
+        text = f"{origin} took no connection within {limit:.3g} s ('connect-timeout')."
+    elif isinstance(error, httpcore.TimeoutException | asyncio.TimeoutError):
+        text = f"no answer from {origin} within {timeout:.3g} s ('request-timeout')."
+    elif isinstance(error, httpcore.ConnectError):
+        text = f"no connection to {origin}: {error}."
+    elif isinstance(error, httpcore.UnsupportedProtocol):
+        return connecting.failure(f"{origin} cannot be asked: {error}.", permanent=True)
+    else:
+        text = f"the answer of {origin} broke off: {str(error) or 'the connection was lost'}."
+    return connecting.failure(text)
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
 class _CheckedTransport(httpx.AsyncBaseTransport):
     """The pools of httpcore that httpx uses itself, over connections that take nothing that came unasked."""
 
     def __init__(self, connecting: Connecting, desync: DesyncGuard) -> None:
         self._connecting = connecting
-        self._network = CheckedNetwork(httpcore.AnyIOBackend(), desync)
+        self._network = _CheckedNetwork(desync)
         self._pools: dict[str | None, httpcore.AsyncConnectionPool] = {}
         self._proxies: dict[tuple[str, str], str | None] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         assert isinstance(request.stream, httpx.AsyncByteStream)
-        answer = await self._pool(self._proxy_of(request.url)).handle_async_request(
+        answer = await self._pool(request.url).handle_async_request(
             httpcore.Request(
                 request.method,
                 _httpcore_url(request.url),
@@ -418,18 +220,13 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
             answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions
         )
 
-    def _proxy_of(self, url: httpx.URL) -> str | None:
-        """The proxy of the origin of ``url``, looked up once: the environment is searched for it."""
-        origin = url.scheme, url.netloc.decode("ascii")
-        if origin not in self._proxies:
-            self._proxies[origin] = _proxy_of(self._connecting, *origin)
-        return self._proxies[origin]
-
-    def _pool(self, proxy: str | None) -> httpcore.AsyncConnectionPool:
-        pool = self._pools.get(proxy)
-        if pool is None:
-            connecting = self._connecting
-            pool = self._pools[proxy] = httpcore.AsyncConnectionPool(
+    def _pool(self, url: httpx.URL) -> httpcore.AsyncConnectionPool:
+        origin, connecting = (url.scheme, url.netloc.decode("ascii")), self._connecting
+        if origin not in self._proxies:  # looked up once: the environment is searched for it
+            self._proxies[origin] = _proxy_of(connecting, *origin)
+        proxy = self._proxies[origin]
+        if proxy not in self._pools:
+            self._pools[proxy] = httpcore.AsyncConnectionPool(
                 ssl_context=connecting.tls,
                 proxy=None if proxy is None else _httpcore_proxy(httpx.Proxy(proxy)),
                 max_connections=connecting.connections,
@@ -437,7 +234,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
                 keepalive_expiry=connecting.idle_timeout,
                 network_backend=self._network,
             )
-        return pool
+        return self._pools[proxy]
 
     async def aclose(self) -> None:
         for pool in self._pools.values():
@@ -450,9 +247,8 @@ class _Body(httpx.AsyncByteStream):
     def __init__(self, answer: httpcore.Response) -> None:
         self._answer = answer
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in self._answer.aiter_stream():
-            yield part
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._answer.aiter_stream()
 
     async def aclose(self) -> None:
         await self._answer.aclose()
@@ -475,57 +271,118 @@ def _proxy_of(connecting: Connecting, scheme: str, host_and_port: str) -> str | 
     return found if not found or "://" in found else f"http://{found}"
 
 
-async def _end_where_desynced(response: httpx.Response) -> None:
-    """Close the connection of ``response`` where something came after it."""
-    stream: CheckedStream = response.extensions["network_stream"]
-    try:
-        stream.refuse_unexpected()
-    except httpcore.RemoteProtocolError:
-        await stream.aclose()
+class AnswerEnd:
+    """Finds where an answer ends among the bytes of a connection, by the parser that httpcore has, too."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._reader: h11.Connection | None = h11.Connection(h11.CLIENT, _LONGEST_HEAD)
+        self._reader.send(_ANY_QUESTION)
+        self._reader.send(h11.EndOfMessage())
+
+    def take(self, data: bytes) -> int:
+        """How many bytes of ``data`` belong to the answer, or may; the rest comes after its end."""
+        if self._reader is not None:
+            try:
+                self._reader.receive_data(data)
+                while (event := self._reader.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+                    if isinstance(event, h11.EndOfMessage):
+                        self.is_over = True
+                        return len(data) - len(self._reader.trailing_data[0])
+            except h11.RemoteProtocolError:
+                self._reader = None  # httpcore refuses it
+        return len(data)
 
 
-def _arguments(connecting: Connecting, request: Request, timeout: float, trace: Any) -> dict[str, Any]:
-    return {
-        "method": request.method,
-        "url": request.url,
-        "headers": dict(request.headers),
-        "content": request.body,
-        "timeout": httpx.Timeout(timeout, connect=min(timeout, connecting.connect_timeout)),
-        "extensions": {"trace": trace},
-    }
+_LONGEST_HEAD = 1024 * 1024
+_ANY_QUESTION = h11.Request(method="GET", target="/", headers=[("Host", "any")])
 
 
-def _read(response: httpx.Response, body: bytes) -> Response:
-    return Response(
-        response.status_code, {name.lower(): text for name, text in response.headers.items()}, body
-    )
+class _CheckedStream(httpcore.AsyncNetworkStream):
+    """A connection of httpx that takes no second question where anything came unasked."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream, origin: str, desync: DesyncGuard) -> None:
+        self._stream = stream
+        self._origin = origin
+        self._desync = desync
+        self._questions = 0
+        self._answer: AnswerEnd | None = None
+        self._beyond = b""
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """What comes next, of this answer alone while it is not over."""
+        data, self._beyond = self._beyond, b""
+        if not data:
+            data = await self._stream.read(max_bytes, timeout)
+            reporting().received(len(data))
+        taken = len(data) if self._answer is None or self._answer.is_over else self._answer.take(data)
+        self._beyond = data[taken:]
+        return data[:taken]
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send what is a new question, where the last one was answered.
+
+        Raises:
+            RemoteProtocolError: something came unasked.
+        """
+        if self._answer is None or self._answer.is_over:
+            self.refuse_unexpected()
+            self._questions += 1
+            self._answer = AnswerEnd()
+        await self._stream.write(buffer, timeout)
+        reporting().sent(len(buffer))
+
+    def refuse_unexpected(self) -> None:
+        """Note the last answer; see whether anything came after it, or before the first question.
+
+        Raises:
+            RemoteProtocolError: it did.
+        """
+        if self._answer is not None and not self._answer.is_over:
+            return  # what comes is wanted
+        if self._answer is not None:
+            self._desync.answered(self._origin, self._questions)
+        came = self._beyond or self._waiting()
+        if came:
+            self._desync.came(self._origin, came, self._questions)
+        if came is not None and (came or self._questions):
+            raise httpcore.RemoteProtocolError("the server sent data that was not requested")
+        if self._questions and not self._desync.may_keep(self._origin):
+            raise httpcore.RemoteProtocolError("its connections are used once")
+
+    def _waiting(self) -> bytes | None:
+        secure: Any = self._stream.get_extra_info("ssl_object")
+        if secure is not None:
+            try:
+                return bytes(secure.read(64))
+            except ssl.SSLError:
+                pass  # nothing is there that could be read now
+            if not self._questions:
+                return None  # what waits is TLS's own
+        connection = self._stream.get_extra_info("socket")
+        return None if connection is None else Peek(connection).waiting()
+
+    async def aclose(self) -> None:
+        """Close it; what came unasked until now still counts."""
+        with suppress(httpcore.RemoteProtocolError):
+            self.refuse_unexpected()
+        await self._stream.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+    async def start_tls(self, *arguments: Any, **named: Any) -> httpcore.AsyncNetworkStream:
+        return _CheckedStream(await self._stream.start_tls(*arguments, **named), self._origin, self._desync)
 
 
-def _explained(connecting: Connecting, request: Request, error: Exception, timeout: float) -> HttpFailure:
-    """What failed, without the URL (it may hold secrets), and whether it may pass."""
-    origin, table = request.origin, connecting.table
-    certificate = _cause(error, ssl.SSLCertVerificationError)
-    if certificate is not None:
-        text = f"the certificate of {origin} is not trusted: {certificate.verify_message}. Check 'tls-ca'."
-        return HttpFailure(f"table {table}: {text}", permanent=True)
-    if isinstance(error, httpcore.ConnectTimeout):
-        limit = min(timeout, connecting.connect_timeout)
-        text = f"{origin} took no connection within {limit:.3g} s ('connect-timeout')."
-    elif isinstance(error, httpcore.TimeoutException | asyncio.TimeoutError):
-        text = f"no answer from {origin} within {timeout:.3g} s ('request-timeout')."
-    elif isinstance(error, httpcore.ConnectError):
-        text = f"no connection to {origin}: {error}."
-    elif isinstance(error, httpcore.UnsupportedProtocol):
-        return HttpFailure(f"table {table}: {origin} cannot be asked: {error}.", permanent=True)
-    else:
-        text = f"the answer of {origin} broke off: {str(error) or 'the connection was lost'}."
-    return HttpFailure(f"table {table}: {text}".replace("..", "."))
+class _CheckedNetwork(httpcore.AnyIOBackend):
+    """Makes connections that are checked."""
 
+    def __init__(self, desync: DesyncGuard) -> None:
+        self._desync = desync
 
-_E = TypeVar("_E", bound=BaseException)
-
-
-def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
-    while error is not None and not isinstance(error, kind):
-        error = error.__cause__ or error.__context__
-    return error
+    async def connect_tcp(
+        self, host: str, port: int, *arguments: Any, **named: Any
+    ) -> httpcore.AsyncNetworkStream:
+        stream = await super().connect_tcp(host, port, *arguments, **named)
+        return _CheckedStream(stream, f"{host}:{port}", self._desync)

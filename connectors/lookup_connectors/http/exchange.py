@@ -12,11 +12,13 @@ from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, PageR
 from lookup_connectors.http.answer_kind import Verdict
 from lookup_connectors.http.answer_signs import pause_told, reported_pause, retry_after
 from lookup_connectors.http.auth import Auth
-from lookup_connectors.http.engine import Sender
+from lookup_connectors.http.engine import Sender, one_of
 from lookup_connectors.http.request import Request, joined_url, origin_of
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
 _REDIRECTS = (301, 302, 303, 307, 308)
+SECOND_TRIES = 10
+"""This many requests whose kept connection was lost are sent again at once."""
 _ANSWERS = ("answer", "miss")
 _PARSED = 8
 """A parsed document of small objects takes this many times the bytes of its text."""
@@ -79,6 +81,7 @@ class Exchange:
         self._clock = clock
         self._wall_clock = wall_clock
         self._check_origin = check_origin
+        self._second_tries = asyncio.Semaphore(SECOND_TRIES)
 
     async def ask(self, request: Request, deadline: float | None, lease: ByteLease) -> Answered:
         """What answers ``request``: a success or a miss, after redirects, pauses and a renewed token.
@@ -101,7 +104,7 @@ class Exchange:
                 response, verdict, wait = await self._in_turn(signed, own, deadline, lease, after=after)
             except KeptConnectionLost:
                 # Few at once: where the server is down, they are what finds out.
-                async with self._sender.limited_retry(lease):
+                async with one_of(self._second_tries, lease):
                     response, verdict, wait = await self._in_turn(signed, own, deadline, lease, fresh=True)
             if wait is not None:
                 after = self._clock() + wait if wait else None

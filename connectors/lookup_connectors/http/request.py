@@ -19,14 +19,6 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from lookup_connectors.templates import Hole, Resolve, Template, TemplateError, parse_template, spelled
 
-STANDING_HEADERS = {
-    "User-Agent": "lookup-hints",
-    "Accept": "application/json",
-    "Accept-Encoding": "gzip, deflate",
-    "Connection": "keep-alive",
-}
-"""Sent with every request that does not say otherwise."""
-
 
 @dataclass(frozen=True)
 class Private:

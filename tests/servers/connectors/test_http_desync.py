@@ -268,7 +268,7 @@ WHOLE = {
     "empty": b"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n",
     "news": b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
     "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n",
-    "trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\nX: y\r\n\r\n",
+    "trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: y\r\n\r\n",
     "bare lines": b"HTTP/1.1 200 OK\nContent-Length: 3\n\nabc",
 }
 
@@ -290,6 +290,7 @@ def test_the_end_of_an_answer_is_found_wherever_it_is_cut(whole: bytes, step: in
         b"HTTP/1.1 200 OK\r\n\r\nabc",
         b"no http",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nabc",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
     ],
 )
 def test_an_answer_without_an_end_takes_everything(endless: bytes) -> None:

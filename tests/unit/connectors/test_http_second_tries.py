@@ -13,8 +13,8 @@ from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, PageRows, Response
 from lookup_connectors.http.answer_kind import Verdict
 from lookup_connectors.http.auth import Fixed
-from lookup_connectors.http.engine import SECOND_TRIES, Sender
-from lookup_connectors.http.exchange import Answered, Exchange, ExchangeLimits
+from lookup_connectors.http.engine import Sender
+from lookup_connectors.http.exchange import SECOND_TRIES, Answered, Exchange, ExchangeLimits
 from lookup_connectors.http.request import Request
 
 from lookup_hints.origin.limit_store import in_memory
