@@ -41,19 +41,23 @@ class Response(NamedTuple):
 
 
 class HttpFailure(ConnectorError):
-    """A lookup over HTTP failed; it remembers the response, where there was one, and the time it took."""
+    """A lookup over HTTP failed.
 
-    elapsed: float | None = None
-    _response: Response | None = None
+    It remembers the response, where there was one, and the time it took; but no body, as failures may be kept
+    for long.
+    """
 
-    @property
-    def response(self) -> Response | None:
-        """The response, without its body: failures may be kept for long."""
-        return self._response
-
-    @response.setter
-    def response(self, response: Response) -> None:
-        self._response = response._replace(body=b"")
+    def __init__(
+        self,
+        message: str,
+        *,
+        permanent: bool = False,
+        retry_after: float | None = None,
+        response: Response | None = None,
+    ) -> None:
+        super().__init__(message, permanent=permanent, retry_after=retry_after)
+        self.response = None if response is None else response._replace(body=b"")
+        self.elapsed: float | None = None
 
 
 class KeptConnectionLost(HttpFailure):
@@ -351,12 +355,7 @@ class ResponseReader:
         raise self._unread(response, f"the body is not JSON ({_kind(response)}) that can be read: {why}.")
 
     def _unread(self, response: Response, why: str) -> HttpFailure:
-        failure = HttpFailure(
-            f"table {self.table}: {why} It begins: {response.excerpt()}",
-            permanent=True,
-        )
-        failure.response = response
-        return failure
+        return self.refused(f"{why} It begins: {response.excerpt()}", response)
 
     def found(self, document: Any) -> PageRows:
         """The rows of ``document``, each with its name where it has one.
@@ -398,10 +397,9 @@ class ResponseReader:
         if rows is None or rows == []:  # PHP's empty object
             return PageRows()
         if not isinstance(rows, dict):
-            raise HttpFailure(
-                f"table {self.table}: 'row-key' expects an object whose members are the rows at"
+            raise self.refused(
+                f"'row-key' expects an object whose members are the rows at"
                 f" {self.rows.text!r}; {value_text(rows)} came.",
-                permanent=True,
             )
         listed = ((name, row if isinstance(row, list) else [row]) for name, row in rows.items())
         there = [(row, name) for name, each in listed for row in each if row is not None]
@@ -463,10 +461,9 @@ class ResponseReader:
             if str(key).strip().casefold() == str(other).strip().casefold()
             else "The API does not select by what 'url', 'query' and 'body' send."
         )
-        return HttpFailure(
-            f"table {self.table}: {which} that came is of a key that was not asked: {column} = {other!r},"
+        return self.refused(
+            f"{which} that came is of a key that was not asked: {column} = {other!r},"
             f" where {key!r} was asked. {tip}",
-            permanent=True,
         )
 
     def _column(self, column: pa.Field, found: FoundRows, *, is_required: bool) -> pa.Array:
@@ -498,17 +495,17 @@ class ResponseReader:
         except PathFailure as error:
             raise self.not_followed(path, f"the path of column {column!r}", error) from None
 
+    def refused(self, why: str, response: Response | None = None) -> HttpFailure:
+        return HttpFailure(f"table {self.table}: {why}", permanent=True, response=response)
+
     def not_followed(self, path: Path, what: str, error: PathFailure) -> HttpFailure:
         """The failure that ``error`` is, which came of following ``path``."""
-        return HttpFailure(
-            f"table {self.table}: {what}, {path.text}, cannot be followed: {error}", permanent=True
-        )
+        return self.refused(f"{what}, {path.text}, cannot be followed: {error}")
 
     def _lacks(self, column: str, path: Path, found: FoundRows, row: int) -> HttpFailure:
-        return HttpFailure(
-            f"table {self.table}: column {column!r} of the row {found.whose(row)} is required, and its path"
+        return self.refused(
+            f"column {column!r} of the row {found.whose(row)} is required, and its path"
             f" {path.text} finds nothing in {value_text(found.rows[row])}.",
-            permanent=True,
         )
 
     def _refuse_rows_without_columns(self, found: FoundRows) -> None:
@@ -521,11 +518,10 @@ class ResponseReader:
         ]
         if strangers:
             row = strangers[0]
-            raise HttpFailure(
-                f"table {self.table}: the row {found.whose(row)} has none of the columns:"
+            raise self.refused(
+                f"the row {found.whose(row)} has none of the columns:"
                 f" {value_text(found.rows[row])} came. 'rows' says where the rows are, 'path.<column>' where"
                 " a column is.",
-                permanent=True,
             )
 
 

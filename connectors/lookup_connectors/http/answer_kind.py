@@ -61,15 +61,6 @@ class Codes:
 
 
 @dataclass(frozen=True)
-class StatusPolicy:
-    """What status codes mean."""
-
-    success: Codes
-    miss: Codes
-    transient: Codes
-
-
-@dataclass(frozen=True)
 class ErrorRules:
     """How the body of an answer says that it is none.
 
@@ -119,16 +110,18 @@ _OTHERWISE = (
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges the responses to the requests of one table."""
+    """Judges the responses to the requests of one table, whose status codes mean these."""
 
     reader: ResponseReader
-    policy: StatusPolicy
+    success: Codes
+    miss: Codes
+    transient: Codes
     rules: ErrorRules
 
     def __call__(self, response: Response) -> Verdict:
-        if response.status in self.policy.miss.statuses:
+        if response.status in self.miss.statuses:
             return _MISS
-        if response.status not in self.policy.success.statuses:
+        if response.status not in self.success.statuses:
             return self._failure(response)
         try:
             return self._of_answer(self.reader.document(response))
@@ -189,7 +182,7 @@ class Judge:
             return None
         for envelope in signs.envelopes(document, self.reader.rows.way):
             status = signs.status_told(envelope)
-            if (status is not None and status in self.policy.miss.statuses) or signs.nothing_told(envelope):
+            if (status is not None and status in self.miss.statuses) or signs.nothing_told(envelope):
                 return _MISS
             names = signs.failure_told(envelope)
             if names or (is_absent and signs.speaks_of_rates(envelope)):
@@ -212,7 +205,7 @@ class Judge:
             kind = self.rules.kind
         elif (status is not None and status in _ALWAYS_THROTTLED) or signs.speaks_of_rates(about):
             kind = "throttled"
-        elif status is not None and status in self.policy.transient.statuses:
+        elif status is not None and status in self.transient.statuses:
             kind = "transient"
         else:
             kind = _kind_of(signs.words(about))
@@ -243,9 +236,7 @@ class Judge:
             or signs.is_throttled(told)
         ):
             return "throttled"
-        return (
-            "transient" if should_retry == "true" or status in self.policy.transient.statuses else "permanent"
-        )
+        return "transient" if should_retry == "true" or status in self.transient.statuses else "permanent"
 
     def _kind_named(self, document: Any) -> Kind | None:
         """The kind that `error-when` names, which counts for any code."""

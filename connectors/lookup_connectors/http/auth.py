@@ -1,4 +1,4 @@
-"""Ways to say who we are; each gives the headers that prove it, and some can renew them."""
+"""Who we are: headers that prove it. Some stay the same, and a token is fetched and renewed."""
 
 from __future__ import annotations
 
@@ -6,96 +6,55 @@ import asyncio
 import json
 import netrc
 import os
+import time
 from base64 import b64encode
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
-from urllib.parse import quote, quote_plus, urlencode
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, Response
 from lookup_connectors.http.engine import Sender, one_of
 from lookup_connectors.http.request import Request
+from lookup_hints.spi import LookupTable
 
 _EARLY_SECONDS = 30.0
 """A token is renewed this long before it ends, or in the last tenth of its life where that is shorter."""
 
 
-class Auth(Protocol):
-    """Who we are."""
+class Auth:
+    """Headers that stay the same: basic, a bearer token, an API key, or none."""
 
-    renews: bool
+    renews = False
+
+    def __init__(self, headers: dict[str, str]) -> None:
+        self._headers = headers
 
     @property
     def known(self) -> dict[str, str] | None:
         """The headers for the next request; None where they must be fetched first."""
+        return self._headers
 
     async def fetched(self, sender: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
         """The headers for the next request."""
+        return self._headers
 
-    async def renew(self, refused: dict[str, str], sender: Sender, lease: ByteLease, timeout: float) -> None:
-        """Get new ones, as the server refused these."""
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """Headers that stay the same: basic, a bearer token, an API key, or none."""
-
-    known: dict[str, str]
-    renews = False
-
-    async def fetched(self, sender: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
-        return self.known
-
-    async def renew(self, refused: dict[str, str], sender: Sender, lease: ByteLease, timeout: float) -> None:
-        """Nothing can be renewed."""
-        raise AssertionError("fixed credentials are not renewed")
+    def forget(self, refused: dict[str, str]) -> None:
+        """The server refused these: others must be fetched."""
 
 
-def basic(user: str, password: str) -> dict[str, str]:
-    """The header of basic authentication."""
-    return {"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
+class ClientCredentials(Auth):
+    """OAuth2 client credentials: one token for all, fetched when first wanted and renewed before it ends.
 
-
-def netrc_path() -> str:
-    """The file of ``NETRC``, or ``~/.netrc``."""
-    return os.environ.get("NETRC") or os.path.expanduser("~/.netrc")  # noqa: PTH111 (no home is no error)
-
-
-def from_netrc(table: str, path: str, host: str, known: set[str]) -> dict[str, str]:
-    """What the file at ``path`` says of ``host``; nothing where there is no such file.
-
-    Its password is added to ``known``, the texts that may not be shown.
-
-    Raises:
-        HttpFailure: the file cannot be read.
+    Args:
+        table: its name, for messages.
+        url: where tokens are fetched.
+        client: name and secret.
+        in_body: whether the secret goes into the form.
+        extra: more of the form.
+        secrets: takes each token, which may not be shown.
+        clock: seconds.
     """
-    try:
-        found = netrc.netrc(path).authenticators(host)
-    except FileNotFoundError:
-        return {}
-    except netrc.NetrcParseError as error:  # its message may hold a password
-        problem = f"line {error.lineno} is not understood"
-        raise HttpFailure(f"table {table}: {path} cannot be read: {problem}.", permanent=True) from None
-    except (OSError, UnicodeDecodeError) as error:
-        problem = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise HttpFailure(f"table {table}: {path} cannot be read: {problem}.", permanent=True) from None
-    if found is None:
-        return {}
-    user, _, password = found
-    if password:
-        known.add(password)
-    return basic(user, password or "")
-
-
-@dataclass
-class _Token:
-    headers: dict[str, str]
-    renew_at: float
-
-
-class ClientCredentials:
-    """OAuth2 client credentials: one token for all, fetched when first wanted and renewed before it ends."""
 
     renews = True
 
@@ -107,44 +66,39 @@ class ClientCredentials:
         client: tuple[str, str],
         in_body: bool,
         extra: dict[str, str],
-        clock: Callable[[], float],
+        secrets: set[str],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__({})
         self._table = table
         self._url = url
         self._client = client
         self._in_body = in_body
         self._extra = extra
+        self._secrets = secrets
         self._clock = clock
-        self._token: _Token | None = None
+        self._renew_at = -1.0
         self._fetches = 0
-        self._fetching = asyncio.Semaphore(1)
         self._failure: HttpFailure | None = None
-        self.secrets: set[str] = set()
+        self._fetching = asyncio.Semaphore(1)
 
     @property
     def known(self) -> dict[str, str] | None:
-        """The header with a token that lives on for a while, where there is one."""
-        token = self._token
-        return None if token is None or self._clock() >= token.renew_at else token.headers
+        return self._headers if self._headers and self._clock() < self._renew_at else None
 
     async def fetched(self, sender: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
-        """The header with a new token, which another request may have fetched meanwhile.
-
-        Whoever waited while another fetched shares what came of it.
-        """
-        old, fetches = self._token, self._fetches
+        """The header with a new token; whoever waited while another fetched shares what came of it."""
+        old, fetches = self._headers, self._fetches
         async with one_of(self._fetching, lease):
             if self._fetches != fetches and self._failure is not None:
                 raise self._failure
-            if self._token is None or self._token is old:
+            if not self._headers or self._headers is old:
                 await self._fetch(sender, lease, timeout)
-        assert self._token is not None
-        return self._token.headers
+        return self._headers
 
-    async def renew(self, refused: dict[str, str], sender: Sender, lease: ByteLease, timeout: float) -> None:
-        """A new token, unless another request has fetched one meanwhile."""
-        if self._token is not None and self._token.headers == refused:
-            await self.fetched(sender, lease, timeout)
+    def forget(self, refused: dict[str, str]) -> None:
+        if self._headers == refused:
+            self._headers = {}
 
     async def _fetch(self, sender: Sender, lease: ByteLease, timeout: float) -> None:
         request = self._request()
@@ -153,9 +107,10 @@ class ClientCredentials:
                 response = await sender.send(request, timeout, lease)
             except KeptConnectionLost:
                 response = await sender.send(request, timeout, lease, fresh=True)
-            self._token, self._failure = self._read(response), None
+            self._read(response)
+            self._failure = None
         except HttpFailure as failure:
-            self._token, self._failure = None, failure
+            self._headers, self._failure = {}, failure
             raise
         finally:
             self._fetches += 1
@@ -169,44 +124,113 @@ class ClientCredentials:
             headers |= basic(*(quote(part, safe="") for part in self._client))  # RFC 6749, 2.3.1
         return Request("POST", self._url, headers, urlencode(form, quote_via=quote_plus).encode())
 
-    def _read(self, response: Response) -> _Token:
-        answer = _json_object(response)
+    def _read(self, response: Response) -> None:
+        try:
+            answer = json.loads(response.body)
+        except (ValueError, RecursionError):
+            answer = {}
+        answer = answer if isinstance(answer, dict) else {}
         if not 200 <= response.status < 300:
             raise self._refusal(response, answer)
-        token, life = answer.get("access_token"), answer.get("expires_in")
+        token = answer.get("access_token")
         if not isinstance(token, str) or not token:
             text = f"table {self._table}: the answer of 'oauth2-token-url' has no access_token."
             raise HttpFailure(text, permanent=True)
-        self.secrets.add(token)
-        seconds = float(life) if isinstance(life, int | float | str) and _is_number(life) else 3600.0
+        self._secrets.add(token)
+        seconds = _life(answer.get("expires_in"))
         # A token of half a minute must be of use, too.
-        renew_at = self._clock() + seconds - min(_EARLY_SECONDS, seconds / 10)
-        return _Token({"Authorization": f"Bearer {token}"}, renew_at)
+        self._renew_at = self._clock() + seconds - min(_EARLY_SECONDS, seconds / 10)
+        self._headers = {"Authorization": f"Bearer {token}"}
 
     def _refusal(self, response: Response, answer: dict[str, Any]) -> HttpFailure:
         named = [str(answer[name]) for name in ("error", "error_description") if answer.get(name)]
         said = f": {', '.join(named)}" if named else ""
         may_pass = response.status == 429 or response.status >= 500
         tip = "" if may_pass else " Check 'oauth2-client-id' and 'oauth2-client-secret'."
-        failure = HttpFailure(
+        return HttpFailure(
             f"table {self._table}: no token from 'oauth2-token-url': it answered"
             f" {response.status}{said}.{tip}",
             permanent=not may_pass,
+            response=response,
         )
-        failure.response = response
-        return failure
 
 
-def _json_object(response: Response) -> dict[str, Any]:
+def _life(told: Any) -> float:
+    """The seconds that a token lives, as its answer says it; an hour where it does not."""
     try:
-        answer = json.loads(response.body)
-    except (ValueError, RecursionError):
+        seconds = float(told)
+    except (TypeError, ValueError):
+        return 3600.0
+    return seconds if seconds > 0 else 3600.0
+
+
+# --- from options ---------------------------------------------------------------------------------
+
+
+def auth_of(
+    table: LookupTable, options: Mapping[str, Any], headers: Mapping[str, Any], home: str, secrets: set[str]
+) -> Auth:
+    """What the options of ``table`` say of who we are; else what .netrc says, where that is wanted.
+
+    Args:
+        table: the table.
+        options: its options, with references resolved.
+        headers: those of each request: who names themselves there is not looked up.
+        home: the origin that is asked.
+        secrets: takes the texts that may not be shown.
+
+    Raises:
+        HttpFailure: .netrc cannot be read.
+    """
+    if options["username"] is not None:
+        return Auth(basic(options["username"], options["password"] or ""))
+    if options["token"] is not None:
+        return Auth({"Authorization": f"Bearer {options['token']}"})
+    if options["api-key"] is not None:
+        return Auth({options["api-key-header"]: options["api-key"]})
+    if options["oauth2-token-url"] is not None:
+        extra = {name: options[f"oauth2-{name}"] for name in ("scope", "audience")}
+        return ClientCredentials(
+            table.name,
+            url=options["oauth2-token-url"],
+            client=(options["oauth2-client-id"], options["oauth2-client-secret"]),
+            in_body=options["oauth2-client-auth"] == "body",
+            extra={name: text for name, text in extra.items() if text},
+            secrets=secrets,
+        )
+    if not options["use-environment"] or any(name.lower() == "authorization" for name in headers):
+        return Auth({})
+    path = netrc_path()
+    if table.restricts_files:
+        table.check_file(path, option="use-environment")
+    return Auth(_from_netrc(table.name, path, urlsplit(home).hostname or "", secrets))
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    """The header of basic authentication."""
+    return {"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def netrc_path() -> str:
+    """The file of ``NETRC``, or ``~/.netrc``."""
+    return os.environ.get("NETRC") or os.path.expanduser("~/.netrc")  # noqa: PTH111 (no home is no error)
+
+
+def _from_netrc(table: str, path: str, host: str, secrets: set[str]) -> dict[str, str]:
+    """What the file at ``path`` says of ``host``; nothing where there is no such file."""
+    try:
+        found = netrc.netrc(path).authenticators(host)
+    except FileNotFoundError:
         return {}
-    return answer if isinstance(answer, dict) else {}
-
-
-def _is_number(life: Any) -> bool:
-    try:
-        return float(life) > 0
-    except ValueError:
-        return False
+    except (netrc.NetrcParseError, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, netrc.NetrcParseError):  # its message may hold a password
+            problem = f"line {error.lineno} is not understood"
+        else:
+            problem = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise HttpFailure(f"table {table}: {path} cannot be read: {problem}.", permanent=True) from None
+    if found is None:
+        return {}
+    user, _, password = found
+    if password:
+        secrets.add(password)
+    return basic(user, password or "")

@@ -6,46 +6,28 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight
-from lookup_connectors.http.answer import (
-    FoundRow,
-    FoundRows,
-    HttpFailure,
-    PageRows,
-    PathFailure,
-    Response,
-    Told,
-)
-from lookup_connectors.http.answer_kind import Judge, StatusPolicy
-from lookup_connectors.http.auth import Auth, ClientCredentials, Fixed, basic, from_netrc, netrc_path
+from lookup_connectors.http.answer import FoundRow, FoundRows, HttpFailure, PageRows, Response, Told
+from lookup_connectors.http.answer_kind import Judge
+from lookup_connectors.http.auth import auth_of, netrc_path
 from lookup_connectors.http.engine import Client, Connecting, Sender, tls_context
 from lookup_connectors.http.engine_httpx import HttpxClient
-from lookup_connectors.http.exchange import Exchange, ExchangeLimits
+from lookup_connectors.http.exchange import Exchange
 from lookup_connectors.http.options import (
     OPTIONS,
     Plan,
     check_address,
-    hidden,
+    check_hosts,
+    check_options,
+    check_other_urls,
     origin_and_user,
     origins,
-    plain_origin,
     plan_of,
-    read_on_the_driver,
 )
-from lookup_connectors.http.request import (
-    Key,
-    Request,
-    TemplateKeys,
-    Templates,
-    Unaskable,
-    Unsendable,
-    host_and_port,
-)
-from lookup_hints.errors import OptionError, Problem
+from lookup_connectors.http.request import Key, Request, TemplateKeys, Unaskable, Unsendable, host_and_port
 from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,
@@ -63,7 +45,7 @@ from lookup_hints.spi import (
     TakesTurns,
 )
 from lookup_hints.spi.model import identity_of_file
-from lookup_hints.spi.secrets import has_reference, masker
+from lookup_hints.spi.secrets import masker
 
 _T = TypeVar("_T")
 
@@ -83,12 +65,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
 
     def check(self) -> None:
         """Refuse options that do not fit together, or that cannot be read here."""
-        hidden = [key for key in read_on_the_driver() if has_reference(self.table.options.get(key, ""))]
-        if hidden:
-            raise OptionError(Problem(f"table {self.table.name}: {hidden[0]!r} may not be a reference."))
-        plan_of(self.table)
-        _check_other_urls(self.table, self.table.options)
-        _check_hosts(self.table, {key: plain_origin(self.table.options.get(key, "")) for key in _URLS})
+        check_options(self.table)
 
     def key_columns(self) -> frozenset[str]:
         """The columns that the templates name."""
@@ -135,7 +112,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
     async def aopen(self) -> None:
         """Read the options; the first request makes the first connection."""
         await self.aclose()
-        self._live = _OpenHttp.of(self.table)
+        self._live = _OpenHttp(self.table)
 
     def close(self) -> None:
         loop, self._loop = self._loop, None
@@ -266,39 +243,19 @@ class _RowsOfKey(list[Any]):
 
 
 class _OpenHttp:
-    """What an open connector has."""
+    """What an open connector has: made from the options of ``table``, on the machine that connects.
 
-    def __init__(
-        self,
-        table: LookupTable,
-        plan: Plan,
-        templates: Templates,
-        exchange: Exchange,
-        sender: Sender,
-        auth: Auth,
-        secrets: set[str],
-        options: Mapping[str, Any],
-    ) -> None:
-        self.plan = plan
-        self.sender = sender
+    Raises:
+        HttpFailure: an option is wrong, or the client that `engine` asks for cannot be had.
+    """
+
+    def __init__(self, table: LookupTable) -> None:
+        options, self.secrets = table.read(OPTIONS)
+        self.plan = plan_of(table)
         self.tells_outcomes: bool = options["outcome-rows"]
         self._name = table.name
-        self._templates = templates
-        self._exchange = exchange
-        self._auth = auth
-        self._secrets = secrets
-
-    @classmethod
-    def of(cls, table: LookupTable) -> _OpenHttp:
-        """Made from the options of ``table``, on the machine that connects.
-
-        Raises:
-            HttpFailure: an option is wrong, or the client that `engine` asks for cannot be had.
-        """
-        options, secrets = table.read(OPTIONS)
-        plan = plan_of(table)
-        templates = plan.templates.resolved(
-            lambda text: table.resolve(text, option="url, query, header or body", known=secrets)
+        self._templates = templates = self.plan.templates.resolved(
+            lambda text: table.resolve(text, option="url, query, header or body", known=self.secrets)
         )
         try:
             home = check_address(templates.address)
@@ -307,38 +264,28 @@ class _OpenHttp:
             raise HttpFailure(
                 f"table {table.name}: 'url' or 'allowed-origins': {error}.", permanent=True
             ) from None
-        _check_other_urls(table, options)
-        _check_hosts(table, {**{key: options[key] for key in _URLS}, "url": home})
-        auth = _auth(table.name, options) or Fixed(_netrc(table, options, templates, home, secrets))
-        client = _client(options["engine"], _connecting(table.name, options))
-        sender = Sender(client, BytesInFlight(options[MAX_BYTES_IN_FLIGHT.key]))
-        exchange = Exchange(
+        check_other_urls(table, options)
+        check_hosts(table, {**options, "url": home}.get)
+        auth = auth_of(table, options, templates.headers, home, self.secrets)
+        self.sender = Sender(_client(table.name, options), BytesInFlight(options[MAX_BYTES_IN_FLIGHT.key]))
+        self._exchange = Exchange(
             table.name,
-            sender=sender,
-            home=home,
-            auth=auth,
-            limits=ExchangeLimits(
-                options["request-timeout"],
-                options["max-redirects"],
-                allowed,
-                waits=options["on-throttle"] == "wait",
+            self.sender,
+            home,
+            auth,
+            Judge(
+                self.plan.reader,
+                options["success-codes"],
+                options["miss-codes"],
+                options["transient-codes"],
+                self.plan.errors,
             ),
-            judge=Judge(
-                plan.reader,
-                StatusPolicy(options["success-codes"], options["miss-codes"], options["transient-codes"]),
-                plan.errors,
-            ),
-            clock=time.monotonic,
-            wall_clock=time.time,
-            check_origin=lambda origin: _check_hosts(table, {"allowed-origins": origin}),
+            options["request-timeout"],
+            options["max-redirects"],
+            allowed,
+            waits=options["on-throttle"] == "wait",
+            check_origin=lambda origin: table.check_host(*host_and_port(origin), option="allowed-origins"),
         )
-        return cls(table, plan, templates, exchange, sender, auth, secrets, options)
-
-    @property
-    def secrets(self) -> set[str]:
-        """All that may not be shown."""
-        tokens = self._auth.secrets if isinstance(self._auth, ClientCredentials) else set()
-        return self._secrets | tokens
 
     # Asking.
 
@@ -389,50 +336,7 @@ class _OpenHttp:
     async def _pages(
         self, request: Request, deadline: float | None, lease: ByteLease
     ) -> tuple[Response, PageRows]:
-        """The rows of all pages, and the last response."""
-        paging = self.plan.paging
-        current: Request | None = paging.begin(request)
-        rows: PageRows | None = None
-        asked: set[tuple[str, bytes | None]] = set()
-        while True:
-            assert current is not None
-            if len(asked) == paging.most:
-                raise self._failure(
-                    f"there are more than {paging.most} pages ('max-pages'). Nothing is cut off: ask for less"
-                )
-            asked.add((current.url, current.body))
-            try:
-                answered = await self._exchange.ask(current, deadline, lease)
-            except HttpFailure as failure:
-                told = paging.explained(failure, len(asked))
-                if told is failure:
-                    raise
-                raise told from None
-            response = answered.response
-            if answered.is_miss:
-                if len(asked) > 1 and not paging.may_miss:
-                    raise self._failure(f"the next page is not there ({response.status})")
-                return response, rows or answered.rows
-            if rows is None:
-                rows = answered.rows
-            else:
-                rows.add(answered.rows)
-            try:
-                current = paging.following(
-                    current, answered, len(asked), len(rows), self._exchange.page, self.plan.reader.rows.way
-                )
-            except PathFailure as error:
-                assert paging.path is not None, "no other way follows one"
-                raise self.plan.reader.not_followed(paging.path, "'paging-path'", error) from None
-            except ValueError as error:
-                raise self._failure(str(error)) from None
-            if current is None:
-                return response, rows
-            if (current.url, current.body) in asked:
-                raise self._failure("the next page is one that was read already")
-
-    def _failure(self, what: str) -> HttpFailure:
-        return HttpFailure(f"table {self._name}: {what}.", permanent=True)
+        return await self.plan.paging.pages(request, self._exchange, self.plan.reader, deadline, lease)
 
     def requests(
         self, request: LookupRequest
@@ -491,103 +395,14 @@ def _ended(outcome: Outcome, note: Any, mask: Callable[[str], str]) -> Told:
     return told._replace(error=mask(str(error)))
 
 
-def _auth(table: str, options: Mapping[str, Any]) -> Auth | None:
-    """What the options say of who we are, if they do."""
-    if options["username"] is not None:
-        return Fixed(basic(options["username"], options["password"] or ""))
-    if options["token"] is not None:
-        return Fixed({"Authorization": f"Bearer {options['token']}"})
-    if options["api-key"] is not None:
-        return Fixed({options["api-key-header"]: options["api-key"]})
-    if options["oauth2-token-url"] is None:
-        return None
-    extra = {name: options[f"oauth2-{name}"] for name in ("scope", "audience")}
-    return ClientCredentials(
-        table,
-        url=options["oauth2-token-url"],
-        client=(options["oauth2-client-id"], options["oauth2-client-secret"]),
-        in_body=options["oauth2-client-auth"] == "body",
-        extra={name: text for name, text in extra.items() if text},
-        clock=time.monotonic,
-    )
-
-
-_URLS = ("url", "oauth2-token-url", "proxy")
-"""The options that say whom to connect to."""
-
-
-def _check_other_urls(table: LookupTable, given: Mapping[str, Any]) -> None:
-    """Refuse parts of the URLs of tokens and proxies that nobody would read."""
-
-    def refuse(option: str, what: str) -> OptionError:
-        return OptionError(Problem(f"table {table.name}: {option!r}: {what}."))
-
-    for option in ("oauth2-token-url", "proxy"):
-        text = hidden(given.get(option) or "")
-        authority, _, rest = text.partition("://")[2].partition("/")
-        if "#" in text:
-            raise refuse(option, "a '#' ends an address; in a password it is %23")
-        if option == "proxy" and ("?" in text or rest):
-            raise refuse(option, "a proxy has no path; in a password '/' is %2F and '?' is %3F")
-        if option != "proxy" and "@" in authority:
-            raise refuse(option, "write who we are in 'oauth2-client-id' and 'oauth2-client-secret'")
-
-
-def _check_hosts(table: LookupTable, urls: Mapping[str, str | None]) -> None:
-    """Refuse to talk to a host that is not allowed.
-
-    Args:
-        table: whose options name the hosts.
-        urls: for the name of an option, the URL that it gives, if it gives one.
-    """
-    for option, url in urls.items():
-        if not url:
-            continue
-        try:
-            host, port = host_and_port(url)
-        except ValueError:
-            raise OptionError(
-                Problem(f"table {table.name}: {option!r}: write an absolute URL: https://host/path.")
-            ) from None
-        table.check_host(host, port, option=option)
-
-
-def _netrc(
-    table: LookupTable, options: Mapping[str, Any], templates: Templates, home: str, secrets: set[str]
-) -> dict[str, str]:
-    """What a .netrc file says of who we are, where that is wanted and no header says it."""
-    says_who = any(name.lower() == "authorization" for name in templates.headers)
-    if says_who or not options["use-environment"]:
-        return {}
-    path = netrc_path()
-    if table.restricts_files:
-        table.check_file(path, option="use-environment")
-    return from_netrc(table.name, path, urlsplit(home).hostname or "", secrets)
-
-
-def _client(engine: str, connecting: Connecting) -> Client:
-    """The client that ``engine`` asks for.
+def _client(table: str, options: Mapping[str, Any]) -> Client:
+    """The engine that ``options`` ask for.
 
     Raises:
         HttpFailure: it is the fast one, which cannot be had.
     """
-    plain = connecting.proxy is None and not connecting.environment
-    if engine == "httpx" or (engine == "auto" and not plain):
-        return HttpxClient(connecting)
-    if not plain:
-        raise HttpFailure(f"table {connecting.table}: 'engine' = 'fast' knows no proxies.", permanent=True)
-    try:
-        from lookup_connectors.http.engine_fast import FastClient
-    except ModuleNotFoundError:
-        if engine == "auto":
-            return HttpxClient(connecting)
-        raise
-    return FastClient(connecting)
-
-
-def _connecting(table: str, options: Mapping[str, Any]) -> Connecting:
     tls = [options[f"tls-{name}"] for name in ("ca", "cert", "key", "key-password")]
-    return Connecting(
+    connecting = Connecting(
         table=table,
         connections=options["connections"],
         connect_timeout=options["connect-timeout"],
@@ -597,3 +412,16 @@ def _connecting(table: str, options: Mapping[str, Any]) -> Connecting:
         proxy=options["proxy"],
         environment=options["use-environment"],
     )
+    engine = options["engine"]
+    plain = connecting.proxy is None and not connecting.environment
+    if engine == "httpx" or (engine == "auto" and not plain):
+        return HttpxClient(connecting)
+    if not plain:
+        raise connecting.failure("'engine' = 'fast' knows no proxies.", permanent=True)
+    try:
+        from lookup_connectors.http.engine_fast import FastClient
+    except ModuleNotFoundError:
+        if engine == "auto":
+            return HttpxClient(connecting)
+        raise
+    return FastClient(connecting)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, PageRows, Response
+from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, Response
 from lookup_connectors.http.answer_kind import Verdict
 from lookup_connectors.http.answer_signs import pause_told, reported_pause, retry_after
 from lookup_connectors.http.auth import Auth
@@ -28,59 +29,47 @@ _UNREACHABLE = (502, 503, 504)
 _OURS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
 
 
-@dataclass(frozen=True)
-class ExchangeLimits:
-    """What bounds an exchange; and whether it waits when the server wants less."""
-
-    request_timeout: float
-    max_redirects: int
-    origins: frozenset[str]
-    waits: bool = True
-
-
 class Answered(NamedTuple):
-    """A success or a miss.
-
-    Args:
-        request: what it answers, after redirects.
-        response: as it came.
-        rows: what it holds; nothing where it is a miss.
-        document: the JSON of its body.
-        is_miss: whether it says that there is nothing.
-    """
+    """A success or a miss: what was asked (after redirects), what came, and what it is."""
 
     request: Request
     response: Response
-    rows: PageRows
-    document: object
-    is_miss: bool
+    verdict: Verdict
 
 
+@dataclass
 class Exchange:
-    """Asks one origin, under its limits, with its credentials."""
+    """Asks one origin, under its limits, with its credentials.
 
-    def __init__(
-        self,
-        table: str,
-        *,
-        sender: Sender,
-        home: str,
-        auth: Auth,
-        limits: ExchangeLimits,
-        judge: Callable[[Response], Verdict],
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        check_origin: Callable[[str], None],
-    ) -> None:
-        self._table = table
-        self._sender = sender
-        self._home = home
-        self._auth = auth
-        self._limits = limits
-        self._judge = judge
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._check_origin = check_origin
+    Args:
+        table: its name, for messages.
+        sender: sends requests.
+        home: the origin of the table; credentials and what is private are for it alone.
+        auth: who we are.
+        judge: says what a response is.
+        request_timeout: seconds for each request.
+        max_redirects: how many are followed.
+        allowed: other origins that redirects and pages may lead to.
+        waits: whether it waits when the server wants less.
+        check_origin: raises where the security policy forbids an origin.
+        clock: seconds.
+        wall_clock: seconds since 1970.
+    """
+
+    table: str
+    sender: Sender
+    home: str
+    auth: Auth
+    judge: Callable[[Response], Verdict]
+    request_timeout: float
+    max_redirects: int
+    allowed: frozenset[str] = frozenset()
+    waits: bool = True
+    check_origin: Callable[[str], None] = lambda _: None
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self._second_tries = asyncio.Semaphore(SECOND_TRIES)
 
     async def ask(self, request: Request, deadline: float | None, lease: ByteLease) -> Answered:
@@ -96,9 +85,9 @@ class Exchange:
         after: float | None = None
         verdict: Verdict | None
         while True:
-            credentials = self._auth.known
+            credentials = self.auth.known
             if credentials is None:
-                credentials = await self._auth.fetched(self._sender, lease, self._left(deadline))
+                credentials = await self.auth.fetched(self.sender, lease, self._left(deadline))
             signed = self._signed(request, credentials)
             try:
                 response, verdict, wait = await self._in_turn(signed, own, deadline, lease, after=after)
@@ -107,11 +96,11 @@ class Exchange:
                 async with one_of(self._second_tries, lease):
                     response, verdict, wait = await self._in_turn(signed, own, deadline, lease, fresh=True)
             if wait is not None:
-                after = self._clock() + wait if wait else None
+                after = self.clock() + wait if wait else None
                 continue
-            if response.status == 401 and self._auth.renews and not renewed:
+            if response.status == 401 and self.auth.renews and not renewed:
                 renewed = True
-                await self._auth.renew(credentials, self._sender, lease, self._left(deadline))
+                self.auth.forget(credentials)
                 continue
             if response.status in _REDIRECTS and "location" in response.headers:
                 redirects += 1
@@ -119,10 +108,10 @@ class Exchange:
                 continue
             if verdict is None:
                 await lease.room(len(response.body) * _PARSED)
-                verdict = self._judge(response)
+                verdict = self.judge(response)
             if verdict.kind not in _ANSWERS:
                 raise self._failure(request, response, verdict)
-            return Answered(request, response, verdict.rows, verdict.document, verdict.kind == "miss")
+            return Answered(request, response, verdict)
 
     async def _in_turn(
         self,
@@ -144,13 +133,13 @@ class Exchange:
         if after is not None or not own.take_at_once():
             with lease.idle():
                 await own.take(deadline, after)
-        started = self._clock()
+        started = self.clock()
         ending: Ending = "unknown"
         pause: float | None = None
         wait = 0.0
         try:
-            response = await self._sender.send(request, self._left(deadline), lease, fresh=fresh)
-            verdict = self._judge(response) if len(response.body) <= _SMALL_BODY else None
+            response = await self.sender.send(request, self._left(deadline), lease, fresh=fresh)
+            verdict = self.judge(response) if len(response.body) <= _SMALL_BODY else None
             ending, pause = self._ending(response, verdict)
         except KeptConnectionLost:
             raise  # servers close connections that they do not need
@@ -158,7 +147,7 @@ class Exchange:
             ending = "unknown" if failure.permanent else "lost"
             raise
         except asyncio.CancelledError:
-            ending = "lost" if deadline is not None and self._clock() >= deadline else "unknown"
+            ending = "lost" if deadline is not None and self.clock() >= deadline else "unknown"
             raise
         finally:
             wait = own.over(started, ending, pause)
@@ -175,9 +164,9 @@ class Exchange:
         """
         kind = "answer" if verdict is None else verdict.kind
         status = 429 if kind == "throttled" else response.status
-        told = reported_pause(status, response.headers, self._wall_clock()) or None
+        told = reported_pause(status, response.headers, self.wall_clock()) or None
         if verdict is not None and kind == "throttled":
-            return "refused", told or pause_told(verdict.document, self._wall_clock()) or None
+            return "refused", told or pause_told(verdict.document, self.wall_clock()) or None
         is_lost = response.status in _UNREACHABLE and kind not in _ANSWERS
         return "lost" if is_lost else "served", told
 
@@ -192,14 +181,14 @@ class Exchange:
     def _left(self, deadline: float | None) -> float:
         """Seconds for the next request."""
         if deadline is None:
-            return self._limits.request_timeout
-        return min(self._limits.request_timeout, max(deadline - self._clock(), 1e-3))
+            return self.request_timeout
+        return min(self.request_timeout, max(deadline - self.clock(), 1e-3))
 
     def _signed(self, request: Request, credentials: dict[str, str]) -> Request:
         """``request`` with what proves who we are; no other origin gets to see that, or anything private."""
         if not credentials and not request.headers:
             return request
-        if request.origin == self._home:
+        if request.origin == self.home:
             return request._replace(headers={**request.headers, **credentials}) if credentials else request
         hidden = _OURS | request.private.headers
         headers = {name: text for name, text in request.headers.items() if name.lower() not in hidden}
@@ -213,23 +202,22 @@ class Exchange:
         Raises:
             HttpFailure: it is.
         """
-        if self._limits.waits and (deadline is None or self._clock() + pause < deadline):
+        if self.waits and (deadline is None or self.clock() + pause < deadline):
             return
-        tip = " That is longer than this lookup has left: raise 'timeout'." if self._limits.waits else ""
+        tip = " That is longer than this lookup has left: raise 'timeout'." if self.waits else ""
         wants = f" and wants a pause of {pause:.3g} s" if pause else ""
         # 429 says by itself what is the matter.
         told = verdict.said or ("" if response.status == 429 else response.excerpt())
-        failure = HttpFailure(
-            f"table {self._table}: {self._home} answered {response.status}{wants}.{_says(told)}{tip}",
+        raise HttpFailure(
+            f"table {self.table}: {self.home} answered {response.status}{wants}.{_says(told)}{tip}",
             retry_after=pause or None,
+            response=response,
         )
-        failure.response = response
-        raise failure
 
     def _redirected(self, request: Request, response: Response, redirects: int) -> Request:
-        if redirects > self._limits.max_redirects:
+        if redirects > self.max_redirects:
             raise HttpFailure(
-                f"table {self._table}: more than {self._limits.max_redirects} redirects, the last one from"
+                f"table {self.table}: more than {self.max_redirects} redirects, the last one from"
                 f" {request.origin}. 'max-redirects' says how many are followed.",
                 permanent=True,
             )
@@ -244,20 +232,20 @@ class Exchange:
             url = joined_url(request.url, link)
             origin = origin_of(url)
         except ValueError:
-            raise HttpFailure(f"table {self._table}: {what} leads to no URL.", permanent=True) from None
-        if origin == self._home:
+            raise HttpFailure(f"table {self.table}: {what} leads to no URL.", permanent=True) from None
+        if origin == self.home:
             return request._replace(url=url)
-        if origin not in self._limits.origins:
+        if origin not in self.allowed:
             raise HttpFailure(
-                f"table {self._table}: {what} leads to {origin}, which is not allowed. If it is to be"
+                f"table {self.table}: {what} leads to {origin}, which is not allowed. If it is to be"
                 f" trusted, name it in 'allowed-origins'.",
                 permanent=True,
             )
-        self._check_origin(origin)
+        self.check_origin(origin)
         if request.body is not None and request.private.body:
             raise HttpFailure(
-                f"table {self._table}: {what} leads to {origin}, and 'body' holds a reference, which is for"
-                f" {self._home} alone.",
+                f"table {self.table}: {what} leads to {origin}, and 'body' holds a reference, which is for"
+                f" {self.home} alone.",
                 permanent=True,
             )
         return request._replace(url=url)
@@ -268,14 +256,13 @@ class Exchange:
         status = response.status
         how = ", and says that it failed" if verdict.is_told else ""
         tip = verdict.tip or ("" if verdict.is_told else _TIPS.get(status, ""))
-        failure = HttpFailure(
-            f"table {self._table}: {request.origin} answered {status} to {request.method}{how}."
+        return HttpFailure(
+            f"table {self.table}: {request.origin} answered {status} to {request.method}{how}."
             f"{_says(verdict.said or response.excerpt())} {tip}".rstrip(),
             permanent=verdict.kind == "permanent",
-            retry_after=retry_after(response.headers, self._wall_clock()) or None,
+            retry_after=retry_after(response.headers, self.wall_clock()) or None,
+            response=response,
         )
-        failure.response = response
-        return failure
 
 
 def _says(told: str) -> str:

@@ -6,10 +6,10 @@ Planning is pure: it resolves no secret and does not touch the network.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from pyarrow import types
@@ -23,6 +23,7 @@ from lookup_connectors.http.request import (
     Private,
     QueryTemplate,
     Templates,
+    host_and_port,
     origin_of,
     parse_json_body,
     parse_query,
@@ -262,7 +263,7 @@ class _HttpPlanning:
         repeated = self._choice("list-style", "comma") == "repeat"
 
         def parsed_query(text: str, start: int = 0) -> QueryTemplate:
-            if "#" in hidden(text):
+            if "#" in _hidden(text):
                 raise ValueError("a fragment ('#') is never sent; write %23")
             return parse_query(text, self._names, repeated=repeated, start=start)
 
@@ -486,12 +487,6 @@ def check_address(address: Template) -> str:
     return origin_of(match[0])
 
 
-def plain_origin(url: str) -> str | None:
-    """Scheme, host and port of ``url`` as they are written; None where a reference says them."""
-    match = re.match(r"\w+://[^/?#]*", _REFERENCE.sub(lambda reference: "$" * len(reference[0]), url))
-    return None if match is None or "$" in match[0] else match[0]
-
-
 def origin_and_user(table: LookupTable) -> str:
     """What the budgets of ``table`` belong to; empty where a reference cannot be resolved here."""
     with suppress(OptionError, ValueError):
@@ -512,14 +507,14 @@ def origins(text: str) -> frozenset[str]:
     return frozenset(map(origin_of, given))
 
 
-def hidden(text: str) -> str:
+def _hidden(text: str) -> str:
     """``text`` without what stands in braces, which is a reference or a column."""
     return _BRACES.sub(lambda match: "_" * len(match[0]), text)
 
 
 def _split_url(url: str) -> tuple[str, str]:
     """``url`` cut at its question mark."""
-    cut = hidden(url).find("?")
+    cut = _hidden(url).find("?")
     return (url, "") if cut < 0 else (url[:cut], url[cut + 1 :])
 
 
@@ -537,10 +532,55 @@ def _can_be_spelled(kind: pa.DataType) -> bool:
     return not (types.is_nested(kind) or types.is_binary(kind) or types.is_duration(kind))
 
 
-def read_on_the_driver() -> Iterable[str]:
-    """Options that decide about the plan: a reference in them would be read too late."""
-    return (
-        option.key
-        for option in (*REQUEST, *RESPONSE, *ERRORS)
-        if option.key not in ("url", "query", "header.", "body")
-    )
+# --- whom to connect to ---------------------------------------------------------------------------
+
+_URLS = ("url", "oauth2-token-url", "proxy")
+
+
+def check_options(table: LookupTable) -> None:
+    """Refuse options of ``table`` that do not fit together, or that cannot be read on the driver."""
+    for option in (*REQUEST, *RESPONSE, *ERRORS):  # they decide about the plan: references are read too late
+        in_request = option.key in ("url", "query", "header.", "body")
+        if not in_request and has_reference(table.options.get(option.key, "")):
+            raise OptionError(Problem(f"table {table.name}: {option.key!r} may not be a reference."))
+    plan_of(table)
+    check_other_urls(table, table.options)
+    check_hosts(table, lambda option: _plain_origin(table.options.get(option, "")))
+
+
+def check_other_urls(table: LookupTable, given: Mapping[str, Any]) -> None:
+    """Refuse parts of the URLs of tokens and proxies that nobody would read."""
+
+    def refuse(option: str, what: str) -> OptionError:
+        return OptionError(Problem(f"table {table.name}: {option!r}: {what}."))
+
+    for option in ("oauth2-token-url", "proxy"):
+        text = _hidden(given.get(option) or "")
+        authority, _, rest = text.partition("://")[2].partition("/")
+        if "#" in text:
+            raise refuse(option, "a '#' ends an address; in a password it is %23")
+        if option == "proxy" and ("?" in text or rest):
+            raise refuse(option, "a proxy has no path; in a password '/' is %2F and '?' is %3F")
+        if option != "proxy" and "@" in authority:
+            raise refuse(option, "write who we are in 'oauth2-client-id' and 'oauth2-client-secret'")
+
+
+def check_hosts(table: LookupTable, url_of: Callable[[str], str | None]) -> None:
+    """Refuse to talk to a host that is not allowed; ``url_of`` gives the URL of an option, if it has one."""
+    for option in _URLS:
+        url = url_of(option)
+        if not url:
+            continue
+        try:
+            host, port = host_and_port(url)
+        except ValueError:
+            raise OptionError(
+                Problem(f"table {table.name}: {option!r}: write an absolute URL: https://host/path.")
+            ) from None
+        table.check_host(host, port, option=option)
+
+
+def _plain_origin(url: str) -> str | None:
+    """Scheme, host and port of ``url`` as they are written; None where a reference says them."""
+    match = re.match(r"\w+://[^/?#]*", _REFERENCE.sub(lambda reference: "$" * len(reference[0]), url))
+    return None if match is None or "$" in match[0] else match[0]

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
-from lookup_connectors.http.answer import HttpFailure, Path, PathFailure, parse_path
+from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.http.answer import (
+    HttpFailure,
+    PageRows,
+    Path,
+    PathFailure,
+    Response,
+    ResponseReader,
+    parse_path,
+)
 from lookup_connectors.http.answer_signs import more_told, next_link
-from lookup_connectors.http.exchange import Answered
+from lookup_connectors.http.exchange import Answered, Exchange
 from lookup_connectors.http.request import Request
 
 KINDS = ("none", "link", "next_url", "cursor", "page", "offset")
-
-Follow = Callable[[Request, str], Request]
-"""A request and a link -> the request for what the link leads to."""
 
 _PART = re.compile(r"(\d{1,18})-(\d{1,18})/(\d{1,18})")
 _ASKED_FOR = "'page' or 'offset' may ask for the rest, or 'cursor' where there is a cursor, too"
@@ -50,28 +56,72 @@ class Paging:
     in_form: bool = False
 
     @property
-    def may_miss(self) -> bool:
+    def _is_counted(self) -> bool:
         """Whether the page after the last is asked for, too: the API may have nothing to say but that."""
         return self.kind in ("page", "offset")
 
-    def begin(self, request: Request) -> Request:
-        """The request for the first page."""
-        if self.kind == "page":
-            return self._with_parameter(request, self.first)
-        return self._with_parameter(request, 0) if self.kind == "offset" else request
+    async def pages(
+        self,
+        request: Request,
+        exchange: Exchange,
+        reader: ResponseReader,
+        deadline: float | None,
+        lease: ByteLease,
+    ) -> tuple[Response, PageRows]:
+        """The last response to ``request``, and the rows of all pages.
 
-    def following(
-        self, request: Request, answered: Answered, page: int, so_far: int, follow: Follow, way: Sequence[str]
+        Raises:
+            HttpFailure: a page cannot be read, or the pages have no end.
+        """
+        current: Request | None = request
+        if self._is_counted:
+            current = self._with_parameter(request, self.first if self.kind == "page" else 0)
+        rows: PageRows | None = None
+        asked: set[tuple[str, bytes | None]] = set()
+        while current is not None:
+            if (current.url, current.body) in asked:
+                raise reader.refused("the next page is one that was read already.")
+            if len(asked) == self.most:
+                raise reader.refused(
+                    f"there are more than {self.most} pages ('max-pages'). Nothing is cut off: ask for less."
+                )
+            asked.add((current.url, current.body))
+            try:
+                answered = await exchange.ask(current, deadline, lease)
+            except HttpFailure as failure:
+                told = self._explained(failure, len(asked))
+                if told is failure:
+                    raise
+                raise told from None
+            if answered.verdict.kind == "miss":
+                if rows is not None and not self._is_counted:
+                    raise reader.refused(f"the next page is not there ({answered.response.status}).")
+                rows = rows or answered.verdict.rows
+                break
+            if rows is None:
+                rows = answered.verdict.rows
+            else:
+                rows.add(answered.verdict.rows)
+            try:
+                current = self._following(current, answered, len(asked), len(rows), exchange, reader)
+            except PathFailure as error:
+                assert self.path is not None, "no other way follows one"
+                raise reader.not_followed(self.path, "'paging-path'", error) from None
+            except ValueError as error:
+                raise reader.refused(f"{error}.") from None
+        assert rows is not None, "the first page was asked for"
+        return answered.response, rows
+
+    def _following(
+        self,
+        request: Request,
+        answered: Answered,
+        page: int,
+        so_far: int,
+        exchange: Exchange,
+        reader: ResponseReader,
     ) -> Request | None:
-        """The request for the page after this one, or None where it is the last.
-
-        Args:
-            request: the one that was asked for this page.
-            answered: this page.
-            page: how many pages were read so far, with this one.
-            so_far: how many rows all of them have.
-            follow: makes a request of a link.
-            way: the names that lead to the rows.
+        """The request for the page after ``page``, with which there are ``so_far`` rows; None for the last.
 
         Raises:
             PathFailure: the path leads to something that is not a URL, or no cursor.
@@ -79,28 +129,28 @@ class Paging:
         """
         if self.kind == "none":
             return None
-        if self.kind in ("page", "offset"):
-            here = len(answered.rows)
-            if here == 0 or (self.size is not None and here < self.size):
+        rows = answered.verdict.rows
+        if self._is_counted:
+            if len(rows) == 0 or (self.size is not None and len(rows) < self.size):
                 return None
             return self._with_parameter(request, self.first + page if self.kind == "page" else so_far)
-        following = self._said_to_follow(request, answered, follow)
-        if following is None and (answered.rows.is_listed or not answered.rows):
-            self._refuse_more(answered, way)
+        following = self._said_to_follow(request, answered, exchange)
+        if following is None and (rows.is_listed or not rows):
+            self._refuse_more(answered, reader.rows.way)
         return following
 
-    def _said_to_follow(self, request: Request, answered: Answered, follow: Follow) -> Request | None:
+    def _said_to_follow(self, request: Request, answered: Answered, exchange: Exchange) -> Request | None:
         """The request for the page that this one names as its next."""
         if self.kind == "link":
             link = _link(answered)
-            return None if link is None else follow(answered.request, link)
+            return None if link is None else exchange.page(answered.request, link)
         if self.path is None:
             return None
-        found = self.path.find(answered.document)
+        found = self.path.find(answered.verdict.document)
         if found is None or found is False or found == "":
             return None
         if self.kind == "next_url":
-            return follow(answered.request, _checked(found, str))
+            return exchange.page(answered.request, _checked(found, str))
         return self._with_parameter(request, _checked(found, str, int, float, Decimal))
 
     def _refuse_more(self, answered: Answered, way: Sequence[str]) -> None:
@@ -120,22 +170,20 @@ class Paging:
             " 'paging' = 'none' takes the first page alone"
         )
 
-    def explained(self, failure: HttpFailure, page: int) -> HttpFailure:
+    def _explained(self, failure: HttpFailure, page: int) -> HttpFailure:
         """``failure``, which came of asking for ``page`` (from 1), and what that may have to do with it."""
         status = failure.response.status if failure.response else None
-        if page == 1 or not self.may_miss or status not in _BEYOND:
+        if page == 1 or not self._is_counted or status not in _BEYOND:
             return failure
         size = " Then" if self.size else " Set 'page-size', so that a page with fewer rows is the last; or"
-        told = HttpFailure(
+        return HttpFailure(
             f"{failure.message} It was asked for page {page}, as 'paging' = {self.kind!r} says; the pages"
             f" before it were read. Some APIs answer so behind their last page.{size} add {status} to"
             " 'miss-codes'.",
             permanent=failure.permanent,
             retry_after=failure.retry_after,
+            response=failure.response,
         )
-        if failure.response:
-            told.response = failure.response
-        return told
 
     def _with_parameter(self, request: Request, value: str | float | Decimal) -> Request:
         """``request`` with the parameter set: in its query, its form, or its JSON body."""
@@ -175,10 +223,10 @@ def _more_in(answered: Answered, way: Sequence[str]) -> tuple[str, str]:
     part = _PART.search(answered.response.headers.get("content-range", ""))
     if part and (int(part[1]) > 0 or int(part[2]) + 1 < int(part[3])):
         return "the header Content-Range", "'paging' = 'offset' may ask for the rest"
-    member = more_told(answered.document, way)
+    member = more_told(answered.verdict.document, way)
     if member:
         quoted = member.replace("'", "''")
-        leads = isinstance(parse_path(member).find(answered.document), str | dict)
+        leads = isinstance(parse_path(member).find(answered.verdict.document), str | dict)
         ways = f"'next_url' or 'cursor' with 'paging-path' = '{quoted}' may follow it"
         return (
             f"its member {member}",

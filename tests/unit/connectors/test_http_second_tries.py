@@ -12,9 +12,9 @@ import pytest
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, PageRows, Response
 from lookup_connectors.http.answer_kind import Verdict
-from lookup_connectors.http.auth import Fixed
+from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.engine import Sender
-from lookup_connectors.http.exchange import SECOND_TRIES, Answered, Exchange, ExchangeLimits
+from lookup_connectors.http.exchange import SECOND_TRIES, Answered, Exchange
 from lookup_connectors.http.request import Request
 
 from lookup_hints.origin.limit_store import in_memory
@@ -81,12 +81,12 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
         "people",
         sender=Sender(client, budget),
         home=HOME,
-        auth=Fixed({}),
-        limits=ExchangeLimits(10.0, 3, frozenset()),
+        auth=Auth({}),
+        request_timeout=10.0,
+        max_redirects=3,
         judge=lambda _: Verdict("answer", PageRows()),
         clock=clock,
         wall_clock=clock,
-        check_origin=lambda _: None,
     )
 
     async def one() -> Answered:
@@ -95,7 +95,8 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
 
     async def all_of_them() -> list[Any]:
         tasks = [asyncio.ensure_future(asyncio.wait_for(one(), seconds)) for _ in range(requests)]
-        return await asyncio.gather(*tasks, return_exceptions=True)
+        answers: list[Any] = await asyncio.gather(*tasks, return_exceptions=True)
+        return answers
 
     with taking(turns):
         answers = _run(loop, all_of_them())
