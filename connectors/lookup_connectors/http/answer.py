@@ -106,11 +106,7 @@ def named(name: str) -> Path:
 
 
 def parse_path(text: str) -> Path:
-    """The path that ``text`` spells.
-
-    Raises:
-        ValueError: it is not JMESPath.
-    """
+    """The path that ``text`` spells."""
     text = text.strip()
     if text == "@":
         return Path(text, lambda document: document)
@@ -311,11 +307,7 @@ class ResponseReader:
     exact: bool
 
     def document(self, response: Response) -> Any:
-        """The JSON document of ``response``, None for an empty body.
-
-        Raises:
-            HttpFailure: it is not JSON.
-        """
+        """The JSON document of ``response``, None for an empty body."""
         try:
             text = self._text(response).strip("\ufeff \t\r\n")
             if not text:
@@ -333,11 +325,7 @@ class ResponseReader:
             raise self._unread(response, f"the body is not JSON ({_kind(response)}).") from None
 
     def _text(self, response: Response) -> str:
-        """The body of ``response`` in its charset.
-
-        Raises:
-            HttpFailure: it is not in that.
-        """
+        """The body of ``response`` in its charset."""
         charset = _charset(response.headers.get("content-type", ""))
         try:
             return response.body.decode(charset or "utf-8")
@@ -433,22 +421,14 @@ class ResponseReader:
         )
 
     def check_asked(self, rows: pa.Table, column: str, asked: Sequence[Any]) -> None:
-        """Refuse rows that say that they are another key's: an API that does not select, gives all it has.
-
-        Raises:
-            HttpFailure: one says so.
-        """
+        """Refuse rows that say that they are another key's: an API that does not select, gives all it has."""
         said = rows.column(column).to_pylist()
         for key, other in zip(asked, said, strict=True):
             if key != other:
                 raise self._not_asked(column, key, other, "the row")
 
     def check_any_asked(self, rows: pa.Table, column: str, asked: pa.ChunkedArray) -> None:
-        """Refuse ``rows`` of which not one is of a key that was asked; others among them do no harm.
-
-        Raises:
-            HttpFailure: it is so.
-        """
+        """Refuse ``rows`` of which not one is of a key that was asked; others among them do no harm."""
         said = rows.column(column)
         if not len(said) or pc.index(asked, said[0]).as_py() >= 0:
             return

@@ -41,9 +41,6 @@ class Member(NamedTuple):
 def members(text: str) -> list[Member]:
     """The members that the value ``text`` of a header lists.
 
-    Raises:
-        ValueError: it cannot be read.
-
     >>> members('<a,b>; title="x, y"; REL=next, <c>')
     [Member(value='<a,b>', parameters={'title': 'x, y', 'rel': 'next'}), Member(value='<c>', parameters={})]
     """
@@ -93,11 +90,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
 
 
 def next_link(header: str, base: str) -> str | None:
-    """The first URL of a next page in the header ``Link`` of an answer from ``base`` (RFC 8288).
-
-    Raises:
-        ValueError: the header cannot be read.
-    """
+    """The first URL of a next page in the header ``Link`` of an answer from ``base`` (RFC 8288)."""
     for value, parameters in members(header):
         if not (value.startswith("<") and value.endswith(">")):
             raise ValueError(f"{value[:20]!r} is no URL in < and >")

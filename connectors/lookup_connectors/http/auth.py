@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import netrc
 import os
 import time
@@ -77,43 +78,45 @@ class ClientCredentials(Auth):
         self._extra = extra
         self._secrets = secrets
         self._clock = clock
-        self._renew_at = -1.0
+        self._renew_at = -math.inf
         self._fetches = 0
         self._failure: HttpFailure | None = None
         self._fetching = asyncio.Semaphore(1)
 
     @property
     def known(self) -> dict[str, str] | None:
-        return self._headers if self._headers and self._clock() < self._renew_at else None
+        return self._headers if self._clock() < self._renew_at else None
 
     async def fetched(self, sender: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
         """The header with a new token; whoever waited while another fetched shares what came of it."""
-        old, fetches = self._headers, self._fetches
+        fetches = self._fetches
         async with one_of(self._fetching, lease):
-            if self._fetches != fetches and self._failure is not None:
-                raise self._failure
-            if not self._headers or self._headers is old:
+            if self._fetches == fetches:
                 await self._fetch(sender, lease, timeout)
+            elif self._failure is not None:
+                raise self._failure
         return self._headers
 
     def forget(self, refused: dict[str, str]) -> None:
         if self._headers == refused:
-            self._headers = {}
+            self._renew_at = -math.inf  # those who wait for it still take it: they are refused, too
 
     async def _fetch(self, sender: Sender, lease: ByteLease, timeout: float) -> None:
         request = self._request()
+        failure: HttpFailure | None = None
         try:
             try:
                 response = await sender.send(request, timeout, lease)
             except KeptConnectionLost:
                 response = await sender.send(request, timeout, lease, fresh=True)
             self._read(response)
-            self._failure = None
-        except HttpFailure as failure:
-            self._headers, self._failure = {}, failure
-            raise
-        finally:
-            self._fetches += 1
+        except HttpFailure as error:
+            failure = error
+        # Not where this task is cancelled: the next one fetches.
+        self._fetches += 1
+        self._failure = failure
+        if failure is not None:
+            raise failure
 
     def _request(self) -> Request:
         form = {"grant_type": "client_credentials", **self._extra}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight
-from lookup_connectors.http.answer import FoundRow, FoundRows, HttpFailure, PageRows, Response, Told
+from lookup_connectors.http.answer import FoundRow, FoundRows, HttpFailure, PageRows, Told
 from lookup_connectors.http.answer_kind import Judge
 from lookup_connectors.http.auth import auth_of, netrc_path
 from lookup_connectors.http.engine import Client, Connecting, Sender, tls_context
@@ -73,7 +73,7 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
 
     def request_columns(self) -> frozenset[str]:
         """The columns that the templates name: each changes what is asked for."""
-        return plan_of(self.table).keys
+        return plan_of(self.table).templates.columns
 
     def required_keys(self) -> frozenset[str]:
         """The columns in the path and in headers."""
@@ -253,7 +253,6 @@ class _OpenHttp:
         options, self.secrets = table.read(OPTIONS)
         self.plan = plan_of(table)
         self.tells_outcomes: bool = options["outcome-rows"]
-        self._name = table.name
         self._templates = templates = self.plan.templates.resolved(
             lambda text: table.resolve(text, option="url, query, header or body", known=self.secrets)
         )
@@ -291,21 +290,13 @@ class _OpenHttp:
 
     async def row(self, request: RowRequest, lease: ByteLease) -> Rows:
         """The rows of one key."""
-        started = time.monotonic()
-        deadline = None if request.timeout is None else started + request.timeout
         try:
             first = self._request(TemplateKeys.one(request.key))
         except Unaskable:
             return Miss()
-        try:
-            response, rows = await self._pages(first, deadline, lease)
-        except HttpFailure as failure:
-            failure.elapsed = time.monotonic() - started
-            raise
-        elapsed = time.monotonic() - started
+        rows, told = await self._ask(first, request, lease)
         if not rows.rows:
-            return Miss(_told("miss", response, elapsed, request.attempt))
-        told = _told("hit", response, elapsed, request.attempt)
+            return Miss(told)
         given = self._given(request.key)
         return [FoundRow(row, name, given, told) for row, name in zip(rows.rows, rows.names, strict=True)]
 
@@ -313,14 +304,28 @@ class _OpenHttp:
         self, keys: TemplateKeys, first: Request, request: LookupRequest, lease: ByteLease
     ) -> FoundRows:
         """The rows of many keys, which say themselves whose they are; ``first`` asks for them."""
-        started = time.monotonic()
-        deadline = None if request.timeout is None else started + request.timeout
-        response, rows = await self._pages(first, deadline, lease)
-        told = _told("hit", response, time.monotonic() - started, request.attempt)
+        rows, told = await self._ask(first, request, lease)
         given = self._given(
             {name: values[0] for name, values in keys.columns.items() if name not in keys.lists}
         )
         return FoundRows(rows.rows, rows.names, [given] * len(rows), [told] * len(rows))
+
+    async def _ask(
+        self, first: Request, request: RowRequest | LookupRequest, lease: ByteLease
+    ) -> tuple[PageRows, Told]:
+        """The rows of all pages, of which ``first`` asks for the first one, and how they were found."""
+        started = time.monotonic()
+        deadline = None if request.timeout is None else started + request.timeout
+        try:
+            response, rows = await self.plan.paging.pages(
+                first, self._exchange, self.plan.reader, deadline, lease
+            )
+        except HttpFailure as failure:
+            failure.elapsed = time.monotonic() - started
+            raise
+        elapsed = time.monotonic() - started
+        outcome = "hit" if rows.rows else "miss"
+        return rows, Told(outcome, response.status, None, request.attempt, elapsed, response.headers)
 
     def _given(self, key: Key) -> Key:
         """What need not be in the rows of ``key``, as the request said it, and no path leads to it there."""
@@ -331,12 +336,7 @@ class _OpenHttp:
         try:
             return self._templates.request(keys)
         except Unsendable as error:
-            raise HttpFailure(f"table {self._name}: {error}", permanent=True) from None
-
-    async def _pages(
-        self, request: Request, deadline: float | None, lease: ByteLease
-    ) -> tuple[Response, PageRows]:
-        return await self.plan.paging.pages(request, self._exchange, self.plan.reader, deadline, lease)
+            raise self.plan.reader.refused(str(error)) from None
 
     def requests(
         self, request: LookupRequest
@@ -379,20 +379,15 @@ class _OpenHttp:
         return sendable
 
 
-def _told(outcome: str, response: Response | None, elapsed: float | None, attempt: int) -> Told:
-    status = response.status if response else None
-    return Told(outcome, status, None, attempt, elapsed, response.headers if response else None)
-
-
 def _ended(outcome: Outcome, note: Any, mask: Callable[[str], str]) -> Told:
     """How the lookup of a key ended that found no rows."""
-    error = outcome.error
+    error, attempts = outcome.error, outcome.attempts
     if error is None:
-        return note if isinstance(note, Told) else Told("miss", attempts=outcome.attempts)
-    response = error.response if isinstance(error, HttpFailure) else None
-    elapsed = error.elapsed if isinstance(error, HttpFailure) else None
-    told = _told("error", response, elapsed, outcome.attempts)
-    return told._replace(error=mask(str(error)))
+        return note if isinstance(note, Told) else Told("miss", attempts=attempts)
+    text = mask(str(error))
+    if not isinstance(error, HttpFailure) or error.response is None:
+        return Told("error", None, text, attempts, getattr(error, "elapsed", None))
+    return Told("error", error.response.status, text, attempts, error.elapsed, error.response.headers)
 
 
 def _client(table: str, options: Mapping[str, Any]) -> Client:

@@ -64,11 +64,7 @@ class Connecting:
         return size if size <= self.most_bytes else 0
 
     def check_size(self, size: int) -> None:
-        """Refuse a body that is too large.
-
-        Raises:
-            HttpFailure: it is.
-        """
+        """Refuse a body that is too large."""
         if size > self.most_bytes:
             raise self.failure(
                 f"a response is larger than {self.most_bytes} bytes ('max-response-bytes').", permanent=True

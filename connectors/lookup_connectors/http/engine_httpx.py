@@ -333,11 +333,7 @@ class _CheckedStream(httpcore.AsyncNetworkStream):
         reporting().sent(len(buffer))
 
     def refuse_unexpected(self) -> None:
-        """Note the last answer; see whether anything came after it, or before the first question.
-
-        Raises:
-            RemoteProtocolError: it did.
-        """
+        """Note the last answer; refuse to go on where bytes came after it, or before the first question."""
         if self._answer is not None and not self._answer.is_over:
             return  # what comes is wanted
         if self._answer is not None:

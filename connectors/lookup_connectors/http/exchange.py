@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
+from urllib.parse import urljoin
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, Response
@@ -14,7 +15,7 @@ from lookup_connectors.http.answer_kind import Verdict
 from lookup_connectors.http.answer_signs import pause_told, reported_pause, retry_after
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.engine import Sender, one_of
-from lookup_connectors.http.request import Request, joined_url, origin_of
+from lookup_connectors.http.request import Request, origin_of
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -197,11 +198,7 @@ class Exchange:
     def _check_refusal(
         self, response: Response, verdict: Verdict, pause: float, deadline: float | None
     ) -> None:
-        """Refuse to ask again where that is not wanted, or too late.
-
-        Raises:
-            HttpFailure: it is.
-        """
+        """Refuse to ask again where that is not wanted, or too late."""
         if self.waits and (deadline is None or self.clock() + pause < deadline):
             return
         tip = " That is longer than this lookup has left: raise 'timeout'." if self.waits else ""
@@ -229,7 +226,7 @@ class Exchange:
     def _towards(self, request: Request, link: str, what: str) -> Request:
         """``request``, sent to where ``link`` leads."""
         try:
-            url = joined_url(request.url, link)
+            url = urljoin(request.url, link).partition("#")[0]
             origin = origin_of(url)
         except ValueError:
             raise HttpFailure(f"table {self.table}: {what} leads to no URL.", permanent=True) from None

@@ -183,6 +183,19 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ORIGIN = re.compile(r"https?://[^/?#{}]+(?=[/?]|$)", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
 _BRACES = re.compile(r"\{[^{}]*\}")
+_BELONGS = {
+    "password": "username",
+    "api-key-header": "api-key",
+    "oauth2-client-id": "oauth2-token-url",
+    "oauth2-client-secret": "oauth2-token-url",
+    "oauth2-scope": "oauth2-token-url",
+    "oauth2-audience": "oauth2-token-url",
+    "oauth2-client-auth": "oauth2-token-url",
+    "tls-key": "tls-cert",
+    "tls-key-password": "tls-cert",
+}
+"""Options that are of no use without another one."""
+
 _T = TypeVar("_T")
 
 
@@ -194,11 +207,6 @@ class Plan:
     reader: ResponseReader
     paging: Paging
     errors: ErrorRules
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """The columns that can be asked by."""
-        return self.templates.columns
 
 
 def plan_of(table: LookupTable) -> Plan:
@@ -244,19 +252,31 @@ class _HttpPlanning:
     def _given(self, key: str) -> str:
         return self._options.get(key, "")
 
+    def _column(self, key: str, name: str) -> str | None:
+        """The column that the option ``key`` calls ``name``, in whatever case."""
+        found = next((each for each in self._names if each.lower() == name.lower()), None)
+        if found is None:
+            self._wrong(f"{key!r}: there is no column {name!r}", nearest(name, self._names))
+        return found
+
     def _columns(self, key: str) -> frozenset[str]:
         """The columns that an option lists."""
-        by_lower = {name.lower(): name for name in self._names}
-        given = [name.strip() for name in self._given(key).split(",") if name.strip()]
-        for name in given:
-            if name.lower() not in by_lower:
-                self._wrong(f"{key!r}: there is no column {name!r}", nearest(name, self._names))
-        return frozenset(by_lower[name.lower()] for name in given if name.lower() in by_lower)
+        given = (name.strip() for name in self._given(key).split(",") if name.strip())
+        found = [self._column(key, name) for name in given]
+        return frozenset(name for name in found if name is not None)
+
+    def _family(self, prefix: str) -> list[tuple[str, str, str]]:
+        """The options that begin with ``prefix``: each with the rest of its name, and its text."""
+        return [
+            (key, key[len(prefix) :], text) for key, text in self._options.items() if key.startswith(prefix)
+        ]
 
     # The request.
 
     def _templates(self) -> Templates:
-        address, in_url = _split_url(self._given("url"))
+        url = self._given("url")
+        address = url[: len(_hidden(url).partition("?")[0])]  # as long as it is
+        in_url = url[len(address) + 1 :]
         none = Template(())
         path = self._read("url", address, lambda text: parse_template(text, self._names, "path"), none)
         self._check_address(path)
@@ -285,10 +305,7 @@ class _HttpPlanning:
 
     def _headers(self) -> dict[str, Template]:
         headers: dict[str, Template] = {}
-        for key, text in self._options.items():
-            if not key.startswith("header."):
-                continue
-            name = key[len("header.") :]
+        for key, name, text in self._family("header."):
             if not _HEADER_NAME.fullmatch(name):
                 self._wrong(f"{key!r}: this is not a name of a header")
             if _SECRET_HEADER.fullmatch(name) and not has_reference(text):
@@ -302,9 +319,8 @@ class _HttpPlanning:
         return headers
 
     def _private(self) -> Private:
-        referring = {key for key, text in self._options.items() if has_reference(text)}
-        names = (key[len("header.") :].lower() for key in referring if key.startswith("header."))
-        return Private(frozenset(names), "body" in referring)
+        names = (name.lower() for _, name, text in self._family("header.") if has_reference(text))
+        return Private(frozenset(names), has_reference(self._given("body")))
 
     def _body(
         self, parsed_query: Callable[[str], QueryTemplate], headers: dict[str, Template]
@@ -381,18 +397,13 @@ class _HttpPlanning:
 
     def _sources(self) -> dict[str, Path | str]:
         sources: dict[str, Path | str] = {name: named(name) for name in self._names}
-        by_lower = {name.lower(): name for name in self._names}
-        for key, text in self._options.items():
-            if not key.startswith("path."):
-                continue
-            column = by_lower.get(key[len("path.") :].lower())
-            if column is None:
-                name = key[len("path.") :]
-                self._wrong(f"{key!r}: there is no column {name!r}", nearest(name, self._names))
-            elif text.startswith("$"):
-                sources[column] = text.strip().lower()
-            else:
-                sources[column] = self._read(key, text, parse_path, named(column))
+        for key, name, text in self._family("path."):
+            column = self._column(key, name)
+            if column is not None:
+                is_metadata = text.startswith("$")
+                sources[column] = (
+                    text.strip().lower() if is_metadata else self._read(key, text, parse_path, named(column))
+                )
         return sources
 
     def _paging(self, body: JsonBody | QueryTemplate | None) -> Paging:
@@ -451,19 +462,12 @@ class _HttpPlanning:
         ways = [key for key in ("username", "token", "api-key", "oauth2-token-url") if key in self._options]
         if len(ways) > 1:
             self._wrong(f"{' and '.join(map(repr, ways))} are different ways to say who we are", "Give one.")
-        self._belongs("password", "username")
-        self._belongs("api-key-header", "api-key")
-        for key in ("client-id", "client-secret", "scope", "audience", "client-auth"):
-            self._belongs(f"oauth2-{key}", "oauth2-token-url")
+        for key, to in _BELONGS.items():
+            if key in self._options and to not in self._options:
+                self._wrong(f"{key!r} is of no use without {to!r}")
         for key in ("oauth2-client-id", "oauth2-client-secret"):
             if "oauth2-token-url" in self._options and key not in self._options:
                 self._wrong(f"'oauth2-token-url' needs {key!r}")
-        self._belongs("tls-key", "tls-cert")
-        self._belongs("tls-key-password", "tls-cert")
-
-    def _belongs(self, key: str, to: str) -> None:
-        if key in self._options and to not in self._options:
-            self._wrong(f"{key!r} is of no use without {to!r}")
 
 
 def check_address(address: Template) -> str:
@@ -496,11 +500,7 @@ def origin_and_user(table: LookupTable) -> str:
 
 
 def origins(text: str) -> frozenset[str]:
-    """The origins that ``text`` lists.
-
-    Raises:
-        ValueError: one of them is none.
-    """
+    """The origins that ``text`` lists."""
     given = [each.strip() for each in text.split(",") if each.strip()]
     if any(re.fullmatch(r"[^@]*//[^/?#@]*/?", each) is None for each in given if "://" in each):
         raise ValueError("write scheme, host and port alone: https://host:443")
@@ -510,12 +510,6 @@ def origins(text: str) -> frozenset[str]:
 def _hidden(text: str) -> str:
     """``text`` without what stands in braces, which is a reference or a column."""
     return _BRACES.sub(lambda match: "_" * len(match[0]), text)
-
-
-def _split_url(url: str) -> tuple[str, str]:
-    """``url`` cut at its question mark."""
-    cut = _hidden(url).find("?")
-    return (url, "") if cut < 0 else (url[:cut], url[cut + 1 :])
 
 
 def _whole(text: str, default: int) -> int:

@@ -203,11 +203,7 @@ def _checked(found: Any, *expected: type) -> Any:
 
 
 def _link(answered: Answered) -> str | None:
-    """The URL of the next page in the header Link.
-
-    Raises:
-        ValueError: the header cannot be read.
-    """
+    """The URL of the next page in the header Link."""
     header = answered.response.headers.get("link", "")
     try:
         return next_link(header, answered.request.url) if header else None

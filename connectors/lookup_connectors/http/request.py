@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from itertools import groupby, repeat
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urlsplit
 
 from lookup_connectors.templates import Hole, Resolve, Template, TemplateError, parse_template, spelled
 
@@ -100,11 +100,6 @@ def host_and_port(url: str) -> tuple[str, int | None]:
     return parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
 
 
-def joined_url(base: str, link: str) -> str:
-    """``link`` as seen from ``base``, without a fragment."""
-    return urljoin(base, link).partition("#")[0]
-
-
 Key = Mapping[str, Any]
 """The values of the columns asked by."""
 
@@ -117,19 +112,6 @@ class Unaskable(Exception):
 
 class Unsendable(Exception):
     """A key that has no place in the request, though something may be found under it."""
-
-
-# --- values ---------------------------------------------------------------------------------------
-
-
-def _as_json(values: Sequence[Any]) -> Sequence[Any]:
-    """The values of a column as JSON values; what JSON has no exact number for is text."""
-    if isinstance(values[0], float):
-        return [value if math.isfinite(value) else spelled(value) for value in values]
-    return values if isinstance(values[0], int | str) else list(map(spelled, values))
-
-
-# --- places in a request --------------------------------------------------------------------------
 
 
 @dataclass(slots=True)  # and not frozen, which takes three times as long to make
@@ -161,11 +143,7 @@ class TemplateKeys:
     def values(self, column: str) -> Sequence[Any]:
         """The values of ``column``; empty where it is not asked by."""
         values = self.columns.get(column, ())
-        return values if self.is_list(column) else values[:1]
-
-    def is_list(self, column: str) -> bool:
-        """Whether ``column`` stands for many keys."""
-        return column in self.lists
+        return values if column in self.lists else values[:1]
 
     def listed(self, column: str) -> Iterator[str]:
         """The values of ``column`` as texts, to be separated by commas.
@@ -175,7 +153,7 @@ class TemplateKeys:
         """
         for value in self.values(column):
             text = spelled(value)
-            if "," in text and self.is_list(column):
+            if "," in text and column in self.lists:
                 raise Unsendable(
                     f"the key {column} = {text[:60]!r} holds the comma that separates the keys of a request."
                     " In parameters set 'list-style' = 'repeat'; else write an array in a JSON 'body', or"
@@ -184,11 +162,7 @@ class TemplateKeys:
             yield text
 
     def check(self, template: Template) -> None:
-        """Refuse a key that gives ``template`` the text of another one.
-
-        Raises:
-            Unsendable: this is one.
-        """
+        """Refuse a key that gives ``template`` the text of another one."""
         names = template.several
         if names and not self.lists.intersection(names) and all(name in self.columns for name in names):
             mistaken = template.mistaken({name: self.columns[name][0] for name in names})
@@ -214,52 +188,28 @@ class TemplateKeys:
         )
 
 
-@dataclass(frozen=True)
-class UrlTemplate:
-    """Scheme, host and path: plain text, and the segments of the path that have holes."""
-
-    pieces: tuple[str | Template, ...]
-
-    @classmethod
-    def of(cls, template: Template) -> UrlTemplate:
-        """The address that ``template`` spells."""
-        segments: list[list[str | Hole]] = [[]]
-        for part in template.parts:
-            if isinstance(part, Hole):
-                segments[-1].append(part)
-                continue
-            first, *others = part.split("/")
-            segments[-1].append(first)
-            segments.extend([each] for each in others)
-        pieces: list[str | Template] = []
-        for number, segment in enumerate(segments):
-            has_holes = any(isinstance(part, Hole) for part in segment)
-            pieces.append("/" if number else "")
-            parts = tuple(part for part in segment if part != "")
-            pieces.append(Template(parts) if has_holes else "".join(map(str, parts)))
-        return cls(tuple(_joined(pieces)))
-
-    def text(self, keys: TemplateKeys) -> str:
-        """The address for ``keys``.
-
-        Raises:
-            Unaskable: a segment would be empty, or climb: ``/x/..`` asks for something else.
-        """
-        return "".join([piece if isinstance(piece, str) else _segment(piece, keys) for piece in self.pieces])
-
-
-def _joined(pieces: Iterable[str | Template]) -> Iterator[str | Template]:
-    """``pieces`` with texts beside each other made one."""
-    for is_text, group in groupby(pieces, lambda piece: isinstance(piece, str)):
+def _pieces(address: Template) -> list[str | Template]:
+    """The parts between slashes of ``address``: those with holes one by one, and the text between them."""
+    segments: list[list[str | Hole]] = [[]]
+    for part in address.parts:
+        if isinstance(part, Hole):
+            segments[-1].append(part)
+            continue
+        first, *others = part.split("/")
+        segments[-1].append(first)
+        segments.extend([each] for each in others)
+    pieces: list[str | Template] = []
+    for is_text, group in groupby(segments, lambda each: all(isinstance(part, str) for part in each)):
         if is_text:
-            yield "".join(map(str, group))
+            pieces.append("/".join("".join(map(str, each)) for each in group))
         else:
-            yield from group
+            pieces += [Template(tuple(part for part in each if part != "")) for each in group]
+    return pieces
 
 
 def _segment(template: Template, keys: TemplateKeys) -> str:
     column = template.sole_column
-    if column is not None and type(value := keys.columns[column][0]) is int and not keys.is_list(column):
+    if column is not None and type(value := keys.columns[column][0]) is int and column not in keys.lists:
         return str(value)  # nothing in it to encode
     keys.check(template)
     text = template.filled(partial(_in_segment, keys))
@@ -269,7 +219,7 @@ def _segment(template: Template, keys: TemplateKeys) -> str:
 
 
 def _in_segment(keys: TemplateKeys, column: str) -> str:
-    if not keys.is_list(column):
+    if column not in keys.lists:
         return quote(spelled(keys.columns[column][0]), safe="")
     texts = list(keys.listed(column))
     if any(text in _DOT_SEGMENTS for text in texts):
@@ -286,7 +236,6 @@ class QueryTemplate:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names."""
         return tuple(column for pair in self.parameters for each in pair for column in each.columns)
 
     def text(self, keys: TemplateKeys) -> str:
@@ -298,7 +247,7 @@ class QueryTemplate:
         if not all(asked):
             return
         column = value.sole_column
-        if self.repeated and column is not None and keys.is_list(column):
+        if self.repeated and column is not None and column in keys.lists:
             for each in keys.values(column):
                 yield f"{name.filled(str)}={quote(spelled(each), safe='')}"
             return
@@ -392,7 +341,6 @@ class JsonBody:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names."""
         return tuple(_columns_in(self.document))
 
     def text(self, keys: TemplateKeys) -> str:
@@ -480,47 +428,19 @@ def _filled(node: Any, keys: TemplateKeys) -> Any:
         filled = {name: _filled(value, keys) for name, value in node.items()}
         return {name: value for name, value in filled.items() if value is not _LEFT_OUT}
     if isinstance(node, list):
-        if len(node) == 1 and any(keys.is_list(column) for column in _columns_in(node[0])):
-            return _filled_for_each(node[0], keys) or []
+        if len(node) == 1 and any(column in keys.lists for column in _columns_in(node[0])):
+            return _filled_for_each(node[0], keys)
         return [value for value in (_filled(each, keys) for each in node) if value is not _LEFT_OUT]
     return node
 
 
-def _filled_for_each(node: Any, keys: TemplateKeys) -> Sequence[Any] | None:
-    """What ``_filled`` gives for each of ``keys`` alone, column by column; None where it is left out."""
-    if isinstance(node, Template):
-        return _texts_for_each(node, keys)
-    if isinstance(node, dict):
-        members = {name: _filled_for_each(value, keys) for name, value in node.items()}
-        there = {name: values for name, values in members.items() if values is not None}
-        return [dict(zip(there, values, strict=True)) for values in _across(there.values(), len(keys))]
-    if isinstance(node, list):
-        items = [_filled_for_each(each, keys) for each in node]
-        there_too = [values for values in items if values is not None]
-        return [list(values) for values in _across(there_too, len(keys))]
-    return [node] * len(keys)
-
-
-def _across(columns: Collection[Sequence[Any]], count: int) -> Iterable[tuple[Any, ...]]:
-    return zip(*columns, strict=True) if columns else repeat((), count)
-
-
-def _texts_for_each(template: Template, keys: TemplateKeys) -> Sequence[Any] | None:
-    if not template.columns:
-        return [template.filled(str)] * len(keys)
-    if not keys.columns.keys() >= set(template.columns):
-        return None
-    column = template.sole_column
-    if column is not None:
-        return _as_json(keys.columns[column])
-    several = TemplateKeys({name: keys.columns[name] for name in template.columns})
-    for each in several if template.several else ():
-        TemplateKeys.one(each).check(template)
-    return [template.filled(_spelled_of(key)) for key in several]
-
-
-def _spelled_of(key: Key) -> Callable[[str], str]:
-    return lambda name: spelled(key[name])
+def _filled_for_each(node: Any, keys: TemplateKeys) -> list[Any]:
+    """What ``_filled`` gives for each of ``keys`` alone."""
+    column = node.sole_column if isinstance(node, Template) else None
+    if column is not None and column in keys.columns:
+        return list(_as_json(keys.columns[column]))
+    each = (_filled(node, TemplateKeys.one(key)) for key in keys)
+    return [value for value in each if value is not _LEFT_OUT]
 
 
 def _filled_text(template: Template, keys: TemplateKeys) -> Any:
@@ -531,7 +451,14 @@ def _filled_text(template: Template, keys: TemplateKeys) -> Any:
         keys.check(template)
         return template.filled(lambda name: ",".join(keys.listed(name)))
     values = _as_json(keys.values(column))
-    return values if keys.is_list(column) else values[0]
+    return values if column in keys.lists else values[0]
+
+
+def _as_json(values: Sequence[Any]) -> Sequence[Any]:
+    """The values of a column as JSON values; what JSON has no exact number for is text."""
+    if isinstance(values[0], float):
+        return [value if math.isfinite(value) else spelled(value) for value in values]
+    return values if isinstance(values[0], int | str) else list(map(spelled, values))
 
 
 @dataclass(frozen=True)
@@ -569,18 +496,20 @@ class Templates:
         return frozenset({*self.address.columns, *in_headers})
 
     @cached_property
-    def _pieces(self) -> UrlTemplate:
-        return UrlTemplate.of(self.address)
+    def _pieces(self) -> list[str | Template]:
+        return _pieces(self.address)
 
     def request(self, keys: TemplateKeys) -> Request:
         """The request for ``keys``.
 
         Raises:
-            Unaskable: there is none.
+            Unaskable: a segment of the path would be empty, or climb: ``/x/..`` asks for something else.
             Unsendable: there is none, though something may be found.
         """
         query = self.query.text(keys) if self.query.parameters else ""
-        address = self._pieces.text(keys)
+        address = "/".join(
+            [piece if isinstance(piece, str) else _segment(piece, keys) for piece in self._pieces]
+        )
         headers = {name: in_header(name, value, keys) for name, value in self.headers.items()}
         body = self.body.text(keys).encode() if self.body else None
         url = f"{address}?{query}" if query else address
