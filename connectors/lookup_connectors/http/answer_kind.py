@@ -220,8 +220,9 @@ class Judge:
         said = self._description(document)
         kind = self._kind_named(document)
         if kind is None:
-            kind = self._kind_of_failure(response, document, told | _word_of_header(response))
-        tip = _USED_UP if kind == "permanent" and signs.is_used_up(told) else ""
+            code = signs.word(response.headers.get("x-amzn-errortype", ""))
+            kind = self._kind_of_failure(response, document, told | {code})
+        tip = _USED_UP if kind == "permanent" and not signs.USED_UP.isdisjoint(told) else ""
         return Verdict(kind, _NONE, document, said, tip=tip)
 
     def _kind_of_failure(self, response: Response, document: Any, told: frozenset[str]) -> Kind:
@@ -233,7 +234,7 @@ class Judge:
             status in _ALWAYS_THROTTLED
             or (status in _MAY_BE_THROTTLED and asks_to_wait(headers))
             or (status == 403 and (nothing_remains(headers) or signs.speaks_of_rates(document)))
-            or signs.is_throttled(told)
+            or not signs.THROTTLED.isdisjoint(told)
         ):
             return "throttled"
         return "transient" if should_retry == "true" or status in self.transient.statuses else "permanent"
@@ -267,15 +268,10 @@ class Judge:
         return "" if found is None else _short(found)
 
 
-def _word_of_header(response: Response) -> frozenset[str]:
-    kind = response.headers.get("x-amzn-errortype")
-    return frozenset() if kind is None else signs.word_of_header(kind)
-
-
 def _kind_of(told: frozenset[str]) -> Kind:
-    if signs.is_throttled(told):
+    if not signs.THROTTLED.isdisjoint(told):
         return "throttled"
-    return "transient" if signs.may_pass(told) else "permanent"
+    return "transient" if not signs.PASSING.isdisjoint(told) else "permanent"
 
 
 def _short(value: Any) -> str:

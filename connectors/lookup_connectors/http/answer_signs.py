@@ -7,7 +7,7 @@ All of it is pure. Names and words of JSON are compared by their letters and dig
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -138,9 +138,8 @@ def retry_after(headers: Mapping[str, str], wall_clock: float) -> float | None:
     for name, unit in _RETRY_AFTER.items():
         if name in headers:
             told = seconds(headers[name], wall_clock)
-            told = told if told is None else _sensible(told * unit)
-            if told is not None:
-                return told
+            if told is not None and told * unit <= _LONGEST_TOLD:
+                return told * unit
     return None
 
 
@@ -187,10 +186,6 @@ def _moment(text: str) -> float | None:
     return None
 
 
-def _sensible(told: float) -> float | None:
-    return told if told <= _LONGEST_TOLD else None
-
-
 # --- rate limits ----------------------------------------------------------------------------------
 
 
@@ -206,9 +201,7 @@ def nothing_remains(headers: Mapping[str, str]) -> bool:
 
 def _until_reset(headers: Mapping[str, str], wall_clock: float) -> float | None:
     """Seconds until the last of the limits of which nothing remains is reset, where that is said."""
-    resets = (seconds(reset, wall_clock) for reset in _exhausted(headers) if reset)
-    told = [each for each in map(_checked, resets) if each is not None]
-    return max(told, default=None)
+    return max(_sensible(_exhausted(headers), wall_clock), default=None)
 
 
 def _until_any_reset(headers: Mapping[str, str], wall_clock: float) -> float | None:
@@ -216,12 +209,12 @@ def _until_any_reset(headers: Mapping[str, str], wall_clock: float) -> float | N
     limits = _limits(headers)
     if any("remaining" in each for each in limits):
         return None
-    resets = (seconds(_reset_of(each), wall_clock) for each in limits)
-    return min((each for each in map(_checked, resets) if each is not None), default=None)
+    return min(_sensible(map(_reset_of, limits), wall_clock), default=None)
 
 
-def _checked(told: float | None) -> float | None:
-    return told if told is None else _sensible(told)
+def _sensible(resets: Iterable[str], wall_clock: float) -> list[float]:
+    told = (seconds(reset, wall_clock) for reset in resets)
+    return [each for each in told if each is not None and each <= _LONGEST_TOLD]
 
 
 def _exhausted(headers: Mapping[str, str]) -> Iterator[str]:
@@ -299,7 +292,8 @@ _DEPTH = 5
 _MOST = 50
 """This many members of a list are looked at."""
 
-_THROTTLED = _set(
+# Codes that say that the source is asked too much, that a quota is used up, and that asking again may help.
+THROTTLED = _set(
     """
     ratelimit ratelimited ratelimiterror ratelimitexceeded ratelimitexceedederror ratelimitreached
     userratelimitexceeded overquerylimit overratelimit toomanyrequests toomanyrequestsexception
@@ -310,13 +304,13 @@ _THROTTLED = _set(
     priorrequestnotcomplete secondaryratelimit
     """
 )
-_USED_UP = _set(
+USED_UP = _set(
     """
     quotaexceeded dailylimitexceeded dailylimitexceededunreg overdailylimit quotaexceedederror
     insufficientquota quotaexhausted monthlylimitexceeded
     """
 )
-_PASSING = _set(
+PASSING = _set(
     """
     internalservererror internalerror servererror serviceunavailable temporarilyunavailable unknownerror
     backenderror timeout timedout gatewaytimeout badgateway unavailable deadlineexceeded maxlag
@@ -358,9 +352,9 @@ _ERRORS = _set(
 _WELL = frozenset({"ok", "success", "succeeded", "successful", "issuccess", "response"})
 _STATES = _set("status state code result outcome response resultcode returncode resultstatus")
 _FAILED = (
-    _THROTTLED
-    | _USED_UP
-    | _PASSING
+    THROTTLED
+    | USED_UP
+    | PASSING
     | _set(
         """
         error fail failed failure ko nok notok requestdenied invalidrequest invalidargument unauthorized
@@ -423,7 +417,7 @@ def _plain(name: str) -> str:
     return "".join(character for character in name.lower() if character.isalnum())
 
 
-def _word(text: str) -> str:
+def word(text: str) -> str:
     """``text`` as it is compared: AWS writes ``com.amazon#Throttling``, and ``Throttling:http://...``."""
     return _plain(text[:200].rpartition("#")[2].partition(":")[0])
 
@@ -433,34 +427,14 @@ def _word(text: str) -> str:
 
 def words(document: Any) -> frozenset[str]:
     """The codes that ``document`` tells of its failure; a member that is true is one."""
-    codes = {_word(text) for name, text in _told(document, _DEPTH) if name in _CODES}
+    codes = {word(text) for name, text in _told(document, _DEPTH) if name in _CODES}
     members = document.items() if isinstance(document, dict) else ()
     return frozenset(codes | {_plain(name) for name, value in members if value is True})
-
-
-def is_throttled(told: Collection[str]) -> bool:
-    """Whether the codes ``told`` say that the source is asked too much."""
-    return not _THROTTLED.isdisjoint(told)
-
-
-def is_used_up(told: Collection[str]) -> bool:
-    """Whether the codes ``told`` say that a quota is used up, and that waiting a little is of no use."""
-    return not _USED_UP.isdisjoint(told)
-
-
-def may_pass(told: Collection[str]) -> bool:
-    """Whether the codes ``told`` say that asking again may help."""
-    return not _PASSING.isdisjoint(told)
 
 
 def speaks_of_rates(document: Any) -> bool:
     """Whether a message in ``document`` speaks of too many requests."""
     return any(name in _TEXTS and _ABOUT_RATES.search(text) for name, text in _told(document, _DEPTH))
-
-
-def word_of_header(text: str) -> frozenset[str]:
-    """The code that a header tells."""
-    return frozenset({_word(text)})
 
 
 def pause_told(document: Any, wall_clock: float) -> float | None:
@@ -522,7 +496,7 @@ def _says_not_found(error: Any) -> bool:
         return any(
             code in (404, "404") or (isinstance(code, str) and _says_not_found(code)) for code in codes
         )
-    return isinstance(error, str) and _word(error.rpartition("/")[2]) in _NOT_FOUND
+    return isinstance(error, str) and word(error.rpartition("/")[2]) in _NOT_FOUND
 
 
 def envelopes(document: Mapping[str, Any], way: Sequence[str]) -> Iterator[Mapping[str, Any]]:
@@ -549,9 +523,9 @@ def failure_told(envelope: Mapping[str, Any]) -> list[str]:
 
 
 def _says_failed(name: str, value: Any) -> bool:
-    if name in _STATES and (value is False or (isinstance(value, str) and _word(value) in _FAILED)):
+    if name in _STATES and (value is False or (isinstance(value, str) and word(value) in _FAILED)):
         return True
-    if name in _WELL and (value is False or (isinstance(value, str) and _word(value) == "false")):
+    if name in _WELL and (value is False or (isinstance(value, str) and word(value) == "false")):
         return True
     return (name in _FAILED and value is True) or (name in _ERRORS and _is_something(value))
 
@@ -613,7 +587,7 @@ def _says_well(name: str, value: Any) -> bool:
             return 200 <= number < 300 or number == (1 if name == "status" else 0)
         return isinstance(value, str) and bool(_SAYS_WELL.search(value))
     if name in _WELL:
-        return value is True or number == 1 or (isinstance(value, str) and _word(value) == "true")
+        return value is True or number == 1 or (isinstance(value, str) and word(value) == "true")
     return name in _MESSAGES and isinstance(value, str) and bool(_SAYS_WELL.search(value))
 
 
@@ -634,7 +608,7 @@ def not_yet_told(envelope: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name, value in envelope.items()
-        if (_plain(name) in _STATES and isinstance(value, str) and _word(value) in _UNFINISHED)
+        if (_plain(name) in _STATES and isinstance(value, str) and word(value) in _UNFINISHED)
         or (_plain(name) in _FINISHED and value is False)
     ]
 
