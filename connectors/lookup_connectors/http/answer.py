@@ -386,8 +386,8 @@ class ResponseReader:
             return PageRows()
         if not isinstance(rows, dict):
             raise self.refused(
-                f"'row-key' expects an object whose members are the rows at"
-                f" {self.rows.text!r}; {value_text(rows)} came.",
+                f"'row-key' expects an object whose members are the rows at {self.rows.text!r};"
+                f" {value_text(rows)} came."
             )
         listed = ((name, row if isinstance(row, list) else [row]) for name, row in rows.items())
         there = [(row, name) for name, each in listed for row in each if row is not None]
@@ -407,18 +407,16 @@ class ResponseReader:
 
     def outcome_rows(self, keys: pa.Table, schema: pa.Schema, told: Sequence[Told]) -> pa.Table:
         """A row of ``schema`` for each of ``keys``, with what is ``told`` of how it ended, else NULL."""
-        columns = [self._outcome_column(field, keys, told) for field in schema]
-        return pa.table(columns, schema=schema)
 
-    def _outcome_column(self, column: pa.Field, keys: pa.Table, told: Sequence[Told]) -> Any:
-        if column.name in keys.column_names:
-            return keys.column(column.name)
-        source = self.sources[column.name]
-        return (
-            metadata_column(column, source, told)
-            if isinstance(source, str)
-            else pa.nulls(len(told), column.type)
-        )
+        def column(field: pa.Field) -> Any:
+            if field.name in keys.column_names:
+                return keys.column(field.name)
+            source = self.sources[field.name]
+            if isinstance(source, str):
+                return metadata_column(field, source, told)
+            return pa.nulls(len(told), field.type)
+
+        return pa.table([column(field) for field in schema], schema=schema)
 
     def check_asked(self, rows: pa.Table, column: str, asked: Sequence[Any]) -> None:
         """Refuse rows that say that they are another key's: an API that does not select, gives all it has."""
@@ -455,7 +453,11 @@ class ResponseReader:
         by_name = column.name == self.row_key
         values = found.names if by_name else self._values(source, found.rows, column.name)
         if is_required and None in values:
-            raise self._lacks(column.name, source, found, values.index(None))
+            row = values.index(None)
+            raise self.refused(
+                f"column {column.name!r} of the row {found.whose(row)} is required, and its path"
+                f" {source.text} finds nothing in {value_text(found.rows[row])}."
+            )
         path = "its name" if by_name else f"path {source.text}"
 
         def where(row: int) -> str:
@@ -481,12 +483,6 @@ class ResponseReader:
     def not_followed(self, path: Path, what: str, error: PathFailure) -> HttpFailure:
         """The failure that ``error`` is, which came of following ``path``."""
         return self.refused(f"{what}, {path.text}, cannot be followed: {error}")
-
-    def _lacks(self, column: str, path: Path, found: FoundRows, row: int) -> HttpFailure:
-        return self.refused(
-            f"column {column!r} of the row {found.whose(row)} is required, and its path"
-            f" {path.text} finds nothing in {value_text(found.rows[row])}.",
-        )
 
     def _refuse_rows_without_columns(self, found: FoundRows) -> None:
         """A row that has nothing of ours is most likely no row: an error page with status 200."""

@@ -13,7 +13,6 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 from urllib.parse import quote, urlsplit
@@ -51,7 +50,6 @@ class FastClient:
     def __init__(self, connecting: Connecting) -> None:
         self._connecting = connecting
         self._slots = ConnectionSlots(connecting.connections)
-        self._idle: dict[_Origin, deque[_HttpConnection]] = {}
         self._origins: dict[str, _Origin] = {}
         self._busy: set[_HttpConnection] = set()
         self._unsent: list[_HttpConnection] = []
@@ -80,7 +78,7 @@ class FastClient:
         start, path = _cut(request.url)
         origin = self._origins.get(start)
         if origin is None:
-            origin = self._origins[start] = _Origin.of(start)
+            origin = self._origins[start] = _Origin(start)
         data = _written(request, path, origin.authority)
         is_kept = not request.headers or not _closes(request.headers)
         kept = None if fresh else self._kept(origin)
@@ -94,7 +92,7 @@ class FastClient:
             answer = connection.ask(data, end, lease)
             self._send_soon(connection)
             response = await answer
-            connection.note_answer()
+            self._desync.answered(origin.url, connection.questions)
         except BaseException as error:
             connection.abort()  # whatever is under way on it, nobody waits for
             if kept is not None and isinstance(error, _BrokenOff) and error.untouched:
@@ -145,10 +143,9 @@ class FastClient:
 
     def _kept(self, origin: _Origin) -> _HttpConnection | None:
         """The idle connection that was used last, if any may be fit for use."""
-        idle = self._idle.get(origin)
         now = time.monotonic()
-        while idle:
-            connection = idle.pop()
+        while origin.idle:
+            connection = origin.idle.pop()
             is_young = now - connection.used_at < self._connecting.idle_timeout
             if connection.is_reusable and is_young and self._desync.may_keep(origin.url):
                 return connection
@@ -156,7 +153,7 @@ class FastClient:
         return None
 
     def _keep(self, origin: _Origin, connection: _HttpConnection) -> None:
-        idle = self._idle.setdefault(origin, deque())
+        idle = origin.idle
         idle.append(connection)
         now = connection.used_at = time.monotonic()
         while now - idle[0].used_at >= self._connecting.idle_timeout:
@@ -193,9 +190,9 @@ class FastClient:
         if self._watch is not None:
             self._watch.cancel()
             self._watch, self._watched_until = None, math.inf
-        for connection in [*self._busy, *(each for idle in self._idle.values() for each in idle)]:
+        for connection in [*self._busy, *(each for origin in self._origins.values() for each in origin.idle)]:
             connection.abort()
-        self._idle.clear()
+        self._origins.clear()
         await asyncio.sleep(0)  # so that the sockets close before the loop may
 
 
@@ -206,7 +203,7 @@ class _HttpConnection(asyncio.Protocol):
         self._connecting = connecting
         self._origin = origin
         self._desync = desync
-        self._questions = 0
+        self.questions = 0
         self.came = 0
         """Bytes that came since the question."""
         self._transport: asyncio.Transport | None = None
@@ -238,11 +235,11 @@ class _HttpConnection(asyncio.Protocol):
         assert self._peek is not None
         if not self.is_reusable or self._transport.is_closing():
             return False
-        if self._is_secure and not self._questions:
+        if self._is_secure and not self.questions:
             return True  # what waits is TLS's own
         came = self._peek.waiting()
         if came and not self._is_secure:
-            self._desync.came(self._origin, came, self._questions)
+            self._desync.came(self._origin, came, self.questions)
         return came is None
 
     def end(self, now: float) -> float:
@@ -278,13 +275,9 @@ class _HttpConnection(asyncio.Protocol):
             self.fail(_BrokenOff("the server sent data that was not requested", untouched=True))
             return
         assert self._transport is not None
-        self._questions += 1
+        self.questions += 1
         self._is_answered = False
         self._transport.write(data)
-
-    def note_answer(self) -> None:
-        """Note that the last question has its answer."""
-        self._desync.answered(self._origin, self._questions)
 
     def forget(self) -> None:
         """The question is over: let go what was kept for it."""
@@ -329,7 +322,7 @@ class _HttpConnection(asyncio.Protocol):
     def _got_unexpected(self, data: bytes) -> None:
         self.is_reusable = False
         if self._is_answered:  # else it is what nobody waits for any more
-            self._desync.came(self._origin, data, self._questions)
+            self._desync.came(self._origin, data, self.questions)
 
     def _count(self) -> None:
         """Count the body as announced, or as it comes; where there is no room, wait before reading on."""
@@ -425,28 +418,20 @@ def _header_name(name: bytes) -> str:
 # --- requests and responses as bytes --------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
 class _Origin:
-    """Whom to connect to, and what to call them."""
+    """Whom to connect to, what to call them, and the connections to them that are idle."""
 
-    url: str
-    host: str
-    port: int
-    is_secure: bool
-    authority: str
-
-    @classmethod
-    def of(cls, url: str) -> _Origin:
-        """The origin of ``url``."""
-        origin = origin_of(url)
-        parts = urlsplit(origin)
+    def __init__(self, url: str) -> None:
+        self.url = origin_of(url)
+        parts = urlsplit(self.url)
         host = parts.hostname or ""
-        if not host.isascii():
-            host = host.encode("idna").decode("ascii")
-        port = parts.port or 0
-        shown = f"[{host}]" if ":" in host else host
-        is_standard = (parts.scheme, port) in (("http", 80), ("https", 443))
-        return cls(origin, host, port, parts.scheme == "https", shown if is_standard else f"{shown}:{port}")
+        self.host = host if host.isascii() else host.encode("idna").decode("ascii")
+        self.port = parts.port or 0
+        self.is_secure = parts.scheme == "https"
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        is_standard = self.port == (443 if self.is_secure else 80)
+        self.authority = shown if is_standard else f"{shown}:{self.port}"
+        self.idle: deque[_HttpConnection] = deque()
 
 
 def _cut(url: str) -> tuple[str, str]:
