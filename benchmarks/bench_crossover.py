@@ -1,8 +1,8 @@
 """From how many left rows on it is better to read the whole table and join: 1 k to 10 M rows, a table of 1 M.
 
-``python -m benchmarks.bench_crossover [--runs N] [--largest N] [--jdbc JAR]``. The whole table is read by the
-connector's own scan. Where the jar of its driver is there, Spark's JDBC source reads it, too, in 4 partitions
-and in one. The planner's own choice is timed beside them.
+``python -m benchmarks.bench_crossover [--runs N] [--largest N] [--jdbc JAR]``. The orders are Parquet files that
+were not analysed. The whole table is read by the connector's own scan. Where the jar of its driver is there,
+Spark's JDBC source reads it, too, in 4 partitions and in one. The planner's own choice is timed beside them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 from itertools import pairwise
 from math import exp, log
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
@@ -71,7 +72,13 @@ def main() -> None:
 
 def _time(found: Theme, session: LookupSession, ways: tuple[str, ...], size: int, runs: int) -> None:
     keys = f"SELECT id AS order_id, 1 + pmod(xxhash64(id), {IDS}) AS customer_id"
-    session.spark.sql(f"{keys} FROM range(0, {size}, 1, 2)").createOrReplaceTempView("orders")
+    with TemporaryDirectory() as folder:
+        session.spark.sql(f"{keys} FROM range(0, {size}, 1, 2)").write.parquet(f"{folder}/orders")
+        session.spark.read.parquet(f"{folder}/orders").createOrReplaceTempView("orders")
+        _time_ways(found, session, ways, size, runs)
+
+
+def _time_ways(found: Theme, session: LookupSession, ways: tuple[str, ...], size: int, runs: int) -> None:
     todo: dict[str, Way] = {way: drained(session, _query(way)) for way in ways}
     if size <= WARM_UP:
         in_turn(todo, 1)

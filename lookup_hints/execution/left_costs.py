@@ -1,26 +1,39 @@
-"""What Spark's EXPLAIN COST says of a left side, remembered: it takes Spark a plan."""
+"""How many rows a left side has: what Spark's EXPLAIN COST says, and where it reads files, what those say."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import unwrap
 from io import StringIO
 from types import FunctionType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from lookup_hints.execution.table_sizes import REMEMBERED_SECONDS
+from lookup_hints.plan.cost import LeftRows, certain_rows, files_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_REMEMBERED = 100
-"""The text of one plan may be long."""
+"""A session forgets the left sides before."""
+
+MOST_FILES = 100
+"""To open this many files on the driver's disk takes some tens of milliseconds."""
+
+MOST_BYTES = 4 * 2**30
+"""Larger tables have enough rows at one for each KiB, and may have more files than should be listed."""
+
+_NAMED = re.compile(r"Relation ([\w.]+)\[")
+_ANALYSED = re.compile(r"\b(\d+) rows\b")
 
 
 class LeftCosts:
-    """The costs of left sides, each remembered for a minute under the hash of Spark's analysed plan.
+    """The rows of left sides, each remembered for a minute under the hash of Spark's analysed plan.
 
     A view that was replaced, or a file that is another one, is another plan. One that only grew is not.
 
@@ -30,20 +43,58 @@ class LeftCosts:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told: dict[int, tuple[float, str]] = {}
+        self._told: dict[int, tuple[float, LeftRows]] = {}
 
-    def of(self, query: DataFrame) -> str:
-        """What EXPLAIN COST says of ``query``, or what it said less than a minute ago."""
+    def of(self, query: DataFrame) -> LeftRows:
+        """How many rows ``query`` has at least, or had less than a minute ago."""
         plan, now = query.semanticHash(), self._clock()
-        at, cost = self._told.get(plan, (now - REMEMBERED_SECONDS, ""))
-        if now - at < REMEMBERED_SECONDS:
-            return cost
-        return self._remembered(plan, now, explained_cost(query))
-
-    def _remembered(self, plan: int, now: float, cost: str) -> str:
+        if plan in self._told and now - self._told[plan][0] < REMEMBERED_SECONDS:
+            return self._told[plan][1]
+        rows = least_rows(query)
         kept = {each: told for each, told in self._told.items() if now - told[0] < REMEMBERED_SECONDS}
-        self._told = dict([*kept.items(), (plan, (now, cost))][-MOST_REMEMBERED:])
-        return cost
+        self._told = dict([*kept.items(), (plan, (now, rows))][-MOST_REMEMBERED:])
+        return rows
+
+
+def least_rows(query: DataFrame) -> LeftRows:
+    """How many rows ``query`` has at least."""
+    explained = explained_cost(query)
+    return certain_rows(explained, partial(_rows_of_files, query, files_of(explained)))
+
+
+def _rows_of_files(query: DataFrame, files: Mapping[str, float], relation: str) -> LeftRows | None:
+    """The rows of one of the ``files`` of a query: counted by its footers, or by ANALYZE TABLE."""
+    if len(files) == 1 and relation.endswith(" parquet") and files[relation] <= MOST_BYTES:
+        counted = _rows_of_footers(query.inputFiles())
+        if counted is not None:
+            return counted
+    name = _NAMED.match(relation)
+    return None if name is None else _analysed_rows(query, name[1])
+
+
+def _rows_of_footers(files: list[str]) -> LeftRows | None:
+    """The rows of Parquet files, where they are few and on a disk of the driver."""
+    if len(files) > MOST_FILES or any(urlsplit(file).scheme != "file" for file in files):
+        return None
+    from pyarrow.parquet import read_metadata  # it takes a while, and most sessions have no need of it
+
+    try:
+        rows = sum(read_metadata(url2pathname(urlsplit(file).path)).num_rows for file in files)
+    except Exception:  # a Connect server's disk, say
+        return None
+    return LeftRows(rows, f"footers of {len(files)} file{'s'[: len(files) != 1]}")
+
+
+def _analysed_rows(query: DataFrame, table: str) -> LeftRows | None:
+    """What ANALYZE TABLE counted, which Spark itself looks at by ``spark.sql.cbo.planStats.enabled`` only."""
+    name = ".".join(f"`{part}`" for part in table.split("."))
+    try:
+        described = query.sparkSession.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+    except Exception:  # a relation that has a name and is no table
+        return None
+    told = next((row["data_type"] for row in described if row["col_name"] == "Statistics"), "")
+    rows = _ANALYSED.search(told)
+    return None if rows is None else LeftRows(int(rows[1]), "ANALYZE TABLE")
 
 
 def explained_cost(query: DataFrame) -> str:

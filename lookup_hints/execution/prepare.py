@@ -16,6 +16,7 @@ from lookup_hints.execution.views import analysed_plan
 from lookup_hints.hints.validate import LookupHint, read_hints
 from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.choose import session_option
+from lookup_hints.plan.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.read.statement import UnreadableStatement
@@ -243,7 +244,7 @@ def _context(args: Args, scope: StatementScope, functions: Functions) -> Context
         unwritable=probe if scope.has_one_executor else lambda _: None,
         tables=scope.catalog.tables,
         table_size=scope.sizes.of,
-        explain_cost=cache(lambda sql: _cost_of(partial(rows, sql.strip()), scope)),
+        left_rows=cache(lambda sql: _left_rows_of(partial(rows, sql.strip()), scope)),
         is_stream=cache(lambda sql: _is_stream(partial(rows, sql.strip()))),
         find_view=cache(scope.find_view),
         is_lookup_view=cache(scope.is_lookup_view),
@@ -252,12 +253,12 @@ def _context(args: Args, scope: StatementScope, functions: Functions) -> Context
     )
 
 
-def _cost_of(rows: Callable[[], DataFrame], scope: StatementScope) -> str:
-    """What EXPLAIN COST says of a query; nothing where Spark cannot tell it by itself."""
+def _left_rows_of(rows: Callable[[], DataFrame], scope: StatementScope) -> LeftRows:
+    """How many rows a query has at least; unknown where Spark cannot tell it by itself."""
     try:
         return scope.costs.of(rows())
     except Exception:
-        return ""
+        return LeftRows(None, UNKNOWN)
 
 
 def _analysed_plan_of(sql: str, args: Args, scope: StatementScope) -> str:

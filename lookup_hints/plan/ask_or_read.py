@@ -8,7 +8,7 @@ from dataclasses import replace
 from lookup_hints.errors import HintError, OptionError, Problem
 from lookup_hints.plan.access import MOST_ROWS, Access, AccessDecision, Case, decide, keys_worth_reading
 from lookup_hints.plan.analysis import LeftSide
-from lookup_hints.plan.cost import LeftRows, certain_rows
+from lookup_hints.plan.cost import LeftRows
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.hinted import hint_of
 from lookup_hints.plan.read.statement import LookupUse
@@ -154,9 +154,9 @@ def _left_rows(draft: Draft, join: LookupJoin) -> LeftRows:
     left = certain_left(draft, join)
     if left is None:
         return LeftRows(None, _FILTERED)
-    if draft.context.explain_cost is None:
+    if draft.context.left_rows is None:
         return LeftRows(None, "unknown: Spark was not asked")
-    return certain_rows(draft.context.explain_cost(_rows_of(draft, join, left)))
+    return draft.context.left_rows(_rows_of(draft, join, left))
 
 
 def _rows_of(draft: Draft, join: LookupJoin, left: LeftSide) -> str:

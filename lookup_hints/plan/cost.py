@@ -2,7 +2,8 @@
 
 Spark's own figures are bounds from above: behind a filter or a join it keeps the size of what comes in. A
 table should be read only where there are surely enough rows on the left, so figures count where nothing can
-take rows away: of leaves, below operators that keep each row.
+take rows away: of leaves, below operators that keep each row. Of files Spark tells the bytes; others may know
+their rows.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ class LeftRows:
     source: str
 
 
+RowsOfFiles = Callable[[str], LeftRows | None]
+"""The rows of files, by their ``Relation name[columns] format`` in a plan; None where they are not known."""
+
+
 @dataclass(frozen=True)
 class _Node:
     depth: int
@@ -59,7 +64,7 @@ class _Node:
         return self.text.split(maxsplit=1)[0]
 
 
-def certain_rows(explained: str) -> LeftRows:
+def certain_rows(explained: str, rows_of_files: RowsOfFiles = lambda _: None) -> LeftRows:
     """What ``EXPLAIN COST`` says for certain of the rows of a query.
 
     >>> told = "Range (0, 5000, step=1), Statistics(sizeInBytes=39.1 KiB, rowCount=5.00E+3)"
@@ -68,8 +73,19 @@ def certain_rows(explained: str) -> LeftRows:
     """
     section = _SECTION.search(explained)
     nodes = list(_nodes(section[1])) if section else []
-    rows = _least(nodes) if nodes else 0
-    return LeftRows(rows, "EXPLAIN COST") if rows else LeftRows(None, UNKNOWN)
+    least = _least(nodes, rows_of_files) if nodes else _NONE
+    return (
+        LeftRows(least.rows, ", ".join(dict.fromkeys(least.sources)))
+        if least.rows
+        else LeftRows(None, UNKNOWN)
+    )
+
+
+def files_of(explained: str) -> dict[str, float]:
+    """The bytes of each relation of files in a plan, by its text; those that are there twice count once."""
+    section = _SECTION.search(explained)
+    nodes = _nodes(section[1]) if section else iter(())
+    return {node.text: node.size or 0.0 for node in nodes if _FILES.fullmatch(node.text)}
 
 
 def _nodes(plan: str) -> Iterator[_Node]:
@@ -90,30 +106,52 @@ def _bytes(number: str, unit: str) -> float | None:
     return float(number) * 1024 ** _UNITS.index(unit) if unit in _UNITS else None
 
 
-def _least(nodes: Sequence[_Node]) -> int:
+@dataclass(frozen=True)
+class _Least:
+    """So many rows at the least, and who counted them."""
+
+    rows: int
+    sources: tuple[str, ...] = ("EXPLAIN COST",)
+
+
+_NONE = _Least(0)
+
+
+def _least(nodes: Sequence[_Node], rows_of_files: RowsOfFiles) -> _Least:
     """The rows of the first of ``nodes``, at least; what is below it follows it."""
     top, below = nodes[0], nodes[1:]
     if not below:
-        return _of_leaf(top)
+        return _of_leaf(top, rows_of_files)
     starts = [at for at, node in enumerate(below) if node.depth == below[0].depth]
-    children = [_least(below[at:end]) for at, end in zip(starts, [*starts[1:], len(below)], strict=True)]
+    ends = [*starts[1:], len(below)]
+    children = [_least(below[at:end], rows_of_files) for at, end in zip(starts, ends, strict=True)]
     if len(children) == 1:
-        return children[0] if top.name in _KEEPS_ROWS else 0
+        return children[0] if top.name in _KEEPS_ROWS else _NONE
     combine = next((how for start, how in _COMBINED.items() if top.text.startswith(start)), None)
-    return combine(children) if combine is not None else 0
+    return combine(children) if combine is not None else _NONE
 
 
-def _of_leaf(leaf: _Node) -> int:
+def _of_leaf(leaf: _Node, rows_of_files: RowsOfFiles) -> _Least:
     if leaf.rows is not None and leaf.name.split("[")[0] in _COUNTED:
-        return leaf.rows
-    if leaf.size is not None and _FILES.fullmatch(leaf.text):
-        return int(leaf.size) // BYTES_OF_A_ROW
-    return 0
+        return _Least(leaf.rows)
+    if leaf.size is None or not _FILES.fullmatch(leaf.text):
+        return _NONE
+    counted = rows_of_files(leaf.text)
+    if counted is not None and counted.rows is not None:
+        return _Least(counted.rows, (counted.source,))
+    return _Least(int(leaf.size) // BYTES_OF_A_ROW)
 
 
-_COMBINED: dict[str, Callable[[Sequence[int]], int]] = {
-    "Union": sum,
-    "Join LeftOuter": lambda rows: rows[0],
-    "Join RightOuter": lambda rows: rows[1],
-    "Join FullOuter": max,
+def _sum(parts: Sequence[_Least]) -> _Least:
+    counted = [part for part in parts if part.rows]
+    return _Least(
+        sum(part.rows for part in counted), tuple(name for part in counted for name in part.sources)
+    )
+
+
+_COMBINED: dict[str, Callable[[Sequence[_Least]], _Least]] = {
+    "Union": _sum,
+    "Join LeftOuter": lambda parts: parts[0],
+    "Join RightOuter": lambda parts: parts[1],
+    "Join FullOuter": lambda parts: max(parts, key=lambda part: part.rows),
 }

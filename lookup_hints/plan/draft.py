@@ -14,6 +14,7 @@ from lookup_hints.plan.access import AccessDecision
 from lookup_hints.plan.analysis import Analyse, Analysis, Columns, KeyQuestion, LeftSide
 from lookup_hints.plan.choose import Choice, Unwritable
 from lookup_hints.plan.conditions import ColumnNames, Conditions, Conjunct, KeyEquality
+from lookup_hints.plan.cost import LeftRows
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.look_through import FindView
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
@@ -46,7 +47,7 @@ class Context:
         unwritable: why a folder for dead letters cannot be written to, or None.
         tables: all lookup tables of the session.
         table_size: how large the table of a connector is, as far as its source says it in time.
-        explain_cost: what EXPLAIN COST says of a query; None plans without Spark.
+        left_rows: how many rows a query has at least; None plans without Spark.
         is_stream: whether the rows of a query are a stream.
         few_rows: whether the first rows of the statement alone will be taken.
         line: where the statement begins in its file, from 1.
@@ -68,7 +69,7 @@ class Context:
     unwritable: Unwritable = lambda _: None
     tables: Callable[[], Sequence[LookupTable]] = lambda: ()
     table_size: Callable[[Connector], TableSize] = lambda _: TableSize(None, source="nothing was asked")
-    explain_cost: Callable[[str], str] | None = None
+    left_rows: Callable[[str], LeftRows] | None = None
     is_stream: Callable[[str], bool] = lambda _: False
     few_rows: bool = False
     line: int = 1

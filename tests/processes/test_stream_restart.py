@@ -237,6 +237,8 @@ def running_job(job: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
             stderr=subprocess.STDOUT,
             cwd=job.parent,
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path},
+            # Where the tests run in the background, a shell had them ignore it, and this would inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             start_new_session=True,
         )
     watchdog = threading.Timer(200, process.kill)

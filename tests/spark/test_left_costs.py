@@ -5,40 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
-from lookup_hints.execution.left_costs import explained_cost
-from lookup_hints.plan.cost import certain_rows
+from lookup_hints.execution.left_costs import explained_cost, least_rows
+from lookup_hints.plan.cost import LeftRows
 
 if TYPE_CHECKING:
+    import pytest
     from pyspark.sql import SparkSession
 
 
-def test_what_analyze_table_counted_is_known_where_a_setting_says_so(
+def test_rows_of_files_are_told_by_footers_by_analyze_table_or_by_their_bytes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """As `docs/ask-or-read.md` says."""
-    # Spark reads these settings from the active session, which may be that of another test; this makes it ours.
-    spark.createDataFrame([(1,)], "id INT")
-    table, settings = "analysed_for_costs", ("spark.sql.cbo.planStats.enabled", "spark.sql.cbo.enabled")
-    spark.sql(f"CREATE TABLE {table} USING parquet LOCATION '{tmp_path}/rows' AS SELECT id FROM range(30000)")
+    spark.range(30_000).repartition(3).write.parquet(f"{tmp_path}/rows")
+    frame = spark.read.parquet(f"{tmp_path}/rows")
+    assert least_rows(frame.select("id")) == LeftRows(30_000, "footers of 3 files")
+    assert least_rows(frame.filter("id > 5")).rows is None, "how many are left is not known"
+    assert least_rows(frame.unionAll(spark.range(0))) == LeftRows(30_000, "footers of 3 files")
+    assert least_rows(frame.unionAll(frame)).source == "EXPLAIN COST", "which file is of which is not known"
+    for table, kind in (("analysed_for_costs", "orc"), ("read_for_costs", "parquet")):
+        spark.sql(
+            f"CREATE TABLE {table} USING {kind} LOCATION '{tmp_path}/{table}' AS SELECT xxhash64(id) AS id FROM range(30000)"
+        )
     try:
-        spark.sql(f"ANALYZE TABLE {table} COMPUTE STATISTICS")
-        known = []
-        for setting in settings:
-            for value in ("false", "true"):
-                spark.conf.set(setting, value)
-                spark.catalog.refreshTable(table)  # Spark remembers what it found with the other value
-                known.append(certain_rows(explained_cost(spark.table(table))).rows or 0)
-            spark.conf.unset(setting)
+        assert 0 < (least_rows(spark.table("analysed_for_costs")).rows or 0) < 1000, "a row for each KiB"
+        spark.sql("ANALYZE TABLE analysed_for_costs COMPUTE STATISTICS")
+        assert least_rows(spark.table("analysed_for_costs")) == LeftRows(30_000, "ANALYZE TABLE")
+        both = spark.sql("SELECT id FROM analysed_for_costs UNION ALL SELECT id FROM range(1000)")
+        assert least_rows(both) == LeftRows(30_995, "ANALYZE TABLE, EXPLAIN COST")
+        assert least_rows(spark.table("read_for_costs")).source.startswith("footers of ")
     finally:
-        for setting in settings:
-            spark.conf.unset(setting)
-        spark.sql(f"DROP TABLE {table}")
-    estimated, counted = known[:2]
-    assert known == [estimated, counted, estimated, counted]
-    assert 0 < estimated < 1000, "a row for each KiB"
-    assert counted == pytest.approx(30_000, rel=0.01)
+        for table in ("analysed_for_costs", "read_for_costs"):
+            spark.sql(f"DROP TABLE {table}")
 
 
 def test_it_is_what_sparks_own_explain_prints(

@@ -9,6 +9,7 @@ import pytest
 
 from lookup_hints.errors import HintError, LookupHintsError, OptionError, UnsupportedLookup
 from lookup_hints.plan.analysis import Columns
+from lookup_hints.plan.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import explain
 from lookup_hints.spi import TableSize
@@ -18,20 +19,17 @@ from tests.unit.plan.planning import TABLES, context, planned
 SMALL = TableSize(1_000, 64_000, "pg_class")
 JOIN = "SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id"
 COLUMNS = (("id", "bigint"), ("k", "bigint"), ("name", "string"))
-MANY = (
-    "== Optimized Logical Plan ==\n"
-    "Range (0, 1000000, step=1, splits=Some(2)), Statistics(sizeInBytes=7.6 MiB, rowCount=1.00E+6)\n"
-)
+MANY = LeftRows(995_000, "EXPLAIN COST")
 
 
 class Spark:
-    """What EXPLAIN COST answers, and what it was asked."""
+    """What is known of a left side, and which were asked about."""
 
-    def __init__(self, told: str = MANY) -> None:
+    def __init__(self, told: LeftRows = MANY) -> None:
         self.told = told
         self.asked: list[str] = []
 
-    def __call__(self, sql: str) -> str:
+    def __call__(self, sql: str) -> LeftRows:
         self.asked.append(sql)
         return self.told
 
@@ -50,7 +48,7 @@ def known(
     return replace(
         context(conf=conf, analyse=COLUMNS, tables=tables),
         table_size=lambda _: size,
-        explain_cost=spark or Spark(),
+        left_rows=spark or Spark(),
         is_stream=lambda _: stream,
     )
 
@@ -263,7 +261,7 @@ def test_nobody_asks_spark_where_the_tables_size_decides() -> None:
 
 
 def test_spark_that_knows_nothing_leaves_it_to_asking() -> None:
-    plan = planned(JOIN, known(Spark("")))
+    plan = planned(JOIN, known(Spark(LeftRows(None, UNKNOWN))))
     text = explain(plan)
     assert "asked: the rows on the left are unknown: Spark does not know the rows of its left" in text
     assert "reading brings about 1,000 rows, 0.1 MB (pg_class)" in text
@@ -352,7 +350,10 @@ def test_a_large_read_is_warned_of_by_default(rows: int | None, on_scan: str | N
             known(),
             ("read because there are 995,000 rows or more", "rows: about 1,000", "instead asking takes"),
         ),
-        (known(Spark("")), ("asked: the rows on the left are unknown", "instead reading brings about 1,000")),
+        (
+            known(Spark(LeftRows(None, UNKNOWN))),
+            ("asked: the rows on the left are unknown", "instead reading brings about 1,000"),
+        ),
         (
             known(options={"lookup.access": "scan", "lookup.on-scan": "warn"}),
             ("warning: the table has about",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.plan.cost import UNKNOWN, LeftRows, certain_rows
+from lookup_hints.plan.cost import UNKNOWN, LeftRows, certain_rows, files_of
 
 MILLION = "Range (0, 1000000, step=1, splits=Some(2)), Statistics(sizeInBytes=7.6 MiB, rowCount=1.00E+6)"
 FILE = "Relation spark_catalog.default.orders[id#5L,s#7] parquet, Statistics(sizeInBytes=2.0 GiB)"
@@ -83,6 +83,20 @@ def test_rows_that_nothing_can_take_away_are_certain(lines: list[str], rows: int
 )
 def test_all_else_is_unknown(lines: list[str]) -> None:
     assert certain_rows(explained(*lines)) == LeftRows(None, UNKNOWN)
+
+
+def test_files_whose_rows_are_known_count_by_them() -> None:
+    lines = ["Union false, false, Statistics(sizeInBytes=12.1 MiB)", f":- {MILLION}", f"+- {FILE}"]
+    asked: list[str] = []
+
+    def counted(relation: str) -> LeftRows | None:
+        asked.append(relation)
+        return LeftRows(700, "footers of 2 files")
+
+    both = LeftRows(995_700, "EXPLAIN COST, footers of 2 files")
+    assert certain_rows(explained(*lines), counted) == both
+    assert asked == ["Relation spark_catalog.default.orders[id#5L,s#7] parquet"]
+    assert files_of(explained(*lines)) == {asked[0]: 2.0 * 2**30}
 
 
 def test_a_text_without_the_plan_is_unknown() -> None:

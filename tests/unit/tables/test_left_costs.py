@@ -1,4 +1,4 @@
-"""What a left side costs is remembered for a minute, under the hash of its analysed plan."""
+"""How many rows a left side has, by its plan and by its files, is remembered for a minute, under the hash of its analysed plan."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from itertools import count
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow.parquet import write_table
 
-from lookup_hints.execution.left_costs import MOST_REMEMBERED, LeftCosts, explained_cost
+from lookup_hints.execution.left_costs import (
+    MOST_FILES,
+    MOST_REMEMBERED,
+    LeftCosts,
+    explained_cost,
+    least_rows,
+)
 
 
 class Clock:
@@ -40,13 +49,17 @@ def query(plan: int, explain: Callable[[], str]) -> Any:
     return Query(plan, explain)
 
 
-def test_a_cost_is_remembered_for_a_minute() -> None:
-    clock, numbers = Clock(), count()
+def ranged(rows: int) -> str:
+    return f"== Optimized Logical Plan ==\nRange (0, {rows}), Statistics(sizeInBytes=1.0 B, rowCount={rows * 1000})"
+
+
+def test_rows_are_remembered_for_a_minute() -> None:
+    clock, numbers = Clock(), count(1)
     costs = LeftCosts(clock)
     found = []
     for clock.now in (0.0, 59.0, 60.0, 61.0):
-        found.append(costs.of(query(1, lambda: f"explained {next(numbers)}")))
-    assert found == ["explained 0\n", "explained 0\n", "explained 1\n", "explained 1\n"]
+        found.append(costs.of(query(1, lambda: ranged(next(numbers)))).rows)
+    assert found == [995, 995, 1990, 1990]
 
 
 def explained_anew(costs: LeftCosts, plans: Iterable[int]) -> list[int]:
@@ -56,22 +69,85 @@ def explained_anew(costs: LeftCosts, plans: Iterable[int]) -> list[int]:
     def explained(plan: int) -> Callable[[], str]:
         def explain() -> str:
             asked.append(plan)
-            return f"plan {plan}"
+            return ranged(plan)
 
         return explain
 
     for plan in plans:
-        assert costs.of(query(plan, explained(plan))) == f"plan {plan}\n"
+        assert costs.of(query(plan, explained(plan))).rows == plan * 995
     return asked
 
 
-def test_another_plan_has_a_cost_of_its_own() -> None:
+def test_another_plan_has_rows_of_its_own() -> None:
     assert explained_anew(LeftCosts(Clock()), [1, 2, 1]) == [1, 2]
 
 
-def test_only_the_last_costs_are_kept() -> None:
-    plans = range(MOST_REMEMBERED + 1)
-    assert explained_anew(LeftCosts(Clock()), [*plans, MOST_REMEMBERED, 0]) == [*plans, 0]
+def test_only_the_last_are_kept() -> None:
+    plans = range(1, MOST_REMEMBERED + 2)
+    assert explained_anew(LeftCosts(Clock()), [*plans, MOST_REMEMBERED + 1, 1]) == [*plans, 1]
+
+
+class OfFiles(Query):
+    """A frame over files; its Spark answers DESCRIBE."""
+
+    def __init__(self, relation: str, size: str, files: list[str], described: str = "") -> None:
+        plan = f"== Optimized Logical Plan ==\nRelation {relation}, Statistics(sizeInBytes={size})"
+        super().__init__(1, lambda: plan)
+        self._files, self._described = files, described
+        self.asked: list[str] = []
+        self.sparkSession = self
+
+    def inputFiles(self) -> list[str]:  # noqa: N802 - PySpark's name
+        return self._files
+
+    def sql(self, text: str) -> OfFiles:
+        self.asked.append(text)
+        return self
+
+    def collect(self) -> list[dict[str, str]]:
+        return [{"col_name": "Statistics", "data_type": self._described}]
+
+
+def rows_of(
+    relation: str, size: str, files: list[str], described: str = ""
+) -> tuple[int | None, str, list[str]]:
+    frame: Any = OfFiles(relation, size, files, described)
+    found = least_rows(frame)
+    return found.rows, found.source, frame.asked
+
+
+def test_rows_of_parquet_files_nearby_are_those_of_their_footers(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.parquet", "b c.parquet")]
+    for rows, file in enumerate(files, start=3):
+        write_table(pa.table({"id": range(rows)}), file)
+    uris = [file.as_uri() for file in files]
+    assert rows_of("[id#1L] parquet", "9.0 KiB", uris) == (7, "footers of 2 files", [])
+    assert rows_of("[id#1L] parquet", "9.0 KiB", uris[:1]) == (3, "footers of 1 file", [])
+
+
+@pytest.mark.parametrize(
+    ("relation", "size", "files"),
+    [
+        ("[id#1L] orc", "9.0 KiB", ["file:///none.orc"]),
+        ("[id#1L] parquet", "9.0 KiB", ["file:///none.parquet"]),
+        ("[id#1L] parquet", "9.0 KiB", ["s3a://bucket/a.parquet"]),
+        ("[id#1L] parquet", "9.0 KiB", [f"file:///{number}" for number in range(MOST_FILES + 1)]),
+    ],
+)
+def test_rows_of_other_files_are_told_by_their_bytes(relation: str, size: str, files: list[str]) -> None:
+    assert rows_of(relation, size, files) == (9, "EXPLAIN COST", [])
+
+
+def test_files_of_large_tables_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OfFiles, "inputFiles", None)
+    assert rows_of("[id#1L] parquet", "5.0 GiB", []) == (5 * 2**20, "EXPLAIN COST", [])
+
+
+def test_what_analyze_table_counted_is_known_whatever_spark_looks_at() -> None:
+    asked = ["DESCRIBE TABLE EXTENDED `spark_catalog`.`shop`.`orders`"]
+    orders: tuple[str, str, list[str]] = ("spark_catalog.shop.orders[id#1L] orc", "9.0 KiB", [])
+    assert rows_of(*orders, "9216 bytes, 31000 rows") == (31_000, "ANALYZE TABLE", asked)
+    assert rows_of(*orders, "9216 bytes") == (9, "EXPLAIN COST", asked)
 
 
 def test_nothing_is_redirected_meanwhile() -> None:
