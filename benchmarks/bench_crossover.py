@@ -1,8 +1,9 @@
 """From how many left rows on it is better to read the whole table and join: 1 k to 10 M rows, a table of 1 M.
 
-``python -m benchmarks.bench_crossover [--runs N] [--largest N] [--jdbc JAR]``. The orders are Parquet files and
-were not analysed. The whole table is read by the connector's own scan. Where the jar of its driver is there,
-Spark's JDBC source reads it, too, in 4 partitions and in one. The planner's own choice is timed beside them.
+``python -m benchmarks.bench_crossover [--runs N] [--largest N] [--jdbc JAR]``. The orders are Parquet
+files that were not analysed. The whole table is read by the connector's own scan. Where the jar of its
+driver is there, Spark's JDBC source reads it, too, in 4 partitions and in one. The planner's own choice
+is timed beside them.
 """
 
 from __future__ import annotations
