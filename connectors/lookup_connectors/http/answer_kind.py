@@ -17,7 +17,6 @@ from lookup_connectors.http.answer import (
     ResponseReader,
     value_text,
 )
-from lookup_connectors.http.answer_signs import asks_to_wait, nothing_remains
 
 FAILURES = ("transient", "permanent", "throttled")
 """The kinds of failures: it may pass; it does not; the source is asked too much, and waited for."""
@@ -232,8 +231,8 @@ class Judge:
             return "permanent"
         if (
             status in _ALWAYS_THROTTLED
-            or (status in _MAY_BE_THROTTLED and asks_to_wait(headers))
-            or (status == 403 and (nothing_remains(headers) or signs.speaks_of_rates(document)))
+            or (status in _MAY_BE_THROTTLED and signs.asks_to_wait(headers))
+            or (status == 403 and (signs.nothing_remains(headers) or signs.speaks_of_rates(document)))
             or not signs.THROTTLED.isdisjoint(told)
         ):
             return "throttled"

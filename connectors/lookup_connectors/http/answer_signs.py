@@ -150,7 +150,11 @@ def seconds(text: str, wall_clock: float) -> float | None:
     """
     text = text.strip()
     if len(text) <= _MOST_DIGITS and _NUMBER.fullmatch(text):
-        return _from_number(float(text), wall_clock)
+        number = float(text)
+        if number > _EPOCH:
+            unit = next((unit for least, unit in _FINER_THAN_SECONDS if number > least), 1)
+            return max(0.0, number / unit - wall_clock)
+        return number if number >= 0 else None
     duration = _DURATION.fullmatch(text.replace(" ", ""))
     if duration is not None and duration[0]:
         hours, minutes, whole, thousandths = (float(part or 0) for part in duration.groups())
@@ -162,13 +166,6 @@ def seconds(text: str, wall_clock: float) -> float | None:
     each = [seconds(part, wall_clock) for part in parts] if len(parts) > 1 else []
     told = [part for part in each if part is not None]
     return max(told) if len(told) == len(parts) else None
-
-
-def _from_number(number: float, wall_clock: float) -> float | None:
-    if number < 0:
-        return None
-    parts = next((parts for least, parts in _FINER_THAN_SECONDS if number > least), 1)
-    return max(0.0, number / parts - wall_clock) if number > _EPOCH else number
 
 
 def _moment(text: str) -> float | None:
@@ -474,15 +471,14 @@ def graphql_errors(document: Any, way: Sequence[str]) -> list[Any] | None:
         return None
     data, field = document.get("data"), way[1] if way[:1] == ("data",) and len(way) > 1 else None
     is_there = isinstance(data, dict) and field in data
+
+    def is_of_another(error: Any) -> bool:
+        path = error.get("path") if isinstance(error, dict) else None
+        return isinstance(path, list) and bool(path) and path[0] != field
+
     return [
-        error for error in errors if not _says_not_found(error) and not (is_there and _is_of(error, field))
+        error for error in errors if not _says_not_found(error) and not (is_there and is_of_another(error))
     ]
-
-
-def _is_of(error: Any, other: str | None) -> bool:
-    """Whether ``error`` names a field of the query, and not ``other``."""
-    path = error.get("path") if isinstance(error, dict) else None
-    return isinstance(path, list) and bool(path) and path[0] != other
 
 
 def _says_not_found(error: Any) -> bool:

@@ -18,7 +18,6 @@ from lookup_connectors.http.engine_httpx import HttpxClient
 from lookup_connectors.http.exchange import Exchange
 from lookup_connectors.http.options import (
     OPTIONS,
-    Plan,
     check_address,
     check_hosts,
     check_options,
@@ -80,7 +79,6 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
         return plan_of(self.table).templates.needed
 
     def keys_per_request(self) -> int:
-        """As the option says."""
         return int(self.table.options.get("keys-per-request", "1"))
 
     def opened_with(self) -> Hashable:
@@ -110,7 +108,6 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
         self._loop = loop
 
     async def aopen(self) -> None:
-        """Read the options; the first request makes the first connection."""
         await self.aclose()
         self._live = _OpenHttp(self.table)
 
@@ -128,11 +125,9 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
     # One key.
 
     def lookup_row(self, request: RowRequest) -> Rows:
-        """The rows of one key."""
         return self._run(self.alookup_row(request))
 
     async def alookup_row(self, request: RowRequest) -> Rows:
-        """The rows of one key."""
         live = self._opened
         lease = live.sender.budget.lease(again=request.attempt > 1)
         try:
@@ -157,13 +152,11 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
     # Many keys.
 
     def lookup(self, request: LookupRequest) -> Answer:
-        """The rows of each key."""
         if self.keys_per_request() == 1:
             return super().lookup(request)
         return self._run(self.alookup(request))
 
     async def alookup(self, request: LookupRequest) -> Answer:
-        """The rows of each key."""
         live = self._opened
         with live.sender.budget.lease(again=request.attempt > 1) as lease:
             if self.keys_per_request() > 1:
@@ -208,22 +201,16 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
 
     def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
         """Where `outcome-rows` asks for it: the key, and in the columns for it what happened."""
-        if not self._tells_outcomes:
-            return None
-        told = [_ended(outcome, note, masker(self.secrets())) for note in outcome.notes]
-        return self._plan.reader.outcome_rows(keys, schema, told)
-
-    # Inside.
-
-    @property
-    def _plan(self) -> Plan:
-        return self._live.plan if self._live else plan_of(self.table)
-
-    @property
-    def _tells_outcomes(self) -> bool:
         # Asked without a connection, too: that there is none may be the outcome.
         live = self._live
-        return live.tells_outcomes if live else bool(self.table.read(self.OPTIONS)[0]["outcome-rows"])
+        tells = live.tells_outcomes if live else self.table.read(self.OPTIONS)[0]["outcome-rows"]
+        if not tells:
+            return None
+        plan, mask = live.plan if live else plan_of(self.table), masker(self.secrets())
+        told = [_ended(outcome, note, mask) for note in outcome.notes]
+        return plan.reader.outcome_rows(keys, schema, told)
+
+    # Inside.
 
     @property
     def _opened(self) -> _OpenHttp:

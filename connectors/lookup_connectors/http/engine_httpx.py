@@ -228,7 +228,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         if proxy not in self._pools:
             self._pools[proxy] = httpcore.AsyncConnectionPool(
                 ssl_context=connecting.tls,
-                proxy=None if proxy is None else _httpcore_proxy(httpx.Proxy(proxy)),
+                proxy=None if proxy is None else _httpcore_proxy(proxy),
                 max_connections=connecting.connections,
                 max_keepalive_connections=connecting.connections,
                 keepalive_expiry=connecting.idle_timeout,
@@ -258,7 +258,8 @@ def _httpcore_url(url: httpx.URL) -> httpcore.URL:
     return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
 
 
-def _httpcore_proxy(proxy: httpx.Proxy) -> httpcore.Proxy:
+def _httpcore_proxy(url: str) -> httpcore.Proxy:
+    proxy = httpx.Proxy(url)
     return httpcore.Proxy(_httpcore_url(proxy.url), auth=proxy.raw_auth, headers=proxy.headers.raw)
 
 

@@ -229,10 +229,17 @@ class _HttpPlanning:
         templates = self._templates()
         reader = self._reader()
         paging = self._paging(templates.body)
-        errors = self._errors()
+        kind = self._choice("error-kind", "")
+        errors = ErrorRules(
+            self._path("error-when"),
+            cast("Kind", kind) if kind in FAILURES else None,
+            self._path("error-message"),
+        )
         self._check_keys(templates, reader)
         self._check_credentials()
-        self._check_origins()
+        allowed = self._given("allowed-origins")
+        if not has_reference(allowed):
+            self._read("allowed-origins", allowed, origins, frozenset[str]())
         if self._problems:
             raise OptionError(self._problems)
         return Plan(templates, reader, paging, errors)
@@ -298,7 +305,9 @@ class _HttpPlanning:
         if body is not None and method == "GET":
             self._wrong("'body' is sent by POST alone", "Set 'method' = 'POST'.")
         lists = self._lists(path, query, body)
-        return Templates(method, path, query, headers, body, lists, self._private())
+        referring = (name.lower() for _, name, text in self._family("header.") if has_reference(text))
+        private = Private(frozenset(referring), has_reference(self._given("body")))
+        return Templates(method, path, query, headers, body, lists, private)
 
     def _choice(self, key: str, default: str) -> str:
         return self._options.get(key, default).strip().lower().replace("-", "_")
@@ -317,10 +326,6 @@ class _HttpPlanning:
                 key, text, lambda text: parse_template(text, self._names, "text"), Template(())
             )
         return headers
-
-    def _private(self) -> Private:
-        names = (name.lower() for _, name, text in self._family("header.") if has_reference(text))
-        return Private(frozenset(names), has_reference(self._given("body")))
 
     def _body(
         self, parsed_query: Callable[[str], QueryTemplate], headers: dict[str, Template]
@@ -365,12 +370,6 @@ class _HttpPlanning:
             check_address(path)
         except ValueError as error:
             self._wrong(f"'url': {error}")
-
-    def _check_origins(self) -> None:
-        text = self._given("allowed-origins")
-        if not has_reference(text):
-            none: frozenset[str] = frozenset()
-            self._read("allowed-origins", text, origins, none)
 
     # The response.
 
@@ -429,14 +428,6 @@ class _HttpPlanning:
             size=_whole(self._given("page-size"), 0) or None,
             most=_whole(self._given("max-pages"), 100),
             in_form=isinstance(body, QueryTemplate),
-        )
-
-    def _errors(self) -> ErrorRules:
-        kind = self._choice("error-kind", "")
-        return ErrorRules(
-            when=self._path("error-when"),
-            kind=cast("Kind", kind) if kind in FAILURES else None,
-            message=self._path("error-message"),
         )
 
     def _path(self, key: str) -> Path | None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from itertools import groupby
+from itertools import groupby, repeat
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -429,18 +429,46 @@ def _filled(node: Any, keys: TemplateKeys) -> Any:
         return {name: value for name, value in filled.items() if value is not _LEFT_OUT}
     if isinstance(node, list):
         if len(node) == 1 and any(column in keys.lists for column in _columns_in(node[0])):
-            return _filled_for_each(node[0], keys)
+            return _filled_for_each(node[0], keys) or []
         return [value for value in (_filled(each, keys) for each in node) if value is not _LEFT_OUT]
     return node
 
 
-def _filled_for_each(node: Any, keys: TemplateKeys) -> list[Any]:
-    """What ``_filled`` gives for each of ``keys`` alone."""
-    column = node.sole_column if isinstance(node, Template) else None
-    if column is not None and column in keys.columns:
-        return list(_as_json(keys.columns[column]))
-    each = (_filled(node, TemplateKeys.one(key)) for key in keys)
-    return [value for value in each if value is not _LEFT_OUT]
+def _filled_for_each(node: Any, keys: TemplateKeys) -> Sequence[Any] | None:
+    """What ``_filled`` gives for each of ``keys`` alone, column by column; None where it is left out."""
+    if isinstance(node, Template):
+        return _texts_for_each(node, keys)
+    if isinstance(node, dict):
+        members = {name: _filled_for_each(value, keys) for name, value in node.items()}
+        there = {name: values for name, values in members.items() if values is not None}
+        return [dict(zip(there, values, strict=True)) for values in _across(there.values(), len(keys))]
+    if isinstance(node, list):
+        items = [_filled_for_each(each, keys) for each in node]
+        there_too = [values for values in items if values is not None]
+        return [list(values) for values in _across(there_too, len(keys))]
+    return [node] * len(keys)
+
+
+def _across(columns: Collection[Sequence[Any]], count: int) -> Iterable[tuple[Any, ...]]:
+    return zip(*columns, strict=True) if columns else repeat((), count)
+
+
+def _texts_for_each(template: Template, keys: TemplateKeys) -> Sequence[Any] | None:
+    if not template.columns:
+        return [template.filled(str)] * len(keys)
+    if not keys.columns.keys() >= set(template.columns):
+        return None
+    column = template.sole_column
+    if column is not None:
+        return _as_json(keys.columns[column])
+    several = TemplateKeys({name: keys.columns[name] for name in template.columns})
+    for each in several if template.several else ():
+        TemplateKeys.one(each).check(template)
+
+    def spelled_of(key: Key) -> Callable[[str], str]:
+        return lambda name: spelled(key[name])
+
+    return [template.filled(spelled_of(key)) for key in several]
 
 
 def _filled_text(template: Template, keys: TemplateKeys) -> Any:
