@@ -83,6 +83,15 @@ class OtherHint(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": False}
 
 
+try:
+    OtherHint()
+except TypeError as error:
+    raise ImportError(
+        "lookup_hints extends sqlglot, whose compiled build (sqlglotc) allows that to nobody. Run"
+        " 'pip uninstall sqlglotc': sqlglot does without it."
+    ) from error
+
+
 class _Items(exp.Expression):
     """All items of a hint comment, right or wrong."""
 

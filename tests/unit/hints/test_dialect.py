@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import runpy
 from contextlib import redirect_stdout
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.lineage import lineage
 
+from lookup_hints.hints import dialect
 from lookup_hints.hints.dialect import Lookup, OtherHint, hint_items, place_of
 from lookup_hints.hints.tokens import tokens_of
 from lookup_hints.sql.lexer import Kind, code, pieces
@@ -153,6 +155,15 @@ def test_strings_and_comments_are_sparks() -> None:
 def test_what_is_never_closed_is_an_error(text: str) -> None:
     with pytest.raises(TokenError, match="line 1"):
         sqlglot.parse_one(text, dialect=DIALECT)
+
+
+def test_the_compiled_build_of_sqlglot_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot_be_made(*args: object, **kwargs: object) -> None:
+        raise TypeError("interpreted classes cannot inherit from compiled")
+
+    monkeypatch.setattr(exp.Expression, "__init__", cannot_be_made)
+    with pytest.raises(ImportError, match="Run 'pip uninstall sqlglotc'"):
+        runpy.run_path(dialect.__file__)
 
 
 def test_the_page_shows_what_its_examples_print() -> None:
