@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import unwrap
 from io import StringIO
+from itertools import takewhile
 from types import FunctionType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -29,6 +30,10 @@ MOST_BYTES = 4 * 2**30
 """Larger tables have enough rows at one for each KiB, and may have more files than should be listed."""
 
 _NAMED = re.compile(r"Relation ([\w.]+)\[")
+_WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
+_WIDTHS |= {"bigint": 8, "double": 8, "timestamp_ntz": 8, "timestamp": 12}
+"""The most bytes of a value in a file of columns, which compression makes fewer; other types have no most."""
+
 _ANALYSED = re.compile(r"\b(\d+) rows\b")
 
 
@@ -63,13 +68,13 @@ def least_rows(query: DataFrame) -> LeftRows:
 
 
 def _rows_of_files(query: DataFrame, files: Mapping[str, float], relation: str) -> LeftRows | None:
-    """The rows of one of the ``files`` of a query: counted by its footers, or by ANALYZE TABLE."""
+    """The rows of one of the ``files`` of a query: by footers, or by what the catalog says of its table."""
     if len(files) == 1 and relation.endswith(" parquet") and files[relation] <= MOST_BYTES:
         counted = _rows_of_footers(query.inputFiles())
         if counted is not None:
             return counted
     name = _NAMED.match(relation)
-    return None if name is None else _analysed_rows(query, name[1])
+    return None if name is None else _rows_of_table(query, name[1], relation, files[relation])
 
 
 def _rows_of_footers(files: list[str]) -> LeftRows | None:
@@ -85,16 +90,22 @@ def _rows_of_footers(files: list[str]) -> LeftRows | None:
     return LeftRows(rows, f"footers of {len(files)} file{'s'[: len(files) != 1]}")
 
 
-def _analysed_rows(query: DataFrame, table: str) -> LeftRows | None:
-    """What ANALYZE TABLE counted, which Spark itself looks at by ``spark.sql.cbo.planStats.enabled`` only."""
+def _rows_of_table(query: DataFrame, table: str, relation: str, size: float) -> LeftRows | None:
+    """What ANALYZE TABLE counted, which Spark looks at by a setting only; else what so many bytes hold."""
     name = ".".join(f"`{part}`" for part in table.split("."))
     try:
         described = query.sparkSession.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
     except Exception:  # a relation that has a name and is no table
         return None
     told = next((row["data_type"] for row in described if row["col_name"] == "Statistics"), "")
-    rows = _ANALYSED.search(told)
-    return None if rows is None else LeftRows(int(rows[1]), "ANALYZE TABLE")
+    counted = _ANALYSED.search(told)
+    if counted is not None:
+        return LeftRows(int(counted[1]), "ANALYZE TABLE")
+    columns = takewhile(lambda row: row["col_name"] and not row["col_name"].startswith("#"), described)
+    widths = [_WIDTHS.get(row["data_type"], 0) for row in columns]
+    if not all(widths) or not widths or not relation.endswith((" parquet", " orc")):
+        return None
+    return LeftRows(int(size) // sum(widths), f"bytes of its files, at most {sum(widths)} for each row")
 
 
 def explained_cost(query: DataFrame) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stdout
 from itertools import count
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_only_the_last_are_kept() -> None:
 class OfFiles(Query):
     """A frame over files; its Spark answers DESCRIBE."""
 
-    def __init__(self, relation: str, size: str, files: list[str], described: str = "") -> None:
+    def __init__(self, relation: str, size: str, files: list[str], described: Mapping[str, str]) -> None:
         plan = f"== Optimized Logical Plan ==\nRelation {relation}, Statistics(sizeInBytes={size})"
         super().__init__(1, lambda: plan)
         self._files, self._described = files, described
@@ -105,13 +105,13 @@ class OfFiles(Query):
         return self
 
     def collect(self) -> list[dict[str, str]]:
-        return [{"col_name": "Statistics", "data_type": self._described}]
+        return [{"col_name": name, "data_type": kind} for name, kind in self._described.items()]
 
 
 def rows_of(
-    relation: str, size: str, files: list[str], described: str = ""
+    relation: str, size: str, files: list[str], described: Mapping[str, str] | None = None
 ) -> tuple[int | None, str, list[str]]:
-    frame: Any = OfFiles(relation, size, files, described)
+    frame: Any = OfFiles(relation, size, files, described or {})
     found = least_rows(frame)
     return found.rows, found.source, frame.asked
 
@@ -143,11 +143,37 @@ def test_files_of_large_tables_are_not_listed(monkeypatch: pytest.MonkeyPatch) -
     assert rows_of("[id#1L] parquet", "5.0 GiB", []) == (5 * 2**20, "EXPLAIN COST", [])
 
 
+NO_FILES: list[str] = []
+ORDERS = ("spark_catalog.shop.orders[id#1L] orc", "9.0 KiB", NO_FILES)
+ASKED = ["DESCRIBE TABLE EXTENDED `spark_catalog`.`shop`.`orders`"]
+
+
 def test_what_analyze_table_counted_is_known_whatever_spark_looks_at() -> None:
-    asked = ["DESCRIBE TABLE EXTENDED `spark_catalog`.`shop`.`orders`"]
-    orders: tuple[str, str, list[str]] = ("spark_catalog.shop.orders[id#1L] orc", "9.0 KiB", [])
-    assert rows_of(*orders, "9216 bytes, 31000 rows") == (31_000, "ANALYZE TABLE", asked)
-    assert rows_of(*orders, "9216 bytes") == (9, "EXPLAIN COST", asked)
+    counted = rows_of(*ORDERS, {"id": "bigint", "": "", "Statistics": "9216 bytes, 31000 rows"})
+    assert counted == (31_000, "ANALYZE TABLE", ASKED)
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "source"),
+    [
+        ({"id": "bigint", "at": "timestamp"}, 460, "bytes of its files, at most 20 for each row"),
+        (
+            {"id": "int", "# Partition Information": "", "k": "string"},
+            2304,
+            "bytes of its files, at most 4 for each row",
+        ),
+        ({"id": "bigint", "name": "string"}, 9, "EXPLAIN COST"),
+    ],
+)
+def test_columns_of_fixed_width_say_how_many_rows_there_must_be(
+    columns: dict[str, str], rows: int, source: str
+) -> None:
+    assert rows_of(*ORDERS, {**columns, "": "", "Statistics": "9216 bytes"}) == (rows, source, ASKED)
+
+
+def test_values_in_lines_of_text_have_no_width() -> None:
+    lines = ("spark_catalog.shop.orders[id#1L] csv", "9.0 KiB", NO_FILES)
+    assert rows_of(*lines, {"id": "bigint"}) == (9, "EXPLAIN COST", ASKED)
 
 
 def test_nothing_is_redirected_meanwhile() -> None:
