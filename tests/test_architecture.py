@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,9 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "lookup_hints"
 CONNECTORS = ROOT / "connectors" / "lookup_connectors"
 
-BASE = {"errors", "retry", "sql", "spi"}
+BASE = {"compat", "errors", "retry", "sql", "spi"}
 
 MAY_IMPORT: dict[str, set[str]] = {
+    "compat": set(),
     "errors": set(),
     "retry": {"errors"},
     "sql": {"errors"},
@@ -82,7 +82,7 @@ WRITES_DIALECTS = {"adbc.statements"}
 
 OWNERS = {
     "sqlglot": {"hints", "plan"},
-    "pyspark": {"execution", "spark", "streaming", "surfaces"},
+    "pyspark": {"compat", "execution", "spark", "streaming", "surfaces"},
     "pandas": {"spark.pandas_worker"},
     "IPython": {"surfaces.notebook"},
     "prompt_toolkit": {"surfaces.shell.prompt"},
@@ -91,6 +91,12 @@ OWNERS = {
     "opentelemetry": {"telemetry"},
 }
 """The only rooms or modules of the library that import these packages."""
+
+TAKE_TYPES = {"pyspark": {"frames", "session"}}
+"""Those that import their types, too, and nothing at run time."""
+
+PRIVATE = {"surfaces.completion": {"_actions"}, "adbc.drivers": {"_driver_path"}}
+"""What modules beside ``compat`` touch of others that is private, for want of another way."""
 
 
 def modules(package: Path) -> list[Path]:
@@ -104,13 +110,13 @@ def name_of(path: Path, package: Path) -> str:
 
 
 @cache
-def imports(path: Path) -> frozenset[str]:
-    """The modules that ``path`` imports, inside functions too, but not for type checking only."""
-    return frozenset(_imports(path))
+def imports(path: Path, for_types: bool = True) -> frozenset[str]:
+    """The modules that ``path`` imports, inside functions and by import_module too."""
+    return frozenset(_imports(path, for_types))
 
 
-def _imports(path: Path) -> Iterator[str]:
-    for node in statements(ast.parse(path.read_text(encoding="utf-8")).body):
+def _imports(path: Path, for_types: bool) -> Iterator[str]:
+    for node in nodes_of(ast.parse(path.read_text(encoding="utf-8")), for_types):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -120,16 +126,18 @@ def _imports(path: Path) -> Iterator[str]:
             yield from (
                 f"{node.module}.{alias.name}" for alias in node.names if is_module(node.module, alias.name)
             )
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            # What a variable names is a module of the user's, or one of a table in that file.
+            yield from (str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant))
 
 
-def statements(nodes: list[Any]) -> Iterator[ast.stmt]:
-    """All statements of a body, and those inside them, but not what is for type checking only."""
-    for node in nodes:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        yield node
-        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
-            yield from statements(getattr(node, part, []))
+def nodes_of(tree: ast.AST, for_types: bool) -> Iterator[ast.AST]:
+    """``tree`` and all that is in it, with or without what is for type checking only."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        is_for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if for_types or not is_for_types:
+            yield from nodes_of(node, for_types)
 
 
 def is_module(package: str, name: str) -> bool:
@@ -221,13 +229,62 @@ def test_packages_are_imported_by_their_owners_alone() -> None:
     for path in modules(LIBRARY):
         name = name_of(path, LIBRARY)
         packages = {imported.split(".")[0] for imported in imports(path)}
+        used = {imported.split(".")[0] for imported in imports(path, for_types=False)}
         strange = {
             package
             for package in packages & OWNERS.keys()
-            if not any(is_within(name, owner) for owner in OWNERS[package])
+            for owners in [OWNERS[package] | (set() if package in used else TAKE_TYPES.get(package, set()))]
+            if not any(is_within(name, owner) for owner in owners)
         }
         wrong += [f"{name} imports {each}" for each in sorted(strange | (packages & {"lookup_connectors"}))]
     assert wrong == []
+
+
+@pytest.mark.work(3)
+def test_what_is_private_elsewhere_is_touched_in_one_module_alone() -> None:
+    trees = {
+        name_of(path, package): ast.parse(path.read_text(encoding="utf-8"))
+        for package in (LIBRARY, CONNECTORS)
+        for path in modules(package)
+    }
+    ours = {name for tree in trees.values() for name in members(tree)}
+    ours |= {"_replace", "_asdict", "_fields"}  # of named tuples, whose names are public
+    strange = {name: set(touches(tree)) - ours for name, tree in trees.items()}
+    assert strange.pop("compat")
+    assert {name: touched for name, touched in strange.items() if touched} == PRIVATE
+
+
+def members(tree: ast.AST) -> Iterator[str]:
+    """The names that classes in ``tree`` define, or set in themselves."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_own(node.value):
+            yield node.attr
+        for each in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield each.name
+            elif isinstance(each, ast.AnnAssign | ast.Assign):
+                targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+                yield from map(ast.unparse, targets)
+
+
+def is_own(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+BY_TEXT = {"getattr", "hasattr", "setattr"}
+
+
+def touches(tree: ast.AST) -> Iterator[str]:
+    """The private attributes of others that ``tree`` reads or writes, by name or as text."""
+    for node in ast.walk(tree):
+        name: object = None
+        if isinstance(node, ast.Attribute):
+            is_super = isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()"
+            name = None if is_super or is_own(node.value) else node.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in BY_TEXT:
+            name = node.args[1].value if isinstance(node.args[1], ast.Constant) else None
+        if isinstance(name, str) and re.match(r"_[a-z]", name):
+            yield name
 
 
 def test_unit_tests_take_nothing_from_the_servers() -> None:

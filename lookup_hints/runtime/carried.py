@@ -8,12 +8,12 @@ open would count in accumulators of a task that is over.
 from __future__ import annotations
 
 import hashlib
-from importlib import import_module
 from io import BytesIO
 from pickle import PicklingError, Unpickler
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from lookup_hints.compat import READS_ACCUMULATORS, accumulator_of_task, cloudpickled
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.runtime import process
 from lookup_hints.spi import Connector
@@ -39,11 +39,8 @@ class CarriedConnector(Connector):
         Raises:
             OptionError: the connector holds what cannot travel to a worker.
         """
-        # Spark's pickler, and imported late: it takes classes of notebooks with their code, and workers are
-        # spared it. (By import_module, as it has no types.)
-        pickler = import_module("pyspark.cloudpickle")
         try:
-            pickled = pickler.dumps(connector)
+            pickled = cloudpickled(connector)
         except (TypeError, AttributeError, PicklingError) as error:
             problem = f"{type(connector).__name__} cannot be sent to the workers: {error}."
             tip = "Open what a connector needs in open() or aopen(), not in __init__()."
@@ -90,7 +87,7 @@ class _Unpickler(Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name)
-        if (module, name) != ("pyspark.accumulators", "_deserialize_accumulator"):
+        if (module, name) != READS_ACCUMULATORS:
             return found
 
         def noted(number: int, zero: Any, kind: Any) -> Any:
@@ -109,5 +106,4 @@ def _count_for_this_task(identity: str) -> None:
     """
     for accumulator, zero in _accumulators.get(identity, {}).items():
         kind = accumulator.accum_param
-        of_this_task = import_module("pyspark.accumulators")._deserialize_accumulator
-        accumulator.__dict__ = of_this_task(accumulator.aid, kind.zero(zero), kind).__dict__
+        accumulator.__dict__ = accumulator_of_task(accumulator.aid, kind.zero(zero), kind).__dict__

@@ -14,8 +14,9 @@ import pickletools
 import threading
 import time
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from lookup_hints import compat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +30,6 @@ _OURS = -7301
 _METRIC = "__python_accumulator__"
 """How the server calls what accumulators held, among the observed metrics of a response."""
 
-_NEEDED = ("_verify_response_integrity", "_execute_plan_request_with_metadata", "_stub", "_builder")
-"""What this needs of the client, whose names are private: PySpark has them from 4.0 on."""
-
 _log = logging.getLogger("lookup_hints")
 
 
@@ -40,9 +38,7 @@ _log = logging.getLogger("lookup_hints")
 
 def send(update: Update) -> None:
     """Hand ``update`` to the client at the end of the task that runs, after what was sent before in it."""
-    # Imported late: a worker has it, and tests may do without.
-    accumulators = import_module("pyspark.accumulators")
-    accumulators._deserialize_accumulator(_OURS, [], _Appended).add(update)
+    compat.accumulator_of_task(_OURS, [], _Appended).add(update)
 
 
 class _Appended:
@@ -58,8 +54,7 @@ class _Appended:
 
 def can_receive(spark: SparkSession) -> bool:
     """Whether this PySpark lets a Connect session receive updates."""
-    client = getattr(spark, "client", None)
-    return all(hasattr(client, name) for name in _NEEDED)
+    return compat.can_be_watched(getattr(spark, "client", None))
 
 
 def receive(spark: SparkSession, take: Callable[[Update], None]) -> Callable[[], None]:
@@ -70,9 +65,10 @@ def receive(spark: SparkSession, take: Callable[[Update], None]) -> Callable[[],
     """
     client: Any = spark.client
     with _installing:
-        receiver = client._verify_response_integrity
+        receiver = compat.response_check(client)
         if not isinstance(receiver, _Receiver):
-            receiver = client._verify_response_integrity = _Receiver(client)
+            receiver = _Receiver(client)
+            compat.replace_response_check(client, receiver)
         if take not in receiver.takers:
             receiver.takers.append(take)
     return receiver.fetch
@@ -100,7 +96,7 @@ class _Receiver:
     def __init__(self, client: Any) -> None:
         self.takers: list[Callable[[Update], None]] = []
         self._client = client
-        self._check = client._verify_response_integrity
+        self._check = compat.response_check(client)
         self._fetching = threading.Lock()
         self._watch = _Watch(self._fetched, lambda: bool(client.is_closed))
 
@@ -128,14 +124,9 @@ class _Receiver:
                 return None
 
     def _ask_for_streams(self) -> bool:
-        """A statement that costs the server next to nothing; at its end come the updates."""
-        client = self._client
-        request = client._execute_plan_request_with_metadata()
-        request.plan.command.streaming_query_manager_command.active = True
+        """Whether a streaming query runs; at the end of the statement that asks so come the updates."""
         running = False
-        # The client's own way waits for minutes for a server that is away.
-        metadata = client._builder.metadata()
-        for response in client._stub.ExecutePlan(request, metadata=metadata, timeout=_PATIENCE):
+        for response in compat.ask_for_streams(self._client, _PATIENCE):
             self._take(response)
             running |= bool(response.streaming_query_manager_command_result.active.active_queries)
         return running

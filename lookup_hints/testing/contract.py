@@ -10,12 +10,12 @@ import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookup_hints.compat import cloudpickled
 from lookup_hints.errors import ConnectorError
 from lookup_hints.runtime.arrow import place
 from lookup_hints.runtime.masking import known_secrets
@@ -396,9 +396,7 @@ def _pickled(connector: Connector) -> bytes:
     try:
         return pickle.dumps(connector)
     except (pickle.PicklingError, AttributeError, TypeError):
-        # Spark's pickler takes classes that no module has, such as those of a notebook. (It has no types.)
-        pickled: bytes = import_module("pyspark.cloudpickle").dumps(connector)
-        return pickled
+        return cloudpickled(connector)
 
 
 def parts_of(request: LookupRequest, connector: Connector) -> list[LookupRequest]:

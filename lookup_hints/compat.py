@@ -1,0 +1,51 @@
+"""What is private or has no types in PySpark and is used here all the same, named in this module alone.
+
+PySpark is imported when it is used: some workers are spared it, and tests do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+READS_ACCUMULATORS = ("pyspark.accumulators", "_deserialize_accumulator")
+"""The function that a pickled accumulator names."""
+
+
+def cloudpickled(value: object) -> bytes:
+    """``value`` by Spark's own pickler, which takes classes of notebooks with their code."""
+    pickled: bytes = import_module("pyspark.cloudpickle").dumps(value)
+    return pickled
+
+
+def accumulator_of_task(number: int, zero: Any, kind: Any) -> Any:
+    """The accumulator ``number`` of the task that runs; a new one that starts at ``zero`` if it has none."""
+    module, name = READS_ACCUMULATORS
+    return getattr(import_module(module), name)(number, zero, kind)
+
+
+# --- the client of a Connect session ---------------------------------------------------------------
+
+
+def can_be_watched(client: object) -> bool:
+    """Whether it has what the functions below need: PySpark's has it from 4.0 on."""
+    names = ("_verify_response_integrity", "_execute_plan_request_with_metadata", "_stub", "_builder")
+    return all(hasattr(client, name) for name in names)
+
+
+def response_check(client: Any) -> Any:
+    """What the client calls with each response first of all, whatever it is for."""
+    return client._verify_response_integrity
+
+
+def replace_response_check(client: Any, check: Callable[[Any], None]) -> None:
+    client._verify_response_integrity = check
+
+
+def ask_for_streams(client: Any, timeout: float) -> Iterator[Any]:
+    """The responses to a statement that costs the server next to nothing: which streaming queries run."""
+    request = client._execute_plan_request_with_metadata()
+    request.plan.command.streaming_query_manager_command.active = True
+    # The client's own way waits for minutes for a server that is away.
+    yield from client._stub.ExecutePlan(request, metadata=client._builder.metadata(), timeout=timeout)
