@@ -21,9 +21,9 @@ from lookup_hints.surfaces import archive, completion, demo, job, metrics_option
 from lookup_hints.surfaces.check import CheckOptions, Finding, check_script
 from lookup_hints.surfaces.findings import FORMATS
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
-from lookup_hints.surfaces.remote import await_server
 from lookup_hints.surfaces.results import FORMATS as RESULT_FORMATS
 from lookup_hints.surfaces.results import TABLE
+from lookup_hints.surfaces.start import await_server, starting_spark
 from lookup_hints.surfaces.statement_run import failure
 from lookup_hints.tables.ddl import CreateLookupTable
 
@@ -54,13 +54,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        return int(options.command(options))
+        code = int(options.command(options))
+        _close_log(options.spark_log, code)
+        return code
     except LookupHintsError as error:
         print(f"error: {error}", file=sys.stderr)
         return job.FAILED
     except job.WrongUse as error:
         print(f"lookup-hints: {error}", file=sys.stderr)
         return job.WRONG_USE
+
+
+def _close_log(log: Path | None, code: int) -> None:
+    """Remove the file that Spark logs to where all went well: nobody will look for it."""
+    if log is None:
+        return
+    if code == job.WELL:
+        log.unlink(missing_ok=True)
+    else:
+        print(f"Spark's log: {log}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.set_defaults(verbose=False, quiet=False, spark_log=None)
     parser.add_argument("--version", action="version", version=f"lookup-hints {__version__}")
     commands = parser.add_subparsers(
         title="commands", required=True, metavar="demo | run | shell | explain | check | submit | ..."
@@ -137,6 +150,9 @@ def _add_spark_options(command: argparse.ArgumentParser) -> None:
 
 def _add_spark(command: argparse.ArgumentParser) -> None:
     job.add_surroundings(command)
+    command.add_argument(
+        "--verbose", action="store_true", help="let Spark log to the terminal, in place of a file"
+    )
     where = command.add_mutually_exclusive_group()
     where.add_argument("--master", help="Spark master, for example local[4] (default local[*])")
     where.add_argument("--remote", metavar="URL", help="Spark Connect server, for example sc://host:15002")
@@ -178,7 +194,7 @@ def _demo(options: argparse.Namespace) -> int:
 
     folder = options.folder.absolute()
     script = demo.prepare(folder)
-    return demo.run(LookupSession(_spark("local[1]", None, demo.configuration(folder))), script)
+    return demo.run(LookupSession(_spark(options, "local[1]", demo.configuration(folder))), script)
 
 
 # --- run -------------------------------------------------------------------------------------------
@@ -330,12 +346,14 @@ def _session(options: argparse.Namespace, script: job.Script) -> Iterator[Lookup
     modules = [archive.find_module(each) for each in options.module]
     with job.importing(modules):
         job.check_connectors(script)
-        spark = _spark(options.master, options.remote, conf)
+        spark = _spark(options, options.master, conf, options.remote)
         job.ship(spark, modules)
         yield LookupSession(spark)
 
 
-def _spark(master: str | None, remote: str | None, conf: Mapping[str, str]) -> SparkSession:
+def _spark(
+    options: argparse.Namespace, master: str | None, conf: Mapping[str, str], remote: str | None = None
+) -> SparkSession:
     if master is not None and master.startswith("sc://"):
         raise job.WrongUse("--master names no Spark Connect server. Write --remote sc://...")
     try:
@@ -352,7 +370,11 @@ def _spark(master: str | None, remote: str | None, conf: Mapping[str, str]) -> S
         builder = builder.remote(remote)
     for key, value in {**NO_BAR_OF_SPARK, **conf}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    # Where nobody watches, what Spark logs belongs to the output that is kept.
+    if options.verbose or remote is not None or not sys.stderr.isatty():
+        return builder.getOrCreate()
+    with starting_spark(quiet=options.quiet) as options.spark_log:
+        return builder.getOrCreate()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from lookup_hints.errors import LookupHintsError
 from lookup_hints.spark.functions import is_connect
 from lookup_hints.surfaces import archive, job, metrics_option
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
-from lookup_hints.surfaces.remote import await_server
+from lookup_hints.surfaces.start import await_server
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "lookup_job.py"
 """What ``spark-submit`` runs."""

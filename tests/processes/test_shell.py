@@ -40,7 +40,12 @@ def test_a_session_at_a_terminal(tmp_path: Path) -> None:
         sys.executable, typed, env=environment, encoding="utf-8", timeout=60, dimensions=(40, 160)
     )
     try:
+        shell.expect(r"Starting Spark \.\.\. 0 s")
+        shell.expect(r"Spark started in \d+\.\d s. It logs to (\S+)-spark\.log\r\n")
+        log = Path(f"{shell.match[1]}-spark.log")
         shell.expect(PROMPT)
+        assert "WARN" not in shell.before, "what Spark logs is no business of the terminal"
+        assert "log4j" in log.read_text(encoding="utf-8")
         shell.send("SELECT r.id, p.name\rFROM range(3) r LEFT JOIN peo")
         shell.expect("people")  # offered below the line
         shell.send("\t p ON r.id = p.id;\r")
@@ -61,4 +66,5 @@ def test_a_session_at_a_terminal(tmp_path: Path) -> None:
     finally:
         shell.close(force=True)
     assert shell.exitstatus == 0
+    assert not log.exists()
     assert "SELECT 41 + 1" in (tmp_path / ".lookup_hints_history").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ import pytest
 
 from lookup_hints.surfaces import cli, progress
 from lookup_hints.surfaces.cli import main
-from lookup_hints.surfaces.remote import await_server
+from lookup_hints.surfaces.start import await_server
 from lookup_hints.tables import registry
 
 if TYPE_CHECKING:

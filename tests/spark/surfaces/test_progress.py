@@ -6,6 +6,7 @@ import io
 import sys
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,9 +128,10 @@ def test_spark_draws_no_bar_of_its_own_over_ours(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("pyspark.sql.SparkSession.builder", Builder())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    cli._spark(None, None, {"a": "b"})
+    verbose = Namespace(verbose=True)
+    cli._spark(verbose, None, {"a": "b"})
     assert {"spark.ui.showConsoleProgress": "false", "a": "b"}.items() <= configured.items()
-    cli._spark(None, None, {"spark.ui.showConsoleProgress": "true"})
+    cli._spark(verbose, None, {"spark.ui.showConsoleProgress": "true"})
     assert configured["spark.ui.showConsoleProgress"] == "true", "who asks for it has it"
 
 
