@@ -34,7 +34,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 PRODUCT = [
-    *(f"lookup_hints/{name}" for name in ("plan", "runtime", "store", "origin", "spi")),
+    *(f"lookup_hints/{name}" for name in ("plan", "runtime", "store", "limits", "spi")),
     "connectors/lookup_connectors",
 ]
 WORKERS = ["tests/unit/spark", "tests/spark/test_transport.py", "tests/spark/test_outcomes.py"]

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import InternalError
-from lookup_hints.origin.limit_store import LimitStores
-from lookup_hints.origin.limiters import folder_of_executor, limiter_of
+from lookup_hints.limits.limit_store import LimitStores
+from lookup_hints.limits.limiters import folder_of_executor, limiter_of
 from lookup_hints.runtime import process
 from lookup_hints.runtime.arrow import Keys, distinct_keys, ordered_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lookup_hints.origin.shared_numbers import Cell, Record
+from lookup_hints.limits.shared_numbers import Cell, Record
 
 BUNCH_SECONDS = 0.09
 """Requests of this many seconds may go out together, to make up for timers that are late."""

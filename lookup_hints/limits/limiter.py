@@ -16,9 +16,9 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 
 from lookup_hints.errors import ConnectorError, NoTurn, SourceDown, TooManyRequests
-from lookup_hints.origin.leases import Lease, surplus
-from lookup_hints.origin.limit import START
-from lookup_hints.origin.limit_store import LimitStore, SharedLimits, is_alive
+from lookup_hints.limits.leases import Lease, surplus
+from lookup_hints.limits.limit import START
+from lookup_hints.limits.limit_store import LimitStore, SharedLimits, is_alive
 from lookup_hints.spi.reporting import Reporting, Wait, reporting
 from lookup_hints.spi.turns import Ending
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lookup_hints.origin.shared_numbers import Cell, Record
+from lookup_hints.limits.shared_numbers import Cell, Record
 
 LONGEST_GUESS = 60.0
 LONGEST_WHILE_SERVED = 2.0

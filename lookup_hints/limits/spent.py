@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from lookup_hints.origin.shared_numbers import Record
+from lookup_hints.limits.shared_numbers import Record
 
 _REMEMBERED = 64
 

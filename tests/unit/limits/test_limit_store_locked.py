@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from lookup_hints.errors import NoTurn, TooManyRequests
-from lookup_hints.origin.limit_store import LimitStore, in_folder
-from lookup_hints.origin.limiter import POLL_SECONDS, OriginLimiter, Rules
+from lookup_hints.limits.limit_store import LimitStore, in_folder
+from lookup_hints.limits.limiter import POLL_SECONDS, OriginLimiter, Rules
 from tests.unit.runtime.support import VirtualLoop
 
 SOON = 0.1

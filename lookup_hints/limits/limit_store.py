@@ -9,14 +9,14 @@ from array import array
 from pathlib import Path
 from threading import Lock
 
-from lookup_hints.origin.breaker import Breaker
-from lookup_hints.origin.leases import Leases
-from lookup_hints.origin.limit import AdaptiveLimit
-from lookup_hints.origin.pause import Pause
-from lookup_hints.origin.rate import Rate
-from lookup_hints.origin.retries import Retries
-from lookup_hints.origin.shared_numbers import Cell, Record, SharedNumbers
-from lookup_hints.origin.spent import Spent
+from lookup_hints.limits.breaker import Breaker
+from lookup_hints.limits.leases import Leases
+from lookup_hints.limits.limit import AdaptiveLimit
+from lookup_hints.limits.pause import Pause
+from lookup_hints.limits.rate import Rate
+from lookup_hints.limits.retries import Retries
+from lookup_hints.limits.shared_numbers import Cell, Record, SharedNumbers
+from lookup_hints.limits.spent import Spent
 
 try:
     import fcntl

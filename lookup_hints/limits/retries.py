@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from lookup_hints.origin.shared_numbers import Cell, Record
+from lookup_hints.limits.shared_numbers import Cell, Record
 
 PART_OF_FIRST_TRIES = 0.2
 PER_SECOND = 10.0

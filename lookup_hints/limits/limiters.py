@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lookup_hints.origin.limit_store import LimitStore, LimitStores
-from lookup_hints.origin.limiter import OriginLimiter, Rules
+from lookup_hints.limits.limit_store import LimitStore, LimitStores
+from lookup_hints.limits.limiter import OriginLimiter, Rules
 from lookup_hints.runtime.limiter import UNLIMITED, RequestLimiter
 from lookup_hints.runtime.spec import Budget, LookupSpec
 
