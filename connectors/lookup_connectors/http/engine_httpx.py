@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
@@ -33,48 +35,76 @@ _FAILURES = (
 
 
 class HttpxClient:
-    """httpx, on an event loop."""
+    """httpx, on an event loop; each connection is a pool of its own.
+
+    httpcore looks at each connection of a pool with each request, and keeps one whose request is cancelled at
+    the wrong moment as one in use (its issues 658, 830 and 1093). A pool of one costs neither: it is closed.
+    """
 
     def __init__(self, connecting: Connecting) -> None:
         self._connecting = connecting
         self._desync = DesyncGuard(connecting.table)
-        transport = _CheckedTransport(connecting, self._desync)
-        self._client = httpx.AsyncClient(transport=transport, trust_env=False, headers=STANDING_HEADERS)
+        self._network = _CheckedNetwork(self._desync)
+        self._client = httpx.AsyncClient(transport=_Transport(), trust_env=False, headers=STANDING_HEADERS)
         # A lookup must not depend on which ones went before.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        # httpx looks through all that wait for a connection whenever one is free: they wait here.
         self._slots = ConnectionSlots(connecting.connections)
-        self.close = self._client.aclose
+        self._proxies: dict[str, httpcore.Proxy | None] = {}
+        self._idle: dict[str, deque[tuple[float, httpcore.AsyncConnectionPool]]] = {}
 
     async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
-        while True:  # httpx cannot be told to make a connection: the kept ones are used up
-            self._desync.check()
-            call = _HttpxCall()
-            work = self._with_slot(request, timeout, lease, call)
-            try:
-                response = await _within(timeout, lease, work, call)
-            except (*_FAILURES, asyncio.TimeoutError) as error:
-                # The server may have closed an idle connection just when we took it.
-                if call.connected or not isinstance(error, _LOST):
-                    raise _explained(self._connecting, request, error, timeout) from error
-                if not fresh:
-                    raise self._connecting.kept_connection_lost(request) from error
-            else:
-                self._desync.check()
-                return response
-
-    async def _with_slot(
-        self, request: Request, timeout: float, lease: ByteLease, call: _HttpxCall
-    ) -> Response:
+        self._desync.check()
         if not self._slots.take():
             await self._slots.wait(lease)
         try:
-            with call.inside():
-                return await self._send(request, timeout, lease, call)
+            response = await self._send(request, timeout, lease, fresh=fresh)
         finally:
             self._slots.release()
+        self._desync.check()
+        return self._connecting.decoded(request, response)
 
-    async def _send(self, request: Request, timeout: float, lease: ByteLease, call: _HttpxCall) -> Response:
+    async def _send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
+        kept = None if fresh else await self._kept(request.origin)
+        pool = kept or self._pool(request)
+        is_reusable = False
+        try:
+            response, is_reusable = await _within(timeout, lease, self._asked(pool, request, timeout, lease))
+        except (*_FAILURES, asyncio.TimeoutError) as error:
+            # The server may have closed an idle connection just when we took it.
+            if kept is not None and isinstance(error, _LOST):
+                raise self._connecting.kept_connection_lost(request) from error
+            raise _explained(self._connecting, request, error, timeout) from error
+        finally:
+            if is_reusable:
+                self._idle.setdefault(request.origin, deque()).append((time.monotonic(), pool))
+            else:
+                await pool.aclose()
+        return response
+
+    async def _kept(self, origin: str) -> httpcore.AsyncConnectionPool | None:
+        """The idle connection that was used last, if it is young; those that are too old are closed."""
+        idle = self._idle.get(origin, ())
+        oldest = time.monotonic() - self._connecting.idle_timeout
+        while idle and idle[0][0] <= oldest:
+            await idle.popleft()[1].aclose()
+        return idle.pop()[1] if idle else None
+
+    def _pool(self, request: Request) -> httpcore.AsyncConnectionPool:
+        connecting, origin = self._connecting, request.origin
+        if origin not in self._proxies:  # looked up once: the environment is searched for it
+            self._proxies[origin] = _proxy_of(connecting, httpx.URL(request.url))
+        return httpcore.AsyncConnectionPool(
+            ssl_context=connecting.tls,
+            proxy=self._proxies[origin],
+            max_connections=1,
+            keepalive_expiry=connecting.idle_timeout,
+            network_backend=self._network,
+        )
+
+    async def _asked(
+        self, pool: httpcore.AsyncConnectionPool, request: Request, timeout: float, lease: ByteLease
+    ) -> tuple[Response, bool]:
+        """The response that comes over ``pool``, and whether its connection may be asked again."""
         connecting = self._connecting
         body = bytearray()
         async with self._client.stream(
@@ -83,25 +113,31 @@ class HttpxClient:
             headers=dict(request.headers),
             content=request.body,
             timeout=httpx.Timeout(timeout, connect=min(timeout, connecting.connect_timeout)),
-            extensions={"trace": call.note},
+            extensions={"pool": pool},
         ) as response:
-            with call.outside():
-                await lease.expect(connecting.announced(response.headers))
+            await lease.expect(connecting.announced(response.headers))
             async for chunk in response.aiter_raw():
                 body += chunk
                 connecting.check_size(len(body))
-                with call.outside():
-                    await lease.room(len(chunk))
+                await lease.room(len(chunk))
+        headers = {name.lower(): text for name, text in response.headers.items()}
+        answer = Response(response.status_code, headers, bytes(body))
         stream: _CheckedStream = response.extensions["network_stream"]
         try:
             stream.refuse_unexpected()
         except httpcore.RemoteProtocolError:
-            await stream.aclose()
-        headers = {name.lower(): text for name, text in response.headers.items()}
-        return connecting.decoded(request, Response(response.status_code, headers, bytes(body)))
+            return answer, False
+        return answer, True
+
+    async def close(self) -> None:
+        idle, self._idle = self._idle, {}
+        for pools in idle.values():
+            for _, pool in pools:
+                await pool.aclose()
+        await self._client.aclose()
 
 
-async def _within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any, _T], call: _HttpxCall) -> _T:
+async def _within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any, _T]) -> _T:
     """What comes of ``work`` within ``timeout`` seconds, beside those in which ``lease`` waits for room."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout - lease.waited(loop.time())
@@ -115,59 +151,8 @@ async def _within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any, _T
         return task.result()
     finally:
         if not task.done():
-            call.give_up(task)
-            await asyncio.wait({task})
-
-
-class _HttpxCall:
-    """One call of httpx, which ends early only where its pool of connections stays whole.
-
-    Where a task is cancelled between two operations on the network, httpcore 1.0 keeps the connection
-    in its pool as one in use, for good (its issues 658, 830 and 1093). Once each one is lost so, every
-    later request waits for ever. So a cancellation waits for the next operation on the network.
-    """
-
-    def __init__(self) -> None:
-        self.connected = False
-        self._may_end = True
-        self._is_given_up = False
-
-    def give_up(self, task: asyncio.Task[Any]) -> None:
-        """End ``task``, which makes this call: now, or as soon as it is on the network."""
-        self._is_given_up = True
-        if self._may_end:
             task.cancel()
-
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        self._may_end = False
-        try:
-            yield
-        finally:
-            self._may_end = True
-
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        """While our own code waits inside a call."""
-        self._end_if_given_up()
-        before, self._may_end = self._may_end, True
-        try:
-            yield
-        finally:
-            self._may_end = before
-
-    async def note(self, name: str, _: Any) -> None:
-        """Called by httpx before and after each operation, such as ``http11.send_request_body``."""
-        operation, _, step = name.rpartition(".")
-        if name == "connection.connect_tcp.started":
-            self.connected = True
-        self._may_end = step == "started" and not operation.endswith((".response_closed", ".retry"))
-        if self._may_end:
-            self._end_if_given_up()
-
-    def _end_if_given_up(self) -> None:
-        if self._is_given_up:
-            raise asyncio.CancelledError
+            await asyncio.wait({task})
 
 
 def _explained(connecting: Connecting, request: Request, error: Exception, timeout: float) -> HttpFailure:
@@ -196,18 +181,13 @@ def _explained(connecting: Connecting, request: Request, error: Exception, timeo
 # --- connections ----------------------------------------------------------------------------------
 
 
-class _CheckedTransport(httpx.AsyncBaseTransport):
-    """The pools of httpcore that httpx uses itself, over connections that take nothing that came unasked."""
-
-    def __init__(self, connecting: Connecting, desync: DesyncGuard) -> None:
-        self._connecting = connecting
-        self._network = _CheckedNetwork(desync)
-        self._pools: dict[str | None, httpcore.AsyncConnectionPool] = {}
-        self._proxies: dict[tuple[str, str], str | None] = {}
+class _Transport(httpx.AsyncBaseTransport):
+    """Sends each request over the pool that it names."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         assert isinstance(request.stream, httpx.AsyncByteStream)
-        answer = await self._pool(request.url).handle_async_request(
+        pool: httpcore.AsyncConnectionPool = request.extensions["pool"]
+        answer = await pool.handle_async_request(
             httpcore.Request(
                 request.method,
                 _httpcore_url(request.url),
@@ -219,26 +199,6 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         return httpx.Response(
             answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions
         )
-
-    def _pool(self, url: httpx.URL) -> httpcore.AsyncConnectionPool:
-        origin, connecting = (url.scheme, url.netloc.decode("ascii")), self._connecting
-        if origin not in self._proxies:  # looked up once: the environment is searched for it
-            self._proxies[origin] = _proxy_of(connecting, *origin)
-        proxy = self._proxies[origin]
-        if proxy not in self._pools:
-            self._pools[proxy] = httpcore.AsyncConnectionPool(
-                ssl_context=connecting.tls,
-                proxy=None if proxy is None else _httpcore_proxy(proxy),
-                max_connections=connecting.connections,
-                max_keepalive_connections=connecting.connections,
-                keepalive_expiry=connecting.idle_timeout,
-                network_backend=self._network,
-            )
-        return self._pools[proxy]
-
-    async def aclose(self) -> None:
-        for pool in self._pools.values():
-            await pool.aclose()
 
 
 class _Body(httpx.AsyncByteStream):
@@ -258,18 +218,16 @@ def _httpcore_url(url: httpx.URL) -> httpcore.URL:
     return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
 
 
-def _httpcore_proxy(url: str) -> httpcore.Proxy:
-    proxy = httpx.Proxy(url)
+def _proxy_of(connecting: Connecting, url: httpx.URL) -> httpcore.Proxy | None:
+    """The proxy that asks the origin of ``url``: that of the options, or of the environment if it counts."""
+    found = connecting.proxy
+    if found is None and connecting.environment and not proxy_bypass(url.netloc.decode("ascii")):
+        proxies = getproxies()
+        found = proxies.get(url.scheme) or proxies.get("all")
+    if not found:
+        return None
+    proxy = httpx.Proxy(found if "://" in found else f"http://{found}")
     return httpcore.Proxy(_httpcore_url(proxy.url), auth=proxy.raw_auth, headers=proxy.headers.raw)
-
-
-def _proxy_of(connecting: Connecting, scheme: str, host_and_port: str) -> str | None:
-    """The proxy that asks an origin: that of the options, or that of the environment where it counts."""
-    if connecting.proxy is not None or not connecting.environment or proxy_bypass(host_and_port):
-        return connecting.proxy
-    proxies = getproxies()
-    found = proxies.get(scheme) or proxies.get("all")
-    return found if not found or "://" in found else f"http://{found}"
 
 
 class AnswerEnd:
