@@ -50,6 +50,7 @@ class HttpxClient:
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._slots = ConnectionSlots(connecting.connections)
         self._proxies: dict[str, httpcore.Proxy | None] = {}
+        self._open: set[httpcore.AsyncConnectionPool] = set()
         self._idle: dict[str, deque[tuple[float, httpcore.AsyncConnectionPool]]] = {}
 
     async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
@@ -78,28 +79,39 @@ class HttpxClient:
             if is_reusable:
                 self._idle.setdefault(request.origin, deque()).append((time.monotonic(), pool))
             else:
-                await pool.aclose()
+                await self._close(pool)
         return response
 
     async def _kept(self, origin: str) -> httpcore.AsyncConnectionPool | None:
-        """The idle connection that was used last, if it is young; those that are too old are closed."""
+        """The idle connection that was used last, if it is fit for use; those that are too old are closed."""
         idle = self._idle.get(origin, ())
         oldest = time.monotonic() - self._connecting.idle_timeout
         while idle and idle[0][0] <= oldest:
-            await idle.popleft()[1].aclose()
-        return idle.pop()[1] if idle else None
+            await self._close(idle.popleft()[1])
+        while idle:
+            _, pool = idle.pop()
+            if not any(connection.has_expired() for connection in pool.connections):
+                return pool
+            await self._close(pool)  # the server did, or has said something
+        return None
 
     def _pool(self, request: Request) -> httpcore.AsyncConnectionPool:
         connecting, origin = self._connecting, request.origin
         if origin not in self._proxies:  # looked up once: the environment is searched for it
             self._proxies[origin] = _proxy_of(connecting, httpx.URL(request.url))
-        return httpcore.AsyncConnectionPool(
+        pool = httpcore.AsyncConnectionPool(
             ssl_context=connecting.tls,
             proxy=self._proxies[origin],
             max_connections=1,
             keepalive_expiry=connecting.idle_timeout,
             network_backend=self._network,
         )
+        self._open.add(pool)
+        return pool
+
+    async def _close(self, pool: httpcore.AsyncConnectionPool) -> None:
+        self._open.discard(pool)
+        await pool.aclose()
 
     async def _asked(
         self, pool: httpcore.AsyncConnectionPool, request: Request, timeout: float, lease: ByteLease
@@ -127,13 +139,12 @@ class HttpxClient:
             stream.refuse_unexpected()
         except httpcore.RemoteProtocolError:
             return answer, False
-        return answer, True
+        return answer, bool(pool.connections)  # none is left where the server wants it closed
 
     async def close(self) -> None:
-        idle, self._idle = self._idle, {}
-        for pools in idle.values():
-            for _, pool in pools:
-                await pool.aclose()
+        self._idle.clear()
+        for pool in [*self._open]:
+            await self._close(pool)
         await self._client.aclose()
 
 
