@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lookup_hints.session import LookupSession as LookupSession
     from lookup_hints.session import disable as disable
     from lookup_hints.session import enable as enable
+    from lookup_hints.spi.door import AsyncLookup as AsyncLookup
+    from lookup_hints.spi.door import SyncLookup as SyncLookup
     from lookup_hints.streaming.restart import ExponentialDelayRestart as ExponentialDelayRestart
     from lookup_hints.streaming.restart import FailureRateRestart as FailureRateRestart
     from lookup_hints.streaming.restart import FixedDelayRestart as FixedDelayRestart
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from lookup_hints.tables.registry import register_retry_predicate as register_retry_predicate
 
 _HOME = {
+    "AsyncLookup": "spi.door",
     "ExponentialDelay": "retry",
     "ExponentialDelayRestart": "streaming.restart",
     "FailureRateRestart": "streaming.restart",
@@ -41,6 +44,7 @@ _HOME = {
     "NoRestart": "streaming.restart",
     "RetryPolicy": "retry",
     "RetryStrategy": "retry",
+    "SyncLookup": "spi.door",
     "async_wait": "surfaces.async_wait",
     "disable": "session",
     "enable": "session",
@@ -50,6 +54,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AsyncLookup",
     "ExponentialDelay",
     "ExponentialDelayRestart",
     "FailureRateRestart",
@@ -61,6 +66,7 @@ __all__ = [
     "NoRestart",
     "RetryPolicy",
     "RetryStrategy",
+    "SyncLookup",
     "async_wait",
     "disable",
     "enable",

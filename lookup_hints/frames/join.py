@@ -127,7 +127,7 @@ class _Left:
             QueryError: there is none, or more than one.
         """
         if not self._count[self._normal(name)]:
-            raise QueryError(Problem(f"The frame has no column {name!r}.", tip=nearest(name, self._names)))
+            raise self._unknown(name)
         if self.has_twice(name):
             raise QueryError(
                 Problem(
@@ -136,6 +136,9 @@ class _Left:
                 )
             )
         return next(each for each in self._names if self._normal(each) == self._normal(name))
+
+    def _unknown(self, name: str) -> QueryError:
+        return QueryError(Problem(f"The frame has no column {name!r}.", tip=nearest(name, self._names)))
 
     def has_twice(self, name: str) -> bool:
         """Whether several columns have that name."""
@@ -148,7 +151,13 @@ class _Left:
         private = f"{_PRIVATE_KEY}{len(self.private)}"
         # Here the frame's own aliases are known (`o.id`), and columns of its parts (`df.id`).
         if isinstance(left, str):
-            self.frame = self.frame.selectExpr("*", f"(\n{left}\n) AS {private}")
+            try:
+                self.frame = self.frame.selectExpr("*", f"(\n{left}\n) AS {private}")
+            except Exception:
+                if not left.isidentifier():
+                    raise
+                # Spark's error speaks of the private column, and of a line that nobody wrote.
+                raise self._unknown(left) from None
         else:
             self.frame = self.frame.withColumn(private, left)
         self.private.append(private)

@@ -122,7 +122,8 @@ def _cannot_read(draft: Draft, join: LookupJoin, requested: InForce, reason: str
 def _must_ask(draft: Draft, join: LookupJoin, is_stopped: bool) -> str:
     """Why reading would give other rows than asking, or more work; empty where nothing says so."""
     if is_stopped:
-        return "a LIMIT takes the first rows alone"
+        stops = "are shown" if draft.context.few_rows else "go to a LIMIT"
+        return f"the first rows alone {stops}"
     if _makes_a_view(draft):
         return "what will read the view, and how much of it, is not known"
     said = [key for key in _SAYS_HOW_TO_ASK if value_of(key, draft, join.use).source is Place.TABLE]

@@ -207,7 +207,10 @@ def place(
             )
         answer = answer.rows
     if not isinstance(answer, pa.Table):
-        raise AnswerError(f"{connector} answered a {type(answer).__name__}; expected a pyarrow.Table.")
+        tip = (
+            "\nWrite pa.Table.from_pylist(rows, request.schema)." if isinstance(answer, list | tuple) else ""
+        )
+        raise AnswerError(f"{connector} answered a {type(answer).__name__}; expected a pyarrow.Table.{tip}")
     rows = conform(answer, request.schema, connector)
     placed = Placed(rows, positions_of(rows, request.keys))
     if placed.positions.null_count == 0:

@@ -8,17 +8,20 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lookup_hints.errors import OptionError, Problem, QueryError, Span
+from lookup_hints.errors import OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.validate import lookup_hints
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.plan.planner import plan, surely_uses_lookup
-from lookup_hints.plan.read.statement import UnreadableStatement
+from lookup_hints.plan.read.statement import FindTable, LookupUse, UnreadableStatement
+from lookup_hints.plan.read.statement import Statement as ReadStatement
+from lookup_hints.plan.read.structure import Query
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spi.filtering import Filter
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.policy import policy_of_configuration
 from lookup_hints.sql.lexer import code, pieces
+from lookup_hints.sql.splice import Cut
 from lookup_hints.statements.script import ScriptStatement, split_statements
 from lookup_hints.statements.statement import (
     Explain,
@@ -152,7 +155,10 @@ class _Checker:
         if not (hints or any(tables)):
             return _Checked()
         try:
-            return _Checked(plan(text, hints, self._context()))
+            planned = plan(text, hints, self._context())
+            if problems := [*unknown_columns(text, self._catalog.find), *no_column_before_from(text)]:
+                raise QueryError(problems)
+            return _Checked(planned)
         except UnreadableStatement:
             if hints or surely_uses_lookup(text, self._catalog.find):
                 raise
@@ -169,6 +175,52 @@ class _Checker:
             predicates=retry_predicates(),
             tables=self._catalog.tables,
         )
+
+
+def unknown_columns(text: str, find_table: FindTable) -> Iterator[Problem]:
+    """The columns that a statement takes from lookup tables by their aliases, and that these do not have."""
+    statement = ReadStatement(text, find_table)
+    for use in statement.uses:
+        if use.block.pipes or use.relation.columns:  # where columns may have other names
+            continue
+        hidden = [query for query in statement.structure.queries if _hides(statement, query, use)]
+        for at in statement.tokens.places(use.alias, use.block.first, use.block.last - 2):
+            column = statement.pieces[at + 2]
+            is_column = column.is_name and not statement.tokens.is_symbol(at + 3, "(")
+            is_qualified = statement.tokens.is_symbol(at + 1, ".") and not statement.tokens.is_symbol(
+                at - 1, "."
+            )
+            if (
+                is_column
+                and is_qualified
+                and column.name.lower() not in map(str.lower, use.table.schema.names)
+                and not any(query.first <= at <= query.last for query in hidden)
+            ):
+                yield Problem(
+                    f"The table {use.table.name} has no column {column.name!r}.",
+                    statement.span(Cut(column.start, column.end)),
+                    nearest(column.name, use.table.schema.names),
+                )
+
+
+def _hides(statement: ReadStatement, query: Query, use: LookupUse) -> bool:
+    """Whether a query inside the block of ``use`` has a relation of its name, which its expressions mean."""
+    is_inside = use.block.first < query.first and query.last <= use.block.last
+    return is_inside and any(use.alias.lower() in statement.aliases_in(block) for block in query.blocks)
+
+
+def no_column_before_from(text: str) -> Iterator[Problem]:
+    """Commas before a FROM, which Spark takes for the name of a column."""
+    found = code(pieces(text))
+    for comma, word, behind in zip(found, found[1:], found[2:], strict=False):
+        if (
+            comma.is_symbol(",")
+            and word.is_word("FROM")
+            and behind.is_name
+            and not behind.is_word("FROM", "AS")
+        ):
+            at = Span(text, comma.start, word.end)
+            yield Problem("There is no column between this comma and FROM.", at, "Leave the comma out.")
 
 
 def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -55,8 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         code = int(options.command(options))
+        sys.stdout.flush()
         _close_log(options.spark_log, code)
         return code
+    except BrokenPipeError:  # of `lookup-hints ... | head`, which has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except LookupHintsError as error:
         print(f"error: {error}", file=sys.stderr)
         return job.FAILED
@@ -84,9 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(verbose=False, quiet=False, spark_log=None)
     parser.add_argument("--version", action="version", version=f"lookup-hints {__version__}")
-    commands = parser.add_subparsers(
-        title="commands", required=True, metavar="demo | run | shell | explain | check | submit | ..."
-    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     shows = commands.add_parser(
         "demo", help="try lookups on small data that it makes", description=_demo.__doc__

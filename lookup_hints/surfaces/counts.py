@@ -36,7 +36,13 @@ def table_of(lookups: Lookups) -> list[list[str]]:
         for name, each in lookups.items()
         if each.counts.rows_in
     ]
-    return [list(TITLES), *lines] if lines else []
+    return without_empty([list(TITLES), *lines]) if lines else []
+
+
+def without_empty(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Titles and lines without the columns in which no line says anything."""
+    filled = [any(cells) for cells in zip(*lines[1:], strict=True)]
+    return [[cell for cell, is_filled in zip(line, filled, strict=True) if is_filled] for line in lines]
 
 
 def uncounted(lookups: Lookups, *, can_arrive: bool) -> str:

@@ -30,7 +30,7 @@ from lookup_hints.statements.script import ScriptStatement, parse_params, read_s
 from lookup_hints.statements.statement import shown_text
 from lookup_hints.surfaces.archive import Module, build_modules
 from lookup_hints.surfaces.check import CheckOptions, dry_run_results, unknown_connectors
-from lookup_hints.surfaces.counts import COLUMNS, TITLES, aligned, table_of
+from lookup_hints.surfaces.counts import COLUMNS, TITLES, aligned, table_of, without_empty
 from lookup_hints.surfaces.error_text import reported_once
 from lookup_hints.surfaces.progress import TerminalBar
 from lookup_hints.surfaces.results import TABLE, written
@@ -413,13 +413,16 @@ def _summary(script: Script, ran: Sequence[StatementRun], seconds: float) -> str
         all_lookups.update(each.lookups)
         for name, lookup in each.lookups.items():
             if lookup.counts.rows_in:
-                rate = "" if each.stream is not None else f"{lookup.counts.rows_in / each.seconds:,.0f}"
+                pace = lookup.counts.rows_in / each.seconds
+                rate = "" if each.stream is not None else f"{pace:,.{0 if pace >= 10 else 1}f}"
                 texts = (text(lookup.counts) for _, text in COLUMNS)
                 lines.append([str(each.statement.line), name.alias, rate, *texts])
     if not lines:
         return head
     mattered = what_mattered(all_lookups)
-    table = aligned([["line", TITLES[0], "rows/s", *TITLES[1:]], *lines], left=2)
+    if number == 1:  # whose counts stand above
+        return "\n".join(filter(None, (mattered, head)))
+    table = aligned(without_empty([["line", TITLES[0], "rows/s", *TITLES[1:]], *lines]), left=2)
     return "\n".join(filter(None, (mattered, head, table)))
 
 

@@ -34,3 +34,20 @@ def test_the_installed_command(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "| Ann|  1|" in done.stdout
+
+
+def test_a_reader_that_goes_away_is_no_trouble(tmp_path: Path) -> None:
+    script = tmp_path / "job.sql"
+    script.write_text("SELECT 1;", encoding="utf-8")
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [
+        *map(str, (Path(sys.executable).with_name("lookup-hints"), "check", script)),
+        "--format",
+        "sarif",
+    ]
+    try:
+        run = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, timeout=100)
+    finally:
+        os.close(writes)
+    assert (run.returncode, run.stderr) == (141, "")

@@ -377,6 +377,7 @@ def test_all_micro_batches_share_one_function_of_a_lookup_and_its_counts(
         ),
         ({"on": "idd"}, "The frame has no column 'idd'. Did you mean 'id'?"),
         ({"on": "total"}, "The table customers has no column 'total'. Known: id, name, country, zip."),
+        ({"on": {"kk": "id"}}, "The frame has no column 'kk'. Did you mean 'k'?"),
         ({"on": {"k": "ids"}}, "The table customers has no column 'ids'. Did you mean 'id'?"),
         ({"on": {"k": "id"}, "columns": ["nmae"]}, "has no column 'nmae'. Did you mean 'name'?"),
         ({"on": {"k": "id"}, "columns": "name"}, "columns cannot be 'name'. Write columns=['name']."),

@@ -76,7 +76,7 @@ class Shell:
         """
         known = len(self._session.streams.started)
         with _interruptible():
-            self._run_all(first)
+            self._run_all(first, shown=True)
             while self._goes_on(ask):
                 pass
             self._stop_streams(known)
@@ -100,9 +100,11 @@ class Shell:
             print(f"error: {error}", file=sys.stderr, flush=True)
         return True
 
-    def _run_all(self, statements: Sequence[ScriptStatement]) -> None:
-        """Stops at the first that fails, as a file does."""
-        for statement in statements:
+    def _run_all(self, statements: Sequence[ScriptStatement], *, shown: bool = False) -> None:
+        """Stops at the first that fails, as a file does; ``shown``: the user has not just typed them."""
+        for number, statement in enumerate(statements, 1):
+            if shown:
+                self._showing.tell(f"\n{job.head_of(statement, number, len(statements))}")
             if not self._run_one(statement):
                 return
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lookup_hints.session import LookupSession
 from lookup_hints.surfaces import cli, progress
 from lookup_hints.surfaces.cli import main
 from lookup_hints.surfaces.start import await_server
@@ -51,6 +52,15 @@ def test_run_prints_plan_rows_and_summary(
         assert part in out
     (summary,) = [line for line in out.splitlines() if line.startswith("p  ")]
     assert summary.split()[1:3] == ["5", "5"]
+
+
+def test_one_statement_shows_its_counts_once(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = """('connector' = 'memory', 'rows' = '[[1, "Ann"]]')"""
+    LookupSession(spark).sql(f"CREATE TEMPORARY TABLE one (id BIGINT, name STRING) WITH {rows}")
+    assert main(["run", "-c", "SELECT count(p.name) FROM range(5) r JOIN one p ON r.id = p.id"]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[:2] for line in out.splitlines() if "rows in" in line] == [["lookup", "rows"]]
+    assert "cached" not in out
 
 
 def test_run_sums_up_and_logs_a_line_for_each_statement(

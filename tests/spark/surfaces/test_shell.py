@@ -63,7 +63,7 @@ def test_statements_run_until_the_user_leaves(
     session = LookupSession(spark)
     names = SessionNames(session)
     assert "shell_people" not in names.tables()
-    shell = Shell(session, {"most": 2}, Showing(20, bar=False, quiet=True), names.forget)
+    shell = Shell(session, {"most": 2}, Showing(20, bar=False), names.forget)
     before = signal.getsignal(signal.SIGINT)
     ask = asking(
         *("", "help", KeyboardInterrupt(), JOIN, "SELECT nope;\nSELECT 'unreached';", "SELEC 1;"),
@@ -75,6 +75,7 @@ def test_statements_run_until_the_user_leaves(
     printed = capsys.readouterr()
     for part in (
         "A statement ends with ;",
+        "[1/1] line 2: CREATE OR REPLACE TEMPORARY TABLE shell_people",
         "|  1| Ann|",
         "|  2|NULL|",
         "shell_people|",

@@ -36,9 +36,9 @@ def case(requested: Access = Access.AUTO, must_ask: str = "") -> Case:
     [
         (case(Access.SCAN), True, "'access' = 'scan' (hint)"),
         (case(Access.LOOKUP), False, "'access' = 'lookup' (hint)"),
-        (case(must_ask="a LIMIT takes the first rows alone"), False, "a LIMIT takes the first rows alone"),
+        (case(must_ask="the first rows alone go to a LIMIT"), False, "the first rows alone go to a LIMIT"),
         (case(must_ask="connector 'http' answers keys only"), False, "connector 'http' answers keys only"),
-        (case(Access.SCAN, must_ask="a LIMIT takes the first rows alone"), True, "'access' = 'scan' (hint)"),
+        (case(Access.SCAN, must_ask="the first rows alone go to a LIMIT"), True, "'access' = 'scan' (hint)"),
     ],
 )
 def test_what_is_clear_asks_nobody_for_figures(known: Case, reads: bool, reason: str) -> None:

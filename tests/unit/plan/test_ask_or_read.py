@@ -236,7 +236,7 @@ def test_a_lookup_join_before_it_may_take_rows_away_where_it_is_inner() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (f"{JOIN} LIMIT 10", "a LIMIT takes the first rows alone"),
+        (f"{JOIN} LIMIT 10", "the first rows alone go to a LIMIT"),
         (f"CREATE TEMPORARY VIEW v AS {JOIN}", "what will read the view, and how much of it, is not known"),
     ],
 )
@@ -245,6 +245,11 @@ def test_who_takes_few_rows_or_says_it_later_asks(text: str, why: str) -> None:
     plan = planned(text, known(spark))
     assert (reads(plan), spark.asked) == (False, [])
     assert f"asked: {why}" in explain(plan)
+
+
+def test_where_the_first_rows_alone_are_shown_no_limit_is_spoken_of() -> None:
+    plan = planned(JOIN, replace(known(), few_rows=True))
+    assert "asked: the first rows alone are shown" in explain(plan)
 
 
 def test_a_table_that_says_what_becomes_of_misses_and_failures_is_asked() -> None:

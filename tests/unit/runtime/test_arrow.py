@@ -158,7 +158,10 @@ def test_wrong_positions_are_an_error(positions: pa.Array, complaint: str) -> No
 
 def test_something_that_is_no_table_is_an_error() -> None:
     answer: Any = [(1, "a")]
-    with pytest.raises(AnswerError, match=r"memory answered a list; expected a pyarrow\.Table"):
+    with pytest.raises(
+        AnswerError,
+        match=r"memory answered a list; expected a pyarrow\.Table\.\nWrite pa\.Table\.from_pylist\(",
+    ):
         place(answer, request(1), "memory")
 
 

@@ -15,6 +15,7 @@ from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.spec import LookupName
 from lookup_hints.statements.script import split_statements
 from lookup_hints.statements.statement import read_statement
+from lookup_hints.surfaces.counts import without_empty
 from lookup_hints.surfaces.progress import Lines, Watch
 from lookup_hints.surfaces.statement_run import StatementRun, failure
 from tests.unit.plan.planning import planned
@@ -105,3 +106,8 @@ def test_a_failure_is_told_with_its_place_in_the_file() -> None:
     _, statement = split_statements("SELECT 1;\n\nSELEC 2")
     error = QueryError(Problem("What is this?", Span(statement.text, 0, 5)))
     assert failure(statement, error).startswith("line 3, column 1: What is this?")
+
+
+def test_columns_of_counts_that_say_nothing_are_left_out() -> None:
+    lines = [["lookup", "keys", "cached", "p99"], ["c", "3", "", ""], ["d", "0", "", "5 ms"]]
+    assert without_empty(lines) == [["lookup", "keys", "p99"], ["c", "3", ""], ["d", "0", "5 ms"]]
