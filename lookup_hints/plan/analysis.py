@@ -98,13 +98,17 @@ class Analysis:
             return None
         text, query = self._statement.text, self._statement.queries[0]
         try:
-            return self._analyse(self._text(query))
+            return self._analyse(self.whole())
         except Exception as error:
             if type(error).__name__ == "ParseException":
                 # It shows the text that it is about, which should be the user's.
                 self._let_spark_parse(as_written(text, query))
             put_in_place(error, text, self._edits, query)
             raise
+
+    def whole(self) -> str:
+        """The one query of the statement over stubs."""
+        return self._text(self._statement.queries[0])
 
     def over_stubs(self) -> str:
         """The whole statement over stubs: what Spark says of its columns is true of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lookup_hints.errors import HintError, OptionError, Problem
@@ -12,6 +12,7 @@ from lookup_hints.plan.cost import LeftRows
 from lookup_hints.plan.draft import Draft, LookupJoin
 from lookup_hints.plan.hinted import hint_of
 from lookup_hints.plan.read.statement import LookupUse
+from lookup_hints.plan.read.structure import Block, Role
 from lookup_hints.plan.requested_access import LOOKUP, SCAN, requested_access, value_of
 from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.plan.unfiltered import certain_left
@@ -140,14 +141,19 @@ def _stream(draft: Draft, join: LookupJoin) -> str:
     left = join.left_side(draft.statement)
     if left.at is None or not draft.analysis.knows:
         return ""
-    source = join.home.source
-    if source is not None and len(draft.joins) > 1 and not join.home.pipes:
-        # Where nothing in FROM is a stream, no left side is: one question serves all joins.
-        whole = LeftSide(draft.statement.tokens.cut(source.chains[0].first, source.last))
-        if not draft.context.is_stream(draft.analysis.rows_of(join.home, whole)):
-            return ""
+    is_beneath = all(role in (Role.STATEMENT, Role.RELATION) for role in _roles(join.home))
+    if draft.output is not None and is_beneath and not draft.context.is_stream(draft.analysis.whole()):
+        return ""  # Spark has analysed the whole statement: where it is no stream, nothing beneath it is
     query = _rows_of(draft, join, left)
     return "a stream always asks" if draft.context.is_stream(query) else ""
+
+
+def _roles(block: Block) -> Iterator[Role]:
+    """What the query of ``block`` is to the block around it, and so on outwards."""
+    around: Block | None = block
+    while around is not None:
+        yield around.query.role
+        around = around.query.parent
 
 
 def _left_rows(draft: Draft, join: LookupJoin) -> LeftRows:

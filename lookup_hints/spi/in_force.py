@@ -8,6 +8,8 @@ from typing import Any
 
 from lookup_hints.spi.options import Option, Place, parsed
 
+_NEAREST_FIRST = tuple(Place)
+
 Conf = Callable[[str], str | None]
 """The value of a key of the session's configuration, or None."""
 
@@ -31,10 +33,10 @@ def in_force(option: Option, conf: Conf, given: Mapping[Place, Mapping[str, Any]
     Raises:
         OptionError: the session gives a value that the option cannot have.
     """
-    for place in Place:
-        values = given.get(place, {})
-        if option.key in values:
-            return InForce(values[option.key], place)
+    places = [place for place, values in given.items() if option.key in values]
+    if places:
+        nearest = min(places, key=_NEAREST_FIRST.index)
+        return InForce(given[nearest][option.key], nearest)
     if Place.SESSION in option.places:
         for key in option.session_keys:
             text = conf(key)

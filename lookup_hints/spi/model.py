@@ -75,6 +75,8 @@ class LookupTable:
             OptionError: a reference names nothing; the message names the option and the reference.
             NotAllowed: a reference is not allowed on this machine.
         """
+        if not has_reference(text):
+            return text
         policy = self._policy_here
         for kind, name in references(text):
             policy.check_reference(self.name, option, kind, name)

@@ -247,6 +247,35 @@ def test_who_takes_few_rows_or_says_it_later_asks(text: str, why: str) -> None:
     assert f"asked: {why}" in explain(plan)
 
 
+IN_SUBQUERY = f"SELECT 1 FROM stores s WHERE s.id IN ({JOIN.replace('o.id, c.name', 'o.id')})"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_stream", "asked"),
+    [
+        (JOIN, False, ["SELECT o.id, c.name FROM orders o JOIN "]),
+        (f"SELECT * FROM ({JOIN}) q", False, ["SELECT * FROM (SELECT o.id, c.name FROM orders o JOIN "]),
+        (JOIN, True, ["SELECT o.id, c.name FROM orders o JOIN ", "SELECT o.k AS k0 FROM orders o"]),
+        (
+            IN_SUBQUERY,
+            False,
+            ["SELECT o.k AS k0 FROM orders o"],
+        ),  # an expression may hold a stream of its own
+    ],
+)
+def test_a_statement_that_is_no_stream_has_none_on_the_left(
+    text: str, is_stream: bool, asked: list[str]
+) -> None:
+    questions: list[str] = []
+
+    def ask(sql: str) -> bool:
+        questions.append(sql)
+        return is_stream
+
+    planned(text, replace(known(size=LARGE), is_stream=ask))
+    assert [question[: len(start)] for question, start in zip(questions, asked, strict=True)] == asked
+
+
 def test_where_the_first_rows_alone_are_shown_no_limit_is_spoken_of() -> None:
     plan = planned(JOIN, replace(known(), few_rows=True))
     assert "asked: the first rows alone are shown" in explain(plan)
