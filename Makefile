@@ -10,7 +10,7 @@
 # make check           format, lint and types only
 # make docs            the documentation site, in site/; a broken link is an error
 # make release         a wheel, a source archive, and a list of what they bring (SBOM, CycloneDX), in dist/
-# make bench           the benchmarks (over half an hour), and their table in docs/performance.md
+# make bench           the benchmarks (over half an hour), and their tables in benchmarks/README.md
 # make clean           remove what these made
 # make help            show this
 #
@@ -74,7 +74,8 @@ check: $(VENV)/.dev
 	@$(BIN)/mypy
 
 docs: $(VENV)/.docs
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
+	@# Not -q: what it hides is not counted, and a broken link would pass.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 # What a user may have in the end: the list is of an environment with the wheel and all that its connectors and ways in
 # need. PySpark is not in it, as clusters bring their own.

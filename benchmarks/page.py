@@ -1,7 +1,7 @@
-"""Write what the benchmarks measured into ``docs/performance.md``, and draw the crossover.
+"""Write what the benchmarks measured into ``benchmarks/README.md``, and draw the crossover.
 
-``python -m benchmarks.page``, after the benchmarks; ``make bench`` does both. The page's text is kept; what
-stands between its two marks is made anew.
+``python -m benchmarks.page``, after the benchmarks; ``make bench`` does both. The text of the README is kept;
+what stands between its two marks is made anew, and ``docs/performance.md`` from its tables.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from matplotlib import pyplot
 
 from benchmarks.measuring import RESULTS, ROOT, Figure
+from docs import generate_performance
 
-PAGE = ROOT / "docs" / "performance.md"
 PLOT = ROOT / "docs" / "crossover.svg"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 ORDER = (
@@ -29,14 +29,16 @@ VERSIONS = ("pyspark", "pyarrow", "asyncpg", "httptools", "aiohttp")
 
 
 def main() -> None:
-    """Write the page and its plot."""
+    """Write both pages and the plot."""
     themes = [json.loads(path.read_text(encoding="utf-8")) for path in map(_result, ORDER) if path.exists()]
-    text = PAGE.read_text(encoding="utf-8")
+    page = generate_performance.TABLES
+    text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     measured, _, after = rest.partition(END)
     tables = _tables(measured) | {theme["name"]: _table(theme) for theme in themes}
     made = "\n\n".join([_machine(), *(tables[name] for name in ORDER if name in tables)])
-    PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
+    generate_performance.TARGET.write_text(generate_performance.page(), encoding="utf-8")
     for one in themes:
         if one["name"] == "crossover":
             _draw(one["series"])
@@ -79,8 +81,6 @@ def _table(theme: dict[str, Any]) -> str:
     rows += [f"{theme['day']}, medians of {theme['runs']}, load of the machine {theme['load']}.", ""]
     rows += ["| what | measured | limit | |", "|---|---:|---:|---|"]
     rows += [_row(Figure(**figure)) for figure in theme["figures"]]
-    if theme["name"] == "crossover":
-        rows += ["", f"![Seconds by number of orders]({PLOT.name})"]
     return "\n".join(rows)
 
 

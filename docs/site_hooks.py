@@ -10,11 +10,14 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
-_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "sql_examples/README.md")
+_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "sql_examples/README.md")
 _FILES = ("sql_examples/*.sql", "sql_examples/*.py", "sql_examples/*.ipynb", "tests/queries/*/*.sql")
 """What pages may link to outside their folder."""
 
 _LINK = re.compile(r"\]\((\.\./[^)#\s]+)")
+
+_IN_DOCS = re.compile(r"(\]\((?:\.\./)?)docs/")
+"""In the copies the pages are beside them, or a folder above."""
 
 _TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
@@ -39,7 +42,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let links out of the folder of the pages lead to the copies."""
     depth = page.file.src_uri.count("/")
-    return _LINK.sub(lambda link: f"]({inside(link[1], depth)}", markdown)
+    markdown = _LINK.sub(lambda link: f"]({inside(link[1], depth)}", markdown)
+    return _IN_DOCS.sub(r"\1", markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -68,7 +72,7 @@ def _titled(row: str, titles: Sequence[str]) -> str:
 def home() -> str:
     """The README as a page beside the others."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return text.replace("](docs/", "](").replace("](sql_examples/)", "](sql_examples/README.md)")
+    return text.replace("](sql_examples/)", "](sql_examples/README.md)")
 
 
 def inside(target: str, depth: int) -> str:

@@ -9,6 +9,7 @@ from docs import (
     generate_dashboard,
     generate_metrics,
     generate_options,
+    generate_performance,
     generate_plan_picture,
     generate_sql_support,
 )
@@ -23,6 +24,11 @@ def test_the_option_reference_is_made_from_the_option_tables() -> None:
 def test_the_page_on_metrics_is_made_from_the_counts() -> None:
     text = generate_metrics.TARGET.read_text(encoding="utf-8")
     assert text == generate_metrics.page(), "run: python docs/generate_metrics.py"
+
+
+def test_the_page_on_performance_is_made_from_the_tables_of_the_benchmarks() -> None:
+    text = generate_performance.TARGET.read_text(encoding="utf-8")
+    assert text == generate_performance.page(), "run: python docs/generate_performance.py"
 
 
 def test_the_dashboard_is_made_from_its_panels() -> None:
@@ -45,6 +51,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 NO_PROSE = re.compile(r"```.*?```|^[ \t]*\|[^\n]*|^#[^\n]*", re.DOTALL | re.MULTILINE)

@@ -302,7 +302,7 @@ class RowRequest(NamedTuple):
 
     A named tuple, as one is made for every key: a frozen dataclass takes four times as long.
 
-    Args:
+    Attributes:
         key: the value of each column asked by; none is None.
         schema: the columns that a row should have, as in ``LookupRequest``.
         timeout: seconds left for this key, or None.
