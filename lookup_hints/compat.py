@@ -25,6 +25,18 @@ def accumulator_of_task(number: int, zero: Any, kind: Any) -> Any:
     return getattr(import_module(module), name)(number, zero, kind)
 
 
+def all_settings(conf: Any) -> dict[str, str] | None:
+    """All that is set in a classic session, in two round trips; PySpark itself makes one for each key.
+
+    None where the JVM is out of reach, as on clusters that allow Python a list of its methods.
+    """
+    try:
+        listed: str = conf._jconf.getAll().mkString("\0")
+    except Exception:
+        return None
+    return dict(each.split(" -> ", 1) for each in listed.split("\0") if each)
+
+
 # --- the client of a Connect session ---------------------------------------------------------------
 
 

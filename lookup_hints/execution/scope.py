@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lookup_hints.compat import all_settings
 from lookup_hints.errors import QueryError
 from lookup_hints.execution.immediate import Immediate
 from lookup_hints.execution.invalidation import InvalidationLog
@@ -205,10 +206,12 @@ class StatementScope:
         return (self.conf(key) or "false").lower() == "true"
 
     def settings(self) -> Conf:
-        """What ``conf`` says, asked once for each key of one statement: each is a round trip."""
-        found: dict[str, str] | None = None
-        if is_connect(self.spark):  # one trip brings them all; on classic Spark it would be one for each
+        """What ``conf`` says of one statement: all is asked for at once, as each key is a round trip."""
+        found: dict[str, str] | None
+        if is_connect(self.spark):
             found = getattr(self.spark.conf, "getAll", None)  # new in Spark 4.0
+        elif (found := all_settings(self.spark.conf)) is not None and ANSI not in found:
+            found[ANSI] = str(self.spark.conf.get(ANSI))  # its default differs between versions
         return cache(self.conf) if found is None else found.get
 
     def rows(self, schema: str, rows: Sequence[tuple[str | bool | None, ...]]) -> DataFrame:

@@ -12,8 +12,12 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints import LookupSession, disable, enable, register_retry_predicate
+from lookup_hints.compat import all_settings
 from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
+from lookup_hints.execution.scope import StatementScope
+from lookup_hints.plan.keys import ANSI
 from lookup_hints.spark.task import running_statement
+from lookup_hints.tables.catalog import LookupCatalog
 from tests.spark.versions import SPARK
 
 if TYPE_CHECKING:
@@ -205,6 +209,37 @@ def test_other_settings_may_hold_anything(session: LookupSession) -> None:
         session.spark.conf.set(f"some.setting.{number}", text)
     session.spark.conf.set("table.exec.async-lookup.buffer-capacity", "7")
     assert "7 requests in flight" in session.explain(JOIN)
+
+
+def test_all_settings_are_what_spark_says_of_each(session: LookupSession) -> None:
+    odd = {
+        "lookup.my.a": "x -> y\nz",
+        "lookup.my.b": "",
+        "lookup.my.c": "${spark.app.name}",
+        "lookup.my.é": "Map(ü)",
+    }
+    for key, value in odd.items():
+        session.spark.conf.set(key, value)
+    try:
+        known = StatementScope(session.spark, LookupCatalog()).settings()
+        everything = all_settings(session.spark.conf)
+        assert everything is not None
+        assert odd.keys() <= everything.keys()
+        assert "spark.master" in everything
+        said = {key: session.spark.conf.get(key, None) for key in everything}
+        assert {key: known(key) for key in everything} == said
+        assert known("lookup.my.d") is None
+        assert known(ANSI) == session.spark.conf.get(ANSI)
+    finally:
+        for key in odd:
+            session.spark.conf.unset(key)
+
+
+def test_where_the_jvm_is_out_of_reach_each_setting_is_asked_for(
+    session: LookupSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(session.spark.conf), "_jconf", property(lambda _: 1 / 0), raising=False)
+    assert all_settings(session.spark.conf) is None
 
 
 def test_a_setting_among_comments(session: LookupSession) -> None:
