@@ -194,6 +194,30 @@ def test_rooms_are_named_from_the_ground_up() -> None:
         assert {one.split(".")[0] for one in MAY_IMPORT[room]} <= {*names[: number + 1]}, room
 
 
+def test_the_page_on_architecture_has_each_room_with_what_it_imports() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (?:driver|worker|both|tests) \|.*\|(.*)\|$", page, re.MULTILINE)
+    shown = {room: set(re.findall(r"`([\w.]+)`", cell)) for room, cell in rows}
+    above = [room for room in MAY_IMPORT if "." not in room and room not in BASE]
+    assert list(shown) == above[::-1]
+    assert shown == {room: MAY_IMPORT[room] - BASE for room in above}
+
+
+MADE = {"dist/", "site/"}
+"""Folders that ``make`` makes."""
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md"])
+def test_a_page_on_the_tree_names_files_and_classes_that_are_there(page: str) -> None:
+    names = set(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text(encoding="utf-8"))) - MADE
+    files = {name for name in names if re.fullmatch(r"[\w/]+(/|\.py)", name)}
+    classes = {name for name in names if re.fullmatch(r"([A-Z][a-z]+){2,}", name)}
+    code = "\n".join(path.read_text(encoding="utf-8") for path in modules(LIBRARY))
+    gone = [name for name in files if not any((each / name).exists() for each in (ROOT, LIBRARY))]
+    gone += [name for name in classes - {"SparkSession"} if f"class {name}" not in code]
+    assert gone == []
+
+
 def test_every_package_says_in_one_sentence_what_lives_there() -> None:
     for package in sorted(LIBRARY.rglob("__init__.py")):
         said = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8")))
