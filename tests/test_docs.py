@@ -120,6 +120,8 @@ def test_every_decision_is_in_the_index_with_its_title_and_status() -> None:
         plain = re.sub(r"\[(\d+)\]\([^)]*\)", r"\1", status)
         pages[page.name] = f"{title[2:].rstrip('.')}. {plain}"
     assert dict(re.findall(r"^- \[\d+\]\((0[^)]*)\): (.+)", index, re.MULTILINE)) == pages
+    known = re.compile(r".*\. Status: (in force|superseded( in part)? by \d{4})\.")
+    assert [page for page, said in pages.items() if not known.fullmatch(said)] == []
 
 
 def test_the_glossary_is_short() -> None:
