@@ -106,7 +106,9 @@ def _target(name: str) -> type[Connector] | str:
     if target is None:
         tip = instead_of(name, CONNECTORS) or nearest(name, connector_names())
         raise OptionError(
-            Problem(f"No connector is called {name!r}.", tip=f"{tip} Your own: 'my_module:MyConnector'.")
+            Problem(
+                f"No connector is called {name!r}.", tip=f"{tip} Your own: 'my_module:MyConnector'.".strip()
+            )
         )
     return target
 
