@@ -1,7 +1,7 @@
-"""Whether an origin can be reached at all: a circuit breaker. Pure: times are given.
+"""When an origin is asked nothing: a circuit breaker for one that is down, pauses for one that refuses. Pure.
 
-It opens when half of the last hundred requests had no answer, for reasons of transport, and at least twenty
-of them were sent within seconds. Misses and refusals are answers.
+The breaker opens when half of the last hundred requests had no answer, for reasons of transport, and at least
+twenty of them were sent within seconds. Misses and refusals are answers.
 """
 
 from __future__ import annotations
@@ -85,3 +85,93 @@ class Breaker(Record):
     def _open(self, now: float, seconds: float) -> None:
         self.until, self._seconds = now + seconds, seconds
         self._probes = self._probed_at = 0.0
+
+
+LONGEST_GUESS = 60.0
+LONGEST_WHILE_SERVED = 2.0
+_IS_SERVED_SECONDS = 60.0
+"""An origin that served a request within this many seconds is not given up for longer than the former."""
+
+LONGEST_TOLD = 7 * 86400.0
+"""A longer pause is a mistake of the server, which should not close an origin for good."""
+
+_SHORTEST_TRIED = 4.0
+"""A pause of fewer rounds is waited for: to try whether others are served would not gain much."""
+
+_NOT_TRIED_SECONDS = 60.0
+"""An origin that refused a try as well refuses all: for so long its pauses are not tried."""
+
+
+class Pause(Record):
+    """A pause that holds for all requests to an origin."""
+
+    opens = Cell()
+    _refusals = Cell()
+    _served_at = Cell()
+    _tries_at = Cell()
+    """When one request may try whether others than the refused ones are served; 0 for never."""
+    _tried_at = Cell()
+    """When it was sent; 0 where none was."""
+    _tries_again_at = Cell()
+    """Before, no pause is tried."""
+
+    def served(self, started: float, now: float) -> bool:
+        """A request that was sent at ``started`` was served; whether that ends a pause.
+
+        Those that were refused wait for as long as they were told, all the same.
+        """
+        self._served_at = now
+        self._refusals = 0.0
+        if not 0 < self._tried_at <= started or now >= self.opens:
+            return False
+        self.opens = now
+        return True
+
+    def asked(self, seconds: float, started: float, now: float, try_after: float | None = None) -> None:
+        """The origin asks for a pause of this many seconds, in its answer to a request sent at ``started``.
+
+        Where that was refused, one may try ``try_after`` seconds later whether the origin serves others, as
+        what was under way has ended then. One that bounds what it does at once will, one that bounds a rate
+        will not. An origin that served the request has said that no other is served.
+        """
+        if now >= self.opens:
+            is_tried = try_after is not None and seconds >= _SHORTEST_TRIED * try_after
+            is_tried = is_tried and now >= self._tries_again_at
+            self._tries_at, self._tried_at = now + (try_after or 0.0) if is_tried else 0.0, 0.0
+        elif 0 < self._tried_at <= started:
+            self._tries_again_at = now + _NOT_TRIED_SECONDS
+        if try_after is None:
+            self._tries_at = 0.0
+        self.opens = max(self.opens, now + min(seconds, LONGEST_TOLD))
+
+    def may_try(self, now: float) -> bool:
+        """Whether one request may be sent in the pause."""
+        return 0 < self._tries_at <= now
+
+    def tries(self, now: float) -> None:
+        self._tries_at, self._tried_at = 0.0, now
+
+    def worth_asking(self, now: float, poll: float) -> float:
+        """Seconds after which it may have ended, or one may try; ``poll`` at least.
+
+        While one tries, others look again after a tenth of the time that this has taken so far, as its answer
+        may never come.
+        """
+        left = self.opens - now
+        if self._tries_at:
+            left = min(left, self._tries_at - now)
+        elif self._tried_at and now >= self._tries_again_at:
+            left = min(left, (now - self._tried_at) / 10)
+        return max(poll, left)
+
+    def refused(self, started: float, guess: float, now: float) -> None:
+        """A request was refused without a word on how long to wait, and no less can be asked at once.
+
+        The first pause lasts for ``guess``, and each one for twice the one before until a request is served.
+        Requests that were sent before a pause say nothing new.
+        """
+        if self._refusals and started < self.opens:
+            return
+        longest = LONGEST_WHILE_SERVED if now - self._served_at < _IS_SERVED_SECONDS else LONGEST_GUESS
+        self.opens = now + min(guess * 2.0 ** min(self._refusals, 20.0), longest)
+        self._refusals += 1

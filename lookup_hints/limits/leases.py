@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from lookup_hints.limits.shared_numbers import Cell, Record, SharedNumbers
+from lookup_hints.limits.shared_numbers import Cell, Record
 
 MOST_LEASES = 1200
 """This many lookups of one origin may run at once in one executor: tasks times joins."""
@@ -43,9 +43,6 @@ class Leases(Record):
     def cells_for(cls) -> int:
         """How many cells it takes."""
         return cls.SIZE + MOST_LEASES * Lease.SIZE
-
-    def __init__(self, cells: SharedNumbers, start: int = 0) -> None:
-        super().__init__(cells, start)
 
     def _lease(self, place: int) -> Lease:
         return Lease(self.cells, self.start + self.SIZE + place * Lease.SIZE)
@@ -86,7 +83,7 @@ class Leases(Record):
         granted = int(max(0, min(wanted, free - first)))
         lease.held += granted
         lease.wanted_since = 0.0 if granted == wanted else now if granted else since
-        self.share(limit)
+        self._share(leases, limit)
         return granted
 
     def give_back(self, lease: Lease, permits: int, limit: int) -> None:
@@ -96,7 +93,9 @@ class Leases(Record):
 
     def share(self, limit: int) -> None:
         """Find out what is fair, where some lack permits or all hold too many."""
-        leases = list(self._taken())
+        self._share(list(self._taken()), limit)
+
+    def _share(self, leases: list[Lease], limit: int) -> None:
         fair = limit / self._claims(leases)
         lacking = any(each.wanted_since and each.held < fair for each in leases)
         self.excess = max(0.0, sum(each.held for each in leases) - limit)

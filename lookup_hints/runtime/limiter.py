@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import time
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import TypeAlias, TypeVar
 
 from lookup_hints.errors import ConnectorError
+from lookup_hints.limits.limiter import OriginLimiter, OriginPermits
+from lookup_hints.limits.shared_limits import Rules
+from lookup_hints.limits.store import LimitStores
 from lookup_hints.runtime.observing import TIMER_TOLERANCE
+from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spi import Answer, Connector, Ending, LookupRequest, RowRequest, TakesTurns, Turns, turns
 from lookup_hints.spi.turns import FREE
 
@@ -16,67 +23,19 @@ Request = TypeVar("Request", LookupRequest, RowRequest)
 _T = TypeVar("_T")
 
 
-class RequestPermits(Turns, Protocol):
-    """The turns of one lookup, or of several one after the other."""
+class _NoLimits:
+    """Where nothing bounds the requests: limiter and permits in one."""
 
-    @property
-    def gave_up(self) -> bool:
-        """Whether the last wait for a turn was cancelled."""
-
-    @property
-    def waited(self) -> float:
-        """Seconds that it has waited for turns so far."""
-
-
-class RequestLimiter(Protocol):
-    """The limits of an origin, as one lookup in one task meets them."""
-
-    @property
-    def room(self) -> int | None:
-        """How many requests may be asked together: no more than have their turn soon; None: any number."""
-
-    def is_crowded(self, asked: int) -> bool:
-        """Whether enough of the requests ``asked`` have no turn yet: no more need be asked."""
-
-    @property
-    def limit(self) -> int:
-        """How many requests the executor may have in flight as far as the source bears it; 0: any number."""
-
-    @property
-    def outages(self) -> int:
-        """How often the circuit breaker opened by a request of this lookup."""
-
-    @property
-    def outage(self) -> str:
-        """What is said of an origin that does not answer; empty while it does."""
-
-    def permits(self) -> RequestPermits:
-        """Turns for a lookup."""
-
-    def retry_delay(self, requests: int) -> float:
-        """Take this many retries of failures: the seconds after which they may be sent."""
-
-    def close(self) -> None:
-        """The task is over."""
-
-
-class _FreePermits:
+    room: int | None = None
+    limit = outages = 0
+    outage = ""
     gave_up = False
     waited = 0.0
     take_at_once, take = FREE.take_at_once, FREE.take
     wait_for_turn, over = FREE.wait_for_turn, FREE.over
 
-
-class _NoLimits:
-    """Where nothing bounds the requests."""
-
-    room = None
-    limit = outages = 0
-    outage = ""
-    _permits = _FreePermits()
-
-    def permits(self) -> RequestPermits:
-        return self._permits
+    def permits(self) -> _NoLimits:
+        return self
 
     def is_crowded(self, asked: int) -> bool:
         return False
@@ -88,8 +47,57 @@ class _NoLimits:
         pass
 
 
-UNLIMITED: RequestLimiter = _NoLimits()
+UNLIMITED = _NoLimits()
 """Lets each request pass at once."""
+
+RequestPermits: TypeAlias = OriginPermits | _NoLimits
+RequestLimiter: TypeAlias = OriginLimiter | _NoLimits
+
+_STATEMENTS = "the requests of statements"
+
+
+def limiter_of(
+    spec: LookupSpec,
+    stores: LimitStores,
+    folder: Path | None,
+    *,
+    statement: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> RequestLimiter:
+    """What the requests of ``spec`` have to pass, whose connector is the one that is open here.
+
+    Args:
+        spec: the lookup.
+        stores: those that this process has opened.
+        folder: where the processes of the executor share what they know; None where they cannot.
+        statement: the number of the statement that runs.
+        clock: seconds, the same for all processes.
+        sleep: waits this many seconds.
+    """
+    budget, origin = spec.settings.budget, spec.connector.origin()
+    is_bounded = any((budget.concurrency, budget.rate, budget.task_concurrency, budget.task_rate))
+    if not origin and not is_bounded and budget.max_requests is None:
+        return UNLIMITED
+    # Executors of unknown number share nothing: each task keeps to its own part.
+    folder = None if budget.executors is None else folder
+    store = stores.of(folder, budget.name or origin or f"table {spec.table.name}")
+    concurrency, rate = budget.concurrency, budget.rate
+    if not store.is_shared:
+        concurrency, rate = budget.without_file(os.cpu_count() or 1)
+    rules = Rules(
+        source=f"table {spec.table.name}: {spec.connector.place() or 'the source'}",
+        capacity=spec.settings.capacity,
+        concurrency=concurrency,
+        rate=rate,
+        adapts=bool(origin),
+        timeout=spec.settings.timeout,
+        waits_on_open=budget.on_open == "wait",
+        max_requests=budget.max_requests,
+        statement=statement,
+    )
+    spent = None if budget.max_requests is None else stores.of(folder, _STATEMENTS)
+    return OriginLimiter(store, rules, spent=spent, process=os.getpid(), clock=clock, sleep=sleep)
 
 
 def with_permits(

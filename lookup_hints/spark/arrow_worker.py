@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.errors import InternalError
-from lookup_hints.limits.limit_store import LimitStores
-from lookup_hints.limits.limiters import folder_of_executor, limiter_of
+from lookup_hints.limits.store import LimitStores, folder_of_executor
 from lookup_hints.runtime import process
 from lookup_hints.runtime.arrow import Keys, distinct_keys, ordered_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
@@ -29,7 +28,7 @@ from lookup_hints.runtime.batching import (
 )
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.flow import LookupFlow
-from lookup_hints.runtime.limiter import UNLIMITED, RequestLimiter
+from lookup_hints.runtime.limiter import UNLIMITED, RequestLimiter, limiter_of
 from lookup_hints.runtime.masking import without_secrets
 from lookup_hints.runtime.metrics import Cause, LookupMetrics, MaxGauge, Report
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver, observed, observed_async

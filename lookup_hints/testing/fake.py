@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.limits.limit_store import LimitStores
-from lookup_hints.limits.limiters import limiter_of
+from lookup_hints.limits.store import LimitStores
 from lookup_hints.runtime.arrow import distinct_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, LoopCall, run_async
 from lookup_hints.runtime.flow import LookupFlow
+from lookup_hints.runtime.limiter import limiter_of
 from lookup_hints.runtime.metrics import LookupMetrics
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec

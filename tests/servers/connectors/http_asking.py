@@ -10,8 +10,9 @@ import pyarrow as pa
 from lookup_connectors.http import HttpConnector
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.limits.limit_store import in_memory
-from lookup_hints.limits.limiter import OriginLimiter, Rules
+from lookup_hints.limits.limiter import OriginLimiter
+from lookup_hints.limits.shared_limits import Rules
+from lookup_hints.limits.store import in_memory
 from lookup_hints.spi.model import Answer, LookupTable, Outcomes, PlacedRows
 from lookup_hints.spi.turns import taking
 from tests.servers.http_server import Api

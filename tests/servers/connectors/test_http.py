@@ -20,7 +20,7 @@ from lookup_connectors.http import HttpConnector
 from lookup_connectors.http.request import TemplateKeys, parse_json_body
 
 from lookup_hints.errors import ConnectorError, OptionError
-from lookup_hints.limits.pause import Pause
+from lookup_hints.limits.breaker import Pause
 from lookup_hints.spi.model import LookupTable, Miss, Outcome, RowRequest
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.servers.certificates import Certificates

@@ -17,8 +17,9 @@ from lookup_connectors.http.engine import Sender
 from lookup_connectors.http.exchange import SECOND_TRIES, Answered, Exchange
 from lookup_connectors.http.request import Request
 
-from lookup_hints.limits.limit_store import in_memory
-from lookup_hints.limits.limiter import OriginLimiter, Rules
+from lookup_hints.limits.limiter import OriginLimiter
+from lookup_hints.limits.shared_limits import Rules
+from lookup_hints.limits.store import in_memory
 from lookup_hints.spi import Ending, Turns
 from lookup_hints.spi.turns import taking
 from lookup_hints.testing.fake import FakeLoop

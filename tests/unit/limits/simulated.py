@@ -7,8 +7,9 @@ import os
 from random import Random
 from typing import Any
 
-from lookup_hints.limits.limit_store import LimitStore, in_memory
-from lookup_hints.limits.limiter import OriginLimiter, Rules
+from lookup_hints.limits.limiter import OriginLimiter
+from lookup_hints.limits.shared_limits import Rules
+from lookup_hints.limits.store import LimitStore, in_memory
 from lookup_hints.spi.turns import Ending
 from tests.unit.runtime.support import VirtualLoop
 

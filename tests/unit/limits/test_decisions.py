@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.limits.breaker import PROBES, Breaker
+from lookup_hints.limits.adaptive import START, AdaptiveLimit
+from lookup_hints.limits.breaker import PROBES, Breaker, Pause
 from lookup_hints.limits.leases import MOST_LEASES, Leases, surplus
-from lookup_hints.limits.limit import START, AdaptiveLimit
-from lookup_hints.limits.limit_store import CELLS, SharedLimits
-from lookup_hints.limits.pause import Pause
-from lookup_hints.limits.rate import Rate
-from lookup_hints.limits.retries import Retries
+from lookup_hints.limits.rates import Rate, Retries, Spent
+from lookup_hints.limits.shared_limits import CELLS, SharedLimits
 from lookup_hints.limits.shared_numbers import Cell, Latest, Record
-from lookup_hints.limits.spent import Spent
 
 
 def cells() -> list[float]:

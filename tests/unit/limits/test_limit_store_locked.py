@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from lookup_hints.errors import NoTurn, TooManyRequests
-from lookup_hints.limits.limit_store import LimitStore, in_folder
-from lookup_hints.limits.limiter import POLL_SECONDS, OriginLimiter, Rules
+from lookup_hints.limits.limiter import OriginLimiter
+from lookup_hints.limits.shared_limits import POLL_SECONDS, Rules
+from lookup_hints.limits.store import LimitStore, in_folder
 from tests.unit.runtime.support import VirtualLoop
 
 SOON = 0.1

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from lookup_hints.errors import SourceDown
-from lookup_hints.limits.limiter import Rules
+from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.spi.turns import Ending
 from tests.unit.limits.simulated import Executor, Server
 from tests.unit.runtime.support import VirtualLoop

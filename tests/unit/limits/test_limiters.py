@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, TooManyRequests
-from lookup_hints.limits.limit_store import LimitStores
 from lookup_hints.limits.limiter import OriginLimiter
-from lookup_hints.limits.limiters import limiter_of
+from lookup_hints.limits.store import LimitStores
 from lookup_hints.retry import FixedDelay
-from lookup_hints.runtime.limiter import UNLIMITED
+from lookup_hints.runtime.limiter import UNLIMITED, limiter_of
 from lookup_hints.runtime.spec import Budget, LookupSettings, LookupSpec
 from lookup_hints.spi import (
     AsyncLookup,

@@ -9,14 +9,8 @@ from array import array
 from pathlib import Path
 from threading import Lock
 
-from lookup_hints.limits.breaker import Breaker
-from lookup_hints.limits.leases import Leases
-from lookup_hints.limits.limit import AdaptiveLimit
-from lookup_hints.limits.pause import Pause
-from lookup_hints.limits.rate import Rate
-from lookup_hints.limits.retries import Retries
-from lookup_hints.limits.shared_numbers import Cell, Record, SharedNumbers
-from lookup_hints.limits.spent import Spent
+from lookup_hints.limits.shared_limits import CELLS, SharedLimits
+from lookup_hints.limits.shared_numbers import SharedNumbers
 
 try:
     import fcntl
@@ -24,32 +18,6 @@ except ImportError:  # on Windows
     _can_lock = False
 else:
     _can_lock = True
-
-
-class PauseFlag(Record):
-    """What is looked at before each request, without a lock."""
-
-    is_shut = Cell()
-    """Whether a pause or an outage may be going on."""
-
-
-class SharedLimits:
-    """All that is known of one origin, in cells."""
-
-    def __init__(self, cells: SharedNumbers) -> None:
-        place = 0
-        self.flag = PauseFlag(cells, place)
-        self.limit = AdaptiveLimit(cells, place := place + PauseFlag.SIZE)
-        self.pause = Pause(cells, place := place + AdaptiveLimit.SIZE)
-        self.rate = Rate(cells, place := place + Pause.SIZE)
-        self.retries = Retries(cells, place := place + Rate.SIZE)
-        self.breaker = Breaker(cells, place := place + Retries.SIZE)
-        self.leases = Leases(cells, place := place + Breaker.cells_for())
-        self.spent = Spent(cells, place + Leases.cells_for())
-
-
-CELLS = 8192
-"""More than the limits take; the rest is there for what comes."""
 
 
 _ATTEMPTS = 50
@@ -140,16 +108,17 @@ class LimitStores:
         with self._lock:
             key = folder, name
             if key not in self._opened:
-                self._opened[key] = self._open(folder, name)
+                try:
+                    self._opened[key] = in_memory() if folder is None else in_folder(folder, name)
+                except OSError:
+                    self._opened[key] = in_memory()
             return self._opened[key]
 
-    def _open(self, folder: Path | None, name: str) -> LimitStore:
-        if folder is not None:
-            try:
-                return in_folder(folder, name)
-            except OSError:
-                return in_memory()
-        return in_memory()
+
+def folder_of_executor() -> Path | None:
+    """A folder that Spark makes for each executor, and deletes with it; None where this is no worker."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "")
+    return Path(folders.split(",")[0]) / "lookup_hints" if folders else None
 
 
 def is_alive(process: int) -> bool:
