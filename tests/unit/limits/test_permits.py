@@ -12,6 +12,8 @@ import pytest
 
 from lookup_hints.errors import TooManyRequests
 from lookup_hints.limits.adaptive import START
+from lookup_hints.limits.breaker import PROBES, Breaker
+from lookup_hints.limits.leases import Leases
 from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import (
     CELLS,
@@ -23,6 +25,7 @@ from lookup_hints.limits.shared_limits import (
     Rules,
     SharedLimits,
 )
+from lookup_hints.limits.shared_numbers import Record
 from lookup_hints.limits.store import in_memory
 from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
 from lookup_hints.limits.wait_queue import Waiter, WaitQueue
@@ -96,6 +99,7 @@ def test_who_waits_is_told_for_what(loop: VirtualLoop) -> None:
     for why in ("outage", "outage", "budget"):
         lack: Lack = (1.0, why)
         queue.serve(times(0, lack))
+        assert [each.current for each in reports] == [[why]] * len(reports)
         late = Waits()
         queue.append(Waiter(loop.create_future(), late, "throttle"))
         reports.append(late)
@@ -226,6 +230,65 @@ def test_a_task_gives_back_what_another_one_lacks() -> None:
     assert acquires(other, NOW) is None
 
 
+def test_a_task_takes_no_more_than_its_capacity() -> None:
+    limits = SharedLimits([0.0] * CELLS)
+    permits = task(Rules(capacity=3), limits)
+    acquires(permits, NOW, waiting=9)
+    assert limits.leases.held == 3
+    assert acquires(permits, NOW, waiting=9) is None
+    assert limits.leases.held == 3
+
+
+def test_what_was_served_and_sent_is_published() -> None:
+    limits = SharedLimits([0.0] * CELLS)
+    permits = task(limits=limits)
+    for waiting in range(START, 0, -1):
+        acquires(permits, NOW, waiting - 1)
+    for _ in range(START):
+        permits.release(NOW, "served", None, 0, NOW + 0.01)
+    permits.publish(NOW + 0.01)
+    assert permits.allowed == 2 * START
+    assert limits.limit.round == pytest.approx(0.01)
+    limits.retries.reserve(100, NOW + 0.01)
+    assert limits.retries.reserve(12, NOW + 0.01) == pytest.approx(1.0), "ten requests allow two retries"
+
+
+@pytest.mark.parametrize(
+    ("endings", "pause", "is_shut", "outages"),
+    [
+        (["served"] * 20, None, False, 0),
+        (["lost"] * 19, None, False, 0),
+        (["lost"] * 20, None, True, 1),
+        (["refused"], 3.0, True, 0),
+        (["refused"], None, False, 0),
+    ],
+)
+def test_an_outage_and_a_pause_are_seen_by_all(
+    endings: list[Ending], pause: float | None, is_shut: bool, outages: int
+) -> None:
+    limits = SharedLimits([0.0] * CELLS)
+    permits = task(limits=limits)
+    for ending in endings:
+        acquires(permits, NOW)
+        permits.release(NOW, ending, pause, 0, NOW)
+    permits.publish(NOW)
+    assert (bool(limits.cells[IS_SHUT]), permits.outages) == (is_shut, outages)
+
+
+def test_what_is_held_by_the_dead_comes_back_when_it_is_lacked() -> None:
+    limits, rules = SharedLimits([0.0] * CELLS), Rules(concurrency=2)
+    dead: set[int] = set()
+    one, other = (TaskPermits(limits, rules, number, lambda each: each not in dead) for number in (7, 8))
+    acquires(other, NOW, waiting=1)
+    answers = []
+    for seconds in (0.0, 0.4, 0.5):
+        answers.append(acquires(one, NOW + seconds))
+        dead.add(8)
+    assert answers == [(POLL_SECONDS, "budget"), (POLL_SECONDS, "budget"), None], (
+        "each half a second it looks"
+    )
+
+
 # --- all of it
 
 
@@ -276,3 +339,32 @@ def test_where_nothing_less_can_be_asked_a_refusal_is_a_pause() -> None:
     limits = SharedLimits([0.0] * CELLS)
     limits.ended(OriginSignal(NOW, "refused", None, NOW), Rules(concurrency=1))
     assert limits.pause.opens == NOW + 1.0
+
+
+def test_no_two_limits_share_a_cell() -> None:
+    limits = SharedLimits([0.0] * CELLS)
+    records: list[Record] = [limits.limit, limits.pause, limits.rate, limits.retries, limits.breaker]
+    records += [limits.leases, limits.spent]
+    end = IS_SHUT + 1
+    for record in records:
+        assert record.start == end
+        end += record.cells_for() if isinstance(record, Breaker | Leases) else record.SIZE
+    assert end <= CELLS
+
+
+def test_what_goes_out_in_a_pause_or_an_outage_is_a_try() -> None:
+    limits = SharedLimits([0.0] * CELLS)
+    limits.cells[IS_SHUT] = 1.0
+    limits.ended(OriginSignal(NOW, "refused", 10.0, NOW), Rules())
+    assert limits.shut(30.0, NOW + 0.2) is None
+    limits.sends(NOW + 0.2)
+    assert limits.shut(30.0, NOW + 0.2) == (POLL_SECONDS, "throttle")
+    limits.served(1, NOW + 0.2, NOW + 0.3, Rules(), NOW + 0.3)
+    assert limits.shut(30.0, NOW + 0.3) is None
+    for _ in range(20):
+        limits.ended(OriginSignal(NOW + 1.0, "lost", None, NOW + 1.0), Rules())
+    limits.cells[IS_SHUT] = 1.0
+    for _ in range(PROBES):
+        assert limits.shut(30.0, NOW + 6.0) is None
+        limits.sends(NOW + 6.0)
+    assert limits.shut(30.0, NOW + 6.0) == (5.0, "outage")
