@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
-from lookup_hints.runtime.limiter import Request, RequestPermits, with_permits_async
 from lookup_hints.runtime.metrics import Cause
 from lookup_hints.runtime.observing import TIMER_TOLERANCE
+from lookup_hints.runtime.permits import Request, RequestPermits, with_permits_async
 from lookup_hints.runtime.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.runtime.window import HAND_OUT_BYTES, Settled
 from lookup_hints.spi import SupportsBackpressure

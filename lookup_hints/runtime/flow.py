@@ -24,9 +24,9 @@ from lookup_hints.runtime.arrow import Keys, place
 from lookup_hints.runtime.asking import Asking
 from lookup_hints.runtime.dead_letters import Keep
 from lookup_hints.runtime.failures import connector_name
-from lookup_hints.runtime.limiter import UNLIMITED, RequestLimiter
 from lookup_hints.runtime.metrics import Cause, LookupMetrics
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver
+from lookup_hints.runtime.permits import UNLIMITED, RequestLimiter
 from lookup_hints.runtime.settling import Settling
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.runtime.state import LookupState

@@ -8,8 +8,8 @@ from lookup_hints.runtime.backlog import FreshKeys, WaitingKeys
 from lookup_hints.runtime.dead_letters import GivenUp, Keep
 from lookup_hints.runtime.events import EventLog
 from lookup_hints.runtime.held import HeldWindows
-from lookup_hints.runtime.limiter import RequestLimiter
 from lookup_hints.runtime.observing import RequestObserver
+from lookup_hints.runtime.permits import RequestLimiter
 from lookup_hints.runtime.request_size import RequestSize
 from lookup_hints.runtime.slots import RequestSlots
 from lookup_hints.runtime.spec import LookupSpec

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lookup_hints.runtime.arrow import Keys
 from lookup_hints.runtime.flow import LookupFlow, feed
-from lookup_hints.runtime.limiter import with_permits
+from lookup_hints.runtime.permits import with_permits
 from lookup_hints.runtime.steps import Ask, WaitUntil
 from lookup_hints.runtime.window import Settled
 from lookup_hints.spi.model import Answer, LookupRequest

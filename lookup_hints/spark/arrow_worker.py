@@ -28,10 +28,10 @@ from lookup_hints.runtime.batching import (
 )
 from lookup_hints.runtime.carried import CarriedConnector
 from lookup_hints.runtime.flow import LookupFlow
-from lookup_hints.runtime.limiter import UNLIMITED, RequestLimiter, limiter_of
 from lookup_hints.runtime.masking import without_secrets
 from lookup_hints.runtime.metrics import Cause, LookupMetrics, MaxGauge, Report
 from lookup_hints.runtime.observing import UNOBSERVED, RequestObserver, observed, observed_async
+from lookup_hints.runtime.permits import UNLIMITED, RequestLimiter, limiter_of
 from lookup_hints.runtime.process import OpenedAsync, OpenedSync
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupSpec

@@ -21,8 +21,8 @@ from lookup_hints.limits.store import LimitStores
 from lookup_hints.runtime.arrow import distinct_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, LoopCall, run_async
 from lookup_hints.runtime.flow import LookupFlow
-from lookup_hints.runtime.limiter import limiter_of
 from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.runtime.permits import limiter_of
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.runtime.sync_runner import run_sync

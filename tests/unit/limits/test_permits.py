@@ -273,6 +273,7 @@ def test_an_outage_and_a_pause_are_seen_by_all(
         permits.release(NOW, ending, pause, 0, NOW)
     permits.publish(NOW)
     assert (bool(limits.cells[IS_SHUT]), permits.outages) == (is_shut, outages)
+    assert (permits.allowed < START) == (endings[0] != "served"), "less is asked of who does not serve"
 
 
 def test_what_is_held_by_the_dead_comes_back_when_it_is_lacked() -> None:

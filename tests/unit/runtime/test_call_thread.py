@@ -16,7 +16,7 @@ import pytest
 
 from lookup_hints.errors import LookupTimeout
 from lookup_hints.runtime.call_thread import CallThread, CallTimeout
-from lookup_hints.runtime.limiter import with_permits
+from lookup_hints.runtime.permits import with_permits
 from lookup_hints.runtime.process import Process
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
