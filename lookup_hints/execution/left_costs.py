@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import unwrap
 from io import StringIO
 from itertools import takewhile
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -33,6 +34,10 @@ _NAMED = re.compile(r"Relation ([\w.]+)\[")
 _WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
 _WIDTHS |= {"bigint": 8, "double": 8, "timestamp_ntz": 8, "timestamp": 12}
 """The most bytes of a value in a file of columns, which compression makes fewer; other types have no most."""
+
+_ENTRY_BYTES = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 5}
+_COMPRESSED = 4
+"""Numbers in a dictionary are hardly ever compressed to less than one in so many bytes."""
 
 _ANALYSED = re.compile(r"\b(\d+) rows\b")
 
@@ -84,10 +89,40 @@ def _rows_of_footers(files: list[str]) -> LeftRows | None:
     from pyarrow.parquet import read_metadata  # it takes a while, and most sessions have no need of it
 
     try:
-        rows = sum(read_metadata(url2pathname(urlsplit(file).path)).num_rows for file in files)
+        footers = [read_metadata(url2pathname(urlsplit(file).path)) for file in files]
     except Exception:  # a Connect server's disk, say
         return None
-    return LeftRows(rows, f"footers of {len(files)} file{'s'[: len(files) != 1]}")
+    rows = sum(footer.num_rows for footer in footers)
+    return LeftRows(rows, f"footers of {len(files)} file{'s'[: len(files) != 1]}", _most_values(footers))
+
+
+def _most_values(footers: Sequence[Any]) -> dict[str, int]:
+    """How many different values each column has at most: by its range, or by its dictionaries."""
+    groups = [footer.row_group(number) for footer in footers for number in range(footer.num_row_groups)]
+    columns: dict[str, list[Any]] = defaultdict(list)
+    for group in groups:
+        for number in range(group.num_columns):
+            chunk = group.column(number)
+            columns[chunk.path_in_schema].append(chunk)
+    known = {name: (_range_of(chunks), _entries_of(chunks)) for name, chunks in columns.items()}
+    return {name: min(filter(None, each)) for name, each in known.items() if any(each)}
+
+
+def _range_of(chunks: Sequence[Any]) -> int | None:
+    """How many whole numbers there are from the least to the greatest value of a column."""
+    statistics = [chunk.statistics for chunk in chunks]
+    if not all(each is not None and each.has_min_max and type(each.min) is int for each in statistics):
+        return None
+    return int(max(each.max for each in statistics) - min(each.min for each in statistics) + 1)
+
+
+def _entries_of(chunks: Sequence[Any]) -> int | None:
+    """The entries of a column's dictionaries, by their bytes; None where values stand outside of them."""
+    if not all("PLAIN_DICTIONARY" in each.encodings and "PLAIN" not in each.encodings for each in chunks):
+        return None
+    width = _ENTRY_BYTES.get(chunks[0].physical_type, 1)
+    sizes = [int(each.data_page_offset - each.dictionary_page_offset) for each in chunks]
+    return sum(size * _COMPRESSED // width for size in sizes)
 
 
 def _rows_of_table(query: DataFrame, table: str, relation: str, size: float) -> LeftRows | None:

@@ -104,6 +104,9 @@ def _by_price(case: Case, size: TableSize, left: Callable[[], LeftRows]) -> Acce
     if told.rows < FEWEST_KEYS:
         return _asks(f"{counted} are few", reading)
     if told.rows > LEFT_ROWS_PER_ROW * size.rows:
+        if told.keys is not None and told.keys < KEYS_PER_ROW * size.rows:
+            few = f"at most {told.keys:,} different keys on the left ({told.source})"
+            return _asks(f"{few} are fewer than {KEYS_PER_ROW:g} for each row of the table", reading)
         asking = f"asking takes a key for each of {counted}, fewer where keys repeat"
         reason = f"there are {counted}, more than {LEFT_ROWS_PER_ROW:g} for each of {size_text(size)}"
         return AccessDecision(reads=True, reason=reason, other_way=asking)

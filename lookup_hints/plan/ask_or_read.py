@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import prod
 
 from lookup_hints.errors import HintError, OptionError, Problem
 from lookup_hints.plan.access import MOST_ROWS, Access, AccessDecision, Case, decide, keys_worth_reading
@@ -19,6 +20,8 @@ from lookup_hints.plan.unfiltered import certain_left
 from lookup_hints.spi import Scan, TableSize
 from lookup_hints.spi.in_force import InForce
 from lookup_hints.spi.options import Place
+from lookup_hints.sql.lexer import code, pieces
+from lookup_hints.sql.splice import Fragment
 
 _FILTERED = "unknown: conditions or joins may take some away before they are asked for"
 _SAYS_HOW_TO_ASK = ("retry-predicate", "on-error", "max-requests")
@@ -163,7 +166,17 @@ def _left_rows(draft: Draft, join: LookupJoin) -> LeftRows:
         return LeftRows(None, _FILTERED)
     if draft.context.left_rows is None:
         return LeftRows(None, "unknown: Spark was not asked")
-    return draft.context.left_rows(_rows_of(draft, join, left))
+    found = draft.context.left_rows(_rows_of(draft, join, left))
+    names = [_column_of(draft, key.left) for key in join.conditions.keys]
+    values = [found.values[name] for name in names if name in found.values]
+    return found if len(values) < len(names) else replace(found, keys=prod(values))
+
+
+def _column_of(draft: Draft, left: Fragment) -> str:
+    """The name of the column that the left side of a key is; no name of any where it is an expression."""
+    words = code(pieces(left if isinstance(left, str) else left.of(draft.statement.text)))
+    is_column = len(words) in (1, 3) and words[-1].is_name and words[0].is_name
+    return words[-1].name if is_column and (len(words) == 1 or words[1].is_symbol(".")) else ""
 
 
 def _rows_of(draft: Draft, join: LookupJoin, left: LeftSide) -> str:

@@ -9,8 +9,8 @@ their rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 UNKNOWN = "unknown: Spark does not know the rows of its left side"
 
@@ -31,6 +31,9 @@ _KEEPS_ROWS = (
     *("Project", "Sort", "Window", "Repartition", "RepartitionByExpression", "RebalancePartitions"),
     *("SubqueryAlias", "ResolvedHint", "ArrowEvalPython", "BatchEvalPython"),
 )
+_ALIAS = re.compile(r" AS (\w+)#")
+"""A name that a query gives, be it to another column of its files."""
+
 _DIGITS = 0.995
 """Spark prints three digits of a count."""
 
@@ -42,10 +45,14 @@ class LeftRows:
     Args:
         rows: so many; None where it cannot be said.
         source: where the number is from, or why there is none.
+        values: how many different values columns of that name have at most, as far as files tell.
+        keys: so many different keys occur at most; None where it is not known.
     """
 
     rows: int | None
     source: str
+    values: Mapping[str, int] = field(default_factory=dict, compare=False)
+    keys: int | None = None
 
 
 RowsOfFiles = Callable[[str], LeftRows | None]
@@ -74,11 +81,11 @@ def certain_rows(explained: str, rows_of_files: RowsOfFiles = lambda _: None) ->
     section = _SECTION.search(explained)
     nodes = list(_nodes(section[1])) if section else []
     least = _least(nodes, rows_of_files) if nodes else _NONE
-    return (
-        LeftRows(least.rows, ", ".join(dict.fromkeys(least.sources)))
-        if least.rows
-        else LeftRows(None, UNKNOWN)
-    )
+    if section is None or not least.rows:
+        return LeftRows(None, UNKNOWN)
+    computed = set(_ALIAS.findall(section[1]))
+    values = {name: most for name, most in least.values.items() if name not in computed}
+    return LeftRows(least.rows, ", ".join(dict.fromkeys(least.sources)), values)
 
 
 def files_of(explained: str) -> dict[str, float]:
@@ -112,6 +119,7 @@ class _Least:
 
     rows: int
     sources: tuple[str, ...] = ("EXPLAIN COST",)
+    values: Mapping[str, int] = field(default_factory=dict)
 
 
 _NONE = _Least(0)
@@ -138,7 +146,7 @@ def _of_leaf(leaf: _Node, rows_of_files: RowsOfFiles) -> _Least:
         return _NONE
     counted = rows_of_files(leaf.text)
     if counted is not None and counted.rows is not None:
-        return _Least(counted.rows, (counted.source,))
+        return _Least(counted.rows, (counted.source,), counted.values)
     return _Least(int(leaf.size) // BYTES_OF_A_ROW)
 
 

@@ -19,6 +19,12 @@ def test_rows_of_files_are_told_by_footers_by_analyze_table_or_by_their_bytes(
     spark.range(30_000).repartition(3).write.parquet(f"{tmp_path}/rows")
     frame = spark.read.parquet(f"{tmp_path}/rows")
     assert least_rows(frame.select("id")) == LeftRows(30_000, "footers of 3 files")
+    keys = spark.range(30_000).selectExpr(
+        "id AS n", "xxhash64(id % 50) AS few", "xxhash64(id) AS many", "'' AS text"
+    )
+    keys.write.parquet(f"{tmp_path}/keys")
+    values = least_rows(spark.read.parquet(f"{tmp_path}/keys")).values
+    assert (values["n"], values["many"] >= 30_000, 50 <= values["few"] <= 1000) == (30_000, True, True)
     assert least_rows(frame.filter("id > 5")).rows is None, "how many are left is not known"
     assert least_rows(frame.unionAll(spark.range(0))) == LeftRows(30_000, "footers of 3 files")
     assert least_rows(frame.unionAll(frame)).source == "EXPLAIN COST", "which file is of which is not known"

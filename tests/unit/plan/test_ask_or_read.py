@@ -276,6 +276,27 @@ def test_a_statement_that_is_no_stream_has_none_on_the_left(
     assert [question[: len(start)] for question, start in zip(questions, asked, strict=True)] == asked
 
 
+@pytest.mark.parametrize(
+    ("on", "values", "is_read"),
+    [
+        ("o.k = c.id", {"k": 349}, False),
+        ("o.k = c.id", {"k": 350}, True),
+        ("c.id = `k`", {"k": 349}, False),
+        ("o.k = c.id", {"id": 2}, True),
+        ("o.k + 1 = c.id", {"k": 2}, True),
+        ("o.k = c.id AND o.name = c.name", {"k": 20, "name": 10}, False),
+    ],
+)
+def test_many_rows_with_few_different_keys_are_asked_for(
+    on: str, values: dict[str, int], is_read: bool
+) -> None:
+    told = LeftRows(995_000, "footers of 2 files", values)
+    plan = planned(JOIN.replace("o.k = c.id", on), known(Spark(told), replace(SMALL, rows=1000)))
+    assert reads(plan) == is_read
+    if not is_read:
+        assert "different keys on the left (footers of 2 files) are fewer than 0.35 for each" in explain(plan)
+
+
 def test_where_the_first_rows_alone_are_shown_no_limit_is_spoken_of() -> None:
     plan = planned(JOIN, replace(known(), few_rows=True))
     assert "asked: the first rows alone are shown" in explain(plan)

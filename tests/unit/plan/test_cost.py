@@ -99,5 +99,13 @@ def test_files_whose_rows_are_known_count_by_them() -> None:
     assert files_of(explained(*lines)) == {asked[0]: 2.0 * 2**30}
 
 
+def test_what_files_tell_of_columns_is_known_by_the_names_that_they_have_there() -> None:
+    def counted(_: str) -> LeftRows:
+        return LeftRows(700, "footers of 2 files", {"id": 700, "s": 9, "t": 8})
+
+    project = "Project [id#5L, s#7 AS t#8], Statistics(sizeInBytes=1.0 GiB)"
+    assert certain_rows(explained(project, f"+- {FILE}"), counted).values == {"id": 700, "s": 9}
+
+
 def test_a_text_without_the_plan_is_unknown() -> None:
     assert certain_rows("Error occurred during query planning") == LeftRows(None, UNKNOWN)

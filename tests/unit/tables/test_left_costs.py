@@ -121,6 +121,8 @@ def test_rows_of_parquet_files_nearby_are_those_of_their_footers(tmp_path: Path)
     for rows, file in enumerate(files, start=3):
         write_table(pa.table({"id": range(rows)}), file)
     uris = [file.as_uri() for file in files]
+    frame: Any = OfFiles("[id#1L] parquet", "9.0 KiB", uris, {})
+    assert least_rows(frame).values == {"id": 4}
     assert rows_of("[id#1L] parquet", "9.0 KiB", uris) == (7, "footers of 2 files", [])
     assert rows_of("[id#1L] parquet", "9.0 KiB", uris[:1]) == (3, "footers of 1 file", [])
 
