@@ -247,6 +247,7 @@ def test_a_connector_sees_only_the_door_that_is_made_for_it() -> None:
     assert wrong == []
 
 
+@pytest.mark.work(3)  # it looks at each import of each module
 def test_packages_are_imported_by_their_owners_alone() -> None:
     """The registry knows connectors by name: none is imported."""
     wrong = []
