@@ -54,10 +54,15 @@ _SETUP_WORDS = ("SET", "USE", "DECLARE", "ADD", "REFRESH")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
+    code = _exit_code(options)
+    _close_log(options.spark_log, code)
+    return code
+
+
+def _exit_code(options: argparse.Namespace) -> int:
     try:
         code = int(options.command(options))
         sys.stdout.flush()
-        _close_log(options.spark_log, code)
         return code
     except BrokenPipeError:  # of `lookup-hints ... | head`, which has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
