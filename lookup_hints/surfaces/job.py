@@ -395,7 +395,7 @@ def _log_line(ran: StatementRun) -> str:
     if ran.stream is not None:
         return "started"
     done = [
-        f"{name.alias}: {', '.join(f'{text(each.counts)} {title}' for title, text in COLUMNS)}"
+        f"{name.alias}: {', '.join(f'{n} {title}' for title, text in COLUMNS if (n := text(each.counts)))}"
         for name, each in ran.lookups.items()
         if each.counts.rows_in
     ]

@@ -83,6 +83,7 @@ def test_run_sums_up_and_logs_a_line_for_each_statement(
     ]
     assert ": done in " in told[2].getMessage()
     assert "p: 5 rows in, 5 rows out, " in told[2].getMessage()
+    assert " cached" not in told[2].getMessage(), "there is no cache to tell of"
     assert "\r[" not in printed.err, "no bar where there is no terminal"
 
 
