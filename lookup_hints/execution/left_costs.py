@@ -25,7 +25,10 @@ MOST_REMEMBERED = 100
 """A session forgets the left sides before."""
 
 MOST_FILES = 100
-"""To open this many files on the driver's disk takes some tens of milliseconds."""
+"""To open this many files on the driver's disk takes a tenth of a second."""
+
+MOST_CHUNKS = 5000
+"""Of so many columns of row groups footers are read in some tens of milliseconds; of more, rows alone."""
 
 MOST_BYTES = 4 * 2**30
 """Larger tables have enough rows at one for each KiB, and may have more files than should be listed."""
@@ -98,6 +101,8 @@ def _rows_of_footers(files: list[str]) -> LeftRows | None:
 
 def _most_values(footers: Sequence[Any]) -> dict[str, int]:
     """How many different values each column has at most: by its range, or by its dictionaries."""
+    if sum(footer.num_row_groups * footer.num_columns for footer in footers) > MOST_CHUNKS:
+        return {}
     groups = [footer.row_group(number) for footer in footers for number in range(footer.num_row_groups)]
     columns: dict[str, list[Any]] = defaultdict(list)
     for group in groups:

@@ -132,11 +132,14 @@ def _least(nodes: Sequence[_Node], rows_of_files: RowsOfFiles) -> _Least:
         return _of_leaf(top, rows_of_files)
     starts = [at for at, node in enumerate(below) if node.depth == below[0].depth]
     ends = [*starts[1:], len(below)]
-    children = [_least(below[at:end], rows_of_files) for at, end in zip(starts, ends, strict=True)]
+    children = [below[at:end] for at, end in zip(starts, ends, strict=True)]
     if len(children) == 1:
-        return children[0] if top.name in _KEEPS_ROWS else _NONE
-    combine = next((how for start, how in _COMBINED.items() if top.text.startswith(start)), None)
-    return combine(children) if combine is not None else _NONE
+        return _least(children[0], rows_of_files) if top.name in _KEEPS_ROWS else _NONE
+    counted = next((sides for start, sides in _COMBINED.items() if top.text.startswith(start)), None)
+    if counted is None:
+        return _NONE
+    parts = [_least(child, rows_of_files) for child in children[counted]]
+    return max(parts, key=lambda part: part.rows) if top.text.startswith("Join") else _sum(parts)
 
 
 def _of_leaf(leaf: _Node, rows_of_files: RowsOfFiles) -> _Least:
@@ -157,9 +160,10 @@ def _sum(parts: Sequence[_Least]) -> _Least:
     )
 
 
-_COMBINED: dict[str, Callable[[Sequence[_Least]], _Least]] = {
-    "Union": _sum,
-    "Join LeftOuter": lambda parts: parts[0],
-    "Join RightOuter": lambda parts: parts[1],
-    "Join FullOuter": lambda parts: max(parts, key=lambda part: part.rows),
+_COMBINED = {
+    "Union": slice(None),
+    "Join LeftOuter": slice(0, 1),
+    "Join RightOuter": slice(1, 2),
+    "Join FullOuter": slice(None),
 }
+"""Whose rows all go on: of a union the sum, of a join the most."""

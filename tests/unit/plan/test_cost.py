@@ -107,5 +107,18 @@ def test_what_files_tell_of_columns_is_known_by_the_names_that_they_have_there()
     assert certain_rows(explained(project, f"+- {FILE}"), counted).values == {"id": 700, "s": 9}
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Filter (id#5L > 10), Statistics(sizeInBytes=2.0 GiB)", f"+- {FILE}"],
+        ["Join Inner, (a#1 = b#2), Statistics(sizeInBytes=1.0 TiB)", f":- {FILE}", f"+- {FILE}"],
+        ["Join LeftOuter, true, Statistics(sizeInBytes=1.0 TiB)", f":- {MILLION}", f"+- {FILE}"],
+        ["Join RightOuter, true, Statistics(sizeInBytes=1.0 TiB)", f":- {FILE}", f"+- {MILLION}"],
+    ],
+)
+def test_files_whose_rows_do_not_count_are_not_opened(lines: list[str]) -> None:
+    assert certain_rows(explained(*lines), pytest.fail) == certain_rows(explained(*lines))
+
+
 def test_a_text_without_the_plan_is_unknown() -> None:
     assert certain_rows("Error occurred during query planning") == LeftRows(None, UNKNOWN)

@@ -16,6 +16,7 @@ import pytest
 from pyarrow.parquet import write_table
 
 from lookup_hints.execution.left_costs import (
+    MOST_CHUNKS,
     MOST_FILES,
     MOST_REMEMBERED,
     LeftCosts,
@@ -138,6 +139,14 @@ def test_rows_of_parquet_files_nearby_are_those_of_their_footers(tmp_path: Path)
 )
 def test_rows_of_other_files_are_told_by_their_bytes(relation: str, size: str, files: list[str]) -> None:
     assert rows_of(relation, size, files) == (9, "EXPLAIN COST", [])
+
+
+def test_wide_files_tell_their_rows_alone(tmp_path: Path) -> None:
+    file = tmp_path / "wide.parquet"
+    write_table(pa.table({f"c{number}": [1] for number in range(MOST_CHUNKS + 1)}), file)
+    frame: Any = OfFiles("[c0#1L] parquet", "9.0 KiB", [file.as_uri()], {})
+    found = least_rows(frame)
+    assert (found.rows, found.values) == (1, {})
 
 
 def test_files_of_large_tables_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
