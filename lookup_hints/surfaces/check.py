@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lookup_hints.errors import OptionError, Problem, QueryError, Span, nearest
+from lookup_hints.errors import OptionError, Problem, QueryError, Span
 from lookup_hints.hints.validate import lookup_hints
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.plan.planner import plan, surely_uses_lookup
-from lookup_hints.plan.read.statement import FindTable, LookupUse, UnreadableStatement
+from lookup_hints.plan.read.kinds import query_parts
 from lookup_hints.plan.read.statement import Statement as ReadStatement
-from lookup_hints.plan.read.structure import Query
+from lookup_hints.plan.read.statement import UnreadableStatement
 from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spi.filtering import Filter
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.policy import policy_of_configuration
 from lookup_hints.sql.lexer import code, pieces
-from lookup_hints.sql.splice import Cut
 from lookup_hints.statements.script import ScriptStatement, split_statements
 from lookup_hints.statements.statement import (
     Explain,
@@ -35,6 +34,12 @@ from lookup_hints.statements.statement import (
 from lookup_hints.streaming.insert import StreamInsert, written_options
 from lookup_hints.streaming.settings import ROOT, stream_settings
 from lookup_hints.streaming.sinks import no_checkpoint, sink_without_table
+from lookup_hints.surfaces.names_in_text import (
+    ScriptNames,
+    created_name,
+    no_column_before_from,
+    unknown_columns,
+)
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
 from lookup_hints.tables.ddl import CreateLookupTable, DropTable, plain_timestamp
 from lookup_hints.tables.registry import check_connector_name, module_named, retry_predicates
@@ -58,12 +63,14 @@ class _Checked:
     Args:
         plan: how its lookups would run.
         unread: the table that keeps it from being planned: its columns are its source's.
+        not_created: the table that does so as its own statement is wrong, which is said there.
         is_ours: whether it is about lookup tables or their options, so that Spark does not see it.
         into: where the streaming query writes that it starts.
     """
 
     plan: LookupPlan | None = None
     unread: str | None = None
+    not_created: str | None = None
     is_ours: bool = False
     into: str | None = None
 
@@ -88,12 +95,25 @@ class _Checker:
         self._given = given
         self._settings = dict(given.settings or {})
         self._catalog = LookupCatalog(policy_of_configuration(self._settings))
+        self._names = ScriptNames()
 
     def check(self, text: str) -> _Checked:
         """What can be known of a statement; raises what is wrong with it.
 
         Later statements see the tables that it creates and the options that it sets.
         """
+        created = created_name(code(pieces(text)))
+        try:
+            checked = self._check(text)
+        except QueryError:
+            if created is not None:
+                self._names.failed.add(created)
+            raise
+        if created is not None:
+            self._names.failed.discard(created)
+        return checked
+
+    def _check(self, text: str) -> _Checked:
         self._check_parameters(text)
         statement = read_statement(text, self._catalog.concerns, plain_timestamp(self._settings.get))
         if isinstance(statement, StreamInsert):
@@ -101,7 +121,9 @@ class _Checker:
         if isinstance(statement, Explain):
             return self.check(statement.text)
         if isinstance(statement, SparkStatement):
-            return self._plan_query(text)
+            checked = self._plan_query(text)
+            self._names.read(text, self._catalog.find)
+            return checked
         if isinstance(statement, Setting):
             self._settings[statement.key] = statement.value
         elif isinstance(statement, CreateLookupTable):
@@ -148,7 +170,11 @@ class _Checker:
 
     def _plan_query(self, text: str) -> _Checked:
         hints = lookup_hints(text)
-        tables = [self._catalog.find(piece.name) for piece in code(pieces(text)) if piece.is_name]
+        names = [piece.name for piece in code(pieces(text)) if piece.is_name]
+        tables = [self._catalog.find(name) for name in names]
+        not_created = self._names.failed.intersection(map(str.lower, names))
+        if not_created:
+            return _Checked(not_created=not_created.pop())
         without_columns = [table.name for table in tables if table is not None and not table.schema.names]
         if without_columns:
             return _Checked(unread=without_columns[0])
@@ -156,13 +182,20 @@ class _Checker:
             return _Checked()
         try:
             planned = plan(text, hints, self._context())
-            if problems := [*unknown_columns(text, self._catalog.find), *no_column_before_from(text)]:
+            if problems := list(self._unknown_names(text)):
                 raise QueryError(problems)
             return _Checked(planned)
         except UnreadableStatement:
             if hints or surely_uses_lookup(text, self._catalog.find):
                 raise
         return _Checked()
+
+    def _unknown_names(self, text: str) -> Iterator[Problem]:
+        statement = ReadStatement(text, self._catalog.find)
+        statement.queries = query_parts(statement)
+        yield from unknown_columns(statement)
+        yield from self._names.unknown_aliases(statement)
+        yield from no_column_before_from(text)
 
     def _context(self) -> Context:
         return Context(
@@ -175,52 +208,6 @@ class _Checker:
             predicates=retry_predicates(),
             tables=self._catalog.tables,
         )
-
-
-def unknown_columns(text: str, find_table: FindTable) -> Iterator[Problem]:
-    """The columns that a statement takes from lookup tables by their aliases, and that these do not have."""
-    statement = ReadStatement(text, find_table)
-    for use in statement.uses:
-        if use.block.pipes or use.relation.columns:  # where columns may have other names
-            continue
-        hidden = [query for query in statement.structure.queries if _hides(statement, query, use)]
-        for at in statement.tokens.places(use.alias, use.block.first, use.block.last - 2):
-            column = statement.pieces[at + 2]
-            is_column = column.is_name and not statement.tokens.is_symbol(at + 3, "(")
-            is_qualified = statement.tokens.is_symbol(at + 1, ".") and not statement.tokens.is_symbol(
-                at - 1, "."
-            )
-            if (
-                is_column
-                and is_qualified
-                and column.name.lower() not in map(str.lower, use.table.schema.names)
-                and not any(query.first <= at <= query.last for query in hidden)
-            ):
-                yield Problem(
-                    f"The table {use.table.name} has no column {column.name!r}.",
-                    statement.span(Cut(column.start, column.end)),
-                    nearest(column.name, use.table.schema.names),
-                )
-
-
-def _hides(statement: ReadStatement, query: Query, use: LookupUse) -> bool:
-    """Whether a query inside the block of ``use`` has a relation of its name, which its expressions mean."""
-    is_inside = use.block.first < query.first and query.last <= use.block.last
-    return is_inside and any(use.alias.lower() in statement.aliases_in(block) for block in query.blocks)
-
-
-def no_column_before_from(text: str) -> Iterator[Problem]:
-    """Commas before a FROM, which Spark takes for the name of a column."""
-    found = code(pieces(text))
-    for comma, word, behind in zip(found, found[1:], found[2:], strict=False):
-        if (
-            comma.is_symbol(",")
-            and word.is_word("FROM")
-            and behind.is_name
-            and not behind.is_word("FROM", "AS")
-        ):
-            at = Span(text, comma.start, word.end)
-            yield Problem("There is no column between this comma and FROM.", at, "Leave the comma out.")
 
 
 def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Finding]:
@@ -297,6 +284,8 @@ def _told(checked: _Checked, line: int) -> str:
         return f"starts a streaming query into {checked.into}{lookups}"
     if checked.is_ours:
         return "handled by lookup_hints"
+    if checked.not_created is not None:
+        return f"lookups unknown: {checked.not_created} is not created"
     if checked.unread is not None:
         return f"lookups unknown before it runs: {checked.unread} takes its columns from its source"
     if checked.plan is None or not (checked.plan.joins or checked.plan.scans):
