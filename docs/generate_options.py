@@ -160,8 +160,8 @@ def _lookup_row(option: Option) -> str:
     in_session = f"`{option.session_key}`" if Place.SESSION in option.places else ""
     return _row(
         f"`{option.key}`",
-        _type(option),
-        _default(option),
+        option.shown_type,
+        option.shown_default,
         in_hint,
         in_table,
         in_session,
@@ -171,12 +171,12 @@ def _lookup_row(option: Option) -> str:
 
 def _session_row(option: Option) -> str:
     key = option.key_in(Place.SESSION)
-    return _row(f"`{key}`", _type(option), _default(option), option.meaning)
+    return _row(f"`{key}`", option.shown_type, option.shown_default, option.meaning)
 
 
 def _stream_row(option: Option) -> str:
     in_insert = f"`{option.key_in(Place.INSERT)}`" if Place.INSERT in option.places else ""
-    return _row(f"`{option.session_key}`", in_insert, _type(option), _default(option), option.meaning)
+    return _row(f"`{option.session_key}`", in_insert, option.shown_type, option.shown_default, option.meaning)
 
 
 def _connector(name: str) -> str:
@@ -185,23 +185,7 @@ def _connector(name: str) -> str:
 
 
 def _connector_row(option: Option) -> str:
-    marks = [mark for mark, is_set in (("required", option.required), ("secret", option.secret)) if is_set]
-    meaning = f"{option.meaning} *({', '.join(marks)})*" if marks else option.meaning
-    return _row(f"`{option.shown_key}`", _type(option), _default(option), meaning)
-
-
-def _type(option: Option) -> str:
-    return option.type.name.replace("|", "or").replace("<duration>", "*duration*")
-
-
-def _default(option: Option) -> str:
-    if option.default is None:
-        return ""
-    if option.type.name == "status codes":
-        return f"`{option.default}`"
-    if option.type.name == "duration":
-        return f"`{option.default:g} s`"
-    return f"`{str(option.default).lower()}`"
+    return _row(f"`{option.shown_key}`", option.shown_type, option.shown_default, option.shown_meaning)
 
 
 def _row(*cells: str) -> str:

@@ -63,6 +63,28 @@ class Option:
         """Its name for a reader."""
         return f"{self.key}<{self.family}>" if self.family else self.key
 
+    @property
+    def shown_type(self) -> str:
+        """The values that it takes, for a reader, in Markdown."""
+        return self.type.name.replace("|", "or").replace("<duration>", "*duration*")
+
+    @property
+    def shown_default(self) -> str:
+        """Its default for a reader, in Markdown; empty where there is none."""
+        if self.default is None:
+            return ""
+        if self.type.name == "status codes":
+            return f"`{self.default}`"
+        if self.type.name == "duration":
+            return f"`{self.default:g} s`"
+        return f"`{str(self.default).lower()}`"
+
+    @property
+    def shown_meaning(self) -> str:
+        """What it does, and whether it must be given and is hidden, in Markdown."""
+        marks = [mark for mark, is_set in (("required", self.required), ("secret", self.secret)) if is_set]
+        return f"{self.meaning} *({', '.join(marks)})*" if marks else self.meaning
+
     def is_named(self, key: str) -> bool:
         """Whether ``key`` of a ``WITH`` clause is this option, or one of this family."""
         own = self.key_in(Place.TABLE)

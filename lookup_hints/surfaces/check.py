@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from lookup_hints.runtime.spec import LookupSpec
 from lookup_hints.spi.filtering import Filter
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.policy import policy_of_configuration
-from lookup_hints.sql.lexer import code, pieces
+from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.statements.script import ScriptStatement, split_statements
 from lookup_hints.statements.statement import (
     Explain,
@@ -47,13 +48,18 @@ from lookup_hints.tables.registry import check_connector_name, module_named, ret
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to tell about a script: an error, or a note about what could not be checked."""
+    """Something to tell about a script: an error, or a note about what could not be checked.
+
+    It is about the characters from ``start`` to ``end`` of the script.
+    """
 
     message: str
     line: int
     column: int = 1
     excerpt: str = ""
     is_error: bool = True
+    start: int = 0
+    end: int = 0
 
 
 @dataclass(frozen=True)
@@ -222,12 +228,12 @@ def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Findin
     """
     if "\0" in text:
         at = Span(text, text.index("\0"), text.index("\0") + 1)
-        return [Finding("There is a NUL character here. Is this UTF-8 text?", at.line, at.column)]
+        return [_finding(Problem("There is a NUL character here. Is this UTF-8 text?"), at)]
     try:
         statements = split_statements(text)
     except QueryError as error:
         # Without an excerpt: who knows which words are secret, when a quote is never closed.
-        return [_finding(problem, problem.at) for problem in error.problems]
+        return [_finding(problem, problem.at or Span(text, 0, 0)) for problem in error.problems]
     if not statements:
         return [Finding("the file contains no statements", 1, is_error=False)]
     checker = _Checker(given)
@@ -244,7 +250,7 @@ def _findings(checker: _Checker, statement: ScriptStatement, script: str) -> Ite
     if table is not None:
         note = f"not checked: {table} takes its columns from its source; give it a column list"
     if note is not None:
-        yield Finding(note, statement.line, is_error=False)
+        yield replace(_finding(Problem(note), _first_line(statement, script)), is_error=False)
 
 
 def unknown_connectors(
@@ -299,17 +305,34 @@ def _give_it(name: str) -> str:
 
 def _finding_in(statement: ScriptStatement, problem: Problem, script: str) -> Finding:
     """The finding of a problem with ``statement``; its excerpt shows no values of a table's options."""
-    if problem.at is None:
-        return replace(_finding(problem, None), line=statement.line)
-    start, end = problem.at.start, problem.at.end
-    at = Span(script, statement.offset + start, statement.offset + end)
-    excerpt = Span(shown_text(statement.text), start, end).underlined()
+    place = problem.at or _named_in_with(statement.text, problem.message)
+    if place is None:
+        return _finding(problem, _first_line(statement, script))
+    at = Span(script, statement.offset + place.start, statement.offset + place.end)
+    excerpt = Span(shown_text(statement.text), place.start, place.end).underlined()
     return replace(_finding(problem, at), excerpt=excerpt)
 
 
-def _finding(problem: Problem, at: Span | None) -> Finding:
+def _named_in_with(text: str, message: str) -> Span | None:
+    """The first option of a CREATE that ``message`` names, else the first value."""
+    found = code(pieces(text))
+    if not (found and found[0].is_word("CREATE")):
+        return None
+    strings = [
+        (not behind.is_symbol("="), message.index(repr(piece.value)), Span(text, piece.start, piece.end))
+        for piece, behind in pairwise(found)
+        if piece.kind is Kind.STRING and repr(piece.value) in message
+    ]
+    return min(strings, key=lambda each: each[:2])[2] if strings else None
+
+
+def _first_line(statement: ScriptStatement, script: str) -> Span:
+    return Span(script, statement.offset, statement.offset + len(statement.text.splitlines()[0]))
+
+
+def _finding(problem: Problem, at: Span) -> Finding:
     message = f"{problem.message} {problem.tip}".rstrip()
-    return Finding(message, 1) if at is None else Finding(message, at.line, at.column)
+    return Finding(message, at.line, at.column, start=at.start, end=at.end)
 
 
 _UNKNOWN_HERE = {"spark.master": "local"}

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -135,6 +135,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     job.add_surroundings(check)
     check.set_defaults(command=_check)
+
+    lsp = commands.add_parser(
+        "lsp", help="show editors mistakes and completions, as a language server", description=_lsp.__doc__
+    )
+    job.add_surroundings(lsp)
+    lsp.set_defaults(command=_lsp)
 
     submit.add_commands(commands)
     completes = commands.add_parser(
@@ -326,6 +332,23 @@ def _check(options: argparse.Namespace) -> int:
         each.is_error for every in found.values() for each in every
     )
     return job.WELL if is_well else job.FAILED
+
+
+def _lsp(options: argparse.Namespace) -> int:
+    """Speak the language server protocol on the standard input and output: mistakes as `check` finds them,
+    what stands at the pointer, and completions. Parameters have values where none is given."""
+    try:
+        from lookup_hints.surfaces.lsp import server
+    except ModuleNotFoundError as error:
+        raise job.WrongUse(
+            f"The package {error.name} is missing. Try: pip install 'lookup-hints[lsp]'"
+        ) from None
+    modules = [archive.find_module(each, to_ship=False) for each in options.module]
+    given = job.surroundings(options, [module.name for module in modules])
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")  # the server closes it
+    with redirect_stdout(sys.stderr), job.importing(modules):  # what a module prints is no answer
+        server(replace(given, params=job.read_params(options.param) or None)).start_io(None, output)
+    return job.WELL
 
 
 def _check_file(file: str, given: CheckOptions) -> Sequence[Finding] | None:

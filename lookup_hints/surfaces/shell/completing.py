@@ -11,6 +11,7 @@ from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.option_types import TEXT
 from lookup_hints.spi.options import Option, Place, options_at
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
+from lookup_hints.sql.splice import Cut
 from lookup_hints.statements.commands import SESSION_KEYS
 from lookup_hints.statements.statement import FIRST_WORDS
 from lookup_hints.surfaces.shell.names import CompletionNames
@@ -28,6 +29,7 @@ _NO_ALIAS = frozenset(
     {word for clause in (*_CLAUSES, *FIRST_WORDS) for word in clause.split()}
     | {"FOR", "LATERAL", "NATURAL", "PIVOT", "TABLESAMPLE", "UNPIVOT", "WINDOW"}
 )
+_SETTING = re.compile(r"\s*SET\s+(['\"`]?)([\w.-]+)", re.IGNORECASE)
 _CONNECTOR = Option("connector", TEXT, "Who asks the source.")
 
 
@@ -145,8 +147,54 @@ def _values(key: str, options: Mapping[str, Option], text: str) -> Sequence[str]
     return options[key].type.values if key in options else ()
 
 
-def _options_of_table(found: Sequence[Piece]) -> Mapping[str, Option] | None:
-    """The options of the WITH clause that is open, where it is that of a lookup table."""
+@dataclass(frozen=True)
+class GivenOption:
+    """An option as a statement gives it.
+
+    Args:
+        option: which it is.
+        key: what it is called there.
+        value: its value, where that is what was asked about; else empty.
+        place: the key or the value, as far as it was asked about.
+    """
+
+    option: Option
+    key: str
+    value: str
+    place: Cut
+
+
+def option_at(text: str, at: int) -> GivenOption | None:
+    """The option whose key or value stands at the place ``at`` of a statement."""
+    setting = _SETTING.match(text)
+    if setting is not None and setting.start(2) <= at < setting.end(2):
+        option = SESSION_KEYS.get(setting[2].lower())
+        return None if option is None else GivenOption(option, setting[2], "", Cut(*setting.span(2)))
+    here = next((piece for piece in pieces(text) if piece.start <= at < piece.end), None)
+    if here is None:
+        return None
+    start, inside = (here.start + 3, here.text[3:-2]) if here.kind is Kind.HINT else (0, text)
+    found = [piece for piece in code(pieces(inside)) if piece.start <= at - start]
+    if here.kind is not Kind.HINT:
+        options = _options_of_table(found, text)
+    else:
+        options = options_at(Place.HINT, LOOKUP_OPTIONS) if _is_within_lookup(found) else None
+    if options is None or found[-1].kind is not Kind.STRING or at - start >= found[-1].end:
+        return None
+    is_value = found[-2].is_symbol("=")
+    key = found[-3].value if is_value else found[-1].value
+    option = next((each for name, each in options.items() if name == key or each.is_named(key)), None)
+    place = Cut(start + found[-1].start, start + found[-1].end)
+    return None if option is None else GivenOption(option, key, found[-1].value if is_value else "", place)
+
+
+def _options_of_table(found: Sequence[Piece], text: str = "") -> Mapping[str, Option] | None:
+    """The options of the WITH clause that is open, where it is that of a lookup table.
+
+    Args:
+        found: the pieces up to the cursor.
+        text: the whole statement, where it is there.
+    """
     words = code(found)
     if not (words and words[0].is_word("CREATE")):
         return None
@@ -155,7 +203,7 @@ def _options_of_table(found: Sequence[Piece]) -> Mapping[str, Option] | None:
     ]
     if not opened or any(piece.is_symbol(")") for piece in words[opened[-1] :]):
         return None
-    given = words[opened[-1] :]
+    given = code(pieces(text))[opened[-1] :] if text else words[opened[-1] :]
     names = [
         value.value
         for key, value in zip(given, given[2:], strict=False)

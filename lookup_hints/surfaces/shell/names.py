@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from lookup_hints.session import LookupSession
 from lookup_hints.sql.lexer import quoted
+
+if TYPE_CHECKING:
+    from lookup_hints.session import LookupSession
 
 
 class CompletionNames(Protocol):
