@@ -30,7 +30,8 @@ before = session.metrics()
 session.sql("SELECT ...").collect()
 for name, counts in session.metrics().items():
     new = counts - before.get(name, LookupMetrics())
-    print(name.table, name.line, new.keys, new.hits / new.keys, new.latency.quantile(0.99))
+    print(name.table, name.line, new.keys, new.hits / new.keys)
+    print(new.latency.quantile(0.99))
 ```
 
 | field | unit | meaning |

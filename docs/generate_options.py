@@ -5,6 +5,7 @@ A test compares the file with what this makes, so that the reference cannot fall
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,6 +22,8 @@ _INTRODUCTION = """\
 # Options
 
 This page is made from the option tables in the code by `python docs/generate_options.py`.
+
+{index}
 
 A lookup option can stand in a hint, in the `WITH` clause of the table (as the default of every query),
 and some in the session. The hint wins over the table, the table over the session, the session over the
@@ -140,7 +143,17 @@ def page() -> str:
     parts += [_CONNECTORS, *(_connector(name) for name in CONNECTORS)]
     parts += [_FLINK, *_flink_rows()]
     parts += [_REMOVED, *(_row(f"`{name}`", instead) for name, instead in REMOVED_OPTIONS.items())]
-    return "".join(parts)
+    return indexed("".join(parts), deepest=3)
+
+
+def indexed(page: str, deepest: int) -> str:
+    """The page with links to its headings, from the second level on, in place of ``{index}``."""
+    links = []
+    for level, title in re.findall(r"^(##+) (.*)", page, re.MULTILINE):
+        if len(level) <= deepest:
+            anchor = re.sub("[^a-z0-9_-]", "", title.lower().replace(" ", "-"))
+            links.append(f"{'    ' * (len(level) - 2)}- [{title}](#{anchor})")
+    return page.replace("{index}", "\n".join(links), 1)
 
 
 def _flink_rows() -> Iterable[str]:

@@ -6,15 +6,19 @@ page cannot promise what does not run.
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from docs.generate_options import indexed  # noqa: E402 (the path above comes first)
 from tests.queries.corpus import Case, cases  # noqa: E402 (the path above comes first)
 from tests.queries.kinds import KINDS  # noqa: E402
 from tests.queries.tpch.data import KEYS  # noqa: E402
@@ -31,6 +35,8 @@ and rows must be the same. What cannot be a lookup join is refused while the sta
 reason; it is never answered wrong.
 
 {counts}
+
+{index}
 """
 
 _KINDS = """
@@ -75,6 +81,8 @@ What Spark computes twice is asked twice. No rewrite cures these, and EXPLAIN sa
 - A DataFrame that is used twice (written twice, joined with itself): `cache()` it, as everywhere in Spark.
 """
 
+_CLAUSE = re.compile(r" ((?:FROM|WHERE|GROUP|SELECT|(?:(?:LEFT|RIGHT|FULL|CROSS|OUTER|ANTI) )*JOIN) )")
+
 _REFUSED = """
 ## What is refused, and what to write instead
 
@@ -100,9 +108,8 @@ a key. Both give Spark's rows. Under *several*: how many of the choices of more 
 def page() -> str:
     """The whole page."""
     known = cases()
-    return "".join(
-        [_INTRODUCTION.format(counts=_counts(known)), *_kinds(), *_topics(known), *_refusals(known), *_tpch()]
-    )
+    parts = [_INTRODUCTION.replace("{counts}", _counts(known)), *_kinds(), *_topics(known)]
+    return indexed("".join([*parts, *_refusals(known), *_tpch()]), deepest=2)
 
 
 def _counts(known: list[Case]) -> str:
@@ -132,9 +139,24 @@ def _refusals(known: list[Case]) -> Iterable[str]:
     yield _REFUSED
     for case in known:
         if case.refused is not None:
-            yield f"### {case.title}\n\n```sql\n{case.text}\n```\n\n> {case.refused}\n\n"
+            yield f"### {case.title}\n\n```sql\n{_wrapped(case.text)}\n```\n\n> {case.refused}\n\n"
             if case.instead is not None:
-                yield f"Instead:\n\n```sql\n{case.instead}\n```\n\n"
+                yield f"Instead:\n\n```sql\n{_wrapped(case.instead)}\n```\n\n"
+
+
+def _wrapped(sql: str) -> str:
+    """A long line with its outermost clauses on lines of their own, none longer than 80 characters."""
+    wrap = partial(textwrap.wrap, width=80, subsequent_indent="  ", break_on_hyphens=False)
+    clauses = (each for line in sql.splitlines() for each in (_clauses(line) if len(line) > 80 else [line]))
+    return "\n".join(part for clause in clauses for part in wrap(clause))
+
+
+def _clauses(line: str) -> list[str]:
+    def begun(clause: re.Match[str]) -> str:
+        before = line[: clause.start()]
+        return f"\n{clause[1]}" if before.count("(") == before.count(")") else clause[0]
+
+    return _CLAUSE.sub(begun, line).splitlines()
 
 
 def _tpch() -> Iterable[str]:

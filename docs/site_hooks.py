@@ -20,7 +20,7 @@ _IN_DOCS = re.compile(r"(\]\((?:\.\./)?)docs/")
 """In the copies the pages are beside them, or a folder above."""
 
 _TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
-_ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
 _TITLE = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
 _FEW_COLUMNS = 3

@@ -36,7 +36,7 @@ class RetryStrategy(ABC):
     A strategy of your own is a subclass. It is pickled and asked on the workers, for many keys at once:
     what it answers may depend on the attempt alone.
 
-    Example:
+    Examples:
         >>> class Squares(RetryStrategy):
         ...     def can_retry(self, attempt): return attempt <= 5
         ...     def backoff(self, attempt): return float(attempt**2)
@@ -80,7 +80,7 @@ class FixedDelay(RetryStrategy):
         max_attempts: retries after the first try, as in Flink: 3 means up to 4 lookups of a key.
         delay: seconds between them.
 
-    Example:
+    Examples:
         >>> FixedDelay(3, 10.0).if_miss()
     """
 
@@ -212,7 +212,7 @@ class RetryPolicy:
                 it is pickled. When there are no attempts left, the rows are taken as they are.
             name: what to call it in EXPLAIN; its own name without one.
 
-        Example:
+        Examples:
             >>> FixedDelay(3, 10.0).if_result(lambda rows: any(row["zip"] is None for row in rows))
         """
         if not callable(predicate):

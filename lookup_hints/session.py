@@ -34,7 +34,7 @@ class LookupSession:
     Lookup tables belong to the Spark session, like temporary views: two LookupSessions of one Spark
     session see the same tables.
 
-    Example:
+    Examples:
         >>> session = LookupSession(spark)
         >>> session.sql("CREATE TEMPORARY TABLE c (id BIGINT, name STRING) WITH ('connector' = 'memory')")
         >>> session.sql("SELECT o.id, c.name FROM orders o LEFT JOIN c ON o.customer_id = c.id")
@@ -97,7 +97,7 @@ class LookupSession:
         Raises:
             QueryError: the statement has no lookup join, or starts a streaming query.
 
-        Example:
+        Examples:
             >>> print(session.explain_analyze("SELECT ... FROM orders o JOIN customers c ON ..."))
             4.2 s; 82 % of the time waited for customers: 40 requests in flight of 100, p99 310 ms
             ...
@@ -169,7 +169,7 @@ class LookupSession:
         Raises:
             QueryError: a column, an option or the kind of join is wrong; says what to write.
 
-        Example:
+        Examples:
             >>> session.lookup_join(orders, "customers", on={"customer_id": "id"}, how="left",
             ...                     condition="customers.country <> 'DE'", columns=["name", "zip"],
             ...                     retry=FixedDelay(3, 10.0).if_miss(), timeout=60.0)
@@ -260,7 +260,7 @@ class LookupSession:
         Raises:
             QueryError: there is no such table, or these are not its keys.
 
-        Example:
+        Examples:
             >>> def invalidate(changes, batch):
             ...     session.invalidate("customers", changes.select("id").distinct())
             >>> change_stream.writeStream.foreachBatch(invalidate).start()
@@ -274,7 +274,7 @@ class LookupSession:
         Connect this asks the server for them. Two sessions of one application that make the very same lookup
         share its counts.
 
-        Example:
+        Examples:
             >>> for name, counts in session.metrics().items():
             ...     print(name, counts.keys, counts.latency.quantile(0.99))
             customers AS c, line 1 1000 0.0123
@@ -294,7 +294,7 @@ class LookupSession:
         Raises:
             OptionError: ``port`` is none, or the package is missing (``lookup-hints[prometheus]``).
 
-        Example:
+        Examples:
             >>> server = session.serve_metrics(0)
             >>> server.url
             'http://127.0.0.1:40123/metrics'
@@ -308,7 +308,7 @@ class LookupSession:
         What the block is given may be called from any thread. On Spark Connect, and where workers cannot
         reach the driver by UDP, it knows only of tasks that have ended.
 
-        Example:
+        Examples:
             >>> with session.watching() as look:
             ...     Timer(5.0, lambda: print(look())).start()
             ...     session.sql("SELECT ...").collect()

@@ -74,6 +74,22 @@ def sentences(page: Path) -> list[str]:
     return [each for part in parts for each in re.split(ends, " ".join(part.split()))]
 
 
+def test_sources_fit_the_width_of_a_page() -> None:
+    # The page on the command line shows the error of a long line.
+    pages = [page for page in PAGES if page.name != "command-line.md" and not page.name[:4].isdigit()]
+    blocks = [
+        (page.name, block)
+        for page in pages
+        for block in re.findall(
+            r"^```(?:sql|python)\n(.*?)^```$",
+            page.read_text(encoding="utf-8"),
+            re.DOTALL | re.MULTILINE,
+        )
+    ]
+    assert len(blocks) > 100
+    assert [(page, line) for page, block in blocks for line in block.splitlines() if len(line) > 80] == []
+
+
 def test_the_supported_versions_are_those_of_the_matrix() -> None:
     page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (4\.\d|3\.5) \| (3\.[\d., ]+) \|", page, re.MULTILINE)

@@ -37,8 +37,8 @@ _AGES = 2**62
 class BytesInFlight:
     """A budget of ``limit`` bytes.
 
-    Example:
-        Where the size is known before, or can be guessed::
+    Examples:
+        Where the size is known before, or can be guessed:
 
             with budget.lease() as lease:
                 await lease.room(expected)

@@ -59,7 +59,7 @@ def put_rows(name: str, rows: Any) -> None:
         name: what the option ``data`` says; a table without it takes the rows put under its own name.
         rows: a list of dictionaries, a pandas DataFrame or a pyarrow Table.
 
-    Example:
+    Examples:
         >>> put_rows("countries", [{"code": "DE", "name": "Germany"}, {"code": "FR", "name": "France"}])
     """
     _given[name] = rows if isinstance(rows, pa.Table) else _copied(rows)

@@ -243,8 +243,8 @@ class SyncRowLookup(RowsAsTable, SyncLookup):
 class AsyncRowLookup(RowsAsTable, AsyncLookup):
     """A connector that is asked one key at a time, for up to `capacity` keys at once.
 
-    Example:
-        A whole connector::
+    Examples:
+        A whole connector:
 
             class Rates(AsyncRowLookup):
                 async def alookup_row(self, request):

@@ -92,8 +92,8 @@ def reporting() -> Reporting:
     Ask again in each lookup: a task in the background, or a callback of a connection, outlives the lookup
     that it was started in.
 
-    Example:
-        In a lookup::
+    Examples:
+        In a lookup:
 
             reports = reporting()
             with reports.waiting("slot"):

@@ -106,8 +106,8 @@ def turns() -> Turns:
 
     Ask again in each lookup.
 
-    Example:
-        In a lookup of a connector that is a ``TakesTurns``::
+    Examples:
+        In a lookup of a connector that is a ``TakesTurns``:
 
             own = turns()
             if not own.take_at_once():

@@ -97,7 +97,7 @@ class Preparation:
 class Streams:
     """The streaming queries of one session, in the order of their start.
 
-    Example:
+    Examples:
         >>> session.sql("INSERT INTO enriched SELECT ... FROM STREAM orders ...")
         >>> session.streams.await_all()
     """
@@ -123,7 +123,7 @@ class Streams:
         Args:
             progress: ``event.progress`` of ``onQueryProgress``, or one of a query's ``recentProgress``.
 
-        Example:
+        Examples:
             >>> class Watch(StreamingQueryListener):
             ...     def onQueryProgress(self, event):
             ...         for name, counts in session.streams.lookups_of(event.progress).items():

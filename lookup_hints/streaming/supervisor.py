@@ -405,7 +405,7 @@ def supervise(
         TypeError: ``start`` is a query that runs already: Spark does not tell how it was started.
         Exception: whatever the first start raises.
 
-    Example:
+    Examples:
         >>> writer = frame.writeStream.option("checkpointLocation", "/checkpoints/a").format("parquet")
         >>> query = supervise(writer.option("path", "/enriched"), FixedDelayRestart(attempts=3, delay=10))
         >>> query.await_termination()

@@ -80,7 +80,7 @@ def async_wait(
     Raises:
         QueryError: a column, a type or an option is wrong; says what to write.
 
-    Example:
+    Examples:
         >>> async def rate(currency, day):
         ...     async with httpx.AsyncClient() as client:
         ...         answer = await client.get(f"https://rates.example/{day}/{currency}")

@@ -228,7 +228,7 @@ NO_BAR_OF_SPARK = {"spark.ui.showConsoleProgress": "false"}
 class TerminalBar:
     """Says on a terminal how far a statement is, with a line for each lookup; goes away when it has ended.
 
-    Example:
+    Examples:
         >>> with TerminalBar(sys.stderr).over(spark):
         ...     frame.collect()
     """

@@ -37,7 +37,7 @@ class StatementRun:
         params: values of its parameter markers.
         few_rows: whether the first rows alone will be taken.
 
-    Example:
+    Examples:
         >>> run = StatementRun(session, statement, {"day": "2013-01-01"})
         >>> rows = run.take(lambda frame: frame.take(20), partial(following, spark, draw))
         >>> run.seconds, run.lookups

@@ -35,7 +35,7 @@ def register_connector(name: str, connector: type[Connector] | str) -> None:
 
     Registering the same name again replaces it, so a notebook cell can be run twice.
 
-    Example:
+    Examples:
         >>> register_connector("geoip", "my_company.geo:GeoIp")
     """
     _registered[name.lower()] = connector
@@ -49,7 +49,7 @@ def register_retry_predicate(name: str, predicate: RowPredicate) -> None:
         predicate: takes the rows found for one key as dictionaries (none for a miss); runs on the
             workers, so it is pickled. On the last attempt the rows are taken as they are.
 
-    Example:
+    Examples:
         >>> register_retry_predicate("no_zip", lambda rows: any(row["zip"] is None for row in rows))
     """
     _predicates[name.lower().replace("-", "_")] = predicate

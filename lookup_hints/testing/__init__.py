@@ -5,8 +5,8 @@
 ``FakeConnector`` is a source whose misses, errors and delays are scripted; ``looked_up`` asks any connector
 as the engine would, with retries and timeouts, without Spark and without waiting.
 
-Example:
-    A module of your tests; pytest runs every test of the contract against your source::
+Examples:
+    A module of your tests; pytest runs every test of the contract against your source:
 
         class TestGeoIp(SourceContract):
             connector_type = GeoIp

@@ -51,7 +51,7 @@ class ConnectorContract:
     ``table`` that gives the ``LookupTable``. The source must not change while a test runs. A connector with
     both abilities is asked in both ways, and must answer both alike.
 
-    Example:
+    Examples:
         >>> class TestRates(ConnectorContract):
         ...     connector_type = Rates
         ...     present = [{"currency": "EUR"}, {"currency": "USD"}]

@@ -56,7 +56,7 @@ class _Act:
 class FakeConnector(SyncLookup, AsyncLookup):
     """Rows in memory, asked by ``key``; the next answers for a key may be scripted.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> people = FakeConnector({"id": pa.int64(), "name": pa.string()}, [(1, "Ada")], key=["id"])
         >>> people.miss(1, times=2)             # a row that comes late

@@ -233,7 +233,7 @@ def test_a_signal_is_handed_on(tmp_path: Path) -> None:
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "submit.md"
 EXAMPLES = [
     line.removeprefix("lookup-hints ")
-    for line in PAGE.read_text(encoding="utf-8").splitlines()
+    for line in PAGE.read_text(encoding="utf-8").replace(" \\\n ", "").splitlines()
     if line.startswith("lookup-hints submit ")
 ]
 
