@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from lookup_hints.execution.doctor import DoctorReport, ExaminedTable, examine
 from lookup_hints.execution.measure import explain_analyze
 from lookup_hints.execution.prepare import Prepared
 from lookup_hints.execution.scope import Args, StatementScope
@@ -280,6 +281,39 @@ class LookupSession:
             customers AS c, line 1 1000 0.0123
         """
         return self._state.functions.metrics()
+
+    def doctor(
+        self, *tables: str, key: Mapping[str, object] | None = None, timeout: float = 10.0
+    ) -> DoctorReport:
+        """Whether lookup tables can be reached, read and asked fast, from here and from each executor.
+
+        It looks at names, ports, TLS, login, rights, columns, indexes and connections as far as the connector
+        can, and times ten lookups. Nothing is written. Each line of what it prints has its cure.
+
+        Args:
+            tables: their names; all of the session without any.
+            key: values of key columns that exist, for sources that can name none.
+            timeout: seconds for one step, such as a connection or a lookup.
+
+        Example:
+            >>> report = session.doctor("customers", key={"id": 1})
+            >>> print(report)
+            >>> assert report.is_well
+        """
+        named = [self._statements.scope.table(name) for name in tables] if tables else self.tables()
+        return self.examine([ExaminedTable(table) for table in named], key=key, timeout=timeout)
+
+    def examine(
+        self,
+        tables: Sequence[ExaminedTable],
+        *,
+        key: Mapping[str, object] | None = None,
+        timeout: float = 10.0,
+        joins: int = 1,
+    ) -> DoctorReport:
+        """As ``doctor``, for tables that need not be in the catalog, where it is known how they are asked."""
+        given = {name: str(value) for name, value in (key or {}).items()}
+        return examine(self._statements.scope, tables, given=given, timeout=timeout, joins=joins)
 
     def serve_metrics(self, port: int, host: str = LOOPBACK, *, flink_names: bool = False) -> MetricsServer:
         """Let Prometheus scrape what ``metrics`` gives from this driver, until ``stop`` of what it returns.

@@ -26,6 +26,7 @@ from lookup_connectors.conversion import convert, is_nested, row_with
 from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
 from lookup_connectors.postgres_changes import changed_query, latest_query
 from lookup_connectors.postgres_filters import can_filter, filter_of
+from lookup_connectors.postgres_health import health_of
 from lookup_connectors.postgres_place import TLS, checked_target, origin_of
 from lookup_connectors.postgres_reading import (
     BLOCKS,
@@ -56,13 +57,17 @@ from lookup_hints.spi import (
     Changes,
     ChangesRequest,
     Ending,
+    Endpoint,
     Filter,
     FilteredScan,
+    HealthCheck,
+    HealthRequest,
     LookupRequest,
     LookupTable,
     Option,
     OptionType,
     ReportsChanges,
+    ReportsHealth,
     ReportsSchema,
     Statistics,
     TableSize,
@@ -121,7 +126,7 @@ _PORTS = OptionType("integer, or a list of them", _ports)
 _POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
 
 
-class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, ReportsSchema):
+class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema):
     """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -268,6 +273,34 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns and the primary key, from the catalog."""
         return asyncio.run(self._discovered())
+
+    # Health.
+
+    DRIVERS = ("asyncpg",)
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The hosts of the URL; a socket of the file system is none. TLS is asked for at the login."""
+        hosts = checked_target(self.table, self.table.read(self.OPTIONS)[0]).hosts
+        return [Endpoint(host, port) for host, port in hosts if not host.startswith(("/", "@"))]
+
+    def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
+        """Login, table, columns, rights, indexes on the keys, and connections, from the catalog."""
+        loop = asyncio.new_event_loop()
+        checks = self._health(request)
+        try:
+            while (check := loop.run_until_complete(anext(checks, None))) is not None:
+                yield check
+        finally:
+            loop.run_until_complete(checks.aclose())
+            loop.close()
+
+    def sample(self, columns: Sequence[str], most: int) -> pa.Table:
+        """The first rows that the server comes upon."""
+        return asyncio.run(self._sample(columns, most))
+
+    def check_of(self, error: Exception) -> str:
+        """As the driver, the catalog or the code of the server say."""
+        return str(getattr(error, "check", "lookup"))
 
     @property
     def _source(self) -> str:
@@ -429,6 +462,22 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
             return Changes(greatest)
         arrays = [array or () for array in arrays]
         return Changes(greatest, self._table(plans, arrays, request.schema, request.schema.names))
+
+    async def _health(self, request: HealthRequest) -> AsyncGenerator[HealthCheck, None]:
+        async with self._one_connection() as connection:
+            pool_size: int = self.table.read(self.OPTIONS)[0][_POOL_SIZE.key]
+            async for check in health_of(connection, self._source, self.table, request, pool_size):
+                yield check
+
+    async def _sample(self, columns: Sequence[str], most: int) -> pa.Table:
+        async with self._one_connection(in_transaction=True) as connection:
+            relation = await find_relation(connection, self._source, self.table.name)
+            plans = plans_of(relation, self.table)
+            wanted = ", ".join(f"array_agg({plans[name].selected})" for name in columns)
+            query = f"SELECT {wanted} FROM (SELECT * FROM {relation.sql} LIMIT {most}) AS sampled"  # noqa: S608
+            arrays = [array or () for array in await connection.fetchrow(query)]
+        schema = pa.schema([self.table.schema.field(name) for name in columns])
+        return self._table(plans, arrays, schema, ())
 
     async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
         async with self._one_connection() as connection:
@@ -763,6 +812,16 @@ _TIPS = {
 }
 
 
+_CHECKS = {
+    "28": "login",
+    "3D": "database",
+    "42501": "rights",
+    "42P01": "table",
+    "3F": "table",
+    "42703": "columns",
+    "53300": "connections",
+}
+"""What a doctor calls that which failed, by how SQLSTATEs begin."""
 _TOO_MUCH = ("53", "57014")
 _GONE = ("08", "57P")
 """How SQLSTATEs begin of a server with too much to do, and of one that is not there, or not for long."""
@@ -772,6 +831,12 @@ def _ending_of(state: str) -> Ending:
     if state.startswith(_TOO_MUCH):
         return "refused"
     return "lost" if state.startswith(_GONE) else "unknown"
+
+
+class _PostgresFailure(ConnectorError):
+    """A failure, and in ``check`` what a doctor calls that which failed."""
+
+    check = "login"
 
 
 class _BeyondServer(ConnectorError):
@@ -806,11 +871,12 @@ class _Failures:
             tip = "Check 'sslrootcert' and the host's name."
             if self._target.binds_channel:
                 tip += " For 'channel_binding' = require it is checked as by sslmode=verify-full."
-            return self._error(f"the server's certificate is not trusted: {error.verify_message}", tip, True)
+            what = f"the server's certificate is not trusted: {error.verify_message}"
+            return self._error(what, tip, permanent=True, check="tls")
         if isinstance(error, FileNotFoundError | PermissionError):
             files = [text for key, text in self._target.driver.items() if key in FILES]
             tip = f"One of: {', '.join(files)}." if files else ""
-            return self._error(f"a file cannot be read: {error.strerror}", tip, permanent=True)
+            return self._error(f"a file cannot be read: {error.strerror}", tip, permanent=True, check="tls")
         if isinstance(error, asyncpg.ClientConfigurationError):
             tip = (
                 "Give the file as 'sslrootcert', or 'sslrootcert' = 'system'."
@@ -824,7 +890,8 @@ class _Failures:
             tip = "Special characters in a user or password are percent-encoded."
             return self._error("the connection URL cannot be read", tip, permanent=True)
         if "rejected SSL upgrade" in str(error):
-            return self._error("the server has no TLS, and 'sslmode' asks for it", permanent=True)
+            what = "the server has no TLS, and 'sslmode' asks for it"
+            return self._error(what, permanent=True, check="tls")
         return self._error(f"the connection to PostgreSQL failed: {error or type(error).__name__}")
 
     def _from_server(self, error: asyncpg.PostgresError, connecting: bool) -> ConnectorError:
@@ -844,12 +911,17 @@ class _Failures:
         elif unknown is not None and unknown[1] in self._target.session:
             near = did_you_mean(unknown[1], KNOWN)
             tip = f"It is a parameter of 'url', and none of libpq. {near}"
-        return self._error(text, tip, permanent=_PERMANENT.match(state) is not None)
+        check = next((name for begin, name in _CHECKS.items() if state.startswith(begin)), "lookup")
+        return self._error(text, tip, permanent=_PERMANENT.match(state) is not None, check=check)
 
     def permanent(self, what: str, tip: str) -> ConnectorError:
         """The failure that it is to find ``what``."""
         return self._error(what, tip, permanent=True)
 
-    def _error(self, what: str, tip: str = "", permanent: bool = False) -> ConnectorError:
+    def _error(
+        self, what: str, tip: str = "", *, permanent: bool = False, check: str = "login"
+    ) -> ConnectorError:
         message = f"table {self._table}: {what}. {tip}".replace("..", ".").rstrip()
-        return ConnectorError(self._mask(message), permanent=permanent)
+        error = _PostgresFailure(self._mask(message), permanent=permanent)
+        error.check = check
+        return error

@@ -40,12 +40,16 @@ from lookup_hints.spi import (
     TEXT,
     Changes,
     ChangesRequest,
+    Endpoint,
     Filter,
     FilteredScan,
+    HealthCheck,
+    HealthRequest,
     LookupRequest,
     LookupTable,
     Option,
     ReportsChanges,
+    ReportsHealth,
     ReportsSchema,
     Statistics,
     SyncLookup,
@@ -63,6 +67,8 @@ _ROW_NUMBERS = ("rowid", "_rowid_", "oid")  # a column of that name hides the ro
 _IS_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
 _FEWEST_ROWS = 50_000
 """A partition of fewer rows is not worth a task."""
+_FEW_ROWS = 1000
+"""So few are read as fast without an index."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ def _url_in(path: str) -> str | None:
     )
 
 
-class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, ReportsSchema):
+class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema):
     """A table of an SQLite file."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -229,6 +235,59 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         key = sorted((place, name) for name, _, place in stored if place)
         return schema, tuple(name for _, name in key)
 
+    def endpoints(self) -> Sequence[Endpoint]:
+        """None: it is a file."""
+        return ()
+
+    def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
+        """File, table, columns, and an index that begins with a column of each key."""
+        options = self.table.read(self.OPTIONS)[0]
+        try:
+            connection = self._connected(options)
+        except ConnectorError as error:
+            yield _broken("file", error, "Put the file where this machine sees it, under the same path.")
+            return
+        with closing(connection):
+            try:
+                stored = self._stored_columns(connection)
+            except ConnectorError as error:
+                yield _broken("table", error, "Check 'path' and 'table-name'.")
+                return
+            yield HealthCheck("table", "ok", f"{self._source} in {options['path']}")
+            try:
+                self._check_columns(stored)
+            except ConnectorError as error:
+                yield _broken("columns", error, "Correct the column list of CREATE TABLE.")
+                return
+            yield HealthCheck("columns", "ok", f"{len(self.table.schema)} as declared")
+            for by in request.keys:
+                yield self._index_check(connection, by)
+
+    def _index_check(self, connection: sqlite3.Connection, by: Sequence[str]) -> HealthCheck:
+        """Whether SQLite searches by an index of the table; its own plan says so."""
+        keys = pa.table([pa.nulls(1, self.table.schema.field(name).type) for name in by], names=list(by))
+        query = _lookup_query(self._source, by, keys)
+        plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", _bound(keys))]
+        names = ", ".join(by)
+        searched = next((step for step in plan if "SEARCH found" in step and "AUTOMATIC" not in step), None)
+        if searched is not None:
+            return HealthCheck("index", "ok", searched.removeprefix("SEARCH found USING ").lower())
+        rows = self._row_numbers(connection)
+        if rows is not None and rows.last - rows.first < _FEW_ROWS:
+            return HealthCheck("index", "ok", f"none on {names}; so few rows need none")
+        what = f"no index begins with {names}: each request reads the whole table"
+        cure = f"CREATE INDEX by_key ON {_quoted(self._source)} ({', '.join(map(_quoted, by))})."
+        return HealthCheck("index", "warn", what, cure)
+
+    def sample(self, columns: Sequence[str], most: int) -> pa.Table:
+        """The first rows."""
+        schema = pa.schema([self.table.schema.field(name) for name in columns])
+        query = f"SELECT {_list(columns)} FROM {_quoted(self._source)} LIMIT {most}"  # noqa: S608  quoted
+        connected = closing(self._connected(self.table.read(self.OPTIONS)[0]))
+        with connected as connection, self._failures_explained():
+            rows = connection.execute(query).fetchall()
+        return self._table(rows, schema, ())
+
     def _row_numbers(self, connection: sqlite3.Connection) -> _RowNumbers | None:
         """Those of the first and the last row; None for views, tables WITHOUT ROWID and empty ones."""
         names = {name.lower() for name, _, _ in self._stored_columns(connection)}
@@ -336,6 +395,11 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
 
     def _error(self, message: str, *, permanent: bool = False) -> ConnectorError:
         return ConnectorError(f"table {self.table.name}: {message}", permanent=permanent)
+
+
+def _broken(name: str, error: ConnectorError, cure: str) -> HealthCheck:
+    what, _, tip = str(error).partition(": ")[2].partition(". ")
+    return HealthCheck(name, "fail", what.removesuffix("."), tip or cure)
 
 
 @contextmanager

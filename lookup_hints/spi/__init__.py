@@ -22,6 +22,7 @@ from lookup_hints.spi.door import (
     TakesTurns,
 )
 from lookup_hints.spi.filtering import Filter, FilteredScan, FilterValue
+from lookup_hints.spi.health import Endpoint, HealthCheck, HealthRequest, ReportsHealth
 from lookup_hints.spi.model import (
     Answer,
     LookupRequest,
@@ -64,9 +65,12 @@ __all__ = [
     "Connector",
     "ConnectorError",
     "Ending",
+    "Endpoint",
     "Filter",
     "FilterValue",
     "FilteredScan",
+    "HealthCheck",
+    "HealthRequest",
     "HttpExchange",
     "LookupRequest",
     "LookupTable",
@@ -80,6 +84,7 @@ __all__ = [
     "PlacedRows",
     "Reporting",
     "ReportsChanges",
+    "ReportsHealth",
     "ReportsOutcomes",
     "ReportsSchema",
     "RowRequest",

@@ -270,6 +270,15 @@ def unknown_connectors(
                     yield statement, error
 
 
+def lookups_of(statements: Iterable[ScriptStatement], given: CheckOptions) -> Iterator[list[LookupSpec]]:
+    """The lookups of each statement, as far as its text tells."""
+    checker = _Checker(given)
+    for statement in statements:
+        with suppress(QueryError):  # which is told when it runs
+            planned = checker.check(statement.text).plan
+            yield [join.spec for join in planned.joins if join.spec is not None] if planned else []
+
+
 def dry_run_results(
     statements: Iterable[ScriptStatement],
     given: CheckOptions = CheckOptions(),

@@ -18,7 +18,7 @@ from lookup_hints import __version__
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.statements.script import read_script
 from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
-from lookup_hints.surfaces import archive, completion, demo, job, metrics_option, submit
+from lookup_hints.surfaces import archive, completion, demo, doctor, job, metrics_option, submit
 from lookup_hints.surfaces.check import CheckOptions, Finding, check_script
 from lookup_hints.surfaces.findings import FORMATS
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
@@ -44,6 +44,7 @@ examples:
   lookup-hints run -c "SELECT 1 AS one" --format csv --output one.csv
   lookup-hints explain job.sql
   lookup-hints check jobs/*.sql     exit code 1 when something is wrong; needs no Spark
+  lookup-hints doctor job.sql       whether its tables can be asked from here and from workers
 
 exit codes: 0 all well, 1 a statement failed or has mistakes, 2 wrong use of the command,
 128 + n stopped by signal n; streaming queries of the file are stopped with it"""
@@ -141,6 +142,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     job.add_surroundings(lsp)
     lsp.set_defaults(command=_lsp)
+
+    examines = commands.add_parser(
+        "doctor",
+        help="look whether lookup tables can be asked from here and from workers",
+        description=_doctor.__doc__,
+    )
+    _add_spark_options(examines)
+    examines.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="a key that exists, for sources that cannot name one; may be repeated",
+    )
+    examines.add_argument(
+        "--timeout", type=float, default=10.0, metavar="SECONDS", help="for one step (default %(default)g)"
+    )
+    examines.set_defaults(command=_doctor)
 
     submit.add_commands(commands)
     completes = commands.add_parser(
@@ -358,6 +377,25 @@ def _check_file(file: str, given: CheckOptions) -> Sequence[Finding] | None:
     except LookupHintsError as error:
         print(f"error: {error}", file=sys.stderr)
         return None
+
+
+# --- doctor -----------------------------------------------------------------------------------------
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """Look whether the lookup tables of a file can be reached, read and asked fast, from this machine and
+    from a worker of each executor. Each line has its cure. No query of the file runs; nothing is written."""
+    script = _script(options)
+    key = dict(each.split("=", 1) for each in options.key if "=" in each)
+    if len(key) < len(options.key):
+        raise job.WrongUse("--key needs COLUMN=VALUE, each column once")
+    given = job.surroundings(
+        options, [archive.find_module(each, to_ship=False).name for each in options.module]
+    )
+    with _session(options, script) as session:
+        report = doctor.examine_file(session, script, given, key, options.timeout)
+    print(report if report.findings else f"{script.file}: no lookup table is created in it")
+    return job.WELL if report.is_well else job.FAILED
 
 
 # --- shared ----------------------------------------------------------------------------------------

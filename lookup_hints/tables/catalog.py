@@ -66,7 +66,7 @@ class LookupCatalog:
         existing = self._in_place_of(ddl)
         if existing is not None:
             return existing
-        table = declared_table(ddl, conf, self._policy)
+        table = self.declared(ddl, conf)
         if ddl.columns is None:
             table = _with_discovered_schema(table, build_connector(table))
         build_connector(table)
@@ -76,6 +76,10 @@ class LookupCatalog:
                 return existing
             self._tables[ddl.name.lower()] = table
         return table
+
+    def declared(self, ddl: CreateLookupTable, conf: Conf) -> LookupTable:
+        """The table that ``ddl`` declares; it is not created, and no source is asked."""
+        return declared_table(ddl, conf, self._policy)
 
     def _in_place_of(self, ddl: CreateLookupTable) -> LookupTable | None:
         """The table that is there already, where ``ddl`` leaves it at that.

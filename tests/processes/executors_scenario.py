@@ -72,6 +72,20 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
         return named(session, "remote")
 
     @step
+    def a_doctor_of_workers_without_a_driver() -> Any:
+        context.pythonExec = str(folder / "driverless" / "bin" / "python")
+        session = LookupSession(spark.newSession())
+        session.sql(
+            "CREATE TEMPORARY TABLE remote (id BIGINT, name STRING) WITH ('connector' = 'postgres',"
+            " 'url' = 'postgresql://app:hunter2@127.0.0.1:1/none')"
+        )
+        session.sql(
+            "CREATE TEMPORARY TABLE people (id BIGINT, name STRING)"
+            """ WITH ('connector' = 'memory', 'rows' = '[[1, "Ann"]]')"""
+        )
+        return str(session.doctor(timeout=5))
+
+    @step
     def without_pyarrow() -> Any:
         return named(workers(bare_python(folder / "no_pyarrow", without=["pyarrow"], beside=OURS)))
 

@@ -56,6 +56,21 @@ def test_a_worker_without_a_driver(outcomes: Outcomes, folder: Path) -> None:
     assert "hunter2" not in error
 
 
+def test_a_doctor_names_the_driver_that_workers_lack(outcomes: Outcomes, folder: Path) -> None:
+    report = outcomes.gave("a_doctor_of_workers_without_a_driver")
+    python = folder / "driverless" / "bin" / "python"
+    assert (
+        f"  fail    driver      1 executor: {python} on {socket.gethostname()} has no module 'asyncpg'."
+        in report
+    )
+    assert "Install it for that Python on every worker, and start Spark again (pip install" in report
+    assert "  fail    tcp         driver: 127.0.0.1 port 1 is closed: nothing listens there." in report
+    assert "  warn    versions    1 executor: asyncpg missing; the driver has asyncpg " in report
+    assert "  ok      lookup      1 executor: by id: 10 lookups of keys of the table, 10 found" in report
+    assert report.endswith("broken: remote; 1 warning")
+    assert "hunter2" not in report
+
+
 @pytest.mark.parametrize("package", ["pyarrow", "pandas"])
 def test_a_worker_without_what_spark_needs(outcomes: Outcomes, folder: Path, package: str) -> None:
     error = outcomes.failed(f"without_{package}")

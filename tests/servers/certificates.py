@@ -30,6 +30,9 @@ class Certificates:
         self.server_certificate = _written(
             directory / "server.crt", _pem(self._signed("localhost", server_key))
         )
+        self.expired_certificate = _written(
+            directory / "expired.crt", _pem(self._signed("localhost", server_key, days=-0.5))
+        )
         self.server_key = _written(directory / "server.key", _key_pem(server_key))
         client_key = ec.generate_private_key(ec.SECP256R1())
         self.client_certificate = _written(
@@ -38,10 +41,10 @@ class Certificates:
         self.client_key = _written(directory / "client.key", _key_pem(client_key))
         self.client_key.chmod(0o600)
 
-    def _signed(self, name: str, key: _Key) -> x509.Certificate:
+    def _signed(self, name: str, key: _Key, days: float = 7) -> x509.Certificate:
         alternatives = x509.SubjectAlternativeName([x509.DNSName(name)])
         return (
-            _builder(name, self._authority.subject, key)
+            _builder(name, self._authority.subject, key, days)
             .add_extension(alternatives, critical=False)
             .add_extension(_key_identifier(self._authority_key), critical=False)
             .sign(self._authority_key, hashes.SHA256())
@@ -59,7 +62,7 @@ def _authority(name: str, key: _Key) -> x509.Certificate:
     )
 
 
-def _builder(subject: str, issuer: x509.Name, key: _Key) -> x509.CertificateBuilder:
+def _builder(subject: str, issuer: x509.Name, key: _Key, days: float = 7) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.timezone.utc)
     return (
         x509.CertificateBuilder()
@@ -68,7 +71,7 @@ def _builder(subject: str, issuer: x509.Name, key: _Key) -> x509.CertificateBuil
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=7))
+        .not_valid_after(now + datetime.timedelta(days=days))
     )
 
 

@@ -26,13 +26,15 @@ def tls_front(
     *,
     client_certificates: bool = False,
     asked_first: bool = True,
+    expired: bool = False,
 ) -> Iterator[int]:
     """The port of a TLS server that passes on to ``target_port``; it may insist on a client's certificate.
 
     ``asked_first``: clients ask for TLS as those of PostgreSQL do.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificates.server_certificate, certificates.server_key)
+    shown = certificates.expired_certificate if expired else certificates.server_certificate
+    context.load_cert_chain(shown, certificates.server_key)
     if client_certificates:
         context.load_verify_locations(certificates.authority)
         context.verify_mode = ssl.CERT_REQUIRED

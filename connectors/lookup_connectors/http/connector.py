@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import ssl
 import time
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
@@ -30,12 +33,16 @@ from lookup_connectors.http.request import Key, Request, TemplateKeys, Unaskable
 from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,
+    Endpoint,
+    HealthCheck,
+    HealthRequest,
     LookupRequest,
     LookupTable,
     Miss,
     Option,
     Outcome,
     Outcomes,
+    ReportsHealth,
     ReportsOutcomes,
     RowRequest,
     Rows,
@@ -49,7 +56,9 @@ from lookup_hints.spi.secrets import masker
 _T = TypeVar("_T")
 
 
-class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, ReportsOutcomes, TakesTurns):
+class HttpConnector(
+    AsyncRowLookup, SyncRowLookup, SupportsBackpressure, ReportsHealth, ReportsOutcomes, TakesTurns
+):
     """An HTTP API that answers JSON."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -210,6 +219,40 @@ class HttpConnector(AsyncRowLookup, SyncRowLookup, SupportsBackpressure, Reports
         told = [_ended(outcome, note, mask) for note in outcome.notes]
         return plan.reader.outcome_rows(keys, schema, told)
 
+    # Health.
+
+    DRIVERS = ("httpx",)
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The host of the URL, or that of the proxy; none where the environment may name a proxy."""
+        live = _OpenHttp(self.table)
+        options = self.table.read(self.OPTIONS)[0]
+        by_environment = options["use-environment"] and any(name in os.environ for name in _PROXIES)
+        if by_environment:
+            return ()
+        host, port = host_and_port(options["proxy"] or live.home)
+        is_tls = not options["proxy"] and live.home.startswith("https:")
+        return [Endpoint(host, port, _tls_of(self.table.name, options) if is_tls else None)]
+
+    def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
+        """How many requests will be in flight; the rest shows when it is asked."""
+        each = min(request.capacity, self.table.read(self.OPTIONS)[0]["connections"])
+        what = f"{each} at once for each worker process ('capacity', 'connections')"
+        if request.processes is None:
+            yield HealthCheck("connections", "skipped", f"{what}; nothing says how many there are")
+        else:
+            what = f"{request.processes} worker processes x {what}: {request.processes * each}"
+            yield HealthCheck("connections", "ok", what)
+
+    def check_of(self, error: Exception) -> str:
+        """A refused login, or a page of HTML that asks for one, is more than a failed lookup."""
+        response = error.response if isinstance(error, HttpFailure) else None
+        if response is None:
+            return "lookup"
+        is_page = "html" in response.headers.get("content-type", "")
+        asks = is_page and _LOGIN_PAGE.search(str(error)) is not None
+        return "login" if asks or response.status in (401, 403, 407) else "lookup"
+
     # Inside.
 
     @property
@@ -244,7 +287,7 @@ class _OpenHttp:
             lambda text: table.resolve(text, option="url, query, header or body", known=self.secrets)
         )
         try:
-            home = check_address(templates.address)
+            self.home = home = check_address(templates.address)
             allowed = origins(options["allowed-origins"] or "")
         except ValueError as error:
             raise HttpFailure(
@@ -377,20 +420,27 @@ def _ended(outcome: Outcome, note: Any, mask: Callable[[str], str]) -> Told:
     return Told("error", error.response.status, text, attempts, error.elapsed, error.response.headers)
 
 
+_LOGIN_PAGE = re.compile(r"\b(log|sign)[ -]?(in|on)\b|password", re.IGNORECASE)
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+def _tls_of(table: str, options: Mapping[str, Any]) -> ssl.SSLContext:
+    return tls_context(table, *(options[f"tls-{name}"] for name in ("ca", "cert", "key", "key-password")))
+
+
 def _client(table: str, options: Mapping[str, Any]) -> Client:
     """The engine that ``options`` ask for.
 
     Raises:
         HttpFailure: it is the fast one, which cannot be had.
     """
-    tls = [options[f"tls-{name}"] for name in ("ca", "cert", "key", "key-password")]
     connecting = Connecting(
         table=table,
         connections=options["connections"],
         connect_timeout=options["connect-timeout"],
         idle_timeout=options["idle-timeout"],
         most_bytes=options["max-response-bytes"],
-        tls=tls_context(table, *tls),
+        tls=_tls_of(table, options),
         proxy=options["proxy"],
         environment=options["use-environment"],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
@@ -11,15 +11,19 @@ from redis import exceptions as errors
 
 from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, Reading, Steps, answer, reading_of
-from lookup_connectors.redis.server import RedisEndpoint, origin_of
+from lookup_connectors.redis.server import RedisEndpoint, code_of, connections_check, origin_of
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.spi import (
     Answer,
     AsyncLookup,
     Ending,
+    Endpoint,
+    HealthCheck,
+    HealthRequest,
     LookupRequest,
     LookupTable,
     Option,
+    ReportsHealth,
     SyncLookup,
     reporting,
 )
@@ -27,7 +31,7 @@ from lookup_hints.spi import (
 _T = TypeVar("_T")
 
 
-class RedisConnector(AsyncLookup, SyncLookup):
+class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
     """Values of Redis 6 or later, Valkey, or what speaks their protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
@@ -128,6 +132,30 @@ class RedisConnector(AsyncLookup, SyncLookup):
                 f"table {self.table.name}: Redis had no answer within {request.timeout:g} s."
             ) from None
 
+    # Health.
+
+    DRIVERS = ("redis",)
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The server, or the first node of a cluster."""
+        return [RedisEndpoint.of(self.table).endpoint()]
+
+    def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
+        """Login, and connections where the user may see how many there are."""
+        live = _OpenRedis(self.table)
+        try:
+            live.connect()
+            yield HealthCheck("login", "ok", f"{live.server.place} answers PING")
+            yield connections_check(live.clients(), request, live.server.pool_size)
+        finally:
+            live.close()
+
+    def check_of(self, error: Exception) -> str:
+        """A refused user or command, by the reply."""
+        return {"NOAUTH": "login", "WRONGPASS": "login", "NOPERM": "rights"}.get(
+            code_of(error.__cause__), "lookup"
+        )
+
 
 class _OpenRedis:
     """What an open connector has for sync lookups."""
@@ -140,6 +168,14 @@ class _OpenRedis:
     def connect(self) -> None:
         with self.server.failures_explained():
             self._client.ping()
+
+    def clients(self) -> tuple[int, int] | None:
+        """How many clients the server has, and may have; None where the user may not know."""
+        try:
+            info = self._client.info("clients")
+            return int(info["connected_clients"]), int(info["maxclients"])
+        except (errors.RedisError, KeyError, TypeError):  # TypeError: a cluster tells it of each node
+            return None
 
     def drive(self, steps: Steps[_T]) -> _T:
         replies: Any = None

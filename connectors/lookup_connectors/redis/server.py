@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
 import redis
@@ -21,7 +21,7 @@ from redis.retry import Retry
 from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, NotPermitted, Steps
 from lookup_hints.errors import ConnectorError, OptionError, Problem
-from lookup_hints.spi import LookupTable
+from lookup_hints.spi import Endpoint, HealthCheck, HealthRequest, LookupTable
 from lookup_hints.spi.place import origin_text, resolved, split_url
 from lookup_hints.spi.secrets import has_reference
 
@@ -133,6 +133,15 @@ class RedisEndpoint:
         """Whether one command may hold many keys, which live in many nodes of a cluster."""
         return not self.is_cluster
 
+    def endpoint(self) -> Endpoint:
+        """Whom a client connects to first."""
+        where, tls = self.settings, None
+        if where.get("ssl"):
+            tls = ssl.create_default_context(cafile=where["ssl_ca_certs"])
+            if where["ssl_certfile"]:
+                tls.load_cert_chain(where["ssl_certfile"], where["ssl_keyfile"])
+        return Endpoint(where["host"], where["port"], tls)
+
     def client(self) -> Any:
         """A client for one caller at a time.
 
@@ -179,7 +188,7 @@ class RedisEndpoint:
         for reply in replies:
             if isinstance(reply, errors.NoPermissionError):
                 raise NotPermitted(str(self.explained(reply)), permanent=True) from reply
-            if isinstance(reply, Exception) and _code(reply) != "WRONGTYPE":
+            if isinstance(reply, Exception) and code_of(reply) != "WRONGTYPE":
                 raise self.explained(reply) from reply
         return replies
 
@@ -197,7 +206,7 @@ class RedisEndpoint:
         if certificate is not None:
             text = f"the certificate of {self.place} is not trusted: {certificate.verify_message}"
             return _refused(self.table, f"{text}. Check 'tls-ca'")
-        code = _code(error)
+        code = code_of(error)
         said = str(error) or type(error).__name__
         if isinstance(error, errors.TimeoutError):
             return self._failure(f"no answer in time: {said}. See 'connect-timeout' and 'request-timeout'.")
@@ -209,6 +218,26 @@ class RedisEndpoint:
     def _failure(self, text: str, *, permanent: bool = False) -> ConnectorError:
         message = f"table {self.table}: Redis at {self.place}: {text}".replace("..", ".")
         return ConnectorError(message, permanent=permanent)
+
+
+def connections_check(clients: tuple[int, int] | None, request: HealthRequest, pool_size: int) -> HealthCheck:
+    """What tasks will open against what the server allows.
+
+    Args:
+        clients: how many it has, and may have.
+        request: what will be asked.
+        pool_size: connections of one process.
+    """
+    if clients is None or request.processes is None:
+        why = "the user may not see INFO" if clients is None else "nothing says how many processes there are"
+        return HealthCheck("connections", "skipped", f"{pool_size} for each worker process; {why}")
+    used, most = clients
+    wanted = request.processes * pool_size * request.tables
+    what = f"{request.processes} worker processes open {wanted}; {most - used} of maxclients {most} are free"
+    if wanted <= most - used:
+        return HealthCheck("connections", "ok", what)
+    verdict: Literal["fail", "warn"] = "fail" if wanted > most else "warn"
+    return HealthCheck("connections", verdict, what, "Lower 'pool-size', or raise maxclients.")
 
 
 def origin_of(table: LookupTable) -> str:
@@ -311,7 +340,7 @@ def _refused(table: str, text: str) -> ConnectorError:
     return ConnectorError(f"table {table}: {text}.".replace("..", "."), permanent=True)
 
 
-def _code(error: Exception) -> str:
+def code_of(error: BaseException | None) -> str:
     """The first word of a reply, by which Redis tells errors apart; redis-py cuts it off for some."""
     for kind, code in (
         (errors.AuthenticationError, "NOAUTH" if "required" in str(error) else "WRONGPASS"),

@@ -1,0 +1,160 @@
+"""What PostgreSQL's catalog says of how a table will be asked; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import asyncpg
+
+from lookup_connectors.postgres_catalog import CatalogRelation, find_relation, plans_of
+from lookup_connectors.postgres_types import PostgresColumn, reported_type
+from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable
+from lookup_hints.spi.types import sql_type
+
+_SESSION = """
+SELECT current_user AS role, current_database() AS database, current_setting('server_version') AS version,
+       (SELECT s.version FROM pg_catalog.pg_stat_ssl AS s WHERE s.pid = pg_backend_pid() AND s.ssl) AS tls
+"""
+_UNREADABLE = """
+SELECT name FROM unnest($2::text[]) AS asked(name) WHERE NOT has_column_privilege($1::oid, name, 'SELECT')
+"""
+_INDEXES = """
+SELECT c.relname AS name, i.indisunique AS is_unique,
+       array_agg(coalesce(a.attname::text, '') ORDER BY part.place) AS columns
+FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
+JOIN pg_catalog.pg_am AS m ON m.oid = c.relam
+CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS part(attnum, place)
+LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = part.attnum
+WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL AND part.place <= i.indnkeyatts
+  AND m.amname IN ('btree', 'hash')
+GROUP BY 1, 2 ORDER BY 1
+"""
+_SIZE = """
+SELECT relkind::text AS kind, CASE relkind WHEN 'p' THEN NULL ELSE pg_relation_size(oid) END AS bytes
+FROM pg_catalog.pg_class WHERE oid = $1
+"""
+_SMALL = 1024 * 1024
+"""A table of so many bytes is read faster than an index is looked into."""
+
+# Who may not see others' sessions may see how many there are.
+_CONNECTIONS = """
+SELECT current_setting('max_connections')::int
+         - CASE WHEN r.rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+             + coalesce(current_setting('reserved_connections', true)::int, 0) END AS server,
+       (SELECT sum(numbackends) FROM pg_catalog.pg_stat_database)::int AS server_used,
+       r.rolconnlimit AS role,
+       (SELECT count(*) FROM pg_catalog.pg_stat_activity AS s WHERE s.usesysid = r.oid)::int AS role_used,
+       d.datconnlimit AS database,
+       (SELECT numbackends FROM pg_catalog.pg_stat_database AS s WHERE s.datid = d.oid) AS database_used
+FROM pg_catalog.pg_roles AS r, pg_catalog.pg_database AS d
+WHERE r.rolname = current_user AND d.datname = current_database()
+"""
+_LIMITS = {"server": "max_connections", "role": "CONNECTION LIMIT of the role",
+           "database": "CONNECTION LIMIT of the database"}  # fmt: skip
+
+
+async def health_of(
+    connection: asyncpg.Connection, source: str, table: LookupTable, request: HealthRequest, pool_size: int
+) -> AsyncIterator[HealthCheck]:
+    """What is found, step by step, on a connection that was let in.
+
+    Raises:
+        ConnectorError: the table is not there, or a column cannot be read as declared.
+    """
+    session = await connection.fetchrow(_SESSION)
+    where = f"as {session['role']} in database {session['database']}, PostgreSQL {session['version']}"
+    yield HealthCheck("login", "ok", f"{where}, {session['tls'] or 'without TLS, as far as the server sees'}")
+    relation = await find_relation(connection, source, table.name)
+    yield HealthCheck("table", "ok", relation.sql)
+    plans = plans_of(relation, table)
+    yield HealthCheck("columns", "ok", f"{len(plans)} as declared")
+    rights = await _rights(connection, relation, plans, session["role"])
+    yield rights
+    if rights.verdict == "fail":
+        return
+    size = await connection.fetchrow(_SIZE, relation.oid)
+    indexes = await connection.fetch(_INDEXES, relation.oid)
+    for by in request.keys:
+        yield index_check(relation.sql, [plans[name] for name in by], indexes, size["kind"], size["bytes"])
+    yield connections_check(await connection.fetchrow(_CONNECTIONS), request, pool_size)
+
+
+async def _rights(
+    connection: asyncpg.Connection, relation: CatalogRelation, plans: Mapping[str, PostgresColumn], role: str
+) -> HealthCheck:
+    names = [plan.source.name for plan in plans.values()]
+    lacking = [record["name"] for record in await connection.fetch(_UNREADABLE, relation.oid, names)]
+    if not lacking:
+        return HealthCheck("rights", "ok", f"{role} may read it")
+    columns = "" if len(lacking) == len(names) else f"{', '.join(lacking)} of "
+    cure = f'GRANT SELECT ON {relation.sql} TO "{role}"; USAGE on its schema, too.'
+    return HealthCheck("rights", "fail", f"{role} may not read {columns}{relation.sql}", cure)
+
+
+def index_check(
+    relation: str, key: Sequence[PostgresColumn], indexes: Sequence[Any], kind: str, size: int | None
+) -> HealthCheck:
+    """Whether a lookup by ``key`` can use one of ``indexes``.
+
+    Args:
+        relation: the table's name as SQL writes it.
+        key: the columns asked by.
+        indexes: records with ``name``, ``is_unique`` and ``columns``; those of expressions are empty.
+        kind: what it is, as ``pg_class.relkind`` says it.
+        size: its bytes, where they are known.
+    """
+    names = ", ".join(plan.source.name for plan in key)
+    if kind in ("v", "f"):
+        what = "view" if kind == "v" else "foreign table"
+        return HealthCheck("index", "skipped", f"a {what}: EXPLAIN in PostgreSQL tells how it is read")
+    cast = next((plan for plan in key if plan.compared != plan.column), None)
+    if cast is not None:
+        declared = sql_type(reported_type(cast.source))
+        what = f"{cast.source.name} is compared as {cast.compared}, which an index on it does not serve"
+        cure = f"Declare it {declared}, or CREATE INDEX ON {relation} (({cast.compared}))."
+        return HealthCheck("index", "warn", what, cure)
+    wanted = {plan.source.name for plan in key}
+    serving = [index for index in indexes if index["columns"][0] in wanted]
+    if serving:
+        best = max(serving, key=lambda index: _leading(index["columns"], wanted))
+        return HealthCheck("index", "ok", f"{best['name']} ({', '.join(best['columns'])}) serves {names}")
+    if size is not None and size <= _SMALL:
+        return HealthCheck("index", "ok", f"none on {names}; the table has {size // 1024} kB, and needs none")
+    columns = ", ".join(plan.column for plan in key)
+    what = f"no valid index begins with {names}: each request reads the whole table"
+    return HealthCheck("index", "warn", what, f"CREATE INDEX ON {relation} ({columns}).")
+
+
+def _leading(columns: Sequence[str], wanted: set[str]) -> int:
+    """How many columns an index begins with that are asked by."""
+    return next((place for place, name in enumerate(columns) if name not in wanted), len(columns))
+
+
+def connections_check(found: Mapping[str, int], request: HealthRequest, pool_size: int) -> HealthCheck:
+    """What tasks will open against what the server, the role and the database allow.
+
+    Args:
+        found: for each of these its limit, where -1 is none, and below ``<name>_used`` what is used now.
+        request: what will be asked.
+        pool_size: connections of one process.
+    """
+    limits = {name: found[name] for name in _LIMITS if found[name] is not None and found[name] >= 0}
+    allowed = ", ".join(f"{_LIMITS[name]} leaves {limit}" for name, limit in limits.items())
+    if request.processes is None:
+        what = f"{pool_size} for each worker process, and nothing says how many there are; {allowed}"
+        return HealthCheck("connections", "skipped", f"{what}: SET lookup.cluster-tasks says it")
+    wanted = request.processes * pool_size * request.tables
+    of_tables = f" x {request.tables} tables of the server" if request.tables > 1 else ""
+    opened = f"{request.processes} worker processes x pool-size {pool_size}{of_tables} = {wanted}"
+    cure = f"Set 'pool-size' to less than {pool_size}, run fewer tasks, or put a pooler between."
+    tightest = min(limits, key=lambda name: limits[name])
+    if wanted > limits[tightest]:
+        what = f"{opened}, and {_LIMITS[tightest]} leaves {limits[tightest]}"
+        return HealthCheck("connections", "fail", what, cure)
+    free = {name: limit - (found[f"{name}_used"] or 0) for name, limit in limits.items()}
+    fewest = min(free, key=lambda name: free[name])
+    if wanted > free[fewest]:
+        what = f"{opened}, and only {free[fewest]} of {limits[fewest]} are free now ({_LIMITS[fewest]})"
+        return HealthCheck("connections", "warn", what, cure)
+    return HealthCheck("connections", "ok", f"{opened}; {free[fewest]} are free")
