@@ -1,4 +1,4 @@
-"""What the site needs beside the pages: its home, made from the README, and the files that pages link to."""
+"""What the site needs beside the pages: the files that they link to, and tables that fit on phones."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ _FEW_COLUMNS = 3
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the home page, and copies of the files outside the folder of the pages."""
+    """Add copies of the files outside the folder of the pages."""
     from mkdocs.structure.files import File
 
-    files.append(File.generated(config, "index.md", content=home()))
     for pattern in (*_PAGES, *_FILES):
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
@@ -40,7 +39,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let links out of the folder of the pages lead to the copies."""
+    """Let links out of the folder of the pages lead to the copies; the changelog is not searched."""
+    if page.file.src_uri == "CHANGELOG.md":
+        page.meta["search"] = {"exclude": True}
     depth = page.file.src_uri.count("/")
     markdown = _LINK.sub(lambda link: f"]({inside(link[1], depth)}", markdown)
     return _IN_DOCS.sub(r"\1", markdown)
@@ -67,12 +68,6 @@ def as_cards(table: str) -> str:
 def _titled(row: str, titles: Sequence[str]) -> str:
     left = iter(titles)
     return re.sub("<td", lambda _: f'<td data-title="{next(left, "")}"', row)
-
-
-def home() -> str:
-    """The README as a page beside the others."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return text.replace("](sql_examples/)", "](sql_examples/README.md)")
 
 
 def inside(target: str, depth: int) -> str:

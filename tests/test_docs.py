@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import lookup_hints
 from docs import (
     generate_dashboard,
     generate_metrics,
@@ -13,7 +14,6 @@ from docs import (
     generate_plan_picture,
     generate_sql_support,
 )
-from lookup_hints import __version__
 
 
 def test_the_option_reference_is_made_from_the_option_tables() -> None:
@@ -90,6 +90,24 @@ def test_sources_fit_the_width_of_a_page() -> None:
     assert [(page, line) for page, block in blocks for line in block.splitlines() if len(line) > 80] == []
 
 
+def test_the_front_page_shows_what_other_pages_run_and_measure() -> None:
+    front, start, performance = (
+        (ROOT / "docs" / name).read_text(encoding="utf-8")
+        for name in ("index.md", "start.md", "performance.md")
+    )
+    shown = re.findall(r"^    (.*)", front, re.MULTILINE)
+    assert len(shown) > 30
+    assert [line for line in shown if line not in start.splitlines()] == []
+    (figure,) = re.findall(r"\*\*[\d.]+ times\*\*", front)
+    assert figure in performance
+
+
+def test_the_page_on_the_api_lists_what_can_be_imported() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = {*re.findall(r"^ +- (\w+)", page, re.MULTILINE), *re.findall(r"`(\w+Lookup)`", page)}
+    assert listed == set(lookup_hints.__all__)
+
+
 def test_the_supported_versions_are_those_of_the_matrix() -> None:
     page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (4\.\d|3\.5) \| (3\.[\d., ]+) \|", page, re.MULTILINE)
@@ -124,7 +142,7 @@ def test_the_conda_recipe_asks_for_what_the_package_asks_for() -> None:
         "python" + python[0],
         *re.findall(r'"(.*?)"', listed),
     ]
-    assert f'version: "{__version__}"' in recipe
+    assert f'version: "{lookup_hints.__version__}"' in recipe
 
 
 def test_every_decision_is_in_the_index_with_its_title_and_status() -> None:

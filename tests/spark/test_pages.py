@@ -18,12 +18,11 @@ DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 BLOCK = re.compile(r"^```(python|)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_examples_of_the_page_on_dataframes(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
-    blocks = BLOCK.findall((DOCS / "dataframe.md").read_text(encoding="utf-8"))
-    assert len(blocks) > 6
-    _run(blocks, "dataframe.md", spark, capsys)
+@pytest.mark.parametrize("page", ["dataframe.md", "second-source.md"])
+def test_the_examples_of_a_page(page: str, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    assert len(blocks) >= 6
+    _run(blocks, page, spark, capsys)
 
 
 def test_the_keys_of_the_page_on_security_are_shown_and_hidden(
