@@ -23,7 +23,14 @@ import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease
 from lookup_connectors.conversion import convert, is_nested, row_with
-from lookup_connectors.postgres_catalog import find_relation, plans_of, primary_key, types_unchanged
+from lookup_connectors.postgres_catalog import (
+    comments,
+    find_relation,
+    plans_of,
+    primary_key,
+    readable_tables,
+    types_unchanged,
+)
 from lookup_connectors.postgres_changes import changed_query, latest_query
 from lookup_connectors.postgres_filters import can_filter, filter_of
 from lookup_connectors.postgres_health import health_of
@@ -271,8 +278,12 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
             ) from None
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The columns and the primary key, from the catalog."""
+        """The columns with their comments, and the key, from the catalog."""
         return asyncio.run(self._discovered())
+
+    def tables(self) -> Sequence[str]:
+        """The tables and views that may be read."""
+        return asyncio.run(self._tables())
 
     # Health.
 
@@ -483,7 +494,16 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
         async with self._one_connection() as connection:
             relation = await find_relation(connection, self._source, self.table.name)
             key = await primary_key(connection, relation)
-        return pa.schema([(source.name, reported_type(source)) for source in relation.columns]), key
+            told = await comments(connection, relation)
+        about = {name: {"comment": text} for name, text in told.items()}
+        columns = relation.columns
+        return pa.schema(
+            [pa.field(c.name, reported_type(c), metadata=about.get(c.name)) for c in columns]
+        ), key
+
+    async def _tables(self) -> list[str]:
+        async with self._one_connection() as connection:
+            return await readable_tables(connection)
 
     @asynccontextmanager
     async def _one_connection(self, *, in_transaction: bool = False) -> AsyncIterator[asyncpg.Connection]:

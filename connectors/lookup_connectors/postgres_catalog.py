@@ -65,6 +65,32 @@ CROSS JOIN unnest(k.conkey) WITH ORDINALITY AS part(attnum, place)
 JOIN pg_catalog.pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = part.attnum
 WHERE k.conrelid = $1 AND k.contype = 'p' ORDER BY part.place
 """
+_UNIQUE_INDEX = """
+SELECT a.attname AS name
+FROM (
+  SELECT i.indrelid, i.indkey, i.indnkeyatts FROM pg_catalog.pg_index AS i
+  WHERE i.indrelid = $1 AND i.indisunique AND i.indimmediate AND i.indisvalid
+    AND i.indpred IS NULL AND i.indexprs IS NULL
+    AND NOT EXISTS (
+      SELECT FROM pg_catalog.pg_attribute AS n
+      WHERE n.attrelid = $1 AND n.attnum = ANY ((i.indkey::int2[])[:i.indnkeyatts - 1]) AND NOT n.attnotnull)
+  ORDER BY i.indnkeyatts, i.indexrelid LIMIT 1
+) AS k
+CROSS JOIN unnest(k.indkey) WITH ORDINALITY AS part(attnum, place)
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = k.indrelid AND a.attnum = part.attnum
+WHERE part.place <= k.indnkeyatts ORDER BY part.place
+"""
+_COMMENTS = """
+SELECT attname AS name, col_description(attrelid, attnum) AS comment FROM pg_catalog.pg_attribute
+WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND col_description(attrelid, attnum) IS NOT NULL
+"""
+_TABLES = """
+SELECT format('%I.%I', n.nspname, c.relname) AS name
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND n.nspname !~ '^(pg_|information_schema$)' AND has_table_privilege(c.oid, 'SELECT')
+ORDER BY 1
+"""
 
 
 class NoSuchRelation(ConnectorError):
@@ -114,8 +140,19 @@ async def find_relation(connection: asyncpg.Connection, source: str, table: str)
 
 
 async def primary_key(connection: asyncpg.Connection, relation: CatalogRelation) -> tuple[str, ...]:
-    """The columns of its primary key, none where it has no such key."""
-    return tuple(record["name"] for record in await connection.fetch(_PRIMARY_KEY, relation.oid))
+    """The columns of its primary key, else of a unique index over few columns that hold no NULL; or none."""
+    found = await connection.fetch(_PRIMARY_KEY, relation.oid)
+    return tuple(each["name"] for each in found or await connection.fetch(_UNIQUE_INDEX, relation.oid))
+
+
+async def comments(connection: asyncpg.Connection, relation: CatalogRelation) -> dict[str, str]:
+    """The comments on its columns."""
+    return {each["name"]: each["comment"] for each in await connection.fetch(_COMMENTS, relation.oid)}
+
+
+async def readable_tables(connection: asyncpg.Connection) -> list[str]:
+    """The tables and views that may be read, as SQL names them; partitions are their table's."""
+    return [each["name"] for each in await connection.fetch(_TABLES)]
 
 
 def plans_of(

@@ -65,6 +65,18 @@ _STEPS_BETWEEN_LOOKS = 1000  # virtual machine steps between two looks at the cl
 
 _ROW_NUMBERS = ("rowid", "_rowid_", "oid")  # a column of that name hides the row's number
 _IS_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
+_TABLES = (
+    "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY 1"
+)
+# Its columns hold no NULL, and are as few as can be.
+_UNIQUE_INDEX = """
+SELECT part.name FROM pragma_index_info((
+  SELECT i.name FROM pragma_index_list(:table) AS i, pragma_index_info(i.name) AS p
+  LEFT JOIN pragma_table_info(:table) AS c ON c.name = p.name
+  WHERE i."unique" AND NOT i.partial
+  GROUP BY i.name HAVING count(c.name) = count(*) AND min(c."notnull") = 1
+  ORDER BY count(*), i.name LIMIT 1)) AS part ORDER BY part.seqno
+"""
 _FEWEST_ROWS = 50_000
 """A partition of fewer rows is not worth a task."""
 _FEW_ROWS = 1000
@@ -228,12 +240,20 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         return pa.table(pa.concat_tables(found).columns[1:], schema=request.schema)
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The columns, from their declared types, and the primary key."""
+        """The columns, from their declared types, and the primary key or a unique index."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
             stored = self._stored_columns(connection)
+            key = [name for _, name in sorted((place, name) for name, _, place in stored if place)]
+            if not key:
+                key = [name for (name,) in connection.execute(_UNIQUE_INDEX, {"table": self._source})]
         schema = pa.schema([(name, self._reported_type(name, declared)) for name, declared, _ in stored])
-        key = sorted((place, name) for name, _, place in stored if place)
-        return schema, tuple(name for _, name in key)
+        return schema, tuple(key)
+
+    def tables(self) -> Sequence[str]:
+        """The tables and views of the file."""
+        connection = self._connected(self.table.read(self.OPTIONS)[0])
+        with closing(connection), self._failures_explained():
+            return [name for (name,) in connection.execute(_TABLES)]
 
     def endpoints(self) -> Sequence[Endpoint]:
         """None: it is a file."""

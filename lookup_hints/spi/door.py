@@ -375,3 +375,18 @@ class ReportsSchema(ABC):
         Raises:
             ConnectorError: the source cannot be reached, or has no such table.
         """
+
+    def tables(self) -> Sequence[str]:
+        """The tables of the source, as ``table-name`` names them; on the driver, as ``discover``."""
+        return ()
+
+
+class ShowsAnswers(ABC):
+    """The ability to show an answer as it comes, of which columns can be guessed."""
+
+    @abstractmethod
+    def answer_to(self, key: Mapping[str, Any]) -> Any:
+        """The JSON document that answers ``key``, with fractions as decimals; None where there is none.
+
+        By one request. On the driver, on a thread without an event loop; opens what it needs itself.
+        """

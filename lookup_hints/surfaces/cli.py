@@ -21,6 +21,7 @@ from lookup_hints.statements.statement import Setting, SparkStatement, Statement
 from lookup_hints.surfaces import archive, completion, demo, doctor, job, metrics_option, submit
 from lookup_hints.surfaces.check import CheckOptions, Finding, check_script
 from lookup_hints.surfaces.findings import FORMATS
+from lookup_hints.surfaces.importing import command as importing
 from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
 from lookup_hints.surfaces.results import FORMATS as RESULT_FORMATS
 from lookup_hints.surfaces.results import TABLE
@@ -162,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     examines.set_defaults(command=_doctor)
 
     submit.add_commands(commands)
+    importing.add_command(commands)
     completes = commands.add_parser(
         "completion", help="print the script by which a shell completes this command"
     )

@@ -9,7 +9,7 @@ from lookup_hints.surfaces.job import WrongUse
 
 SHELLS = ("bash", "zsh", "fish")
 
-_FILES = frozenset({"arguments", "file", "files", "folder", "init", "module", "output"})
+_FILES = frozenset({"arguments", "document", "file", "files", "folder", "init", "module", "output"})
 """The arguments that are completed to names of files."""
 
 

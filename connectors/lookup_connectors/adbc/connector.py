@@ -215,6 +215,26 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
                 raise server.explained(error) from None
         return pa.schema([(each.name, reported_type(each)) for each in source]), key
 
+    def tables(self) -> Sequence[str]:
+        """Those that the driver names, without the database's own."""
+        server = AdbcServer.of(self.table, self.OPTIONS)
+        with server.connected() as connection:
+            try:
+                told = connection.adbc_get_objects(depth="tables").read_all().to_pylist()
+            except DRIVER_ERRORS as error:
+                raise server.explained(error) from None
+        return [
+            ".".join(name if name.isidentifier() else f'"{name}"' for name in (schema, table) if name)
+            for catalog in told
+            if catalog["catalog_name"] not in ("system", "temp")
+            for schema, tables in (
+                (each["db_schema_name"], each["db_schema_tables"])
+                for each in catalog["catalog_db_schemas"] or ()
+            )
+            if schema not in ("information_schema", "pg_catalog")
+            for table in sorted(each["table_name"] for each in tables or ())
+        ]
+
     # --- asking, on the thread of a request ---------------------------------------------------------
 
     def _answer(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:

@@ -8,6 +8,8 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
@@ -46,6 +48,7 @@ from lookup_hints.spi import (
     ReportsOutcomes,
     RowRequest,
     Rows,
+    ShowsAnswers,
     SupportsBackpressure,
     SyncRowLookup,
     TakesTurns,
@@ -57,7 +60,13 @@ _T = TypeVar("_T")
 
 
 class HttpConnector(
-    AsyncRowLookup, SyncRowLookup, SupportsBackpressure, ReportsHealth, ReportsOutcomes, TakesTurns
+    AsyncRowLookup,
+    SyncRowLookup,
+    SupportsBackpressure,
+    ReportsHealth,
+    ReportsOutcomes,
+    ShowsAnswers,
+    TakesTurns,
 ):
     """An HTTP API that answers JSON."""
 
@@ -253,6 +262,19 @@ class HttpConnector(
         asks = is_page and _LOGIN_PAGE.search(str(error)) is not None
         return "login" if asks or response.status in (401, 403, 407) else "lookup"
 
+    # Before there are columns.
+
+    def answer_to(self, key: Key) -> Any:
+        """The document that answers ``key``: the first page."""
+        return asyncio.run(self._answered(key))
+
+    async def _answered(self, key: Key) -> Any:
+        live = _OpenHttp(self.table)
+        try:
+            return await live.document(key)
+        finally:
+            await live.sender.close()
+
     # Inside.
 
     @property
@@ -356,6 +378,14 @@ class _OpenHttp:
         elapsed = time.monotonic() - started
         outcome = "hit" if rows.rows else "miss"
         return rows, Told(outcome, response.status, None, request.attempt, elapsed, response.headers)
+
+    async def document(self, key: Key) -> Any:
+        """The JSON of the answer to ``key``, with exact fractions; None for a miss."""
+        with suppress(Unaskable), self.sender.budget.lease() as lease:
+            answered = await self._exchange.ask(self._request(TemplateKeys.one(key)), None, lease)
+            if answered.verdict.kind != "miss":
+                return replace(self.plan.reader, exact=True).document(answered.response)
+        return None
 
     def _given(self, key: Key) -> Key:
         """What need not be in the rows of ``key``, as the request said it, and no path leads to it there."""

@@ -36,7 +36,7 @@ def test_checks_write_what_the_page_shows(
 def test_the_commands_of_the_page_are_understood() -> None:
     lines = [line for kind, block in BLOCKS if not kind and "$ " not in block for line in block.splitlines()]
     typed = [arguments for line in lines for arguments in _arguments(line)]
-    assert {first for first, *_ in typed} == {"demo", "run", "shell", "doctor", "completion"}
+    assert {first for first, *_ in typed} == {"demo", "run", "shell", "doctor", "import", "completion"}
     for arguments in typed:
         _parser().parse_args(arguments)
 

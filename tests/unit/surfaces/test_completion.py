@@ -35,6 +35,7 @@ def scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Pat
         (["run", "--for"], {"--format"}),
         (["run", "--format", "js"], {"json", "jsonl"}),
         (["check", "--format", "sa"], {"sarif"}),
+        (["import", "--sa"], {"--sample"}),
         (["run", "job"], {"job.sql"}),
     ],
     ids=lambda words: " ".join(sorted(words)),

@@ -1,0 +1,346 @@
+"""``lookup-hints import``: reads the document, asks the source, and prints the statements."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from lookup_hints.errors import ConnectorError, LookupHintsError, nearest
+from lookup_hints.runtime.masking import known_secrets, masked
+from lookup_hints.spi import Connector, ReportsSchema, ShowsAnswers
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.options import hidden_keys
+from lookup_hints.spi.policy import Policy
+from lookup_hints.spi.secrets import has_reference, masked_text, masker, references
+from lookup_hints.surfaces.importing.http_tables import (
+    HOLE,
+    Asked,
+    Imported,
+    NoTable,
+    find_rows,
+    http_table,
+    identifier,
+    last_name,
+    with_holes,
+)
+from lookup_hints.surfaces.importing.openapi import Refused, read
+from lookup_hints.surfaces.importing.shapes import NoType, type_of
+from lookup_hints.surfaces.job import FAILED, WELL, WrongUse
+from lookup_hints.tables.catalog import build_connector
+from lookup_hints.tables.ddl import create_statement
+from lookup_hints.tables.registry import connector_class
+
+_T = TypeVar("_T")
+Found = Iterator[Imported | Refused]
+
+_SECRET_NAME = re.compile(
+    r".*(auth|cookie|session|token|secret|password|credential|key|signature).*|sig|code", re.IGNORECASE
+)
+
+
+def add_command(commands: Any) -> None:
+    """Let the command line know ``import``."""
+    parser = commands.add_parser(
+        "import", help="print CREATE statements for an API or a database", description=_import.__doc__
+    )
+    parser.add_argument(
+        "document", nargs="?", metavar="OPENAPI.json", help="document of OpenAPI 3.0 or 3.1, JSON or YAML"
+    )
+    parser.add_argument(
+        "--path", default="*", metavar="PATTERN", help="paths of the document, as /customers/*"
+    )
+    parser.add_argument("--operation", default="*", metavar="PATTERN", help="its operations, by operationId")
+    parser.add_argument("--server", metavar="URL", help="base URL of the API, in place of the document's")
+    parser.add_argument(
+        "--sample",
+        metavar="URL",
+        help="ask an API once: https://api.example.com/customers/{id} and --key id=1",
+    )
+    parser.add_argument(
+        "--key", action="append", default=[], metavar="NAME=VALUE", help="a key that has a row"
+    )
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="NAME:VALUE", help="header of the sample"
+    )
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="option of the table, as in WITH"
+    )
+    parser.add_argument(
+        "--url",
+        help="a database: postgresql://..., sqlite:///FILE, duckdb:///FILE; or a reference to its URL",
+    )
+    parser.add_argument(
+        "--table", metavar="PATTERN", help="tables of the database, as 'shop.*'; or the name of the sample's"
+    )
+    parser.set_defaults(command=_import)
+
+
+def _import(options: argparse.Namespace) -> int:
+    """Print the CREATE statements of lookup tables: for an OpenAPI document, for the answer of an API to one
+    request, or for the tables of a database. Secrets are left to variables of the environment."""
+    ways: dict[str, Callable[[argparse.Namespace, _GivenOptions], Found]] = {
+        "document": _of_document,
+        "sample": _of_sample,
+        "url": _of_database,
+    }
+    asked = [way for name, way in ways.items() if getattr(options, name) is not None]
+    if len(asked) != 1:
+        raise WrongUse("Give one of: an OpenAPI document, --sample URL, --url DATABASE.")
+    printed = 0
+    with _GivenOptions() as given:
+        given.read(options)
+        for found in asked[0](options, given):
+            if isinstance(found, Imported):
+                try:
+                    build_connector(found.table)
+                except LookupHintsError as error:
+                    found = Refused(found.table.name, str(error))
+            if isinstance(found, Refused):
+                why = found.why.removeprefix(f"table {found.operation}: ")
+                print(_line(f"no table: {found.operation}: {why}"), file=sys.stderr)
+                continue
+            print(f"{_statement(found)}\n", flush=True)
+            printed += 1
+    return WELL if printed else FAILED
+
+
+def _statement(found: Imported) -> str:
+    options = found.table.options.values()
+    variables = dict.fromkeys(name for text in options for kind, name in references(text) if kind == "env")
+    notes = [*([f"to be set: {', '.join(variables)}"] if variables else []), *found.notes]
+    return "".join(f"-- {_line(note)}\n" for note in notes) + create_statement(found.table, ()) + ";"
+
+
+def _line(text: str) -> str:
+    """``text`` in one line: a name in a document may have line breaks."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+class _GivenOptions:
+    """What the user gave of the table: options, whose secrets became references to variables.
+
+    Inside of its block these have their values, as they will when the statement is used.
+    """
+
+    def __init__(self) -> None:
+        self.options: dict[str, str] = {}
+        self._before: dict[str, str | None] = {}
+
+    def __enter__(self) -> _GivenOptions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
+
+    def read(self, options: argparse.Namespace) -> None:
+        """Take ``--option`` and ``--header``."""
+        for key, value in _pairs(options.option, "--option"):
+            is_secret = bool(options.url is None and hidden_keys([key], connector_class("http").OPTIONS))
+            self.options[key] = self.hidden(key, value) if is_secret else value
+        for name, value in _pairs(options.header, "--header", ":"):
+            scheme, _, token = value.partition(" ")
+            if name.lower() == "authorization" and scheme.lower() == "bearer":
+                self.options["token"] = self.hidden("token", token.strip())
+            else:
+                is_secret = _SECRET_NAME.fullmatch(name) is not None
+                self.options[f"header.{name}"] = self.hidden(name, value) if is_secret else value
+
+    def hidden(self, name: str, value: str, prefix: str = "API_") -> str:
+        """A reference to a variable that holds ``value``."""
+        if has_reference(value):
+            return value
+        variable = prefix + identifier(name).upper()
+        while variable in self._before and os.environ[variable] != value:
+            variable += "_2"
+        self._before.setdefault(variable, os.environ.get(variable))
+        os.environ[variable] = value
+        return f"${{env:{variable}}}"
+
+
+def _pairs(texts: Sequence[str], option: str, sign: str = "=") -> Iterator[tuple[str, str]]:
+    for text in texts:
+        name, found, value = text.partition(sign)
+        if not (found and name.strip()):
+            raise WrongUse(f"{option} needs NAME{sign}VALUE")
+        yield name.strip(), value.strip()
+
+
+def _asked(connector: Connector, ask: Callable[[], _T]) -> _T:
+    """What ``ask`` gives; secrets of ``connector`` are masked in its errors."""
+    try:
+        return ask()
+    except Exception as error:
+        clean = masked(error, masker(known_secrets(connector)))
+    raise clean
+
+
+# --- a document -----------------------------------------------------------------------------------
+
+
+def _of_document(options: argparse.Namespace, given: _GivenOptions) -> Found:
+    try:
+        found = read(_parsed(options.document), options.path, options.operation, options.server)
+        for each in found:
+            if isinstance(each, Imported):
+                each = replace(each, table=_with(each.table, given.options))
+            yield each
+    except NoTable as none:
+        raise WrongUse(f"{options.document}: {none}") from None
+
+
+def _with(table: LookupTable, more: Mapping[str, str]) -> LookupTable:
+    return replace(table, options={**table.options, **more})
+
+
+def _parsed(file: str) -> Mapping[str, Any]:
+    """The document in ``file``.
+
+    Raises:
+        WrongUse: it cannot be read.
+    """
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+        document = json.loads(text) if text.lstrip().startswith("{") else _from_yaml(text, file)
+    except (OSError, ValueError, RecursionError) as error:
+        raise WrongUse(f"{file} cannot be read: {error}") from None
+    if not isinstance(document, dict):
+        raise WrongUse(f"{file} is no OpenAPI document.")
+    return document
+
+
+def _from_yaml(text: str, file: str) -> Any:
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise WrongUse(f"{file} is YAML, which needs the package PyYAML. Try: pip install pyyaml") from None
+    try:
+        # Through JSON: codes of responses become texts, as do dates.
+        return json.loads(json.dumps(yaml.safe_load(text), default=str))
+    except yaml.YAMLError as error:
+        raise ValueError(error) from None
+
+
+# --- a sample -------------------------------------------------------------------------------------
+
+
+def _of_sample(options: argparse.Namespace, given: _GivenOptions) -> Found:
+    keys = {identifier(name): value for name, value in _pairs(options.key, "--key")}
+    holes = {name: identifier(name) for name in HOLE.findall(options.sample)}
+    if set(keys) != set(holes.values()) or not keys:
+        wanted = ", ".join(f"--key {name}=..." for name in holes) or "a {name} in the URL, and its --key"
+        raise WrongUse(f"Each {{name}} in the URL of --sample needs a key, and no other: {wanted}")
+    url = _without_secrets(with_holes(options.sample, holes), given)
+    kinds = {name: pa.int64() if _is_whole(value) else pa.string() for name, value in keys.items()}
+    once = {"max-redirects": "0", "on-throttle": "fail"}
+    table = LookupTable(
+        identifier(options.table or last_name(url) or "rows"),
+        pa.schema(list(kinds.items())),
+        options={"connector": "http", "url": url, **once, **given.options},
+        policy=Policy(),
+    )
+    connector = build_connector(table)
+    assert isinstance(connector, ShowsAnswers)
+    values = {name: int(value) if _is_whole(value) else value for name, value in keys.items()}
+    document = _asked(connector, lambda: connector.answer_to(values))
+    if document is None:
+        raise ConnectorError(f"{url}: nothing answers this key. Give one that has a row.", permanent=True)
+    try:
+        answer = type_of(document)
+        rows = _rows_in(document, find_rows(answer, last_name(url)).way)
+        path = url.partition("?")[0]
+        in_path = [name for name in keys if f"{{{name}}}" in path]
+
+        def says(key: str, member: str) -> bool:
+            return all(_text(row.get(member)) == keys[key] for row in rows)
+
+        yield http_table(Asked(table.name, url, kinds, in_path, says=says, options=given.options), answer)
+    except (NoTable, NoType) as none:
+        told = none if isinstance(none, NoTable) else f"its answer {none}"
+        yield Refused(options.sample.partition("?")[0], str(told))
+
+
+def _is_whole(text: str) -> bool:
+    return re.fullmatch(r"0|-?[1-9]\d{0,17}", text, re.ASCII) is not None
+
+
+def _text(value: Any) -> str:
+    is_plain = isinstance(value, str | int | Decimal) and not isinstance(value, bool)
+    return str(value) if is_plain else json.dumps(value, default=str)
+
+
+def _rows_in(document: Any, way: Sequence[str]) -> list[dict[str, Any]]:
+    for name in way:
+        document = document[name]
+    return [row for row in (document if isinstance(document, list) else [document]) if isinstance(row, dict)]
+
+
+def _without_secrets(url: str, given: _GivenOptions) -> str:
+    """``url`` with references in place of parameters that look like secrets."""
+
+    def hidden(match: re.Match[str]) -> str:
+        sign, name, value = match.groups()
+        is_secret = _SECRET_NAME.fullmatch(name) or masked_text(match[0]) != match[0]
+        return f"{sign}{name}={given.hidden(name, value)}" if is_secret and "{" not in value else match[0]
+
+    return re.sub(r"([?&])([^=&]+)=([^&]+)", hidden, url)
+
+
+# --- a database -----------------------------------------------------------------------------------
+
+
+def _of_database(options: argparse.Namespace, given: _GivenOptions) -> Found:
+    place = {**_place(options.url, given), **given.options}
+    everything = LookupTable("database", pa.schema([]), options=place, policy=Policy())
+    source = build_connector(everything)
+    assert isinstance(source, ReportsSchema)
+    names = list(_asked(source, source.tables))
+    wanted = [name for name in names if fnmatchcase(name.replace('"', ""), options.table or "*")]
+    if not wanted:
+        tip = nearest(options.table or "*", names)
+        raise ConnectorError(f"No table is called {options.table!r}. {tip}".rstrip(), permanent=True)
+    short = {name: identifier(name.rpartition(".")[2].strip('"')) for name in wanted}
+    often = Counter(each.lower() for each in short.values())
+    for name in wanted:
+        called = short[name] if often[short[name].lower()] == 1 else identifier(name)
+        yield _discovered(replace(_with(everything, {"table-name": name}), name=called))
+
+
+def _place(url: str, given: _GivenOptions) -> dict[str, str]:
+    """The options that say where the database is."""
+    scheme, found, rest = url.partition("://")
+    if has_reference(url) or scheme in ("postgresql", "postgres"):
+        return {"connector": "postgres", "url": given.hidden("URL", url, "DATABASE_")}
+    file = rest[1:] if found else url
+    if scheme == "duckdb":
+        return {"connector": "adbc", "driver": "adbc_driver_duckdb", "uri": file}
+    if scheme == "sqlite" or not found:
+        return {"connector": "sqlite", "path": file}
+    raise WrongUse(
+        f"--url: no connector reads {scheme}://. There are postgresql://, sqlite:/// and duckdb:///."
+    )
+
+
+def _discovered(table: LookupTable) -> Imported | Refused:
+    try:
+        connector = build_connector(table)
+        assert isinstance(connector, ReportsSchema)
+        schema, key = _asked(connector, connector.discover)
+    except LookupHintsError as error:
+        return Refused(table.options["table-name"], str(error))
+    if len({name.lower() for name in schema.names}) < max(len(schema.names), 1):
+        return Refused(table.options["table-name"], "it has no columns, or two that differ in capitals alone")
+    return Imported(replace(table, schema=schema, primary_key=key))
