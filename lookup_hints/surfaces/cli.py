@@ -22,10 +22,9 @@ from lookup_hints.surfaces import archive, completion, demo, doctor, job, metric
 from lookup_hints.surfaces.check import CheckOptions, Finding, check_script
 from lookup_hints.surfaces.findings import FORMATS
 from lookup_hints.surfaces.importing import command as importing
-from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
 from lookup_hints.surfaces.results import FORMATS as RESULT_FORMATS
 from lookup_hints.surfaces.results import TABLE
-from lookup_hints.surfaces.start import await_server, starting_spark
+from lookup_hints.surfaces.start import await_server, spark_builder, starting_spark
 from lookup_hints.surfaces.statement_run import failure
 from lookup_hints.tables.ddl import CreateLookupTable
 
@@ -428,19 +427,14 @@ def _spark(
     if master is not None and master.startswith("sc://"):
         raise job.WrongUse("--master names no Spark Connect server. Write --remote sc://...")
     try:
-        from pyspark.sql import SparkSession
+        builder = spark_builder(conf)
     except ModuleNotFoundError:
         raise SystemExit("lookup-hints: PySpark is missing. Try: pip install 'lookup-hints[spark]'") from None
-    # Workers of a local Spark run this Python, not whatever `python3` is on the path.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("lookup-hints")
     if master is not None:
         builder = builder.master(master)
     if remote is not None:
         await_server(remote, partial(print, file=sys.stderr, flush=True))
         builder = builder.remote(remote)
-    for key, value in {**NO_BAR_OF_SPARK, **conf}.items():
-        builder = builder.config(key, value)
     # Where nobody watches, what Spark logs belongs to the output that is kept.
     if options.verbose or remote is not None or not sys.stderr.isatty():
         return builder.getOrCreate()

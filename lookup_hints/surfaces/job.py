@@ -335,11 +335,12 @@ def run_statement(
     session: LookupSession, statement: ScriptStatement, params: Mapping[str, Any], showing: Showing
 ) -> StatementRun:
     """Run one statement and print its plan, its rows and its counts."""
-    ran = StatementRun(session, statement, params, few_rows=not showing.analyze and showing.rows is not None)
+    watch = partial(TerminalBar(sys.stderr).over, session.spark) if showing.bar else None
+    few_rows = not showing.analyze and showing.rows is not None
+    ran = StatementRun(session, statement, params, watch, few_rows=few_rows)
     is_analyzed = showing.analyze and ran.plan is not None and bool(ran.plan.joins)
     if ran.plan is not None and not is_analyzed:
         showing.tell(f"\n{joins_text(ran.plan, statement.line)}\n")
-    watch = partial(TerminalBar(sys.stderr).over, session.spark) if showing.bar else None
 
     def rows_of(frame: DataFrame) -> str:
         if is_analyzed:
@@ -347,7 +348,7 @@ def run_statement(
             return ""
         return _shown(frame, showing, is_text=ran.gives_text)
 
-    shown = ran.take(rows_of, watch)
+    shown = ran.take(rows_of)
     if ran.stream is not None:
         showing.tell(f"started: {ran.stream}")
         return ran

@@ -10,6 +10,7 @@ import decimal
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from lookup_hints.surfaces import html
 from lookup_hints.surfaces.counts import aligned, table_of
 from lookup_hints.surfaces.error_text import brief, reported_once
 from lookup_hints.surfaces.progress import Progress, TerminalBar, Watch, following
+from lookup_hints.surfaces.start import spark_builder, starting_spark
 from lookup_hints.surfaces.statement_run import StatementRun, failure
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ class LookupMagics(Magics):
             raise CellFailed(brief(error, text)) from error
 
     def _lookup_tables(self) -> None:
-        session = LookupSession(find_spark(self._namespace))
+        session = self._session(_Screen(is_kernel=hasattr(self.shell, "kernel")))
         tables = session.tables()
         rows = [
             (
@@ -135,9 +137,9 @@ class LookupMagics(Magics):
         if not statements:
             display(_noted("The cell contains no statements."))
             return
-        session = LookupSession(find_spark(self._namespace))
         given = parse_params(options.param)
         with _Screen(is_kernel=hasattr(self.shell, "kernel")) as screen:
+            session = self._session(screen)
             for statement in statements:
                 is_last = statement is statements[-1]
                 try:
@@ -147,6 +149,14 @@ class LookupMagics(Magics):
                     where = f"in the statement at line {statement.line}: " if len(statements) > 1 else ""
                     raise CellFailed(f"{where}{failure(statement, error)}") from error
             screen.show(result)
+
+    def _session(self, screen: _Screen) -> LookupSession:
+        """A session on the Spark of the notebook; where there is none, one starts and is called ``spark``."""
+        spark = find_spark(self._namespace)
+        if spark is None:
+            with screen.starting():
+                spark = self._namespace["spark"] = spark_builder().getOrCreate()
+        return LookupSession(spark)
 
     def _result(
         self,
@@ -255,6 +265,13 @@ class _Screen:
             return partial(following, spark, self._draw)
         return partial(TerminalBar(sys.stderr).over, spark) if sys.stderr.isatty() else None
 
+    def starting(self) -> AbstractContextManager[object]:
+        """Shows that Spark starts, and keeps what it logs out of the notebook, while a block starts it."""
+        if self._is_kernel:
+            line = _Screen(is_kernel=True)  # of its own, as it stays: it says where Spark logs
+            return starting_spark(say=lambda text: line._put(_noted(text)))
+        return starting_spark() if sys.stderr.isatty() else nullcontext()
+
     def _draw(self, progress: Progress) -> None:
         self._put(Shown(html.bar(progress), "\n".join([str(progress), *progress.lookups])))
 
@@ -283,8 +300,8 @@ class _Screen:
 def _ran(
     session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], limit: int, screen: _Screen
 ) -> Shown:
-    ran = StatementRun(session, statement, values)
-    taken = ran.take(lambda frame: _FirstRows.of(frame, limit), screen.following(session.spark))
+    ran = StatementRun(session, statement, values, screen.following(session.spark))
+    taken = ran.take(lambda frame: _FirstRows.of(frame, limit))
     if taken is None:
         text = f"started: {ran.stream}; stop it with session.streams.stop()"
         return _noted(text) + _plan_of(ran.plan)
@@ -352,8 +369,8 @@ def _explained(session: LookupSession, statement: ScriptStatement, values: Mappi
 def _analyzed(
     session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], screen: _Screen
 ) -> Shown:
-    ran = StatementRun(session, statement, values, few_rows=False)
-    ran.take(run_to_its_end, screen.following(session.spark))
+    ran = StatementRun(session, statement, values, screen.following(session.spark), few_rows=False)
+    ran.take(run_to_its_end)
     if ran.plan is None or ran.stream is not None:
         return _noted(f"started: {ran.stream}" if ran.stream else f"no lookup join; {ran.seconds:.1f} s")
     measured = {name: [text for _, text in facts_of(each)] for name, each in ran.lookups.items()}
@@ -374,22 +391,13 @@ def _noted(text: str) -> Shown:
 # --- the session and the values --------------------------------------------------------------------
 
 
-def find_spark(namespace: Mapping[str, Any]) -> SparkSession:
-    """The Spark session that a notebook means: its variable ``spark``, else the active one.
-
-    Raises:
-        QueryError: there is none.
-    """
+def find_spark(namespace: Mapping[str, Any]) -> SparkSession | None:
+    """The Spark session that a notebook means: its variable ``spark``, else the active one, if any."""
     from pyspark.sql import SparkSession as Classic
 
     own = namespace.get("spark")
-    found: Any = own if _is_session(own) else Classic.getActiveSession()
-    if found is None:
-        raise QueryError(
-            Problem("There is no Spark session.", tip="Make one: spark = SparkSession.builder.getOrCreate().")
-        )
-    session: SparkSession = found
-    return session
+    found: SparkSession | None = own if _is_session(own) else Classic.getActiveSession()
+    return found
 
 
 def _is_session(value: Any) -> bool:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _EVERY = 0.25
 """Seconds between two looks."""
 
+_SILENT = 1.0
+"""Seconds after which a statement that has no tasks yet is said to be planned: a cold Spark takes ten."""
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -47,6 +50,8 @@ class Progress:
         return self.done / self.tasks if self.tasks else 0.0
 
     def __str__(self) -> str:
+        if not self.tasks:
+            return f"planning, {self.seconds:.0f} s"
         running = f", {self.running} running" if self.running else ""
         return f"{self.done}/{self.tasks} tasks{running}, {self.seconds:.0f} s"
 
@@ -133,7 +138,8 @@ def _by_looking(spark: SparkSession, show: Show) -> Iterator[None]:
                 stages = [stage for job in jobs for stage in _stages_of(tracker, job, active)]
             except Exception:  # Spark is going away: whoever waits for the statement says so
                 return
-            if seen.add((one.stageId, one.numTasks, one.numCompletedTasks) for one in stages):
+            is_known = seen.add((one.stageId, one.numTasks, one.numCompletedTasks) for one in stages)
+            if is_known or seen.seconds >= _SILENT:
                 show(seen.progress(sum(one.numActiveTasks for one in stages)))
 
     # In the context of the caller: a notebook finds the cell by it that the bar belongs to.
@@ -211,9 +217,12 @@ class _Seen:
             self._tasks.pop(number, None)
             self._done.pop(number, None)
 
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
     def progress(self, running: int) -> Progress:
-        seconds = time.monotonic() - self._began
-        return Progress(sum(self._done.values()), sum(self._tasks.values()), running, seconds)
+        return Progress(sum(self._done.values()), sum(self._tasks.values()), running, self.seconds)
 
 
 # --- on a terminal ---------------------------------------------------------------------------------

@@ -6,22 +6,48 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from importlib import import_module
 from pathlib import Path
 from tempfile import mkstemp
-from typing import Any, TextIO
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.surfaces.progress import NO_BAR_OF_SPARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _EVERY = 1.0
 """Seconds between two looks at the time."""
 
 
+Say = Callable[[str], None]
+"""Shows a line in place of the line that it showed before."""
+
+
+def spark_builder(conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession.Builder:
+    """What makes a Spark session of ours.
+
+    Raises:
+        ModuleNotFoundError: PySpark is missing.
+    """
+    from pyspark.sql import SparkSession
+
+    # Workers of a local Spark run this Python, not whatever `python3` is on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("lookup-hints")
+    for key, value in {**NO_BAR_OF_SPARK, **conf}.items():
+        builder = builder.config(key, value)
+    return builder
+
+
 @contextmanager
-def starting_spark(*, quiet: bool = False) -> Iterator[Path]:
+def starting_spark(*, quiet: bool = False, say: Say | None = None) -> Iterator[Path]:
     """Say that Spark starts and for how long; what its JVM says goes to a file, which is given.
 
     The JVM keeps its standard error for as long as it lives, so the file gets all that it logs. Where Spark
@@ -29,12 +55,15 @@ def starting_spark(*, quiet: bool = False) -> Iterator[Path]:
 
     Args:
         quiet: whether nothing is said of a Spark that starts.
+        say: shows it; without it, that is the standard error.
     """
     handle, name = mkstemp(prefix="lookup-hints-", suffix="-spark.log")
     log, began = Path(name), time.monotonic()
     with os.fdopen(os.dup(2), "w", encoding="utf-8") as terminal:
         ready = threading.Event()
-        clock = threading.Thread(target=_show_seconds, args=(terminal, ready), daemon=True)
+        show = _on(terminal) if say is None else say
+        # In the context of the caller: a notebook finds the cell by it that the line belongs to.
+        clock = threading.Thread(target=copy_context().run, args=(_show_seconds, show, ready), daemon=True)
         sys.stderr.flush()
         os.dup2(handle, 2)
         os.close(handle)
@@ -53,15 +82,22 @@ def starting_spark(*, quiet: bool = False) -> Iterator[Path]:
             sys.stderr.flush()
             os.dup2(terminal.fileno(), 2)
         if not quiet:
-            terminal.write(f"\rSpark started in {time.monotonic() - began:.1f} s. It logs to {log}\n")
+            show(f"Spark started in {time.monotonic() - began:.1f} s. It logs to {log}")
+            terminal.write("\n" if say is None else "")
 
 
-def _show_seconds(terminal: TextIO, ready: threading.Event) -> None:
-    """Write how long it takes, each time over what stands there."""
+def _on(terminal: TextIO) -> Say:
+    def say(line: str) -> None:
+        terminal.write(f"\r{line}")
+        terminal.flush()
+
+    return say
+
+
+def _show_seconds(say: Say, ready: threading.Event) -> None:
     seconds = 0
     while True:
-        terminal.write(f"\rStarting Spark ... {seconds} s")
-        terminal.flush()
+        say(f"Starting Spark ... {seconds} s")
         if ready.wait(_EVERY):
             return
         seconds += 1

@@ -35,11 +35,12 @@ class StatementRun:
         session: where it runs.
         statement: what runs.
         params: values of its parameter markers.
+        watch: shows how far it is; None shows nothing.
         few_rows: whether the first rows alone will be taken.
 
     Examples:
-        >>> run = StatementRun(session, statement, {"day": "2013-01-01"})
-        >>> rows = run.take(lambda frame: frame.take(20), partial(following, spark, draw))
+        >>> run = StatementRun(session, statement, {"day": "2013-01-01"}, partial(following, spark, draw))
+        >>> rows = run.take(lambda frame: frame.take(20))
         >>> run.seconds, run.lookups
     """
 
@@ -48,6 +49,7 @@ class StatementRun:
         session: LookupSession,
         statement: ScriptStatement,
         params: Mapping[str, Any],
+        watch: Watch | None = None,
         *,
         few_rows: bool = True,
     ) -> None:
@@ -56,8 +58,10 @@ class StatementRun:
         """How long it took, its planning too; of a streaming query, until that had started."""
         self.stream: StartedStream | None = None
         """The streaming query that it started."""
+        self._watch = watch
         self._began = time.perf_counter()
-        self._prepared = session.prepare(statement.text, params, few_rows=few_rows, line=statement.line)
+        with nullcontext() if watch is None else watch(tuple):
+            self._prepared = session.prepare(statement.text, params, few_rows=few_rows, line=statement.line)
         self._before = session.metrics()
         self._after: MetricsByName | None = None
 
@@ -79,14 +83,9 @@ class StatementRun:
         self.stream = started[-1] if started else None
         return frame
 
-    def take(self, rows: Callable[[DataFrame], Taken], watch: Watch | None) -> Taken | None:
-        """Run it, and take ``rows`` of what it gives; None of a streaming query, whose rows go elsewhere.
-
-        Args:
-            rows: takes what will be shown.
-            watch: shows how far it is; None shows nothing.
-        """
-        with nullcontext() if watch is None else self._watched(watch):
+    def take(self, rows: Callable[[DataFrame], Taken]) -> Taken | None:
+        """Run it, and take ``rows`` of what it gives; None of a streaming query, whose rows go elsewhere."""
+        with nullcontext() if self._watch is None else self._watched(self._watch):
             frame = self.start()
             taken = None if self.stream is not None else rows(frame)
         self.seconds = time.perf_counter() - self._began

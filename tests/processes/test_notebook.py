@@ -38,7 +38,7 @@ class Watching(NotebookClient):
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         """Note the bars among all messages."""
         text = msg["content"].get("data", {}).get("text/plain", "")
-        if re.fullmatch(r"\d+/\d+ tasks(, \d+ running)?, \d+ s", text):
+        if re.fullmatch(r"(\d+/\d+ tasks(, \d+ running)?|planning), \d+ s", text):
             self.bars.append((cell_index, msg["msg_type"]))
         return super().process_message(msg, cell, cell_index)
 
@@ -49,7 +49,9 @@ def executed(folder: Path) -> Any:
     assert prepare_data(["--dir", str(folder / "data")]) == 0
     read: Any = nbformat.read  # it has no types, as HTMLExporter below
     notebook = read(NOTEBOOK, as_version=4)
-    client = Watching(notebook, timeout=240, startup_timeout=120, resources={"metadata": {"path": folder}})
+    beside = folder / "sql_examples"
+    beside.mkdir()
+    client = Watching(notebook, timeout=240, startup_timeout=120, resources={"metadata": {"path": beside}})
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
@@ -76,6 +78,14 @@ def shown(cell: Cell, mime: str = "text/plain") -> str:
 
 def test_the_notebook_holds_no_outputs() -> None:
     assert not [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell.get("outputs")]
+
+
+def test_the_first_cell_starts_spark_and_says_so(executed: Any) -> None:
+    started, done = cell_with(executed, "SET spark.sql.session.timeZone")["outputs"]
+    assert re.fullmatch(
+        r"Spark started in \d+\.\d s\. It logs to \S+-spark\.log", started["data"]["text/plain"]
+    )
+    assert done["data"]["text/plain"].startswith("done in ")
 
 
 def test_rows_counts_and_the_plan_come_in_the_place_of_the_bar(executed: Any) -> None:

@@ -44,6 +44,7 @@ class FakeSession:
         self.seen.append("watched no more")
 
     def prepare(self, text: str, args: Any, *, few_rows: bool, line: int) -> Any:
+        self.seen.append("planned")
         return SimpleNamespace(statement=read_statement(text), plan=planned(text))
 
     def metrics(self) -> dict[LookupName, LookupMetrics]:
@@ -59,7 +60,7 @@ class FakeSession:
 def made(session: FakeSession) -> StatementRun:
     (statement,) = split_statements(QUERY)
     fake: Any = session
-    return StatementRun(fake, statement, {})
+    return StatementRun(fake, statement, {}, watching(session.seen))
 
 
 def watching(seen: list[str]) -> Watch:
@@ -81,8 +82,9 @@ def test_a_query_gives_rows_and_what_was_counted_for_it() -> None:
         seen.append("taken")
         return str(frame)
 
-    assert run.take(take, watching(seen)) == "rows"
-    assert seen == ["watched", "begins", "c: 0 keys/s", "taken", "ends", "watched no more"]
+    assert run.take(take) == "rows"
+    assert seen[:3] == ["begins", "planned", "ends"]
+    assert seen[3:] == ["watched", "begins", "c: 0 keys/s", "taken", "ends", "watched no more"]
     session.run(None)  # what others count later is not of this statement
     assert [(name.alias, each.counts) for name, each in run.lookups.items()] == [
         ("c", LookupMetrics(rows_in=2))
@@ -96,7 +98,7 @@ def test_a_query_gives_rows_and_what_was_counted_for_it() -> None:
 def test_a_stream_gives_no_rows_and_counts_on() -> None:
     session = FakeSession(streams=True)
     run = made(session)
-    assert run.take(lambda frame: pytest.fail("no rows are taken"), watching([])) is None
+    assert run.take(lambda frame: pytest.fail("no rows are taken")) is None
     assert str(run.stream) == "a new one"
     session.run(None)
     assert [each.counts for each in run.lookups.values()] == [LookupMetrics(rows_in=4)]
