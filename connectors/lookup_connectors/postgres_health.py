@@ -13,9 +13,9 @@ from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable
 from lookup_hints.spi.types import sql_type
 
 _SESSION = """
-SELECT current_user AS role, current_database() AS database, current_setting('server_version') AS version,
-       (SELECT s.version FROM pg_catalog.pg_stat_ssl AS s WHERE s.pid = pg_backend_pid() AND s.ssl) AS tls
+SELECT current_user AS role, current_database() AS database, current_setting('server_version') AS version
 """
+_TLS = "SELECT max(version) AS tls FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl"
 _UNREADABLE = """
 SELECT name FROM unnest($2::text[]) AS asked(name) WHERE NOT has_column_privilege($1::oid, name, 'SELECT')
 """
@@ -63,8 +63,9 @@ async def health_of(
         ConnectorError: the table is not there, or a column cannot be read as declared.
     """
     session = await connection.fetchrow(_SESSION)
+    (tls,) = await _told(connection, _TLS) or [{"tls": None}]
     where = f"as {session['role']} in database {session['database']}, PostgreSQL {session['version']}"
-    yield HealthCheck("login", "ok", f"{where}, {session['tls'] or 'without TLS, as far as the server sees'}")
+    yield HealthCheck("login", "ok", f"{where}, {tls['tls'] or 'without TLS, as far as the server sees'}")
     relation = await find_relation(connection, source, table.name)
     yield HealthCheck("table", "ok", relation.sql)
     plans = plans_of(relation, table)
@@ -73,11 +74,26 @@ async def health_of(
     yield rights
     if rights.verdict == "fail":
         return
-    size = await connection.fetchrow(_SIZE, relation.oid)
-    indexes = await connection.fetch(_INDEXES, relation.oid)
+    size = await _told(connection, _SIZE, relation.oid)
+    indexes = await _told(connection, _INDEXES, relation.oid)
     for by in request.keys:
-        yield index_check(relation.sql, [plans[name] for name in by], indexes, size["kind"], size["bytes"])
-    yield connections_check(await connection.fetchrow(_CONNECTIONS), request, pool_size)
+        key = [plans[name] for name in by]
+        if size is None or indexes is None:
+            yield HealthCheck("index", "skipped", "the server does not say which indexes there are")
+        else:
+            yield index_check(relation.sql, key, indexes, size[0]["kind"], size[0]["bytes"])
+    if limits := await _told(connection, _CONNECTIONS):
+        yield connections_check(limits[0], request, pool_size)
+    else:
+        yield HealthCheck("connections", "skipped", "the server does not say how many there may be")
+
+
+async def _told(connection: asyncpg.Connection, query: str, *arguments: object) -> list[Any] | None:
+    """What the catalog says; None where it has other tables, as that of another server with this protocol."""
+    try:
+        return list(await connection.fetch(query, *arguments))
+    except asyncpg.PostgresError:
+        return None
 
 
 async def _rights(

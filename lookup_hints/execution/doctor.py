@@ -48,7 +48,7 @@ class DoctorFinding:
     check: HealthCheck
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DoctorReport:
     """What was found of all tables; as text, it has a line for each thing.
 
@@ -74,6 +74,8 @@ class DoctorReport:
             title = self.titles.get(table, "")
             lines += [f"{table}: {title}" if title else table, *(_lines(own, executors)), ""]
         return "\n".join([*lines, self._summary()])
+
+    __repr__ = __str__  # what a notebook shows
 
     def _summary(self) -> str:
         counts = Counter(each.check.verdict for each in self.findings)
@@ -140,7 +142,9 @@ def examine(
     here = [DoctorFinding(task.name, DRIVER, check) for task in tasks for check in task.checks()]
     there = _from_executors(scope.spark, [_without_connections(task, here) for task in tasks], packages)
     versions = HealthCheck("versions", "ok", _versions_text(versions_of(packages)))
-    seen = _executors_check(len({each.place for each in there} - {DRIVER}), cluster.executors)
+    is_dynamic = (conf("spark.dynamicAllocation.enabled") or "").lower() == "true"
+    expected = None if is_dynamic else cluster.executors
+    seen = _executors_check(len({each.place for each in there} - {DRIVER}), expected)
     ours = [DoctorFinding(WORKERS, DRIVER, each) for each in (versions, *seen)]
     return DoctorReport((*ours, *here, *there), titles)
 

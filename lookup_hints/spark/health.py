@@ -11,7 +11,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as NotInTime
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -30,8 +30,8 @@ from lookup_hints.limits.store import folder_of_executor
 from lookup_hints.runtime import process
 from lookup_hints.runtime.arrow import conform
 from lookup_hints.runtime.masking import known_secrets
-from lookup_hints.runtime.process import OpenedAsync, OpenedSync
-from lookup_hints.spark.timeouts import call_with_timeout
+from lookup_hints.runtime.process import needing_its_driver
+from lookup_hints.spark.timeouts import T, call_with_timeout
 from lookup_hints.spi import (
     Answer,
     AsyncLookup,
@@ -303,10 +303,12 @@ def _timed(
     keys, told = _keys(connector, by, given)
     if keys is None:
         return HealthCheck("lookup", "skipped", f"by {names}: no key can be made up; --key names one")
-    found, took = 0, []
+    found, took, is_open = 0, list[float](), False
     try:
-        with _asking(connector, seconds) as ask:
-            ask(LookupRequest(keys.slice(0, 1), schema, seconds))
+        with _calls(connector, seconds) as (start, ask):
+            start()
+            is_open = True
+            ask(LookupRequest(keys.slice(0, 1), schema, seconds))  # what comes first may make connections
             for place in islice(cycle(range(keys.num_rows)), TIMED):
                 began = time.monotonic()
                 rows = _rows(connector, ask(LookupRequest(keys.slice(place, 1), schema, seconds)))
@@ -314,10 +316,11 @@ def _timed(
                 found += bool(rows)
     except Exception as error:
         check = _failed(connector, error)
-        if check.name == "lookup" and told == _MADE_UP and getattr(error, "permanent", False):
-            what = f"by {names}, {_MADE_UP}: {check.what}"
-            return HealthCheck("lookup", "warn", what, f"Name a key that there is: --key {by[0]}=...")
-        return check
+        may_be_the_key = is_open and told == _MADE_UP and getattr(error, "permanent", False)
+        if check.name != "lookup" or not may_be_the_key:
+            return check
+        what = f"by {names}, {_MADE_UP}: {check.what}"
+        return HealthCheck("lookup", "warn", what, f"Name a key that there is: --key {by[0]}=...")
     what = f"by {names}: {TIMED} lookups of {told}, {found} found"
     if found < TIMED and told != _MADE_UP:
         cure = "Compare the types and the spelling of the key with those of the source."
@@ -365,34 +368,32 @@ def _made_up(kind: pa.DataType) -> object | None:
 
 
 @contextmanager
-def _asking(connector: Connector, seconds: float) -> Iterator[Callable[[LookupRequest], Answer]]:
-    """What asks ``connector`` as the engine does, which is closed behind it."""
-    if not isinstance(connector, AsyncLookup):
-        assert isinstance(connector, SyncLookup), "the registry knows no others"
-        opened = OpenedSync(connector)
-        with _closing(opened):
-            yield opened.lookup
-        return
-    loop = process.this_process.loop
-    opened_async = OpenedAsync(connector, loop)
+def _calls(
+    connector: Connector, seconds: float
+) -> Iterator[tuple[Callable[[], None], Callable[[LookupRequest], Answer]]]:
+    """What opens ``connector`` and what asks it, each in time; it is closed behind them."""
 
-    def ask(request: LookupRequest) -> Answer:
+    def in_time(call: Callable[..., T], *arguments: object) -> T:
         try:
-            return loop.call(asyncio.wait_for(opened_async.lookup(request), seconds + 1))
-        except asyncio.TimeoutError:
+            with needing_its_driver(connector):
+                return call_with_timeout(partial(call, *arguments), seconds + 2, "doctor")
+        except (NotInTime, asyncio.TimeoutError):
             raise LookupTimeout(f"no answer within {seconds:g} s") from None
 
-    with _closing(opened_async):
-        yield ask
+    def on_loop(coroutine: Callable[..., Coroutine[object, object, T]]) -> Callable[..., T]:
+        loop = process.this_process.loop
+        return lambda *arguments: loop.call(asyncio.wait_for(coroutine(*arguments), seconds + 1))
 
-
-@contextmanager
-def _closing(opened: process.Opened) -> Iterator[None]:
+    if isinstance(connector, AsyncLookup):
+        start, ask, end = on_loop(connector.aopen), on_loop(connector.alookup), on_loop(connector.aclose)
+    else:
+        assert isinstance(connector, SyncLookup), "the registry knows no others"
+        start, ask, end = connector.open, connector.lookup, connector.close
     try:
-        yield
+        yield partial(in_time, start), partial(in_time, ask)
     finally:
         with suppress(Exception):  # what is found counts, not how it ends
-            opened.close()
+            in_time(end)
 
 
 def _rows(connector: Connector, answer: Answer) -> int:

@@ -53,6 +53,10 @@ class HealthRequest:
     tables: int = 1
     timeout: float = 10.0
 
+    def __post_init__(self) -> None:
+        if not self.timeout > 0:
+            raise ValueError(f"the timeout of a step must be greater than 0, not {self.timeout:g}")
+
 
 @dataclass(frozen=True)
 class Endpoint:

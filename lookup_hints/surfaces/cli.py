@@ -390,6 +390,8 @@ def _doctor(options: argparse.Namespace) -> int:
     key = dict(each.split("=", 1) for each in options.key if "=" in each)
     if len(key) < len(options.key):
         raise job.WrongUse("--key needs COLUMN=VALUE, each column once")
+    if not options.timeout > 0:
+        raise job.WrongUse(f"--timeout must be greater than 0, not {options.timeout:g}")
     given = job.surroundings(
         options, [archive.find_module(each, to_ship=False).name for each in options.module]
     )

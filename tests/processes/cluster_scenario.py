@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from lookup_hints import register_connector
-from lookup_hints.spi import SyncLookup
+from lookup_hints.spi import TEXT, ConnectorError, Option, SyncLookup
 from lookup_hints.spi.model import LookupRequest
 from tests.spark.ailing import ill_table, letters
 from tests.spark.counting import Calls
@@ -37,6 +37,24 @@ class Whereabouts(SyncLookup):
         """Each key with the daemon that forked this worker; each executor has one."""
         numbers = request.keys.column("n").to_pylist()
         return pa.table({"n": numbers, "daemon": [os.getppid()] * len(numbers)}, request.schema)
+
+
+class OfOneExecutor(SyncLookup):
+    """A source that the driver reaches, and the executor that is there first."""
+
+    OPTIONS = (Option("first", TEXT, "A folder that who is first makes."),)
+
+    def open(self) -> None:
+        """Go there, if the way is open."""
+        if TaskContext.get() is not None:
+            try:
+                Path(self.table.options["first"]).mkdir()
+            except FileExistsError:
+                raise ConnectorError("no way leads there. Ask for one.", permanent=True) from None
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        """Nothing is there."""
+        return request.schema.empty_table()
 
 
 def scenario(spark: SparkSession, folder: Path) -> Steps:
@@ -71,6 +89,15 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
         )
         joined = session.sql("SELECT w.daemon FROM range(0, 40, 1, 8) r JOIN whereabouts w ON r.id = w.n")
         return joined.count(), joined.distinct().count()
+
+    @step
+    def doctor() -> Any:
+        register_connector("of_one_executor", OfOneExecutor)
+        session.sql(
+            "CREATE TEMPORARY TABLE of_one (n BIGINT) WITH"
+            f" ('connector' = 'of_one_executor', 'first' = '{folder / 'first'}')"
+        )
+        return str(session.doctor("whereabouts", "of_one")).splitlines()
 
     @step
     def openings() -> Any:

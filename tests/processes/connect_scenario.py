@@ -193,6 +193,10 @@ def scenario(new_session: Callable[[], SparkSession], folder: Path) -> Steps:
         return [*shown, described, rows(session.sql("SHOW TABLES LIKE 'peo*'"))]
 
     @step
+    def doctor() -> Any:
+        return str(session.doctor("people")).splitlines()
+
+    @step
     def parameters() -> Any:
         by_name = twins.check(f"{JOIN} AND c.country = :land WHERE o.id < :n", {"land": "US", "n": 9})
         by_position = twins.check(

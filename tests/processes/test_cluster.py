@@ -33,6 +33,19 @@ def test_a_class_of_a_notebook_works_on_all_executors(outcomes: Outcomes) -> Non
     assert executors == 2
 
 
+def test_a_doctor_looks_from_the_driver_and_from_each_executor_once(outcomes: Outcomes) -> None:
+    lines = outcomes.gave("doctor")
+    assert lines[1].startswith("  ok      versions    driver, 2 executors: Python ")
+    found = [line.partition(":")[0] for line in lines if "  lookup  " in line]
+    assert found[:2] == ["  ok      lookup      driver", "  ok      lookup      2 executors"]
+    assert found[2] == "  ok      lookup      driver"
+    assert [line.partition(" (")[0] for line in found[3:]] == [
+        *("  ok      lookup      1 of 2 executors", "  fail    lookup      1 of 2 executors")
+    ]
+    assert "): no way leads there. Ask for one." in "\n".join(lines)
+    assert lines[-1] == "broken: of_one"
+
+
 def test_a_connector_is_opened_once_in_each_worker_process(outcomes: Outcomes) -> None:
     openings = outcomes.gave("openings")
     assert openings["requests"] == 3 * 8, "three queries of eight tasks"

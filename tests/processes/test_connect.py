@@ -52,6 +52,16 @@ def test_parameters_by_name_and_by_position(outcomes: Outcomes) -> None:
     assert outcomes.gave("parameters") == [8, 40]
 
 
+def test_a_doctor_looks_from_here_and_from_the_servers_executor(outcomes: Outcomes) -> None:
+    lines = outcomes.gave("doctor")
+    assert lines[1].startswith("  ok      versions    driver, 1 executor: Python ")
+    assert "  ok      table       driver, 1 executor: 2 rows, which travel to the workers." in lines
+    assert [line.partition(":")[0] for line in lines if "  lookup  " in line] == [
+        *("  ok      lookup      driver", "  ok      lookup      1 executor")
+    ]
+    assert lines[-1] == "all is well"
+
+
 def test_explain(outcomes: Outcomes) -> None:
     for explained in outcomes.gave("explain"):
         for part in (

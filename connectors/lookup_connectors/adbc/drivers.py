@@ -61,8 +61,8 @@ def _path_in(module: str, table: str) -> str:
     """The library that a Python package of a driver brings along."""
     try:
         package = importlib.import_module(module)
-    except ImportError:
-        raise _unusable(table, f"the driver {module!r} is not installed on this machine", module) from None
+    except ImportError as error:
+        raise _unusable(table, f"the driver {module!r} is not installed on this machine", module) from error
     # Both kinds are found: DuckDB names the function publicly, the drivers of Apache Arrow do not.
     find = getattr(package, "driver_path", None) or getattr(package, "_driver_path", None)
     if find is None:

@@ -31,7 +31,15 @@ from lookup_connectors.http.options import (
     origins,
     plan_of,
 )
-from lookup_connectors.http.request import Key, Request, TemplateKeys, Unaskable, Unsendable, host_and_port
+from lookup_connectors.http.request import (
+    Key,
+    Request,
+    TemplateKeys,
+    Templates,
+    Unaskable,
+    Unsendable,
+    host_and_port,
+)
 from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,
@@ -234,13 +242,12 @@ class HttpConnector(
 
     def endpoints(self) -> Sequence[Endpoint]:
         """The host of the URL, or that of the proxy; none where the environment may name a proxy."""
-        live = _OpenHttp(self.table)
         options = self.table.read(self.OPTIONS)[0]
-        by_environment = options["use-environment"] and any(name in os.environ for name in _PROXIES)
-        if by_environment:
+        if options["use-environment"] and any(name in os.environ for name in _PROXIES):
             return ()
-        host, port = host_and_port(options["proxy"] or live.home)
-        is_tls = not options["proxy"] and live.home.startswith("https:")
+        home = check_address(_resolved(self.table, set()).address)
+        host, port = host_and_port(options["proxy"] or home)
+        is_tls = not options["proxy"] and home.startswith("https:")
         return [Endpoint(host, port, _tls_of(self.table.name, options) if is_tls else None)]
 
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
@@ -305,11 +312,9 @@ class _OpenHttp:
         options, self.secrets = table.read(OPTIONS)
         self.plan = plan_of(table)
         self.tells_outcomes: bool = options["outcome-rows"]
-        self._templates = templates = self.plan.templates.resolved(
-            lambda text: table.resolve(text, option="url, query, header or body", known=self.secrets)
-        )
+        self._templates = templates = _resolved(table, self.secrets)
         try:
-            self.home = home = check_address(templates.address)
+            home = check_address(templates.address)
             allowed = origins(options["allowed-origins"] or "")
         except ValueError as error:
             raise HttpFailure(
@@ -452,6 +457,13 @@ def _ended(outcome: Outcome, note: Any, mask: Callable[[str], str]) -> Told:
 
 _LOGIN_PAGE = re.compile(r"\b(log|sign)[ -]?(in|on)\b|password", re.IGNORECASE)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+def _resolved(table: LookupTable, secrets: set[str]) -> Templates:
+    """The templates of ``table`` with references read here; what these stand for goes to ``secrets``."""
+    return plan_of(table).templates.resolved(
+        lambda text: table.resolve(text, option="url, query, header or body", known=secrets)
+    )
 
 
 def _tls_of(table: str, options: Mapping[str, Any]) -> ssl.SSLContext:

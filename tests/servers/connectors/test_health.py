@@ -153,6 +153,12 @@ def test_a_table_of_memory_is_asked_for_its_own_keys() -> None:
 # --- the line -------------------------------------------------------------------------------------
 
 
+def test_a_driver_of_adbc_that_is_not_there() -> None:
+    found = looked_at({"connector": "adbc", "driver": "adbc_driver_nope", "uri": "x"})
+    assert verdicts(found) == [("driver", "fail")]
+    assert found[0].cure == "Install it: pip install adbc-driver-nope."
+
+
 def test_an_unknown_host() -> None:
     found = looked_at({"connector": "postgres", "url": "postgresql://app:hunter2@nowhere.invalid/x"})
     assert verdicts(found) == [("dns", "fail")]

@@ -105,3 +105,4 @@ def test_a_key_can_be_given(spark: SparkSession, tmp_path: Path, capsys: pytest.
     assert main(["doctor", "-c", "SELECT 1"]) == 0
     assert capsys.readouterr().out == "-c: no lookup table is created in it\n"
     assert main(["doctor", str(file), "--key", "id"]) == 2
+    assert main(["doctor", str(file), "--timeout", "0"]) == 2

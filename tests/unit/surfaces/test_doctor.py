@@ -56,6 +56,11 @@ def test_a_warning_is_counted_and_breaks_nothing() -> None:
     assert report((DRIVER, warned))[-1] == "all is well; 1 warning"
 
 
+def test_a_step_takes_some_time() -> None:
+    with pytest.raises(ValueError, match="greater than 0"):
+        HealthRequest((), timeout=0)
+
+
 def test_what_is_wrong_needs_a_cure() -> None:
     with pytest.raises(ValueError, match="needs a cure"):
         HealthCheck("tcp", "fail", "closed")
