@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
+from textwrap import TextWrapper
 from types import MappingProxyType
 from typing import Any
 
@@ -97,6 +98,8 @@ def bar(progress: Progress) -> str:
 
 _SPINE, _SOURCE, _BOX = 90, 470, 360
 _FACT, _GAP = 16, 24
+_WIDE = 51
+"""Characters in a line of a box."""
 _COLOURS = {"INNER": "#3b82c4", "LEFT": "#2f9e6e", "LEFT SEMI": "#b7791f", "LEFT ANTI": "#c2410c"}
 _SCAN = "#7c3aed"
 _FONT = "font-family:ui-monospace,Menlo,Consolas,monospace"
@@ -112,7 +115,7 @@ class _LookupNode:
         asked: what goes to the source.
         given: what comes back.
         name: of the source.
-        facts: small print about it.
+        facts: small print about it; long ones take several lines.
     """
 
     badge: str
@@ -123,8 +126,13 @@ class _LookupNode:
     facts: tuple[str, ...]
 
     @property
+    def lines(self) -> list[str]:
+        lines = TextWrapper(_WIDE, subsequent_indent="\N{NO-BREAK SPACE}" * 2, max_lines=6, placeholder=" …")
+        return [line for fact in self.facts for line in lines.wrap(fact)]
+
+    @property
     def height(self) -> int:
-        return max(80, 34 + _FACT * len(self.facts))
+        return max(80, 34 + _FACT * len(self.lines))
 
 
 def plan_picture(
@@ -217,8 +225,8 @@ def _drawn(stop: _LookupNode, top: int) -> str:
         f"{_text(right + 12, top + 20, _cut(stop.name, 42), strong=True)}"
     )
     facts = "".join(
-        _text(right + 12, top + 38 + _FACT * number, fact, fit=51, faint=True, small=True)
-        for number, fact in enumerate(stop.facts)
+        _text(right + 12, top + 38 + _FACT * number, line, faint=True, small=True)
+        for number, line in enumerate(stop.lines)
     )
     badge = (
         f'<rect x="{_SPINE - 60}" y="{middle - 14}" width="120" height="28" rx="14" fill="{stop.colour}"/>'

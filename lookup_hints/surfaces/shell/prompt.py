@@ -35,16 +35,17 @@ def prompt(names: CompletionNames, history: Path) -> Callable[[], str]:
         names: the tables and columns to complete.
         history: the file of what was typed.
     """
+    completer = _Completer(names)
     session: PromptSession[str] = PromptSession(
         _PROMPT,
         multiline=True,
         prompt_continuation=lambda width, *_: "> ".rjust(width),
         # Of all dialects that pygments has, this one knows quoted names and hints as Spark writes them.
         lexer=PygmentsLexer(MySqlLexer),
-        completer=_Completer(names),
+        completer=completer,
         complete_in_thread=True,
         history=_MaskedHistory(str(history)),
-        key_bindings=_keys(),
+        key_bindings=_keys(completer),
     )
     return session.prompt
 
@@ -78,8 +79,23 @@ def masked(text: str) -> str:
     return masked_text(text)
 
 
-def _keys() -> KeyBindings:
+def _keys(completer: Completer) -> KeyBindings:
     keys = KeyBindings()
+
+    @keys.add("tab")
+    def _(event: KeyPressEvent) -> None:
+        """Take the only candidate, also where the menu is still to come, or go on through them all."""
+        buffer = event.current_buffer
+        state = buffer.complete_state
+        if state is None or state.current_completion is None:
+            found = list(completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
+            if len(found) == 1:
+                buffer.apply_completion(found[0])
+                return
+        if state is None:
+            buffer.start_completion(insert_common_part=True)
+        else:
+            buffer.complete_next()
 
     @keys.add("enter")
     def _(event: KeyPressEvent) -> None:

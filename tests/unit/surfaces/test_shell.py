@@ -159,6 +159,19 @@ def test_a_statement_may_take_lines_and_the_history_keeps_no_secret(
     assert "hunter2" in ask(), "until the shell ends, a statement can be run again"
 
 
+@pytest.mark.parametrize(
+    ("typed", "taken"),
+    [
+        ("SELECT 1 FROM cu\t;\r", "SELECT 1 FROM customers;"),
+        ("SELECT 1 FROM cu\t\t;\r", "SELECT 1 FROM customers;"),
+        ("SELECT 1 FROM nowhere\t;\r", "SELECT 1 FROM nowhere;"),
+    ],
+)
+def test_tab_takes_the_only_candidate(keyboard: PipeInput, tmp_path: Path, typed: str, taken: str) -> None:
+    keyboard.send_text(typed)
+    assert prompt(Shop(), tmp_path / "history")() == taken
+
+
 def test_what_cannot_be_split_is_masked_too() -> None:
     assert masked("SELECT 'postgresql://u:hunter2@h/d") == "SELECT 'postgresql://u:***@h/d"
 
