@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,7 +45,22 @@ _T = TypeVar("_T")
 Found = Iterator[Imported | Refused]
 
 _SECRET_NAME = re.compile(
-    r".*(auth|cookie|session|token|secret|password|credential|key|signature).*|sig|code", re.IGNORECASE
+    r".*(auth(?!or)|cookie|session|token|secret|password|credential|signature|apikey).*|(.*[-_])?key|sig|code",
+    re.IGNORECASE,
+)
+
+_OPTIONS = (
+    ("path", "PATTERN", "paths of the document, as /customers/*"),
+    ("operation", "PATTERN", "its operations, by operationId"),
+    ("server", "URL", "base URL of the API, in place of the document's"),
+    ("sample", "URL", "ask an API once: https://api.example.com/customers/{id}, with --key id=1"),
+    ("url", "DATABASE", "postgresql://..., sqlite:///FILE, duckdb:///FILE, or a reference to the URL"),
+    ("table", "PATTERN", "tables of the database, as 'shop.*'; or the name of the sample's"),
+)
+_REPEATED = (
+    ("key", "NAME=VALUE", "a key of the sample that has a row"),
+    ("header", "NAME:VALUE", "a header of the sample"),
+    ("option", "KEY=VALUE", "an option of the tables, as in WITH"),
 )
 
 
@@ -55,35 +69,11 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "import", help="print CREATE statements for an API or a database", description=_import.__doc__
     )
-    parser.add_argument(
-        "document", nargs="?", metavar="OPENAPI.json", help="document of OpenAPI 3.0 or 3.1, JSON or YAML"
-    )
-    parser.add_argument(
-        "--path", default="*", metavar="PATTERN", help="paths of the document, as /customers/*"
-    )
-    parser.add_argument("--operation", default="*", metavar="PATTERN", help="its operations, by operationId")
-    parser.add_argument("--server", metavar="URL", help="base URL of the API, in place of the document's")
-    parser.add_argument(
-        "--sample",
-        metavar="URL",
-        help="ask an API once: https://api.example.com/customers/{id} and --key id=1",
-    )
-    parser.add_argument(
-        "--key", action="append", default=[], metavar="NAME=VALUE", help="a key that has a row"
-    )
-    parser.add_argument(
-        "--header", action="append", default=[], metavar="NAME:VALUE", help="header of the sample"
-    )
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="KEY=VALUE", help="option of the table, as in WITH"
-    )
-    parser.add_argument(
-        "--url",
-        help="a database: postgresql://..., sqlite:///FILE, duckdb:///FILE; or a reference to its URL",
-    )
-    parser.add_argument(
-        "--table", metavar="PATTERN", help="tables of the database, as 'shop.*'; or the name of the sample's"
-    )
+    parser.add_argument("document", nargs="?", metavar="OPENAPI.json", help="of OpenAPI 3.0 or 3.1; or YAML")
+    for name, shown, what in _OPTIONS:
+        parser.add_argument(f"--{name}", metavar=shown, help=what)
+    for name, shown, what in _REPEATED:
+        parser.add_argument(f"--{name}", action="append", default=[], metavar=shown, help=what)
     parser.set_defaults(command=_import)
 
 
@@ -103,10 +93,7 @@ def _import(options: argparse.Namespace) -> int:
         given.read(options)
         for found in asked[0](options, given):
             if isinstance(found, Imported):
-                try:
-                    build_connector(found.table)
-                except LookupHintsError as error:
-                    found = Refused(found.table.name, str(error))
+                found = _checked(found)
             if isinstance(found, Refused):
                 why = found.why.removeprefix(f"table {found.operation}: ")
                 print(_line(f"no table: {found.operation}: {why}"), file=sys.stderr)
@@ -114,6 +101,17 @@ def _import(options: argparse.Namespace) -> int:
             print(f"{_statement(found)}\n", flush=True)
             printed += 1
     return WELL if printed else FAILED
+
+
+def _checked(found: Imported) -> Imported | Refused:
+    """``found``, where `check` accepts it and its statement shows all of it."""
+    name = found.table.name
+    try:
+        build_connector(found.table)
+    except LookupHintsError as error:
+        return Refused(name, str(error))
+    hidden = [key for key, text in found.table.options.items() if masked_text(text) != text]
+    return Refused(name, f"{hidden[0]!r} looks as if it held a password") if hidden else found
 
 
 def _statement(found: Imported) -> str:
@@ -135,6 +133,7 @@ class _GivenOptions:
     """
 
     def __init__(self) -> None:
+        self.place: dict[str, str] = {}
         self.options: dict[str, str] = {}
         self._before: dict[str, str | None] = {}
 
@@ -147,10 +146,11 @@ class _GivenOptions:
             os.environ.update({} if value is None else {name: value})
 
     def read(self, options: argparse.Namespace) -> None:
-        """Take ``--option`` and ``--header``."""
+        """Take what says where the source is, ``--option`` and ``--header``."""
+        self.place = {"connector": "http"} if options.url is None else _place(options.url, self)
+        known = connector_class(self.place["connector"]).OPTIONS
         for key, value in _pairs(options.option, "--option"):
-            is_secret = bool(options.url is None and hidden_keys([key], connector_class("http").OPTIONS))
-            self.options[key] = self.hidden(key, value) if is_secret else value
+            self.options[key] = self.hidden(key, value) if hidden_keys([key], known) else value
         for name, value in _pairs(options.header, "--header", ":"):
             scheme, _, token = value.partition(" ")
             if name.lower() == "authorization" and scheme.lower() == "bearer":
@@ -193,7 +193,7 @@ def _asked(connector: Connector, ask: Callable[[], _T]) -> _T:
 
 def _of_document(options: argparse.Namespace, given: _GivenOptions) -> Found:
     try:
-        found = read(_parsed(options.document), options.path, options.operation, options.server)
+        found = read(_parsed(options.document), options.path or "*", options.operation or "*", options.server)
         for each in found:
             if isinstance(each, Imported):
                 each = replace(each, table=_with(each.table, given.options))
@@ -265,7 +265,7 @@ def _of_sample(options: argparse.Namespace, given: _GivenOptions) -> Found:
         in_path = [name for name in keys if f"{{{name}}}" in path]
 
         def says(key: str, member: str) -> bool:
-            return all(_text(row.get(member)) == keys[key] for row in rows)
+            return all(str(row.get(member)) == keys[key] for row in rows)
 
         yield http_table(Asked(table.name, url, kinds, in_path, says=says, options=given.options), answer)
     except (NoTable, NoType) as none:
@@ -275,11 +275,6 @@ def _of_sample(options: argparse.Namespace, given: _GivenOptions) -> Found:
 
 def _is_whole(text: str) -> bool:
     return re.fullmatch(r"0|-?[1-9]\d{0,17}", text, re.ASCII) is not None
-
-
-def _text(value: Any) -> str:
-    is_plain = isinstance(value, str | int | Decimal) and not isinstance(value, bool)
-    return str(value) if is_plain else json.dumps(value, default=str)
 
 
 def _rows_in(document: Any, way: Sequence[str]) -> list[dict[str, Any]]:
@@ -303,15 +298,19 @@ def _without_secrets(url: str, given: _GivenOptions) -> str:
 
 
 def _of_database(options: argparse.Namespace, given: _GivenOptions) -> Found:
-    place = {**_place(options.url, given), **given.options}
+    place = {**given.place, **given.options}
     everything = LookupTable("database", pa.schema([]), options=place, policy=Policy())
     source = build_connector(everything)
     assert isinstance(source, ReportsSchema)
     names = list(_asked(source, source.tables))
-    wanted = [name for name in names if fnmatchcase(name.replace('"', ""), options.table or "*")]
+    pattern = options.table or "*"
+    plain = {name: name.replace('"', "") for name in names}
+    if "." not in pattern:
+        plain = {name: text.rpartition(".")[2] for name, text in plain.items()}
+    wanted = [name for name in names if fnmatchcase(plain[name], pattern)]
     if not wanted:
-        tip = nearest(options.table or "*", names)
-        raise ConnectorError(f"No table is called {options.table!r}. {tip}".rstrip(), permanent=True)
+        tip = nearest(pattern, [*plain.values()])
+        raise ConnectorError(f"No table is called {pattern!r}. {tip}".rstrip(), permanent=True)
     short = {name: identifier(name.rpartition(".")[2].strip('"')) for name in wanted}
     often = Counter(each.lower() for each in short.values())
     for name in wanted:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urljoin
 
@@ -28,18 +31,9 @@ from lookup_hints.surfaces.importing.http_tables import (
     identifier,
     last_name,
 )
-from lookup_hints.surfaces.importing.shapes import (
-    URI,
-    WIDE,
-    NoType,
-    field,
-    finished,
-    together,
-    type_of,
-)
+from lookup_hints.surfaces.importing.shapes import URI, WIDE, NoType, field, finished, together, type_of
 
 _UINT64 = pa.decimal128(20, 0)
-_WHOLE = pa.decimal128(38, 0)
 _BY_FORMAT: Mapping[str, Mapping[str, pa.DataType]] = {
     "string": {
         "date": pa.date32(),
@@ -53,13 +47,9 @@ _BY_FORMAT: Mapping[str, Mapping[str, pa.DataType]] = {
     "integer": {"int32": pa.int32(), "int16": pa.int32(), "int8": pa.int32(), "uint64": _UINT64},
     "number": {"decimal": WIDE, "int32": pa.int32(), "int64": pa.int64()},
 }
-_PLAIN = {
-    "string": pa.string(),
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-    "null": pa.null(),
-}
+_PLAIN = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64()}
+_PLAIN |= {"boolean": pa.bool_(), "null": pa.null()}
+_COMPOSED = ("allOf", "anyOf", "oneOf")
 _MOST_PARTS = 5_000
 """More parts of one answer are not looked at: schemas that name one another grow without bounds."""
 _KEYS_PER_REQUEST = 50
@@ -109,14 +99,13 @@ def read(
 
 
 def _found(document: _Document, path: str, operation: str) -> Iterator[Imported | Refused]:
-    for address, item in _mapping(document.root.get("paths")).items():
-        operations = document.resolved(item)
-        get = _mapping(operations.get("get"))
-        called = str(get.get("operationId", ""))
-        if not (get and fnmatchcase(address, path) and fnmatchcase(called, operation)):
-            continue
+    for address, node in _mapping(document.root.get("paths")).items():
         try:
-            yield _Operation(document, address, operations, get).table()
+            item = document.resolved(node)
+            get = _mapping(item.get("get"))
+            called = str(get.get("operationId", ""))
+            if get and fnmatchcase(address, path) and fnmatchcase(called, operation):
+                yield _Operation(document, address, item, get).table()
         except NoTable as none:
             yield Refused(f"GET {address}", str(none))
         except NoType as none:
@@ -163,18 +152,14 @@ class _Document:
             raise NoType(f"is described nowhere: {reference}")
         return node
 
-    def type_of_answer(self, schema: Any) -> pa.DataType:
-        """The type that ``schema`` describes.
+    def kind(self, schema: Any, inside: tuple[str, ...] | None = None) -> pa.DataType:
+        """The type that ``schema`` describes, which stands inside of what the references ``inside`` lead to.
 
         Raises:
             NoType: it describes none.
         """
-        self._left = _MOST_PARTS
-        return self.kind(schema)
-
-    def kind(self, schema: Any, inside: tuple[str, ...] = ()) -> pa.DataType:
-        """The type of ``schema``, which stands inside of what the references ``inside`` lead to."""
-        self._left -= 1
+        self._left = _MOST_PARTS if inside is None else self._left - 1
+        inside = inside or ()
         if self._left < 0:
             raise NoType("is left out, as the answer has too many parts")
         if not isinstance(schema, Mapping):
@@ -184,13 +169,11 @@ class _Document:
                 raise NoType("holds itself")
             beside = {key: schema[key] for key in schema if key != "$ref"}
             return self.kind({**self._at(str(reference)), **beside}, (*inside, str(reference)))
-        kinds = [self._own(schema, inside)]
-        kinds += [self.kind(each, inside) for each in _listed(schema.get("allOf"))]
-        for either in ("anyOf", "oneOf"):
-            kinds.append(together(self.kind(each, inside) for each in _listed(schema.get(either))))
-        if kinds[0] == pa.null() and len({*kinds}) == 1 and schema.get("type") != "null":
+        parts = {word: [self.kind(each, inside) for each in _listed(schema.get(word))] for word in _COMPOSED}
+        found = together([self._own(schema, inside), *chain.from_iterable(parts.values())])
+        if found == pa.null() and schema.get("type") != "null":
             raise NoType("may be anything")
-        return together(kinds)
+        return found
 
     def _own(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
         """What ``schema`` says itself, apart from what it is composed of; NULL for nothing."""
@@ -210,33 +193,21 @@ class _Document:
         form = str(schema.get("format", ""))
         if named is None:
             return _BY_FORMAT["string"].get(form, pa.string()) if form else pa.null()
-        if named not in _PLAIN:
+        if not isinstance(named, str) or named not in _PLAIN:
             raise NoType(f"has the type {named}, which JSON has not")
-        if (sized := _by_bounds(named, schema)) is not None:
-            return sized
+        bounds = (schema.get(each) for each in ("minimum", "maximum"))
+        if named == "integer" and any(isinstance(each, int) and abs(each) > 2**63 for each in bounds):
+            return pa.decimal128(38, 0)
+        if named == "number" and isinstance(step := schema.get("multipleOf"), float) and 0 < step < 1:
+            return pa.decimal128(38, len(f"{step:.18f}".rstrip("0").partition(".")[2]))
         return _BY_FORMAT.get(named, {}).get(form, _PLAIN[named])
 
     def _object(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
         properties, others = _mapping(schema.get("properties")), schema.get("additionalProperties")
         if not properties and isinstance(others, Mapping) and others:
             return pa.map_(pa.string(), self.kind(others, inside))
-        return pa.struct(
-            [
-                field(name, lambda each=each: self.kind(each, inside))  # type: ignore[misc]
-                for name, each in properties.items()
-                if not _mapping(each).get("writeOnly")
-            ]
-        )
-
-
-def _by_bounds(named: str, schema: Mapping[str, Any]) -> pa.DataType | None:
-    """The type of numbers that their bounds and steps tell."""
-    step = schema.get("multipleOf")
-    if named == "number" and isinstance(step, float) and 0 < step < 1:
-        return pa.decimal128(38, len(f"{step:.18f}".rstrip("0").partition(".")[2]))
-    bounds = [schema.get(each) for each in ("minimum", "maximum")]
-    is_large = any(isinstance(each, int) and not -(2**63) <= each < 2**63 for each in bounds)
-    return _WHOLE if named == "integer" and is_large else None
+        answered = [name for name, each in properties.items() if not _mapping(each).get("writeOnly")]
+        return pa.struct([field(name, partial(self.kind, properties[name], inside)) for name in answered])
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -289,7 +260,7 @@ class _Operation:
         parameters = [*self._parameters()]
         in_path = [each for each in parameters if each.place == "path" and f"{{{each.name}}}" in self._path]
         for each in in_path:
-            self._keys[each.name] = self._key_type(each)
+            self._add_key(each, each.name)
         unknown = {*re.findall(r"\{([^{}]*)\}", self._path)} - self._keys.keys()
         if unknown:
             raise NoTable(f"nothing describes the parameter {min(unknown)} of its path")
@@ -348,7 +319,7 @@ class _Operation:
                 if plain.endswith("+json"):
                     self._options["header.Accept"] = str(kind)
                 try:
-                    shape = self._document.type_of_answer(_mapping(media).get("schema"))
+                    shape = self._document.kind(_mapping(media).get("schema"))
                 except NoType as none:
                     raise NoTable(f"its answer {none}") from None
                 return shape, "link" in {str(name).lower() for name in _mapping(response.get("headers"))}
@@ -429,22 +400,22 @@ class _Operation:
                 "schema" in each and style == ("form" if place == "query" else "simple"),
             )
 
-    def _key_type(self, parameter: _Parameter) -> pa.DataType:
-        """The type of the column that gives ``parameter`` its value."""
-        try:
-            kind = finished(self._document.type_of_answer(parameter.schema), parameter.name, [])
-        except NoType as none:
-            raise NoTable(f"its parameter {parameter.name} {none}") from None
-        if not parameter.is_plain or types.is_nested(kind):
-            raise NoTable(f"its parameter {parameter.name} is more than one value")
-        # A key is compared for equality, and texts of numbers are what a request holds.
-        return WIDE if types.is_float64(kind) else kind
+    def _add_key(self, parameter: _Parameter, hole: str) -> bool:
+        """Let ``parameter`` be a key, where it is one value.
 
-    def _is_one_value(self, parameter: _Parameter) -> bool:
-        try:
-            return bool(self._key_type(parameter))
-        except NoTable:
-            return False
+        Raises:
+            NoTable: it is not, and must be given.
+        """
+        kind: pa.DataType | None = None
+        with suppress(NoType):
+            kind = finished(self._document.kind(parameter.schema), hole, [])
+        if kind is not None and parameter.is_plain and not types.is_nested(kind):
+            # A key is compared for equality, and texts of numbers are what a request holds.
+            self._keys[hole] = WIDE if types.is_float64(kind) else kind
+            return True
+        if parameter.is_required:
+            raise NoTable(f"its parameter {parameter.name} is not one plain value")
+        return False
 
     def _add_query(self, parameter: _Parameter, members: Mapping[str, str]) -> None:
         """Ask by ``parameter`` where that is required, or a member of its name says whose a row is."""
@@ -463,8 +434,7 @@ class _Operation:
             self._add_list(parameter, in_url, members)
         elif parameter.is_required and parameter.fixed is not None and name.lower() not in members:
             self._query.append(f"{in_url}={quote(parameter.fixed)}")
-        elif parameter.is_required or (name.lower() in members and self._is_one_value(parameter)):
-            self._keys[name] = self._key_type(parameter)
+        elif (parameter.is_required or name.lower() in members) and self._add_key(parameter, name):
             self._query.append(f"{in_url}={{{name}}}")
             if parameter.fixed is not None:
                 self._notes.append(f"where {name} is not asked by, it is {parameter.fixed!r}")
@@ -484,22 +454,18 @@ class _Operation:
     def _add_list(self, parameter: _Parameter, in_url: str, members: Mapping[str, str]) -> None:
         """Ask for several keys at once, where rows say whose they are; else for one."""
         name = parameter.name.removesuffix("[]")
-        member = next(
-            (members[each] for each in (name.lower(), name.lower().removesuffix("s")) if each in members),
-            None,
-        )
-        if member is None and not parameter.is_required:
-            self._left_out.append(parameter.name)
-            return
+        alike = (name.lower(), name.lower().removesuffix("s"))
+        member = next((members[each] for each in alike if each in members), None)
         element = replace(parameter, schema=self._document.resolved(parameter.schema["items"]))
         hole = member or name
-        self._keys[hole] = self._key_type(element)
+        if not ((member or parameter.is_required) and self._add_key(element, hole)):
+            self._left_out.append(parameter.name)
+            return
         self._query.append(f"{in_url}={{{hole}}}")
         if member is not None and not self._lists:
             most = parameter.schema.get("maxItems")
             self._lists[hole] = most if isinstance(most, int) and most > 0 else _KEYS_PER_REQUEST
-            if parameter.is_exploded:
-                self._options["list-style"] = "repeat"
+            self._options |= {"list-style": "repeat"} if parameter.is_exploded else {}
 
     def _add_header(self, parameter: _Parameter) -> None:
         name = parameter.name

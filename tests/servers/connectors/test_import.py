@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from lookup_hints.spi.model import LookupTable
 from lookup_hints.statements.script import split_statements
 from lookup_hints.surfaces.check import check_script
 from lookup_hints.surfaces.cli import main
+from lookup_hints.surfaces.importing.http_tables import NoTable
+from lookup_hints.surfaces.importing.openapi import Refused, read
 from lookup_hints.tables.catalog import build_connector, declared_table
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.certificates import Certificates
@@ -353,7 +357,7 @@ REFUSED = {
     ],
     "code_host": ["no table: GET /zen: its answer is no JSON"],
     "cloud": [
-        "no table: GET /v2/quota/{id}: its parameter id is more than one value",
+        "no table: GET /v2/quota/{id}: its parameter id is not one plain value",
         "no table: GET /v2/elsewhere/{id}: its answer is described in another document: other.json#/Disk",
     ],
     "directory": [],
@@ -392,6 +396,29 @@ def test_each_get_of_a_document_is_a_table_or_refused_in_a_line_and_holds_no_sec
     assert {*printed.tables} == {each.table for each in RECORDED[name]}
     assert printed.err.splitlines() == REFUSED[name]
     assert printed.code == 0
+
+
+def places(node: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to all that is in ``node``."""
+    inside = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for name, each in inside:
+        yield (*at, name)
+        yield from places(each, (*at, name))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_document_that_holds_something_else_anywhere_is_refused_or_a_table(name: str) -> None:
+    text = (DOCUMENTS / f"{name}.json").read_text(encoding="utf-8")
+    others: Iterator[Any] = cycle([None, 7, "x", [], {}, [{}], {"a": {}}])
+    for *way, last in places(json.loads(text)):
+        document = json.loads(text)
+        node = document
+        for each in way:
+            node = node[each]
+        node[last] = next(others)
+        with suppress(NoTable):
+            for found in read(document):
+                assert isinstance(found, Refused) or "url" in found.table.options
 
 
 # --- samples --------------------------------------------------------------------------------------

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import sqlite3
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -283,7 +288,7 @@ def test_why_a_get_is_no_table_is_told() -> None:
     assert refused(row, query("q"), path="/things") == (
         "no parameter of its path or query can be a key: no member of its rows is called q"
     )
-    assert refused(row, deep, path="/things") == "its parameter f is an object of unknown members"
+    assert refused(row, deep, path="/things") == "its parameter f is not one plain value"
     assert refused({"type": "array", "items": TEXT}) == "it answers no objects, of which rows could be made"
     assert refused({"$ref": "#/a", "a": 1}) == "its answer is described nowhere: #/a"
     assert refused(row, path="/{what}/{id}") == "nothing describes the parameter what of its path"
@@ -341,6 +346,83 @@ def test_yaml_is_read_with_its_codes_and_dates(
 def test_wrong_use_is_told(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", *arguments]) == 2
     assert told in capsys.readouterr().err
+
+
+# --- databases ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sqlite_file(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            """
+            CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, "odd name" DECIMAL(10,2));
+            CREATE TABLE codes (code TEXT NOT NULL, zone TEXT NOT NULL, meaning TEXT);
+            CREATE UNIQUE INDEX nullable ON codes (meaning);
+            CREATE UNIQUE INDEX of_some ON codes (code) WHERE meaning IS NULL;
+            CREATE UNIQUE INDEX of_an_expression ON codes (upper(code));
+            CREATE UNIQUE INDEX whole ON codes (zone, code);
+            CREATE TABLE strange (x MONEY);
+            CREATE VIEW names AS SELECT name FROM customers;
+            """
+        )
+    return path
+
+
+def test_tables_of_sqlite_have_their_key_or_a_unique_index(
+    sqlite_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", "--url", f"sqlite:///{sqlite_file}"]) == 0
+    out, err = capsys.readouterr()
+    assert [each for each in check_script(out) if each.is_error] == []
+    assert re.findall(r"TABLE `(\w+)`|KEY \((.*)\) NOT", out) == [
+        ("codes", ""),
+        ("", "`zone`, `code`"),
+        ("customers", ""),
+        ("", "`id`"),
+        ("names", ""),
+    ]
+    assert "`odd name` DECIMAL(10,2)" in out
+    assert err == (
+        "no table: strange: the declared type 'MONEY' of column 'x' does not say what it holds. Give a column list.\n"
+    )
+
+
+def test_a_pattern_that_fits_no_table_has_the_nearest(
+    sqlite_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", "--url", str(sqlite_file), "--table", "custmers"]) == 1
+    assert capsys.readouterr().err == "error: No table is called 'custmers'. Did you mean 'customers'?\n"
+
+
+def test_tables_of_duckdb_come_through_adbc(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(duckdb.connect(str(tmp_path / "a.duckdb"))) as connection:
+        connection.execute(
+            "CREATE SCHEMA shop; CREATE TABLE shop.items (sku VARCHAR PRIMARY KEY, sizes INTEGER[])"
+        )
+        connection.execute("CREATE TABLE other (a INTEGER)")
+    assert main(["import", "--url", f"duckdb:///{tmp_path}/a.duckdb", "--table", "shop.*"]) == 0
+    out = capsys.readouterr().out
+    assert [each for each in check_script(out) if each.is_error] == []
+    assert re.findall(r"  `(\w+)` (\S+),\n", out) == [("sku", "STRING"), ("sizes", "ARRAY<INT>")]
+    assert "'table-name' = 'shop.items'" in out
+
+
+def test_secrets_of_options_are_left_to_variables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "api.json"
+    file.write_text(json.dumps(document({"properties": {"x": TEXT}})), encoding="utf-8")
+    given = ("--option", "token=hunter2", "--option", "request-timeout=5s", "--header", "X-Key: hunter3")
+    assert main(["import", str(file), *given]) == 0
+    out = capsys.readouterr().out
+    assert "hunter" not in out
+    for option in (
+        "'token' = '${env:API_TOKEN}'",
+        "'header.X-Key' = '${env:API_X_KEY}'",
+        "'request-timeout' = '5s'",
+    ):
+        assert option in out
+    assert "API_TOKEN" not in os.environ
 
 
 # --- answers --------------------------------------------------------------------------------------
