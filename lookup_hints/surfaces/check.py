@@ -113,10 +113,10 @@ class _Checker:
             checked = self._check(text)
         except QueryError:
             if created is not None:
-                self._names.failed.add(created)
+                self._names.failed.add(created.lower())
             raise
         if created is not None:
-            self._names.failed.discard(created)
+            self._names.failed.discard(created.lower())
         return checked
 
     def _check(self, text: str) -> _Checked:

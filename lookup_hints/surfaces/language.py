@@ -12,6 +12,7 @@ from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.sql.splice import Cut
 from lookup_hints.statements.script import ScriptStatement, split_statements
+from lookup_hints.surfaces.names_in_text import created_name
 from lookup_hints.surfaces.shell.completing import Candidate, candidates, option_at, relations
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from lookup_hints.tables.registry import connector_class
@@ -27,15 +28,18 @@ class EditedScript:
     def __init__(self, text: str) -> None:
         self._text = text
         self._created: dict[str, CreateLookupTable] = {}
+        self._names: dict[str, None] = {}  # in their order
         for statement in _statements(text):
+            name = created_name(code(pieces(statement.text)))
+            self._names |= {} if name is None else {name: None}
             with suppress(QueryError):  # which is told as a mistake
                 ddl = parse_ddl(statement.text)
                 if isinstance(ddl, CreateLookupTable):
                     self._created.setdefault(ddl.name.lower(), ddl)
 
     def tables(self) -> Sequence[str]:
-        """The lookup tables that it creates."""
-        return [ddl.name for ddl in self._created.values()]
+        """The tables and views that it creates."""
+        return list(self._names)
 
     def columns(self, table: str) -> Sequence[str]:
         """The columns of a lookup table, as far as they are declared."""

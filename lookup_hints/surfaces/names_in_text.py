@@ -101,10 +101,10 @@ class ScriptNames:
         elif first not in _KEEPS_TABLES:
             self._made.clear()
         elif name is not None:
-            self._made.pop(name, None)
+            self._made.pop(name.lower(), None)
             names = self._names_of_created(text, find_table)
             if names is not None:
-                self._made[name] = names
+                self._made[name.lower()] = names
 
     def _names_of_created(self, text: str, find_table: FindTable) -> Names | None:
         """The names that the columns of a table or view can have; None where the text does not tell."""
@@ -175,13 +175,13 @@ def _aliases_around(statement: ReadStatement, block: Block | None) -> Iterator[s
 
 
 def created_name(found: Sequence[Piece]) -> str | None:
-    """The name, in lower case, of the table or view that a CREATE makes; None where it has a schema."""
+    """The name of the table or view that a CREATE makes; None where it has a schema."""
     at = next((at for at, piece in enumerate(found[:6]) if piece.is_word("TABLE", "VIEW")), None)
     if at is None or not found[0].is_word("CREATE"):
         return None
     rest = [piece for piece in found[at + 1 : at + 6] if not piece.is_word("IF", "NOT", "EXISTS")]
     is_plain = bool(rest) and rest[0].is_name and not (len(rest) > 1 and rest[1].is_symbol("."))
-    return rest[0].name.lower() if is_plain else None
+    return rest[0].name if is_plain else None
 
 
 def _leads(found: Sequence[Piece], index: int) -> bool:

@@ -63,7 +63,7 @@ def test_bash_completes(typed: list[str], completed: set[str], scripts: dict[str
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_the_other_shells_know_the_commands(shell: str, scripts: dict[str, Path]) -> None:
     text = scripts[shell].read_text(encoding="utf-8")
-    for word in ("demo", "run", "check", "jsonl", "sarif"):
+    for word in ("demo", "run", "check", "lsp", "jsonl", "sarif"):
         assert word in text
 
 

@@ -82,8 +82,8 @@ def test_a_file_that_is_being_typed_is_no_trouble() -> None:
 def test_completion_knows_the_tables_of_the_file_and_its_statement_alone() -> None:
     text = TABLE + "SELECT c. FROM orders o JOIN customers c ON o.c = c.id;\nSELECT 1 FROM nowhere AS c"
     assert [each.text for each in EditedScript(text).candidates(text.index("c. FROM") + 2)] == ["id", "name"]
-    text = TABLE + "SELECT 1 FROM cu"
-    assert [each.text for each in EditedScript(text).candidates(len(text))] == ["customers"]
+    text = "CREATE TEMPORARY VIEW Current AS SELECT 1;" + TABLE + "SELECT 1 FROM cu"
+    assert [each.text for each in EditedScript(text).candidates(len(text))] == ["Current", "customers"]
     text = TABLE + "SELECT /*+ LOOKUP('table' = 'c', 'capa"
     assert [each.text for each in EditedScript(text).candidates(len(text))] == ["capacity' = '"]
 
