@@ -53,7 +53,7 @@ work of its own. A task waits for one thing at a time, so that causes never over
 | `source` | answers under way; nothing more may or need be asked |
 | `slot` | a free place: as many requests are in flight as may be, and more keys could be asked |
 | `budget` | the rate limit |
-| `throttle` | a turn, as the source bears no more, or asked for a pause; half of the requests wait for it, or more |
+| `throttle` | the adaptive limit, or a pause that the source asked for; at least half of the requests wait for it |
 | `outage` | a source that does not answer: its circuit breaker is open |
 | `retry` | the next attempt of keys; nothing is under way |
 | `reading` | Spark's next input rows |
@@ -89,9 +89,9 @@ process. The counts go there, and are lost.
 
 | figure | what it means | what to do |
 |---|---|---|
-| `slot` is most of `waited` | the source is slower than the tasks | raise `capacity` or connections, if the source can bear it |
-| `budget` is most of `waited` | the rate limit sets the pace | raise the rate, if the source can bear it |
-| `throttled` grows, `throttle` is most of `waited` | the source is asked for more than it allows | nothing, as the limit adapts; or set `lookup.rate-limit` |
+| `slot` is most of `waited` | the source is slower than the tasks | raise `capacity` or connections, if the source can take it |
+| `budget` is most of `waited` | the rate limit sets the pace | raise the rate, if the source can take it |
+| `throttled` grows, `throttle` is most of `waited` | the source gets more requests than it allows | nothing, as the limit adapts; or set `lookup.rate-limit` |
 | `unasked_rows` grows | the source spells keys otherwise (`DE` for `de`), or gives more than it is asked | see the log of the workers; write keys as the source does |
 | `misses` near `keys` | wrong keys, or rows that come late | look at the types of the keys; retry with `lookup_miss` |
 | `retried_failures` grows | the source fails and recovers | see `errors_by_class`, and the log of the workers |

@@ -78,7 +78,7 @@ its workers and the source shared.
 
 **Use it** where a query needs few of the rows of a table, where the table cannot be read, and over streams. A table that
 is read whole costs the same whether a query needs ten of its rows or all; a lookup join costs what the query needs. A
-larger table or a slower network moves the crossing in favour of the lookup.
+larger table or a slower network makes the lookup better for longer.
 
 What it costs over PostgreSQL, for a million orders:
 
@@ -103,7 +103,7 @@ Beside a Python UDF that only hands its keys back, a lookup that is answered fro
 cheaper](ask-or-read.md), and where a join has no key.
 
 - {scanned} rows of five columns are read from PostgreSQL in a second, by several tasks.
-- That is {jdbc} times the speed of Spark's JDBC source as it stands, and {jdbc_2} times that of JDBC with two partitions.
+- That is {jdbc} times the speed of Spark's JDBC source with its defaults, and {jdbc_2} times that of JDBC with two partitions.
 - A quarter of a second goes to planning, starting tasks and connecting, whatever the size.
 
 ## HTTP
@@ -161,14 +161,15 @@ Raising `maxFields` is not a cure: from 150 columns on, everything took about tw
 
 ## A source that refuses, dies or is slow
 
-With nothing set, a lookup finds by itself how much a source bears.
+With nothing set, a lookup finds out how many requests a source takes.
 
 - A server that answers 429 above 30 requests at once: {refused} of the answers after 5 s were refusals. Four tasks had
   {of_the_best} of the speed that the best `capacity` set by hand has.
 - A server that was dead for 30 s: no row was lost, and the query took {dead} longer than the work that was left.
 
-Where the source asks for a pause by `Retry-After`, what it refused waits for so long. One other request tries a moment
-later: if it is served, the others go on; if not, all wait. Two executors may end apart, as neither knows of the other.
+Where the source asks for a pause by `Retry-After`, the refused request waits for that long. One other request tries a
+moment later: if it is served, the others continue; if not, all wait. Two executors may end with different limits, as
+neither knows of the other.
 
 ## What else helps
 

@@ -371,7 +371,7 @@ def _carried(field: pa.Field, table: str) -> pa.DataType:
         sql_type(kind)
     except ValueError as error:
         raise ConnectorError(
-            f"table {table}: the type of column {field.name!r} cannot be told from its values ({error}). "
+            f"table {table}: the type of column {field.name!r} cannot be inferred from its values ({error}). "
             "Give a column list.",
             permanent=True,
         ) from error

@@ -392,7 +392,7 @@ def _hosts(given: Mapping[str, str], mode: str | None) -> tuple[tuple[str, int],
         raise NotUnderstood("'port' has neither one port nor one for each host")
     if any(name.startswith("@") for name in names):
         raise NotUnderstood(
-            "abstract sockets, as in @name, are not spoken to", "Write the folder of the socket."
+            "abstract sockets, as in @name, are not supported", "Write the folder of the socket."
         )
     return tuple(
         (name.strip("[]") or "localhost", int(ports[at % len(ports)] or default))

@@ -87,8 +87,8 @@ try:
     OtherHint()
 except TypeError as error:
     raise ImportError(
-        "lookup_hints extends sqlglot, whose compiled build (sqlglotc) allows that to nobody. Run"
-        " 'pip uninstall sqlglotc': sqlglot does without it."
+        "lookup_hints extends sqlglot, whose compiled build (sqlglotc) cannot be extended. Run"
+        " 'pip uninstall sqlglotc': sqlglot works without it."
     ) from error
 
 

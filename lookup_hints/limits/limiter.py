@@ -120,7 +120,7 @@ class OriginLimiter:
             seconds, why = lack
             self._check(why, deadline, self.clock())
             if deadline is not None and self.clock() >= deadline:
-                raise NoTurn(f"{self._rules.source} had no turn for this lookup within its time.")
+                raise NoTurn(f"{self._rules.source} allowed no request of this lookup within its timeout.")
             with reporting().waiting(why):
                 self.sleep(seconds)
 
@@ -204,8 +204,8 @@ class OriginLimiter:
             return
         wait = opens - self.clock()
         raise ConnectorError(
-            f"{self._rules.source} wants to be asked less: it may be asked again in {wait:.3g} s, which is"
-            " longer than this lookup has left. Raise 'timeout', or ask less: 'lookup.rate-limit',"
+            f"{self._rules.source} asks for fewer requests: it takes the next one in {wait:.3g} s, which is"
+            " longer than this lookup has left. Raise 'timeout', or send fewer: 'lookup.rate-limit',"
             " 'lookup.max-concurrency'.",
             retry_after=wait,
         )

@@ -311,5 +311,5 @@ def had_turn(permits: RequestPermits, waited: float, ask: Ask) -> bool:
 
 def no_turn(flow: LookupFlow, ask: Ask) -> ConnectorError:
     """The time of ``ask`` is up, and some of it had no turn: the source is down, or bears no more."""
-    waited = f"no turn within {ask.request.timeout:g} s"
+    waited = f"no request was allowed within {ask.request.timeout:g} s"
     return LookupTimeout(f"{waited}: {flow.limiter.outage}") if flow.limiter.outage else NoTurn(waited)

@@ -15,7 +15,7 @@ _WAITS_FOR = {
     "source": "waited for {table}",
     "slot": "waited for {table}, with all of `capacity` in flight",
     "budget": "waited for the budget of {table}",
-    "throttle": "waited as {table} bears no more",
+    "throttle": "waited as {table} takes no more requests",
     "outage": "waited out an outage of {table}",
     "retry": "waited to ask {table} again",
     "reading": "Spark was the slow side",
@@ -185,7 +185,7 @@ def _loads(counts: LookupMetrics) -> Iterator[str]:
         took = seconds_text(counts.cache_load_millis / 1000)
         yield f"the table read {counts.cache_loads:,} times, in {took} at most"
     if counts.cache_load_failures:
-        yield f"{counts.cache_load_failures:,} times in vain"
+        yield f"{counts.cache_load_failures:,} loads that failed"
     if counts.switched_after:
         yield f"instead of asking, after {counts.switched_after:,} keys"
     if counts.cache_age:

@@ -139,7 +139,7 @@ class LookupMetrics:
     retried_failures: Annotated[int, About("keys", "keys that wait for it after a failure")] = 0
     throttled: Annotated[int, About("requests", "refused by the source for a while, as HTTP does by 429")] = 0
     limit: Annotated[
-        MaxGauge, About("requests", "an executor may have in flight, as the source bears it")
+        MaxGauge, About("requests", "that an executor may have in flight: the adaptive limit")
     ] = _NONE_IN_FLIGHT
     outages: Annotated[int, About("times", "the circuit breaker of the source opened")] = 0
     hits: Annotated[int, About("keys", "keys whose final outcome is at least one row")] = 0

@@ -68,7 +68,7 @@ class Budget:
         if self.on_open not in ("wait", "fail"):
             raise ValueError("on_open must be 'wait' or 'fail'")
         if self.executors is None and (self.concurrency is not None or self.rate is not None):
-            raise ValueError("what each executor has can be told only where their number is known")
+            raise ValueError("limits for each executor need the number of executors")
 
     @property
     def is_limited(self) -> bool:

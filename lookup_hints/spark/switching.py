@@ -65,7 +65,9 @@ class Switching(WholeCache):
         except Exception as error:  # it can be asked still
             self._is_given_up = True
             _log.warning(
-                "Table %s is asked on, as it could not be read: %s", self._table, error_summary(error)
+                "Table %s is still asked by key, as it could not be read: %s",
+                self._table,
+                error_summary(error),
             )
             return NOTHING
 

@@ -79,7 +79,7 @@ HINT_OPTIONS: Mapping[str, str] = {
 }
 """What to say of an option in a LOOKUP hint."""
 
-_PLANS = "Spark plans this itself: see spark.sql.adaptive.enabled and its siblings."
+_PLANS = "Spark plans this itself: see spark.sql.adaptive.enabled and the settings like it."
 _NO_SINK = "Options of a sink stand in the WITH of the INSERT."
 _CALLS = "Give capacity, timeout and retry to async_wait, or write LOOKUP options."
 

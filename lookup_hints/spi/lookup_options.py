@@ -42,15 +42,15 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "async",
         BOOLEAN,
-        "Prefers the async (true) or sync (false) runner; without it async, where the connector can.",
+        "true: use the async runner; false: the sync one. Default: async, where the connector supports it.",
         places=_QUERY,
         table_key="lookup.async",
     ),
     Option(
         "access",
         choice("lookup", "scan", "auto"),
-        "lookup: ask the table by key; scan: read it whole, and let Spark join; auto: what is surely cheaper."
-        " Default: lookup where a LOOKUP hint names the table, else auto.",
+        "lookup: ask the table by key; scan: read it whole, and let Spark join; auto: whichever is "
+        "surely cheaper. Default: lookup where a LOOKUP hint names the table, else auto.",
         places=_EVERYWHERE,
         table_key="lookup.access",
         session_key="lookup.access",
@@ -58,14 +58,14 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "scan",
         BOOLEAN,
-        "Whether the table may be read whole, for whatever reason.",
+        "Whether the table may ever be read whole.",
         default=True,
     ),
     Option(
         "on-scan",
         choice("allow", "warn", "error"),
-        "When the table is read whole, for whatever reason: allow it, warn in log and EXPLAIN, or fail."
-        " Default: warn where it is known to have more than 10 million rows.",
+        "What to do when the table is to be read whole, for whatever reason: allow it, warn in log "
+        "and EXPLAIN, or fail. Default: warn where it is known to have more than 10 million rows.",
         places=_TABLE_AND_SESSION,
         table_key="lookup.on-scan",
         session_key="lookup.on-scan",
@@ -73,8 +73,8 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "on-event-time",
         choice("allow", "warn", "error"),
-        "When the time of FOR SYSTEM_TIME AS OF, which chooses no rows, is not known to be processing"
-        " time: allow it, warn in log and EXPLAIN, or fail.",
+        "What to do when the time of FOR SYSTEM_TIME AS OF is not known to be processing time: allow "
+        "it, warn in log and EXPLAIN, or fail. A lookup reads current rows in any case.",
         default="warn",
         places=_TABLE_AND_SESSION,
         table_key="lookup.on-event-time",
@@ -83,7 +83,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "scan.max-rows",
         integer(0),
-        "A table that is known to have more rows is not read whole, for whatever reason.",
+        "A table that is known to have more rows is never read whole.",
         places=_TABLE_AND_SESSION,
         table_key="lookup.scan.max-rows",
         session_key="lookup.scan.max-rows",
@@ -91,8 +91,8 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "output-mode",
         choice("ordered", "allow_unordered"),
-        "ordered: completed requests count against capacity until all before them are out;"
-        " allow_unordered: a slow request never stops new ones. Rows keep their order in both.",
+        "ordered: a finished request keeps its slot until all earlier ones are delivered; "
+        "allow_unordered: a slow request never stops new ones. Rows keep their order in both.",
         default="ordered",
         places=_EVERYWHERE,
         session_key="table.exec.async-lookup.output-mode",
@@ -129,7 +129,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "retry-strategy",
         choice("fixed_delay", "exponential_delay"),
-        "How the wait before a retry is found.",
+        "How long to wait before a retry: the same time each time, or a growing one.",
         places=_QUERY,
     ),
     Option("fixed-delay", DURATION, "The wait of fixed_delay.", places=_QUERY),
@@ -150,22 +150,22 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "backoff-multiplier",
         number(1),
-        "Growth of exponential_delay from one wait to the next.",
+        "Factor from one wait of exponential_delay to the next.",
         default=2.0,
         places=_QUERY,
     ),
     Option(
         "jitter-factor",
         number(0, 1),
-        "Part of a wait of exponential_delay that is added or taken at random.",
+        "Share of a wait of exponential_delay that is added or subtracted at random.",
         default=0.1,
         places=_QUERY,
     ),
     Option(
         "on-error",
         spelled(fail=(), null=(), skip=(), dead_letter=()),
-        "When a lookup fails for good: fail the task, take it for a miss (null), drop the row (skip), or keep"
-        " its key in a folder and go on (dead-letter).",
+        "When a lookup fails for good: fail the task, treat it as a miss (null), drop the row (skip),"
+        " or write its key to a folder and continue (dead-letter).",
         default="fail",
         places=_QUERY,
     ),
@@ -190,7 +190,8 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "dead-letter.then",
         choice("null", "skip"),
-        "What becomes of the row whose key is written there: as `on-error` says of null and skip.",
+        "What happens to the row whose key is written there: null and skip mean what they mean in "
+        "`on-error`.",
         default="null",
         places=_EVERYWHERE,
         table_key="lookup.dead-letter.then",
@@ -199,7 +200,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "max-errors",
         integer(0),
-        "Keys of one task that may fail for good; the next one fails the task, whatever `on-error` says.",
+        "Keys of one task that may fail for good; one more fails the task, whatever `on-error` says.",
         places=_EVERYWHERE,
         table_key="lookup.max-errors",
         session_key="lookup.max-errors",
@@ -207,7 +208,8 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "max-error-ratio",
         number(0, 1),
-        "Part of one task's keys that may fail for good, from 0 to 1; with more the task fails at its end.",
+        "Share of one task's keys that may fail for good, from 0 to 1; if more fail, the task fails "
+        "at its end.",
         places=_EVERYWHERE,
         table_key="lookup.max-error-ratio",
         session_key="lookup.max-error-ratio",
@@ -222,8 +224,8 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "budget",
         LABEL,
-        "Name of the budget that the table's requests count for, in place of the origin's (host, port, user)."
-        " Tables with one name share one budget.",
+        "Name of the budget that limits the table's requests, in place of the origin's (host, port, "
+        "user). Tables with one name share one budget.",
         table_key="lookup.budget",
     ),
     Option(
@@ -243,7 +245,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "max-requests",
         integer(1),
-        "Requests of one statement, in the whole cluster; the first one above it fails the statement.",
+        "Requests of one statement, in the whole cluster; one more fails the statement.",
         places=_EVERYWHERE,
         table_key="lookup.max-requests",
         session_key="lookup.max-requests",
@@ -251,15 +253,15 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "scan.partitions",
         integer(1, 10_000),
-        "Where the table is read whole: parts that are read at once, each by a task and a connection of its"
-        " own, at most. By default as many as tasks run at once, and at most `lookup.max-concurrency` or 16."
-        " 1 reads all rows as of one moment.",
+        "The most parts that are read at once when the table is read whole, each by a task and a "
+        "connection of its own. By default as many as tasks run at once, and at most "
+        "`lookup.max-concurrency` or 16. 1 reads all rows as of one moment.",
         table_key="lookup.scan.partitions",
     ),
     Option(
         "on-open",
         choice("wait", "fail"),
-        "What becomes of requests while the source is down: wait within their `timeout`, or fail at once.",
+        "What requests do while the source is down: wait within their `timeout`, or fail at once.",
         default="wait",
         places=_QUERY,
         table_key="lookup.on-open",
@@ -267,8 +269,9 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "cache",
         choice("none", "partial", "full"),
-        "What is remembered on the disk of each executor, for all its tasks and queries: partial keeps the"
-        " answers to keys that were asked, full the whole table. In a hint, none turns it off for one query.",
+        "What each executor keeps on its disk, for all its tasks and queries: partial keeps the "
+        "answers to keys that were asked, full the whole table. In a hint, none turns it off for one "
+        "query.",
         default="none",
         places=_QUERY,
         table_key="lookup.cache",
@@ -276,21 +279,21 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "cache.changed-column",
         TEXT,
-        "Column that grows with each change of a row: a timestamp, a date or a whole number. What is"
-        " remembered of rows in which it has grown is not used any more.",
+        "Column that grows with each change of a row: a timestamp, a date or a whole number. Cached "
+        "answers of rows in which it has grown are dropped.",
         table_key="lookup.cache.changed-column",
     ),
     Option(
         "cache.check-interval",
         DURATION,
-        "How often each executor asks the source for such rows, at most.",
+        "Shortest time between two checks of changed-column by one executor.",
         default=10.0,
         table_key="lookup.cache.check-interval",
     ),
     Option(
         "partial-cache.expire-after-write",
         DURATION,
-        "Age up to which a row from the cache is used. In Flink there is no default.",
+        "Rows older than this are fetched again. In Flink there is no default.",
         default=600.0,
         table_key="lookup.partial-cache.expire-after-write",
     ),
@@ -303,90 +306,88 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "partial-cache.cache-missing-key",
         BOOLEAN,
-        "Whether it is remembered that a key has no row. A lookup that retries misses asks all the same.",
+        "Whether misses are cached. A lookup that retries misses asks for them in any case.",
         default=True,
         table_key="lookup.partial-cache.cache-missing-key",
     ),
     Option(
         "partial-cache.missing-ttl",
         DURATION,
-        "Age up to which that is believed; by default a tenth of that of rows, and at most 30 s.",
+        "Misses older than this are asked again; by default a tenth of expire-after-write, and at most 30 s.",
         table_key="lookup.partial-cache.missing-ttl",
     ),
     Option(
         "partial-cache.max-rows",
         integer(1),
-        "Rows that one executor keeps of the table, at most; a key without rows counts as one.",
+        "Rows of the table that one executor keeps, at most; a miss counts as one.",
         table_key="lookup.partial-cache.max-rows",
     ),
     Option(
         "partial-cache.max-bytes",
         SIZE,
-        "Bytes that they take on its disk, at most.",
+        "Bytes that these rows take on its disk, at most.",
         default=256 * 1024**2,
         table_key="lookup.partial-cache.max-bytes",
     ),
     Option(
         "partial-cache.stale-while-revalidate",
         DURATION,
-        "Time for which a row that is too old is used all the same, while the worker fetches it again beside"
-        " its tasks.",
+        "How long an expired row may still be used while the worker fetches it again in the background.",
         table_key="lookup.partial-cache.stale-while-revalidate",
     ),
     Option(
         "partial-cache.stale-if-error",
         DURATION,
-        "Time for which a row that is too old is used where asking for it has failed for good.",
+        "How long an expired row may still be used if asking for it has failed for good.",
         table_key="lookup.partial-cache.stale-if-error",
     ),
     Option(
         "full-cache.reload-strategy",
         choice("periodic", "timed"),
-        "When a table that is kept whole is read again: periodic takes an interval, timed a time of day.",
+        "When a table that is cached whole is read again: periodic takes an interval, timed a time of day.",
         default="periodic",
         table_key="lookup.full-cache.reload-strategy",
     ),
     Option(
         "full-cache.periodic-reload.interval",
         DURATION,
-        "With periodic: how long after it was read. Needed there.",
+        "With periodic: time between two loads. Required there.",
         table_key="lookup.full-cache.periodic-reload.interval",
     ),
     Option(
         "full-cache.periodic-reload.schedule-mode",
         choice("fixed_delay", "fixed_rate"),
-        "With periodic: whether the interval begins when reading has ended (fixed_delay) or begun"
-        " (fixed_rate).",
+        "With periodic: whether the interval begins when a load ends (fixed_delay) or begins (fixed_rate).",
         default="fixed_delay",
         table_key="lookup.full-cache.periodic-reload.schedule-mode",
     ),
     Option(
         "full-cache.timed-reload.iso-time",
         TIME_OF_DAY,
-        "With timed: at which time of day, as in `10:15`, `10:15Z` or `10:15+07:00`; without an offset it is"
-        " that of the executor. Needed there.",
+        "With timed: the time of day, as in `10:15`, `10:15Z` or `10:15+07:00`; without an offset it "
+        "is that of the executor. Required there.",
         table_key="lookup.full-cache.timed-reload.iso-time",
     ),
     Option(
         "full-cache.timed-reload.interval-in-days",
         integer(1),
-        "With timed: how many days lie between two times, after the first one.",
+        "With timed: days between two loads, after the first one.",
         default=1,
         table_key="lookup.full-cache.timed-reload.interval-in-days",
     ),
     Option(
         "full-cache.on-reload-failure",
         choice("keep", "fail"),
-        "What becomes of lookups when the table could not be read again: keep uses the rows of the last"
-        " time, fail fails them, as Flink does.",
+        "What happens to lookups when a reload fails: keep uses the rows of the last load, fail fails"
+        " them, as Flink does.",
         default="keep",
         table_key="lookup.full-cache.on-reload-failure",
     ),
     Option(
         "full-cache.max-bytes",
         SIZE,
-        "Bytes that the table may take on the disk of one executor, twice that while it is read again. A"
-        " larger one is not kept: it is asked by key.",
+        "Bytes that the table may take on the disk of one executor, and twice that during a reload. A"
+        " larger table is not cached: it is asked by key.",
         default=1024**3,
         table_key="lookup.full-cache.max-bytes",
     ),
@@ -428,9 +429,9 @@ SESSION_OPTIONS: tuple[Option, ...] = (
     Option(
         "cluster-tasks",
         integer(1),
-        "How many tasks run at once at the most, by which lookup.max-concurrency and lookup.rate-limit are"
-        " split where the number of executors is unknown or an executor can share no file; by default what"
-        " Spark's configuration says.",
+        "The most tasks that run at once. lookup.max-concurrency and lookup.rate-limit are divided by"
+        " it where the number of executors is unknown, or an executor can share no file. By default "
+        "what Spark's configuration says.",
         places=_SESSION,
         session_key="lookup.cluster-tasks",
     ),

@@ -22,7 +22,7 @@ STREAM_OPTIONS: tuple[Option, ...] = (
     Option(
         "checkpoint",
         TEXT,
-        "Folder of the query's checkpoint, its own alone: what it has read and written, to go on from there."
+        "Folder of the query's checkpoint, for no other query: what it has read and written, to resume there."
         " Needed for all sinks but console, noop and memory, which take it from `WITH` alone. Without it,"
         " `spark.sql.streaming.checkpointLocation` and the name say where it is.",
         places=_STREAM,
@@ -137,7 +137,7 @@ RESTART_OPTIONS: tuple[Option, ...] = (
     Option(
         "restart-strategy.failure-rate.max-failures-per-interval",
         integer(1),
-        "Failures within the interval that failure-rate bears; one more is final.",
+        "Failures within the interval that failure-rate allows; one more is final.",
         default=1,
         places=_SESSION,
     ),

@@ -180,7 +180,7 @@ def _refuse_used_files(insert: StreamInsert, sink: Sink, checkpoint: str, run_sq
         raise QueryError(
             Problem(
                 f"{insert.shown_sink} was written by a streaming query with another checkpoint, and"
-                f" {checkpoint!r} is new: Spark would take its first batches for written and skip them.",
+                f" {checkpoint!r} is new: Spark would treat its first batches as written and skip them.",
                 sink.at,
                 "Go on with the old checkpoint, or write to another folder.",
             )

@@ -154,7 +154,9 @@ class _Checker:
         if module is not None and module.partition(".")[0] not in self._given.modules:
             tip = f"Add --module {module.partition('.')[0]}." if module else ""
             raise OptionError(
-                Problem(f"Connector {name!r}: no module is imported that is not named for it.", tip=tip)
+                Problem(
+                    f"Connector {name!r}: check imports no module that is not named by --module.", tip=tip
+                )
             )
         columns = pa.schema([]) if ddl.columns is None else ddl.columns
         self._catalog.create(replace(ddl, columns=columns), _unread)

@@ -77,7 +77,7 @@ def connector_class(name: str) -> type[Connector]:
     if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
         raise OptionError(Problem(f"Connector {name!r}: {target} is not a Connector class.", tip=_BASES))
     if not issubclass(loaded, SyncLookup | AsyncLookup):
-        raise OptionError(Problem(f"Connector {name!r}: {target} has no ability.", tip=_BASES))
+        raise OptionError(Problem(f"Connector {name!r}: {target} has no lookup method.", tip=_BASES))
     problems = [Problem(f"Connector {name!r}: {each}") for each in _mistakes_of(loaded)]
     if problems:
         raise OptionError(problems)

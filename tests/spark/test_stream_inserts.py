@@ -235,7 +235,7 @@ def test_files_that_another_checkpoint_wrote_are_refused(place: Place) -> None:
     place.checkpoint("second")
     error = place.refusal(f"INSERT INTO out SELECT v.id {JOIN}")
     assert "out was written by a streaming query with another checkpoint" in error
-    assert "Spark would take its first batches for written and skip them" in error
+    assert "Spark would treat its first batches as written and skip them" in error
 
 
 def test_rows_that_no_streaming_query_wrote_are_not_hidden(place: Place) -> None:

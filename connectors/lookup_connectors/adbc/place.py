@@ -46,7 +46,7 @@ def check_options(table: LookupTable, given: Mapping[str, str]) -> None:
     elif driver in (SQLITE, DUCKDB):
         _check_file(table, uri, needed=driver == SQLITE)
     elif table.restricts_hosts or table.restricts_files:
-        raise _wrong(table, "driver", "where it leads cannot be told, and hosts or files are restricted")
+        raise _wrong(table, "driver", "where it connects to is not known, and hosts or files are restricted")
 
 
 def check_driver(table: LookupTable, driver: str) -> None:

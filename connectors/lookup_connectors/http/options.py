@@ -113,7 +113,7 @@ OUTCOMES = (
     Option(
         "on-throttle",
         choice("wait", "fail"),
-        "Where the source is asked too much (429 and the like): wait within the `timeout`, or fail.",
+        "When the source reports too many requests (429 and the like): wait within the `timeout`, or fail.",
         default="wait",
     ),
     Option("outcome-rows", BOOLEAN, "A key without rows gets one of key and `$` columns.", default=False),
@@ -130,7 +130,7 @@ ERRORS = (
     Option(
         "error-kind",
         choice(*FAILURES),
-        "What such a failure is: it may pass, it does not, or the source is asked too much. By default known"
+        "Whether such a failure may pass, is permanent, or means too many requests. By default known"
         " words in the answer decide; else it is permanent.",
     ),
     Option("error-message", TEXT, "JMESPath to what an answer says of its failure, for the error's text."),

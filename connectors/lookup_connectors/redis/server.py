@@ -46,8 +46,8 @@ _PARAMETERS = {
 _OTHER_SCHEMES = {
     "valkey": "Valkey is asked as redis://.",
     "valkeys": "Valkey with TLS is asked as rediss://.",
-    "unix": "Sockets of files are not spoken to.",
-    "redis+socket": "Sockets of files are not spoken to.",
+    "unix": "Sockets of files are not supported.",
+    "redis+socket": "Sockets of files are not supported.",
     "redis+sentinel": "Sentinels are not asked: name the server.",
     "redis-sentinel": "Sentinels are not asked: name the server.",
     "sentinel": "Sentinels are not asked: name the server.",

@@ -114,7 +114,7 @@ def _key_names(reader: DdlReader) -> Sequence[Piece]:
 
 def _expect_not_enforced(reader: DdlReader) -> None:
     if not reader.words("NOT", "ENFORCED"):
-        tip = "Nobody checks the key, and SQL says so."
+        tip = "The key is not checked, and SQL wants that said."
         reader.fail_missing("NOT ENFORCED after the primary key", tip)
 
 

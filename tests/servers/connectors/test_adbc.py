@@ -596,7 +596,7 @@ PLACES = CODE & Policy(references=(("file:/data/*",),), hosts=(("ok.example",),)
         (
             Policy(hosts=(("ok.example",),)),
             {"driver": "adbc_driver_flightsql", "uri": "grpc://x"},
-            "cannot be told",
+            "is not known",
         ),
     ],
     ids=str,

@@ -716,7 +716,7 @@ def test_what_only_the_worker_can_see_is_refused_there_without_secrets(
         ("redis://h1:1,h2:2", "'url' cannot be read."),
         ("redis://h1,h2", "'url' names several servers"),
         ("valkey://h", "'url' must begin with redis:// or rediss://. Valkey is asked as redis://."),
-        ("unix:///run/redis.sock", "Sockets of files are not spoken to."),
+        ("unix:///run/redis.sock", "Sockets of files are not supported."),
         ("redis+sentinel://h:26379/mymaster/0", "Sentinels are not asked"),
         ("h:6379", "'url' must begin with redis:// or rediss://"),
     ],

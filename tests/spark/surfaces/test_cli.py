@@ -470,7 +470,7 @@ def test_check_imports_nothing_but_what_is_named(
     assert main(["submit", str(path), "--dry-run"]) == 1
     assert not (tmp_path / "imported").exists()
     assert (
-        "Connector 'cli_trap:MemoryConnector': no module is imported that is not named for it."
+        "Connector 'cli_trap:MemoryConnector': check imports no module that is not named by --module."
         " Add --module cli_trap." in capsys.readouterr().out
     )
     assert main(["check", str(path), "--module", "cli_trap"]) == 0

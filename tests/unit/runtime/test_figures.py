@@ -45,7 +45,7 @@ def test_the_first_sentence_names_the_lookup_that_was_waited_for_longest() -> No
     [
         ("slot", "70 % of the time waited for customers, with all of `capacity` in flight: 40 requests"),
         ("budget", "70 % of the time waited for the budget of customers: 40 requests"),
-        ("throttle", "70 % of the time waited as customers bears no more: 40 requests"),
+        ("throttle", "70 % of the time waited as customers takes no more requests: 40 requests"),
         ("outage", "70 % of the time waited out an outage of customers: 40 requests"),
         ("retry", "70 % of the time waited to ask customers again: 40 requests"),
     ],

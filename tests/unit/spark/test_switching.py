@@ -111,7 +111,7 @@ def test_a_table_that_cannot_be_read_is_asked_on(caplog: pytest.LogCaptureFixtur
         assert names(connector, *range(20))[0] == expected(*range(20))
     assert connector.reads == 1
     (said,) = warnings(caplog)
-    assert "Table people is asked on, as it could not be read" in said
+    assert "Table people is still asked by key, as it could not be read" in said
     assert "no rights" in said
 
 

@@ -105,7 +105,7 @@ MISSHAPEN: list[tuple[Any, str]] = [
         "Mine.__init__(self, table) must call super().__init__(table)",
     ),
     (Alone, "is not a Connector class. Inherit AsyncRowLookup, SyncRowLookup, AsyncLookup or SyncLookup"),
-    (Connector, "has no ability. Inherit"),
+    (Connector, "has no lookup method. Inherit"),
 ]
 
 

@@ -169,7 +169,7 @@ _WITH = "WITH ('connector'='x')"
         ),
         (
             f"CREATE TEMPORARY TABLE t (a INT, PRIMARY KEY (a)) {_WITH}",
-            "NOT ENFORCED after the primary key is missing. Nobody checks the key, and SQL says so.",
+            "NOT ENFORCED after the primary key is missing. The key is not checked, and SQL wants that said.",
         ),
         (
             "CREATE TEMPORARY TABLE t (a INT PRIMARY KEY NOT ENFORCED, PRIMARY KEY (a) NOT ENFORCED)"
