@@ -18,7 +18,7 @@ from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.places import as_written, put_in_place
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Cte, Level, Relation, Shape
-from lookup_hints.plan.times import dropped_times, is_time_column
+from lookup_hints.plan.times import dropped_times
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted, text_value
@@ -52,12 +52,14 @@ class KeyQuestion:
         home: the block whose rows are joined.
         keys: the keys.
         left: what they are computed from.
+        value: what is compared with the ordered column, or the time of ``FOR SYSTEM_TIME AS OF``, if any.
     """
 
     use: LookupUse
     home: Block
     keys: Sequence[KeyEquality]
     left: LeftSide
+    value: Fragment | None = None
 
 
 class KeyTypeError(Exception):
@@ -178,7 +180,8 @@ class Analysis:
     def key_types(self, questions: Sequence[KeyQuestion]) -> list[list[str]]:
         """The types of the left sides of keys, for each of ``questions``; asked all at once.
 
-        The time of ``FOR SYSTEM_TIME AS OF`` is looked at too, so that Spark finds a wrong name in it.
+        The type of its value comes behind them. A time that chooses nothing is looked at too, so that Spark
+        finds a wrong name in it.
 
         Raises:
             KeyTypeError: the first question that Spark cannot answer, as a key does not stand by itself.
@@ -268,9 +271,7 @@ class Analysis:
 
     def _wanted(self, question: KeyQuestion) -> list[Fragment]:
         wanted: list[Fragment] = [key.left for key in question.keys]
-        if question.use.time is not None and is_time_column(self._statement, question.use):
-            wanted.append(question.use.time)
-        return wanted
+        return wanted if question.value is None else [*wanted, question.value]
 
     # --- texts -------------------------------------------------------------------------------------
 

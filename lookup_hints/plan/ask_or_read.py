@@ -16,6 +16,7 @@ from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Block, Role
 from lookup_hints.plan.requested_access import LOOKUP, SCAN, requested_access, value_of
 from lookup_hints.plan.stopping import stopped_early
+from lookup_hints.plan.times import versions_wanted
 from lookup_hints.plan.unfiltered import certain_left
 from lookup_hints.spi import Scan, TableSize
 from lookup_hints.spi.in_force import InForce
@@ -108,6 +109,8 @@ def _why_not_read(draft: Draft, use: LookupUse) -> str:
         return f"connector {use.table.connector!r} answers keys only"
     if not value_of("scan", draft, use).value:
         return f"'scan' = 'false' of table {use.table.name} forbids to read it"
+    if versions_wanted(use) is not None:
+        return "FOR SYSTEM_TIME AS OF chooses among its rows"
     guard = value_of("on-scan", draft, use)
     if guard.value == "error" and guard.source is not None:
         return f"'lookup.on-scan' = 'error' ({guard.source.value}) forbids to read it"

@@ -358,7 +358,23 @@ def _is_same(statement: Statement, one: KeyEquality, other: KeyEquality) -> bool
 
 
 def sides_of(statement: Statement, at: Cut) -> tuple[Conjunct, Conjunct] | None:
-    """Both sides of the equality at ``at``, where its ``=`` is the only comparison in plain sight.
+    """Both sides of the equality at ``at``, where its ``=`` is the only comparison in plain sight."""
+    return comparison_sides(statement, at, exp.EQ)
+
+
+_SIGNS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.EQ: ("=", "=="),
+    exp.GTE: (">=",),
+    exp.GT: (">",),
+    exp.LTE: ("<=",),
+    exp.LT: ("<",),
+}
+
+
+def comparison_sides(
+    statement: Statement, at: Cut, kind: type[exp.Binary]
+) -> tuple[Conjunct, Conjunct] | None:
+    """Both sides of the comparison of ``kind`` at ``at``, where it is the only one in plain sight.
 
     In Spark all comparisons have one level: ``a = b < c`` is ``(a = b) < c``. sqlglot reads it otherwise.
     """
@@ -374,9 +390,9 @@ def sides_of(statement: Statement, at: Cut) -> tuple[Conjunct, Conjunct] | None:
             if cases == 0 and statement.tokens.is_word(index, *_PREDICATES):
                 return None
     if (
-        not isinstance(whole, exp.EQ)
+        not isinstance(whole, kind)
         or len(signs) != 1
-        or statement.pieces[signs[0]].text not in ("=", "==")
+        or statement.pieces[signs[0]].text not in _SIGNS[kind]
         or not first < signs[0] < last
     ):
         return None

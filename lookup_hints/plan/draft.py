@@ -19,8 +19,9 @@ from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.look_through import FindView
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
+from lookup_hints.plan.times import is_time_column
 from lookup_hints.retry import RowPredicate
-from lookup_hints.runtime.spec import Invalidation, LookupSpec
+from lookup_hints.runtime.spec import Invalidation, LookupSpec, OrderCondition
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
@@ -86,6 +87,25 @@ class Context:
 
 
 @dataclass(frozen=True)
+class JoinOrder:
+    """Which of the rows of a key are joined.
+
+    Args:
+        condition: the column that is compared, and how.
+        value: what it is compared with, computed from the left row.
+        at: where that is said.
+        is_asof: whether it is an ASOF JOIN, which Spark can run by itself over the whole table.
+        cast: how the value becomes one of the column's type.
+    """
+
+    condition: OrderCondition
+    value: Fragment
+    at: Cut
+    is_asof: bool = False
+    cast: KeyCast = field(default_factory=KeyCast)
+
+
+@dataclass(frozen=True)
 class LookupJoin(ABC):
     """One lookup join, of the form that its class is; fields after ``needs`` are filled in by later rules.
 
@@ -101,6 +121,7 @@ class LookupJoin(ABC):
         conditions: its conditions, sorted.
         needs: the relations beyond its chain that it names: those that give the keys of a comma join,
             and those that the ON of a join names though a comma stands between.
+        order: which of the rows of a key are joined; None: all.
         hint: the merged LOOKUP hint, if any.
         access: why it asks, and what reading would have cost.
         choice: how it runs.
@@ -120,6 +141,7 @@ class LookupJoin(ABC):
     names: ColumnNames
     conditions: Conditions
     needs: frozenset[Relation] = frozenset()
+    order: JoinOrder | None = None
     hint: LookupHint | None = None
     access: AccessDecision | None = None
     choice: Choice | None = None
@@ -141,7 +163,10 @@ class LookupJoin(ABC):
 
     def question(self, statement: Statement) -> KeyQuestion:
         """What Spark is asked about its keys."""
-        return KeyQuestion(self.use, self.home, self.conditions.keys, self.left_side(statement))
+        value: Fragment | None = None if self.order is None else self.order.value
+        if self.order is None and is_time_column(statement, self.use):
+            value = self.use.time
+        return KeyQuestion(self.use, self.home, self.conditions.keys, self.left_side(statement), value)
 
     def edits(self, draft: Draft, numbers: Iterator[int]) -> Iterator[Edit]:
         """The edits that need not know its neighbours in FROM; ``numbers`` tell private names apart."""

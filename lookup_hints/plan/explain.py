@@ -8,7 +8,7 @@ from types import MappingProxyType
 from lookup_hints.errors import Span
 from lookup_hints.plan.access import size_text
 from lookup_hints.plan.budgets import shown_owner
-from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
+from lookup_hints.plan.draft import JoinOrder, LookupJoin, LookupPlan, TableScan
 from lookup_hints.runtime.spec import LookupName, LookupSettings
 from lookup_hints.spi.lookup_options import (
     CACHE_KEYS,
@@ -83,6 +83,15 @@ def _given_to_failures(settings: LookupSettings) -> Iterator[str]:
     yield from () if settings.on_error == "fail" else ERROR_LIMIT_KEYS
 
 
+def _order_text(plan: LookupPlan, order: JoinOrder) -> str:
+    """Which of the rows of a key are joined."""
+    value, condition = plan.text_of(order.value), order.condition
+    if condition.until is not None:
+        return f"all with {condition.column} <= {value} and {condition.until} > {value} or NULL"
+    which = "last" if condition.operator in (">=", ">") else "first"
+    return f"the {which} with {value} {condition.operator} {condition.column}"
+
+
 def _budget(join: LookupJoin) -> Iterator[tuple[str, str]]:
     """What its requests share with others, where the user says anything of it."""
     budget, source = join.chosen.settings.budget, join.chosen.source
@@ -113,6 +122,8 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
         "keys",
         ", ".join(f"{named(key.column)} = {plan.text_of(join.asked_for(key))}" for key in conditions.keys),
     )
+    if join.order is not None:
+        yield "rows", _order_text(plan, join.order)
     yield "columns", ", ".join(join.asked_columns)
     if join.form:
         yield "place", join.form

@@ -114,6 +114,27 @@ def key_cast(left: str, column: str, *, ansi: bool = True, zone: str = "") -> Ke
     return _KEY_CASTS.get((left, column))
 
 
+def order_cast(left: str, column: str) -> KeyCast | None:
+    """How a ``left`` value is compared with a ``column`` by order, or None: Spark would cast the column.
+
+    >>> order_cast("date", "timestamp")
+    KeyCast(steps=('timestamp',), recheck=False, digits=None, wrapping=('', ''))
+    >>> order_cast("timestamp", "date") is None
+    True
+    """
+    if left == column:
+        return KeyCast()
+    is_wider = (
+        (left in _INTEGERS and column in _INTEGERS and _INTEGERS.index(left) < _INTEGERS.index(column))
+        or (_is_exact(left) and _DECIMAL.fullmatch(column) and _wider_decimal(left, column) == column)
+        or (_is_number(left) and column == "double")
+        or (column in ("timestamp", "timestamp_ntz") and left in ("date", "string"))
+        or (left, column) in (("timestamp_ntz", "timestamp"), ("string", "date"))
+        or left == "void"
+    )
+    return KeyCast((column,)) if is_wider else None
+
+
 _KEY_CASTS = {
     ("date", "timestamp"): KeyCast(("timestamp",)),
     ("timestamp", "date"): KeyCast(("date",), recheck=True),

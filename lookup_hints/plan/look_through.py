@@ -17,6 +17,7 @@ from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Shape
 from lookup_hints.plan.read.virtual import Expression, LookThrough, TableColumn
 from lookup_hints.plan.times import calls_the_present
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.versions import versions_of
 from lookup_hints.sql.splice import Cut
 
 FindView = Callable[[str], LookThrough | None]
@@ -113,7 +114,9 @@ class ViewResolver:
         head = block.source.chains[0].head
         table = self._statement.table_of(head)
         below = self.through(head) if table is None else LookThrough.whole(table)
-        is_now = head.time is None or calls_the_present(self._statement, head.time)
+        # A time that chooses rows would be lost.
+        is_plain = table is None or versions_of(table) is None
+        is_now = head.time is None or (is_plain and calls_the_present(self._statement, head.time))
         if below is None or head.lateral or not head.plain or not is_now:
             return None
         names = self._names(head, below)

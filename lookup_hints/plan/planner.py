@@ -24,6 +24,7 @@ from lookup_hints.plan.guards import guard_reads
 from lookup_hints.plan.hinted import is_named, match_hints
 from lookup_hints.plan.keys import ANSI, KeyCast, key_cast
 from lookup_hints.plan.look_through import ViewResolver, names_view
+from lookup_hints.plan.order import cast_order, order_rows
 from lookup_hints.plan.processing_time import check_times
 from lookup_hints.plan.read.kinds import (
     describes,
@@ -36,7 +37,7 @@ from lookup_hints.plan.read.kinds import (
 )
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement, UnreadableStatement
 from lookup_hints.plan.reading import read_all, read_instead
-from lookup_hints.plan.refusal import CannotBeAsked
+from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither
 from lookup_hints.plan.repeated import notes_of_inserts, notes_of_ranges, notes_of_subqueries
 from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.plan.write.columns import residual_columns, used_columns
@@ -119,7 +120,7 @@ def _decided(draft: Draft) -> Draft:
     while True:
         try:
             return reduce(_after, RULES, draft)
-        except WrongTime:
+        except NotReadEither:
             raise
         except CannotBeAsked as error:
             if error.use.through is not None:
@@ -282,26 +283,28 @@ def type_keys(draft: Draft) -> Draft:
         join = next(join for join in draft.joins if join.use is error.question.use)
         raise _not_alone(draft, join, error) from error
     types = dict(zip((join.use for join in draft.joins), answers, strict=True))
-    return draft.each_join(lambda join: join.with_(casts=_casts(draft, join, types[join.use])))
 
+    def with_casts(join: LookupJoin) -> LookupJoin:
+        kinds = types[join.use]
+        return join.with_(casts=_casts(draft, join, kinds), order=cast_order(draft, join, kinds[-1]))
 
-class WrongTime(UnsupportedLookup):
-    """Spark cannot compute the time of FOR SYSTEM_TIME AS OF: to read the table does not help."""
+    return draft.each_join(with_casts)
 
 
 def _not_alone(draft: Draft, join: LookupJoin, error: KeyTypeError) -> UnsupportedLookup:
     """The whole statement was analysed before: what fails now does so for standing alone."""
     at = error.part if isinstance(error.part, Cut) else join.at
     written = error.part if isinstance(error.part, str) else " ".join(at.of(draft.statement.text).split())
-    what = "time" if error.part is join.use.time else "key"
+    is_key = error.part is not error.question.value
+    what = "key" if is_key else "time" if join.order is None or not join.order.is_asof else "value"
     reason = f"its {what} {written} cannot be computed before the lookup"
     problem = Problem(
         f"The lookup join with {join.use.shown} cannot run: {reason}. Spark says: {error}",
         draft.statement.span(at),
         f"Write a subquery on the left that gives {written} as a column, and join by that.",
     )
-    if error.part is join.use.time:
-        return WrongTime(problem)
+    if what == "time":
+        return NotReadEither(problem)
     return CannotBeAsked(problem, join.use, reason)
 
 
@@ -397,6 +400,7 @@ def name_functions(draft: Draft) -> Draft:
             name=name,
             kind=join.kind,
             packed=_is_packed(draft.statement, join),
+            order=None if join.order is None else join.order.condition,
         )
         function = draft.context.name_function(unnamed, join.repeated)
         named = replace(unnamed, name=replace(name, function=function))
@@ -428,7 +432,7 @@ def _without_invalidated(join: LookupJoin, context: Context) -> LookupSettings:
 def _is_packed(statement: Statement, join: LookupJoin) -> bool:
     """Whether its keys travel as one argument: several that hold a query make Spark fail."""
     keys, conditions = join.conditions.keys, join.conditions.left_only
-    return len(keys) > 1 and (
+    return len(keys) + (join.order is not None) > 1 and (
         any(_has_subquery(statement, key) for key in keys)
         or any(each.tree.find(exp.Query) for each in conditions)
     )
@@ -471,6 +475,7 @@ ABOUT_THE_STATEMENT: tuple[Rule, ...] = (
 
 RULES: tuple[Rule, ...] = (
     find_joins,
+    order_rows,
     match_hints,
     choose_access,
     choose_settings,

@@ -17,10 +17,13 @@ from lookup_hints.plan.draft import Draft
 from lookup_hints.plan.look_through import names_of_cte, select_items
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Query, Relation, Shape
+from lookup_hints.plan.refusal import NotReadEither
 from lookup_hints.plan.times import PRESENT, TimedRelation, calls_the_present, refuse_other_times, timed
 from lookup_hints.spi.in_force import InForce, in_force
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Place
+from lookup_hints.spi.versions import versions_of
 from lookup_hints.sql.lexer import quoted
 
 _OPTION = next(option for option in LOOKUP_OPTIONS if option.key == "on-event-time")
@@ -36,7 +39,13 @@ def check_times(draft: Draft) -> Draft:
     statement = draft.statement
     times = ProcessingTimes(statement, draft.analysis, draft.context.analysed_plan)
     unused: dict[str, list[TimedRelation]] = {}
+    own = {use.relation for use in statement.uses}
     for use in timed(statement):
+        versioned = [table for table in _tables(draft, use) if versions_of(table) is not None]
+        if versioned and use.relation in own:
+            continue  # it does choose rows
+        if versioned:
+            raise _over_versions(statement, use, versioned[0])
         refuse_other_times(statement, use)
         if not times.is_processing_time(use):
             unused.setdefault(" ".join(use.time.of(statement.text).split()), []).append(use)
@@ -54,11 +63,26 @@ def check_times(draft: Draft) -> Draft:
 
 def _wanted(draft: Draft, use: TimedRelation) -> InForce:
     """What to do of a time that is not used: the strictest of what its tables say, or the session."""
-    seen = draft.context.find_view(use.relation.name) if use.relation.name and not use.tables else None
-    tables = use.tables if seen is None else (seen.base,)
-    given = [options_of_table(table) for table in tables] or [{}]
+    given = [options_of_table(table) for table in _tables(draft, use)] or [{}]
     found = [in_force(_OPTION, draft.context.conf, {Place.HINT: {}, Place.TABLE: each}) for each in given]
     return min(found, key=lambda each: _STRICTEST.index(each.value))
+
+
+def _tables(draft: Draft, use: TimedRelation) -> tuple[LookupTable, ...]:
+    """The lookup tables that it is, or reads, as far as that is known."""
+    seen = draft.context.find_view(use.relation.name) if use.relation.name and not use.tables else None
+    return use.tables if seen is None else (seen.base,)
+
+
+def _over_versions(statement: Statement, use: TimedRelation, table: LookupTable) -> NotReadEither:
+    name = statement.alias_of(use.relation) or "a derived table"
+    return NotReadEither(
+        Problem(
+            f"FOR SYSTEM_TIME AS OF chooses rows of {table.name}, and {name} is a query over it.",
+            statement.span(use.time),
+            f"Write it behind {table.name} itself.",
+        )
+    )
 
 
 def _event_time_note(statement: Statement, time: str, uses: Iterable[TimedRelation]) -> str:

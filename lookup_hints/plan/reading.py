@@ -9,6 +9,7 @@ from lookup_hints.plan.cluster_share import cluster_of
 from lookup_hints.plan.draft import Draft
 from lookup_hints.plan.refusal import CannotBeAsked
 from lookup_hints.plan.requested_access import must_be_asked
+from lookup_hints.plan.times import versions_wanted
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
@@ -27,7 +28,7 @@ def read_instead(draft: Draft, error: CannotBeAsked) -> Draft:
         UnsupportedLookup: its source cannot be read, or the user wants it to be asked.
     """
     use = error.use
-    can_be_read = isinstance(draft.context.connector(use.base), Scan)
+    can_be_read = isinstance(draft.context.connector(use.base), Scan) and versions_wanted(use) is None
     if use in draft.read or must_be_asked(draft, use) or not can_be_read:
         raise UnsupportedLookup(error.problems) from None
     return draft.with_(read={**draft.read, use: error.reason})
@@ -41,7 +42,7 @@ def read_all(draft: Draft) -> Draft:
     """
     for use in draft.statement.uses:
         can_be_read = isinstance(draft.context.connector(use.base), Scan)
-        if must_be_asked(draft, use) or not can_be_read:
+        if must_be_asked(draft, use) or not can_be_read or versions_wanted(use) is not None:
             raise UnsupportedLookup(Problem(f"{use.alias} cannot be read: {draft.context.read_because}."))
     reasons = dict.fromkeys(draft.statement.uses, draft.context.read_because)
     return draft.with_(read=reasons, unlisted=frozenset(reasons), looked_through=())

@@ -26,6 +26,10 @@ class CannotBeAsked(UnsupportedLookup):
         return UnsupportedLookup, (self.problems,)
 
 
+class NotReadEither(UnsupportedLookup):
+    """A lookup table that cannot be asked as it stands there; to read it would give other rows."""
+
+
 def refused(statement: Statement, use: LookupUse, at: Cut, reason: str, instead: str = "") -> CannotBeAsked:
     """The error of a lookup join that cannot run, with what to write ``instead``; its table may be read."""
     tip = f"; {instead}" if instead else ""

@@ -9,6 +9,7 @@ from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.versions import Versions, versions_of
 from lookup_hints.sql.splice import Cut, Edit
 
 PRESENT = ("PROCTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP")
@@ -73,6 +74,11 @@ def refuse_other_times(statement: Statement, use: TimedRelation) -> None:
             "Write PROCTIME() or current_timestamp(), or leave FOR SYSTEM_TIME AS OF out.",
         )
     )
+
+
+def versions_wanted(use: LookupUse) -> Versions | None:
+    """The columns by which the time of ``use`` chooses rows; None where no time chooses any."""
+    return None if use.time is None else versions_of(use.base)
 
 
 def is_time_column(statement: Statement, use: LookupUse) -> bool:

@@ -33,11 +33,13 @@ class Keys:
         table: the keys, in the order of their first row; none holds a NULL.
         codes: for each row the position of its key in ``table``, NULL where a key column is NULL.
         known: what a cache has of them.
+        values: for each row what it compares with the ordered column, where there is one.
     """
 
     table: pa.Table
     codes: pa.Array
     known: KnownAnswers | None = None
+    values: pa.Array | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,14 @@ def ordered_keys(rows: pa.Table) -> Keys:
     return Keys(keys.table.take(order), _inverse(order.cast(pa.int32())).take(keys.codes))
 
 
+def without_keys(rows: pa.Table, where: pa.Array) -> pa.Table:
+    """``rows``, of which those are asked for nothing that ``where`` says: a NULL is in their key."""
+    if not pc.any(where).as_py():
+        return rows
+    nothing = pa.scalar(None, rows.schema.field(0).type)
+    return rows.set_column(0, rows.schema.field(0), pc.if_else(where, nothing, rows.column(0)))
+
+
 def _repeats_little(column: pa.Array) -> bool:
     """Whether sorting, which is to come anyway, tells the values apart sooner than a hash table before it."""
     if column.null_count or not (types.is_integer(column.type) or types.is_string(column.type)):
@@ -96,16 +106,16 @@ def _inverse(order: pa.Array) -> pa.Array:
 
 
 def _column_keys(rows: pa.Table, name: str) -> Keys:
-    encoded = _normal(whole(rows.column(name))).dictionary_encode()
+    encoded = one_zero(whole(rows.column(name))).dictionary_encode()
     return Keys(pa.table([encoded.dictionary], schema=pa.schema([rows.schema.field(name)])), encoded.indices)
 
 
-def _normal(column: pa.Array) -> pa.Array:
+def one_zero(column: pa.Array) -> pa.Array:
     """``column`` with one zero and one NaN: Arrow's hash tables tell their bits apart."""
     if not types.is_floating(column.type):
         return column
-    one_zero = pc.add(column, pa.scalar(0.0, column.type))
-    return pc.if_else(pc.is_nan(one_zero), pa.scalar(float("nan"), column.type), one_zero)
+    positive = pc.add(column, pa.scalar(0.0, column.type))
+    return pc.if_else(pc.is_nan(positive), pa.scalar(float("nan"), column.type), positive)
 
 
 def _paired(left: Keys, right: Keys) -> Keys:
@@ -224,7 +234,7 @@ def positions_of(rows: pa.Table, keys: pa.Table) -> pa.Array:
     if rows.num_rows == keys.num_rows and rows.select(keys.column_names).equals(keys):
         return count_up_to(keys.num_rows)  # the usual answer to keys that all exist
     if keys.num_columns == 1:
-        own = _normal(whole(rows.column(keys.column_names[0])))
+        own = one_zero(whole(rows.column(keys.column_names[0])))
         return pc.index_in(own, value_set=whole(keys.column(0)))
     # The keys are distinct and come first, so their codes are their positions; strangers get higher ones.
     count = keys.num_rows
@@ -397,6 +407,37 @@ def handed_out(lists: pa.ListArray, codes: pa.Array) -> Iterator[pa.ListArray]:
         fits = pc.sum(pc.less_equal(bytes_before, given + OUTPUT_BYTES)).as_py()
         end = max(fits, start + 1)
         yield _taken(lists, codes[start:end])
+        start = end
+
+
+def rows_in_lists(
+    rows: pa.Table, taken: pa.Array, ends: pa.Array, is_null: pa.Array, row_type: pa.StructType
+) -> Iterator[pa.ListArray]:
+    """Lists of ``rows``, in arrays of at most ``OUTPUT_BYTES``, or of one list where that is more.
+
+    Args:
+        rows: the rows.
+        taken: positions of rows, those of the first list first.
+        ends: for each list where in ``taken`` it ends.
+        is_null: which lists are NULL; they are empty.
+        row_type: the type of the structs.
+    """
+    rows = rows.select([field.name for field in row_type])
+    before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_row_bytes(rows).take(taken))])
+    sizes = before.take(ends)
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
+    start = 0
+    while start < len(ends):
+        given = sizes[start - 1].as_py() if start else 0
+        fits = pc.sum(pc.less_equal(sizes, given + OUTPUT_BYTES)).as_py()
+        end = max(fits, start + 1)
+        first, last = offsets[start].as_py(), offsets[end].as_py()
+        structs = _structs(rows.take(taken[first:last]), row_type)
+        own = pc.subtract(offsets[start : end + 1], first).cast(pa.int32())
+        mask = is_null[start:end]
+        # Of an array that begins elsewhere, pyarrow takes no mask.
+        mask = pa.concat_arrays([mask, mask[:0]]) if start else mask
+        yield pa.ListArray.from_arrays(own, structs, type=pa.list_(row_type), mask=mask)
         start = end
 
 

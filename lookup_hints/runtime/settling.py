@@ -144,7 +144,7 @@ class Settling:
 
     def _keep(self, part: Part, placed: Placed) -> None:
         if placed.rows.num_rows:
-            found = Placed(placed.rows.select(self._spec.columns), part.positions.take(placed.positions))
+            found = Placed(placed.rows.select(self._spec.held_columns), part.positions.take(placed.positions))
             self._state.held.keep(part.batch.window, found)
 
     def _retry_error(self, part: Part, error: Exception, now: float) -> None:
@@ -204,7 +204,7 @@ class Settling:
             return part
         for each in fallback:
             self._state.held.keep(
-                part.batch.window, Placed(each.rows.select(self._spec.columns), each.positions)
+                part.batch.window, Placed(each.rows.select(self._spec.held_columns), each.positions)
             )
         is_settled = pc.is_in(part.positions, value_set=positions)
         settled = replace(part, positions=part.positions.filter(is_settled))

@@ -346,6 +346,31 @@ class LookupName:
 
 
 @dataclass(frozen=True)
+class OrderCondition:
+    """Which rows of a key answer a value: the nearest on one side, or all whose range holds it.
+
+    Args:
+        column: the column with which the value is compared.
+        operator: how: ``>=``, ``>``, ``<=`` or ``<``, with the value on the left. The nearest row answers.
+        until: the column at which a row has ended; NULL where it has not. All rows that start at the value or
+            before, and have not ended then, answer; ``operator`` is ``>=``.
+    """
+
+    column: str
+    operator: str = ">="
+    until: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.operator not in (">=", ">", "<=", "<") or (self.until is not None and self.operator != ">="):
+            raise ValueError(f"rows cannot be found by {self.operator!r} {self.until or ''}".rstrip())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those that a row must bring."""
+        return (self.column,) if self.until is None else (self.column, self.until)
+
+
+@dataclass(frozen=True)
 class LookupSpec:
     """Everything that a worker needs to run one lookup join; pickled into the UDF.
 
@@ -358,6 +383,7 @@ class LookupSpec:
         name: what it is called, and the name of its function.
         packed: whether the keys come as one struct, not as one argument each.
         kind: the join: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``; only counts depend on it.
+        order: which rows of a key answer; the value that is compared is the last argument of the UDF.
     """
 
     connector: Connector
@@ -367,6 +393,7 @@ class LookupSpec:
     name: LookupName = LookupName()
     packed: bool = False
     kind: str = "INNER"
+    order: OrderCondition | None = None
 
     def over(self, opened: Connector) -> LookupSpec:
         """The same lookup by ``opened``, which this process has opened for equal connectors."""
@@ -396,9 +423,22 @@ class LookupSpec:
         return pa.schema([self.table.schema.field(name) for name in self.key_columns])
 
     @property
+    def argument_schema(self) -> pa.Schema:
+        """Schema of the UDF's arguments: the keys, and the value that is compared with the ordered column."""
+        if self.order is None:
+            return self.key_schema
+        compared = self.table.schema.field(self.order.column)
+        return self.key_schema.append(compared.with_name(f"{compared.name} AS OF"))
+
+    @property
+    def held_columns(self) -> tuple[str, ...]:
+        """What is kept of a row until it is handed back."""
+        return tuple(dict.fromkeys((*self.columns, *(self.order.columns if self.order else ()))))
+
+    @property
     def answer_schema(self) -> pa.Schema:
-        """Schema of an answer: key and handed-back columns, in the table's order."""
-        wanted = {*self.key_columns, *self.columns}
+        """Schema of an answer: key and held columns, in the table's order."""
+        wanted = {*self.key_columns, *self.held_columns}
         return pa.schema([column for column in self.table.schema if column.name in wanted])
 
     @property

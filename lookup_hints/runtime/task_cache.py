@@ -126,7 +126,7 @@ class TaskCache:
     ) -> None:
         retry = spec.settings.retry
         self._table = spec.table.name
-        self._columns = spec.columns if retry.on_rows is None else tuple(spec.answer_schema.names)
+        self._columns = spec.held_columns if retry.on_rows is None else tuple(spec.answer_schema.names)
         self._cache, self._warn, self._watch = cache, warn or warn_without_cache, watch
         kept = spec.settings.cache
         self._keeps_stale = kept is not None and kept.stale_if_error > 0

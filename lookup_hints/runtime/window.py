@@ -15,10 +15,13 @@ from lookup_hints.runtime.arrow import (
     handed_out,
     holds,
     lists_per_key,
+    rows_in_lists,
     with_empty_last,
     with_nulls,
 )
+from lookup_hints.runtime.ordered import answering
 from lookup_hints.runtime.request_size import WINDOW_BYTES
+from lookup_hints.runtime.spec import LookupSpec, OrderCondition
 
 HAND_OUT_BYTES = 32 * 1024 * 1024
 """Where much was found for a window, its rows are handed out in portions of about this."""
@@ -32,32 +35,54 @@ class Settled:
         keys: positions are below this.
         found: the rows of these keys.
         skipped: positions of keys whose rows are dropped.
+        values: for each row what it compares with the ordered column, where there is one.
     """
 
-    def __init__(self, codes: pa.Array, keys: int, found: list[Placed], skipped: list[pa.Array]) -> None:
+    def __init__(
+        self,
+        codes: pa.Array,
+        keys: int,
+        found: list[Placed],
+        skipped: list[pa.Array],
+        values: pa.Array | None = None,
+    ) -> None:
         self._codes, self._keys, self._found, self._skipped = codes, keys, found, skipped
+        self._values = values
 
     @property
     def nbytes(self) -> int:
         """What its rows take."""
         return sum(each.rows.nbytes for each in self._found)
 
-    def results(self, row_type: pa.StructType) -> Iterator[pa.ListArray]:
+    def results(self, spec: LookupSpec) -> Iterator[pa.ListArray]:
         """For each input row, in order, the list of its rows; cut as memory wants.
 
         A miss and a key with a NULL give an empty list; a skipped key gives NULL.
         """
-        lists = with_empty_last(self._lists(row_type))
+        if spec.order is not None:
+            yield from self._answers(spec, spec.order)
+            return
+        lists = with_empty_last(self._lists(spec))
         nowhere = pa.scalar(len(lists) - 1, pa.int32())
         yield from handed_out(lists, pc.fill_null(self._codes, nowhere))
 
-    def _lists(self, row_type: pa.StructType) -> pa.ListArray:
-        lists = lists_per_key(self._all_found(row_type), self._keys, row_type)
+    def _lists(self, spec: LookupSpec) -> pa.ListArray:
+        lists = lists_per_key(self._all_found(spec), self._keys, spec.row_type)
         return with_nulls(lists, pa.concat_arrays(self._skipped)) if self._skipped else lists
 
-    def _all_found(self, row_type: pa.StructType) -> Placed:
+    def _answers(self, spec: LookupSpec, order: OrderCondition) -> Iterator[pa.ListArray]:
+        """The same, of the rows of its key those that answer the value of the input row."""
+        assert self._values is not None, "the value comes with the keys"
+        found = self._all_found(spec)
+        skipped = pa.concat_arrays([self._codes[:0], *self._skipped])
+        is_skipped = pc.is_in(self._codes, value_set=skipped)
+        answers = answering(found, self._codes, self._values, order)
+        yield from rows_in_lists(found.rows, answers.rows, answers.ends, is_skipped, spec.row_type)
+
+    def _all_found(self, spec: LookupSpec) -> Placed:
         if not self._found:
-            return Placed(pa.schema(list(row_type)).empty_table(), count_up_to(0))
+            schema = pa.schema([spec.table.schema.field(name) for name in spec.held_columns])
+            return Placed(schema.empty_table(), count_up_to(0))
         # Answers come in any order; by their first position they are mostly in the order of the keys.
         found = sorted(self._found, key=lambda each: each.positions[0].as_py())
         rows = pa.concat_tables([each.rows for each in found])
@@ -81,6 +106,7 @@ class Window:
         """Whether its keys are asked in the order of the rows that need them."""
         self._key_bytes: int = keys.table.nbytes + keys.codes.nbytes
         self._codes = keys.codes.cast(pa.int32())
+        self._values = keys.values
         self._unsettled: int = keys.table.num_rows
         self._settled: list[pa.Array] = []
         self._found: list[Placed] = []
@@ -173,14 +199,17 @@ class Window:
         return rows if fitting >= len(keys) else pc.index(self._codes, keys[fitting]).as_py()
 
     def _rest(self) -> Settled:
-        settled = Settled(self._codes, self.keys.num_rows, self._found, self._skipped)
+        settled = Settled(self._codes, self.keys.num_rows, self._found, self._skipped, self._values)
         self._codes, self._found, self.found_bytes, self._ready = self._codes[:0], [], 0, 0
         return settled
 
     def _first(self, rows: int) -> Settled:
         codes, self._codes = self._codes[:rows], self._codes[rows:]
+        values = self._values
+        if values is not None:
+            values, self._values = values[:rows], values[rows:]
         self._ready = max(0, self._ready - rows)
-        settled = Settled(codes, self.keys.num_rows, _of_keys(self._found, codes), self._skipped)
+        settled = Settled(codes, self.keys.num_rows, _of_keys(self._found, codes), self._skipped, values)
         self._found = _of_keys(self._found, self._codes)
         self.found_bytes = sum(each.rows.nbytes for each in self._found)
         return settled

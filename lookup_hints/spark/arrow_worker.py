@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lookup_hints.errors import InternalError
 from lookup_hints.limits.store import LimitStores, folder_of_executor
 from lookup_hints.runtime import process
-from lookup_hints.runtime.arrow import Keys, distinct_keys, ordered_keys
+from lookup_hints.runtime.arrow import Keys, distinct_keys, ordered_keys, whole, without_keys
 from lookup_hints.runtime.async_runner import AsyncDriver, run_async
 from lookup_hints.runtime.batching import (
     CAREFUL_GROWTH,
@@ -76,7 +76,7 @@ def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
 
     if spec.packed:
         return packed_keys
-    return one_key if len(spec.key_columns) == 1 else several_keys
+    return one_key if len(spec.argument_schema) == 1 else several_keys
 
 
 def look_up(
@@ -123,7 +123,7 @@ def _refresh(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Proc
     """Ask for ``keys``, but for those of which others have got fresh rows by now; what fails is left."""
     settings = replace(spec.settings, on_error="fail", dead_letters=None, stops_early=False)
     with _opened(spec, identity, here) as opened:
-        own = replace(spec, settings=settings).over(opened.connector)
+        own = replace(spec, settings=settings, columns=spec.held_columns, order=None).over(opened.connector)
         memory = here.the(Stores).task_cache(own, identity, folder_of_executor())
         columns = iter([[column.combine_chunks() for column in keys.columns]])
         for _ in _Task(own, opened, columns, limiter=_limiter(own, here), memory=memory, here=here).results():
@@ -237,7 +237,7 @@ class _Task:
 
     def _results(self) -> Iterator[pa.ListArray]:
         for settled in self._settled_rows():
-            for lists in settled.results(self._spec.row_type):
+            for lists in settled.results(self._spec):
                 self._count_rows(lists)
                 with self._waiting("writing"):
                     yield lists
@@ -289,12 +289,19 @@ class _Task:
         return RowDriver(self._flow, opened.connector, lookup_row, self._spec.settings.capacity)
 
     def _inputs(self) -> Iterator[Keys]:
-        batches = key_batches(self._read(), self._spec.key_schema)
+        batches = key_batches(self._read(), self._spec.argument_schema)
         read = windows(batches, self._window_sizes())
         wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=self._pause)
+        return (self._memory.recall(self._keys_of(rows)) for rows in wanted)
+
+    def _keys_of(self, rows: pa.Table) -> Keys:
+        """The keys of a window; the ordered column's values are beside them."""
         keys_of = distinct_keys if self._spec.by_row else ordered_keys
-        keys = (self._memory.keys_of(rows) or keys_of(rows) for rows in wanted)
-        return (self._memory.recall(each) for each in keys)
+        if self._spec.order is None:
+            return self._memory.keys_of(rows) or keys_of(rows)
+        rows, values = rows.select(self._spec.key_columns), whole(rows.column(rows.num_columns - 1))
+        rows = without_keys(rows, values.is_null())
+        return replace(self._memory.keys_of(rows) or keys_of(rows), values=values)
 
     def _read(self) -> Iterator[Sequence[pa.Array]]:
         """Spark's batches of key columns."""

@@ -113,7 +113,7 @@ class Functions:
         from pyspark.sql import functions
 
         make = _arrow_function if transport == "arrow" else _pandas_function
-        keys = [functions.lit(None).cast(sql_type(field.type)) for field in spec.key_schema]
+        keys = [functions.lit(None).cast(sql_type(field.type)) for field in spec.argument_schema]
         spark.range(0, 1, 1, 1).select(make(spec, None)(*keys).alias("nothing")).collect()
 
     def create_scan(self, spark: SparkSession, scan: TableScan) -> None:

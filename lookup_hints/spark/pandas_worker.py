@@ -43,16 +43,16 @@ def pandas_lookup(spec: LookupSpec, report: Report | None = None) -> PandasLooku
         yield from several_keys((one,) for one in series)
 
     def several_keys(series: Iterator[tuple[pd.Series, ...]]) -> Iterator[pd.Series]:
-        batches = (_columns(batch, spec.key_schema) for batch in series)
+        batches = (_columns(batch, spec.argument_schema) for batch in series)
         for lists in look_up(spec, identity, batches, report):
             yield pd.Series(python_values(lists), dtype=object)
 
     def packed_keys(frames: Iterator[pd.DataFrame]) -> Iterator[pd.Series]:
-        yield from several_keys(tuple(frame[name] for name in spec.key_columns) for frame in frames)
+        yield from several_keys(tuple(frame[name] for name in spec.argument_schema.names) for frame in frames)
 
     if spec.packed:
         return packed_keys
-    return one_key if len(spec.key_columns) == 1 else several_keys
+    return one_key if len(spec.argument_schema) == 1 else several_keys
 
 
 # --- keys ------------------------------------------------------------------------------------------

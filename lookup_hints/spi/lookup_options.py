@@ -81,6 +81,20 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         session_key="lookup.on-event-time",
     ),
     Option(
+        "valid-from",
+        TEXT,
+        "Column that says from when on a row holds: FOR SYSTEM_TIME AS OF then chooses, of the rows of a key,"
+        " the last one that had begun.",
+        table_key="lookup.valid-from",
+    ),
+    Option(
+        "valid-to",
+        TEXT,
+        "Column that says when a row is over, NULL where it is not: FOR SYSTEM_TIME AS OF then gives all rows"
+        " of a key that had begun and were not over.",
+        table_key="lookup.valid-to",
+    ),
+    Option(
         "scan.max-rows",
         integer(0),
         "A table that is known to have more rows is never read whole.",

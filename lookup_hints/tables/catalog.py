@@ -20,6 +20,7 @@ from lookup_hints.spi.options import Option, Place, hidden_keys, options_at
 from lookup_hints.spi.policy import Policy
 from lookup_hints.spi.secrets import Secret, conf_references
 from lookup_hints.spi.types import sql_type
+from lookup_hints.spi.versions import versions_of
 from lookup_hints.tables.ddl import CreateLookupTable, Ddl, DropTable, ShowLookupTables, ShowTables
 from lookup_hints.tables.registry import connector_class
 
@@ -149,6 +150,7 @@ def build_connector(table: LookupTable) -> Connector:
         )
     connector.check()
     check_changed_column(connector)
+    versions_of(table)
     return connector
 
 

@@ -182,9 +182,7 @@ def looked_up(
     )
     run = _run_async if spec.settings.asynchronous else _run_sync
     windows, seconds, flow = run(spec, table, waits=waits)
-    lists = [
-        each for window in windows for part in window.results(spec.row_type) for each in part.to_pylist()
-    ]
+    lists = [each for window in windows for part in window.results(spec) for each in part.to_pylist()]
     rows = [None if each is None else [tuple(row.values()) for row in each] for each in lists]
     return LookedUp(rows, seconds, flow.metrics)
 

@@ -38,10 +38,11 @@ One partition, too: a key that is asked for twice was asked for by Spark's plan,
 
 @dataclass(frozen=True)
 class Data:
-    """A table's rows, and its primary key where it has one."""
+    """A table's rows, its primary key where it has one, and options of its WITH."""
 
     rows: pa.Table
     key: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -138,7 +139,7 @@ class Worlds:
         columns = [f"{quoted(column.name)} {sql_type(column.type)}" for column in data.rows.schema]
         if data.key:
             columns.append(f"PRIMARY KEY ({', '.join(data.key)}) NOT ENFORCED")
-        options = {"connector": self.connector, "data": self._data(name)}
+        options = {"connector": self.connector, "data": self._data(name), **data.options}
         if is_read:
             options["lookup.access"] = "scan"
         if self.connector == "counting":

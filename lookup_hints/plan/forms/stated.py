@@ -21,11 +21,14 @@ KINDS = {
     ("LEFT", "OUTER"): "LEFT",
     ("SEMI",): "LEFT SEMI",
     ("LEFT", "SEMI"): "LEFT SEMI",
+    ("ASOF",): "INNER",
+    ("INNER", "ASOF"): "INNER",
+    ("LEFT", "ASOF"): "LEFT",
+    ("LEFT", "OUTER", "ASOF"): "LEFT",
     ("ANTI",): "LEFT ANTI",
     ("LEFT", "ANTI"): "LEFT ANTI",
 }
 _REFUSED_KINDS = {
-    "ASOF": ("an ASOF JOIN compares with all rows of the lookup table", "write JOIN with an equality"),
     "RIGHT": ("a RIGHT JOIN needs every row of the lookup table", "write LEFT JOIN with the sides swapped"),
     "FULL": ("a FULL JOIN needs every row of the lookup table", "write LEFT JOIN"),
 }

@@ -12,6 +12,8 @@ from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.forms.filters import filters_of
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.reading import readers_of
+from lookup_hints.plan.refusal import NotReadEither
+from lookup_hints.plan.times import versions_wanted
 from lookup_hints.plan.write.columns import used_columns
 from lookup_hints.spi import Filter, FilteredScan
 from lookup_hints.sql.splice import Edit
@@ -74,6 +76,15 @@ def _filters(facts: Facts, use: LookupUse) -> tuple[Filter, ...]:
 def cannot_be_read(facts: Facts, use: LookupUse) -> UnsupportedLookup:
     """The error of a table that would have to be read, and cannot be."""
     statement, table = facts.statement, use.table
+    if versions_wanted(use) is not None:
+        return NotReadEither(
+            Problem(
+                f"FOR SYSTEM_TIME AS OF chooses among the rows of a key of {table.name}, and no equality"
+                " gives one.",
+                statement.span(statement.tokens.cut(use.index, use.index)),
+                "Put it on the right side of a JOIN with an equality.",
+            )
+        )
     return UnsupportedLookup(
         Problem(
             f"{table.name} cannot be read whole: connector {table.connector!r} answers keys only.",

@@ -98,6 +98,7 @@ class FromReader:
         following = right.last + 1
         if following < end and tokens.is_match_condition(following):
             step.last = tokens.closing(following + 1)
+            step.match = tokens.cut(following + 2, max(following + 2, step.last - 1))
             self._queries.expressions(following + 1, step.last + 1, block)
             following = step.last + 1
         if following < end and tokens.is_word(following, "ON") and following + 1 < end:

@@ -124,6 +124,7 @@ class Step:
         right: the relation joined.
         pivoted: the relation that a PIVOT makes of all before it.
         on: the condition.
+        match: the MATCH_CONDITION of an ASOF JOIN, without its parentheses.
         using: indices of the column names of USING.
     """
 
@@ -133,6 +134,7 @@ class Step:
     right: Relation | None = None
     pivoted: Relation | None = None
     on: Cut | None = None
+    match: Cut | None = None
     using: tuple[int, ...] = ()
 
     @property

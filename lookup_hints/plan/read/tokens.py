@@ -22,6 +22,10 @@ _CLAUSE_WORDS = (
 _UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 
 
+_TYPES_OF_TIME = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE", "INTERVAL")
+"""What may stand before a literal of time."""
+
+
 class Tokens:
     """The code pieces of ``text``: no comments, no hints."""
 
@@ -144,7 +148,7 @@ class Tokens:
     def operand_end(self, index: int) -> int:
         """Index of the last piece of the value expression that begins at ``index``."""
         at = min(index, len(self.pieces) - 1)
-        if self.is_word(at, "TIMESTAMP", "DATE", "INTERVAL") and self._is_literal(at + 1):
+        if self.is_word(at, *_TYPES_OF_TIME) and self._is_literal(at + 1):
             at += 1
             while self.is_word(at - 1, "INTERVAL") and self._is_unit(at + 1):
                 at += 1

@@ -200,10 +200,11 @@ def _call(join: LookupJoin) -> Text:
         conditions = tuple(joined([("(", each.at, ")") for each in join.conditions.left_only], " AND "))
         # Around each of them: a key that fails is not to be computed either.
         arguments = [("if(", *conditions, ", ", *argument, ", NULL)") for argument in arguments]
+    if join.order is not None:
+        before, after = join.order.cast.prefix_and_suffix()
+        arguments.append((before, join.order.value, after))
     if join.function.packed:
-        named = [
-            (f"{text_value(key.column)}, ", *each)
-            for key, each in zip(join.conditions.keys, arguments, strict=True)
-        ]
+        names = join.function.argument_schema.names
+        named = [(f"{text_value(name)}, ", *each) for name, each in zip(names, arguments, strict=True)]
         arguments = [("named_struct(", *joined(named, ", "), ")")]
     return (f"{join.function.name.function}(", *joined(arguments, ", "), ")")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -94,8 +95,8 @@ def asks(of: LookupFlow, now: float = 0.0) -> list[Ask]:
 
 def handed_back(windows: Iterable[Settled]) -> list[list[Row] | None]:
     """The results of windows of ``people``, one list of rows for each input row."""
-    kind = pa.struct(list(SCHEMA))
-    return plain(lists for window in windows for lists in window.results(kind))
+    lookup = replace(spec(), columns=tuple(SCHEMA.names))
+    return plain(lists for window in windows for lists in window.results(lookup))
 
 
 def plain(arrays: Iterable[pa.Array]) -> list[list[Row] | None]:

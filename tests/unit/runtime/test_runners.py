@@ -115,7 +115,7 @@ def test_both_runners_answer_as_a_dictionary_does(
     expected = [matches(table, normal(key)) for key in key_rows]
 
     for found in run_both(lookup, inputs, answer_from(dimension)):
-        assert plain(lists for one in found for lists in one.results(lookup.row_type)) == expected
+        assert plain(lists for one in found for lists in one.results(lookup)) == expected
 
 
 # --- sync

@@ -1,0 +1,134 @@
+"""Which of the rows of a key are joined: those of a moment (FOR SYSTEM_TIME AS OF), or the nearest (ASOF)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from lookup_hints.errors import Problem
+from lookup_hints.plan.conditions import Conjunct, bare_column, can_be_key, comparison_sides
+from lookup_hints.plan.draft import Draft, JoinOrder, LookupJoin
+from lookup_hints.plan.keys import order_cast
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.read.structure import Step
+from lookup_hints.plan.refusal import NotReadEither, cannot_run, refused
+from lookup_hints.plan.times import calls_the_present, versions_wanted
+from lookup_hints.runtime.spec import OrderCondition
+from lookup_hints.spi.types import type_name, written_type
+from lookup_hints.spi.versions import VALID_FROM, VALID_TO, Versions
+from lookup_hints.sql.splice import Fragment
+
+_OPERATORS: dict[type[exp.Binary], str] = {exp.GTE: ">=", exp.GT: ">", exp.LTE: "<=", exp.LT: "<"}
+_PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}
+"""The present as Spark knows it; others are compared with ``current_timestamp()``."""
+_MIRRORED = {">=": "<=", ">": "<", "<=": ">=", "<": ">"}
+
+
+def order_rows(draft: Draft) -> Draft:
+    """Each join that wants some of the rows of a key says which.
+
+    Raises:
+        CannotBeAsked: Spark has to find the nearest row among all of the table.
+        UnsupportedLookup: the versions of a row cannot be told from other rows.
+    """
+    return draft.each_join(lambda join: _ordered(draft.statement, join))
+
+
+def _ordered(statement: Statement, join: LookupJoin) -> LookupJoin:
+    versions, step = versions_wanted(join.use), join.use.step
+    if versions is not None:
+        return join.with_(order=_of_versions(statement, join, versions))
+    if step is not None and step.takes_nearest:
+        return join.with_(order=_nearest(statement, join, step))
+    return join
+
+
+def _of_versions(statement: Statement, join: LookupJoin, versions: Versions) -> JoinOrder:
+    use = join.use
+    assert use.time is not None, "there is a time"
+    if use.step is not None and use.step.takes_nearest:
+        reason = "an ASOF JOIN chooses the rows itself; leave FOR SYSTEM_TIME AS OF out"
+        raise NotReadEither(cannot_run(statement, use, use.time, reason).problems)
+    if versions.until is None:
+        _refuse_parts_of_key(statement, join, versions)
+    value: Fragment = use.time
+    if calls_the_present(statement, use.time):
+        value = _PRESENT.get(type_name(versions.since.type), "current_timestamp()")
+    until = None if versions.until is None else versions.until.name
+    return JoinOrder(OrderCondition(versions.since.name, until=until), value, use.time)
+
+
+def _refuse_parts_of_key(statement: Statement, join: LookupJoin, versions: Versions) -> None:
+    """Where a key may have several rows at a time, nothing says which rows are versions of one."""
+    asked = {join.use.base_column(key.column) for key in join.conditions.keys}
+    missing = [name for name in join.use.base.primary_key if name not in {*asked, versions.since.name}]
+    if not missing:
+        return
+    names = " and ".join(missing)
+    raise NotReadEither(
+        Problem(
+            f"The lookup join with {join.use.shown} cannot run: without {names}, nothing says which of its"
+            " rows are versions of one row.",
+            statement.span(join.at),
+            f"Add an equality with {names}, or name the column with the end of a row by {VALID_TO!r}.",
+        )
+    )
+
+
+def _nearest(statement: Statement, join: LookupJoin, step: Step) -> JoinOrder:
+    use, conditions = join.use, join.conditions
+    sides = None if step.match is None else _sides(statement, join, step)
+    if step.match is None or sides is None:
+        reason = "its MATCH_CONDITION does not compare one of its columns with the left side"
+        raise refused(statement, use, join.at, reason)
+    if conditions.residual or conditions.after or conditions.queries:
+        reason = "conditions beside its keys take part in choosing the nearest row"
+        raise refused(statement, use, join.at, reason)
+    operator, column, value = sides
+    return JoinOrder(OrderCondition(use.base_column(column), operator), value.at, step.match, is_asof=True)
+
+
+def _sides(statement: Statement, join: LookupJoin, step: Step) -> tuple[str, str, Conjunct] | None:
+    """How the value on the left is compared, the column that it is compared with, and the value."""
+    assert step.match is not None, "an ASOF JOIN has one"
+    for kind, operator in _OPERATORS.items():
+        sides = comparison_sides(statement, step.match, kind)
+        if sides is None:
+            continue
+        for one, other, how in ((*sides, operator), (*sides[::-1], _MIRRORED[operator])):
+            column = bare_column(other.tree, join.names)
+            is_bare = column is not None and join.use.named([column])
+            if column is not None and is_bare and can_be_key(one.tree, join.names):
+                return how, column, one
+    return None
+
+
+def cast_order(draft: Draft, join: LookupJoin, kind: str) -> JoinOrder | None:
+    """The order of ``join`` with the cast of its value, which is of the type ``kind``.
+
+    Raises:
+        CannotBeAsked: Spark compares both as something else; it can find the nearest row itself.
+        UnsupportedLookup: the same of a moment.
+    """
+    order = join.order
+    if order is None:
+        return None
+    field = join.use.base.schema.field(order.condition.column)
+    column = type_name(field.type)
+    cast = order_cast(kind, column)
+    if cast is not None:
+        return replace(order, cast=replace(cast, wrapping=draft.context.wrapping(field.type)))
+    value = order.value if isinstance(order.value, str) else order.value.of(draft.statement.text)
+    written = " ".join(value.split())
+    reason = f"{written} compares {kind.upper()} with {field.name}, which is {column.upper()}"
+    if order.is_asof:
+        raise refused(draft.statement, join.use, order.at, reason)
+    raise NotReadEither(
+        Problem(
+            f"The lookup join with {join.use.shown} cannot run: {written} is {kind.upper()}, and"
+            f" {field.name}, which {VALID_FROM!r} names, is {column.upper()}.",
+            draft.statement.span(order.at),
+            f"Write CAST({written} AS {written_type(column)}), in parentheses.",
+        )
+    )

@@ -1,0 +1,76 @@
+"""Versions of rows: the columns of a table that say from when, and until when, a row holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import types
+
+from lookup_hints.errors import OptionError, Problem, nearest
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.types import sql_type
+
+VALID_FROM, VALID_TO = "lookup.valid-from", "lookup.valid-to"
+
+
+@dataclass(frozen=True)
+class Versions:
+    """When the rows of a table hold: from a moment on, and up to another one, which they do not include.
+
+    Args:
+        since: the column with the first moment.
+        until: the column with the moment at which it is over, NULL where it is not. None: each row holds
+            until the next one of its key begins.
+    """
+
+    since: pa.Field
+    until: pa.Field | None
+
+
+def versions_of(table: LookupTable) -> Versions | None:
+    """The columns by which ``FOR SYSTEM_TIME AS OF`` chooses rows of ``table``, where its options name them.
+
+    Raises:
+        OptionError: it has no such column, or they cannot be compared.
+    """
+    if VALID_FROM not in table.options:
+        if VALID_TO in table.options:
+            raise _wrong(table, f"{VALID_TO!r} needs {VALID_FROM!r}.", "Name the column with the beginning.")
+        return None
+    if not len(table.schema):
+        return None
+    since = _column(table, VALID_FROM)
+    until = _column(table, VALID_TO) if VALID_TO in table.options else None
+    if not _is_ordered(since.type):
+        raise _wrong(
+            table,
+            f"{VALID_FROM!r} is {since.name!r}, which is {sql_type(since.type)}.",
+            "Name a TIMESTAMP, TIMESTAMP_NTZ or DATE, or a number that grows with time.",
+        )
+    if until is not None and until.type != since.type:
+        raise _wrong(
+            table,
+            f"{VALID_FROM!r} {since.name!r} is {sql_type(since.type)}, and {VALID_TO!r} {until.name!r} is"
+            f" {sql_type(until.type)}.",
+            "Declare both with one type.",
+        )
+    return Versions(since, until)
+
+
+def _column(table: LookupTable, key: str) -> pa.Field:
+    name = table.options[key]
+    alike = [field for field in table.schema if field.name.lower() == name.lower()]
+    if not alike:
+        tip = nearest(name, table.schema.names) or "Add it to the column list."
+        raise _wrong(table, f"{key!r} is {name!r}, which is no column of it.", tip)
+    return next((field for field in alike if field.name == name), alike[0])
+
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return bool(types.is_timestamp(kind) or types.is_date(kind) or numbers)
+
+
+def _wrong(table: LookupTable, message: str, tip: str) -> OptionError:
+    return OptionError(Problem(f"table {table.name}: {message}", tip=tip))

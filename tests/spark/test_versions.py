@@ -1,0 +1,188 @@
+"""FOR SYSTEM_TIME AS OF a moment: the rows that held then, as Spark's own windows and inequalities find them."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lookup_hints.errors import UnsupportedLookup
+from tests.queries.worlds import QUICK, Answer, Data, World, Worlds, last_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOKUPS = frozenset({"prices", "rates", "days", "steps", "plain"})
+FROM, TO = {"lookup.valid-from": "since"}, {"lookup.valid-to": "until"}
+CHANCE = Random(12)
+NOON = datetime(2024, 3, 10, 12)  # clocks go forward in New York on that day
+
+
+def moments(count: int) -> list[Any]:
+    return [
+        CHANCE.choice([None, *(NOON + timedelta(hours=each) for each in range(-12, 12, 3))])
+        for _ in range(count)
+    ]
+
+
+def versions(kind: pa.DataType, values: list[Any]) -> pa.Table:
+    """Rows of five keys, each version of a key once; some with an end, which may leave gaps or overlap."""
+    pairs = sorted({(CHANCE.randrange(5), CHANCE.choice(values)) for _ in range(30)}, key=repr)
+    ends = [CHANCE.choice([None, *values]) for _ in pairs]
+    columns = {
+        "k": [key for key, _ in pairs],
+        "since": pa.array([since for _, since in pairs], kind),
+        "until": pa.array(ends, kind),
+        "v": list(range(len(pairs))),
+    }
+    return pa.table(columns)
+
+
+HOURS = [NOON + timedelta(hours=each) for each in range(-12, 12, 2)]
+DAYS = [date(2024, 3, each) for each in range(8, 14)]
+TABLES = {
+    "o": Data(
+        pa.table(
+            {
+                "no": list(range(60)),
+                "k": [CHANCE.choice([None, 0, 1, 2, 3, 4, 9]) for _ in range(60)],
+                "ts": pa.array(moments(60), pa.timestamp("us", "UTC")),
+                "local": pa.array(moments(60), pa.timestamp("us")),
+                "day": pa.array([CHANCE.choice([None, *DAYS]) for _ in range(60)], pa.date32()),
+                "n": pa.array([CHANCE.choice([None, 1, 2, 3, 4]) for _ in range(60)], pa.int32()),
+            }
+        )
+    ),
+    "prices": Data(versions(pa.timestamp("us", "UTC"), HOURS), ("k", "since"), FROM),
+    "rates": Data(versions(pa.timestamp("us"), HOURS), options={**FROM, **TO}),
+    "days": Data(versions(pa.date32(), DAYS), ("k", "since"), FROM),
+    "steps": Data(versions(pa.int64(), [1, 2, 3]), options={**FROM, **TO}),
+    "plain": Data(versions(pa.int64(), [1, 2, 3])),
+}  # fmt: skip
+
+
+def last(table: str, value: str, kind: str = "LEFT") -> str:
+    """Spark's way to say it: of the rows of a key that had begun the last one."""
+    return (
+        f"SELECT * EXCEPT (rank) FROM (SELECT o.no, t.since, t.v, row_number() OVER (PARTITION BY o.no ORDER BY"
+        f" t.since DESC) AS rank FROM o {kind} JOIN {table} t ON o.k = t.k AND t.since <= {value}) WHERE rank = 1"
+    )
+
+
+def held(table: str, value: str, kind: str = "LEFT") -> str:
+    """All rows of a key that had begun and were not over."""
+    ends = f"(t.until IS NULL OR {value} < t.until)"
+    return f"SELECT o.no, t.since, t.v FROM o {kind} JOIN {table} t ON o.k = t.k AND t.since <= {value} AND {ends}"
+
+
+def asked(table: str, value: str, kind: str = "LEFT") -> str:
+    return f"SELECT o.no, t.since, t.v FROM o {kind} JOIN {table} FOR SYSTEM_TIME AS OF {value} AS t ON o.k = t.k"
+
+
+CASES = {
+    "a column": (asked("prices", "o.ts"), last("prices", "o.ts")),
+    "inner": (asked("prices", "o.ts", "INNER"), last("prices", "o.ts", "INNER")),
+    "an expression": (asked("prices", "(o.ts - INTERVAL 3 HOURS)"), last("prices", "(o.ts - INTERVAL 3 HOURS)")),
+    "a constant": (
+        asked("prices", "TIMESTAMP '2024-03-10 10:00:00'"), last("prices", "TIMESTAMP '2024-03-10 10:00:00'")),
+    "the present": (asked("prices", "PROCTIME()"), last("prices", "current_timestamp()")),
+    "a date against moments": (asked("prices", "o.day"), last("prices", "o.day")),
+    "local time against moments": (asked("prices", "o.local"), last("prices", "o.local")),
+    "a text against moments": (asked("prices", "'2024-03-10 08:00:00'"), last("prices", "'2024-03-10 08:00:00'")),
+    "days": (asked("days", "o.day"), last("days", "o.day")),
+    "today": (asked("days", "now()"), last("days", "current_date()")),
+    "until": (asked("rates", "o.local"), held("rates", "o.local")),
+    "until, inner": (asked("rates", "o.local", "INNER"), held("rates", "o.local", "INNER")),
+    "until, a literal": (
+        asked("rates", "TIMESTAMP_NTZ '2024-03-10 03:00:00'"), held("rates", "TIMESTAMP_NTZ '2024-03-10 03:00:00'")),
+    "numbers": (asked("steps", "o.n"), held("steps", "o.n")),
+    "NULL": (asked("steps", "NULL"), held("steps", "CAST(NULL AS BIGINT)")),
+    "a condition on the rows": (
+        asked("prices", "o.ts", "INNER") + " AND t.v % 2 = 0", last("prices", "o.ts", "INNER") + " AND v % 2 = 0"),
+    "a condition on the left": (
+        asked("rates", "o.local") + " AND o.no > 30", held("rates", "o.local") + " AND o.no > 30"),
+    "semi": (
+        "SELECT o.no FROM o LEFT SEMI JOIN rates FOR SYSTEM_TIME AS OF o.local AS t ON o.k = t.k",
+        f"SELECT DISTINCT no FROM ({held('rates', 'o.local', 'INNER')})"),
+    "anti": (
+        "SELECT o.no FROM o LEFT ANTI JOIN prices FOR SYSTEM_TIME AS OF o.ts AS t ON o.k = t.k",
+        f"SELECT no FROM o EXCEPT SELECT no FROM ({last('prices', 'o.ts', 'INNER')})"),
+    "using": (
+        "SELECT no, since, v FROM o JOIN prices FOR SYSTEM_TIME AS OF o.ts USING (k)", last("prices", "o.ts", "INNER")),
+    "a comma": (
+        "SELECT o.no, t.since, t.v FROM o, prices FOR SYSTEM_TIME AS OF o.ts AS t WHERE o.k = t.k",
+        last("prices", "o.ts", "INNER")),
+    "a list of keys": (
+        "SELECT k, v FROM steps FOR SYSTEM_TIME AS OF 2 WHERE k IN (0, 1, 9)",
+        "SELECT k, v FROM steps WHERE k IN (0, 1, 9) AND since <= 2 AND (until IS NULL OR 2 < until)"),
+    "two of one table": (
+        "SELECT o.no, a.v, b.v FROM o JOIN prices FOR SYSTEM_TIME AS OF o.ts AS a ON o.k = a.k"
+        " LEFT JOIN prices FOR SYSTEM_TIME AS OF TIMESTAMP '2024-03-10 09:00:00' AS b ON o.k = b.k",
+        f"SELECT a.no, a.v, b.v FROM ({last('prices', 'o.ts', 'INNER')}) a JOIN"
+        f""" ({last("prices", "TIMESTAMP '2024-03-10 09:00:00'")}) b ON a.no = b.no"""),
+    "without a time, all versions": (
+        "SELECT o.no, t.v FROM o JOIN prices t ON o.k = t.k", "SELECT o.no, t.v FROM o JOIN prices t ON o.k = t.k"),
+    "pipes": (
+        "FROM o |> JOIN prices FOR SYSTEM_TIME AS OF o.ts AS t ON o.k = t.k |> SELECT no, since, v",
+        last("prices", "o.ts", "INNER")),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    return Worlds(spark, tmp_path_factory.mktemp("versions"), TABLES, {**QUICK, "lookup.on-scan": "error"})
+
+
+@pytest.fixture
+def world(worlds: Worlds) -> World:
+    return worlds.world(LOOKUPS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_rows_are_those_that_held(worlds: Worlds, world: World, case: str) -> None:
+    ours, plain = CASES[case]
+    world.forget()
+    Answer.of(last_frame(world.session, ours, None)).require(worlds.answer(plain), ours, ordered=False)
+    for name in ("prices", "rates", "days", "steps"):
+        assert len(world.calls(name).keys) == len(set(world.calls(name).keys)) or case == "two of one table"
+
+
+@pytest.mark.parametrize("option", ["'cache'='partial'", "'async'='false'", "'batch-size'='2'"])
+def test_however_it_is_asked(worlds: Worlds, world: World, option: str) -> None:
+    ours = asked("rates", "o.local").replace("SELECT", f"SELECT /*+ LOOKUP('table'='t', {option}) */", 1)
+    for _ in range(2):
+        Answer.of(last_frame(world.session, ours, None)).require(
+            worlds.answer(held("rates", "o.local")), ours, ordered=False
+        )
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT * FROM o FULL JOIN prices FOR SYSTEM_TIME AS OF o.ts AS t ON o.k = t.k", "a FULL JOIN needs every row"),
+        ("SELECT * FROM prices FOR SYSTEM_TIME AS OF now()", "chooses among the rows of a key of prices"),
+        (asked("(SELECT * FROM prices)", "o.ts"), r"chooses rows of prices, and t is a query over it\. Write it"),
+        ("SELECT * FROM o JOIN (SELECT k, v FROM prices FOR SYSTEM_TIME AS OF now()) t ON o.k = t.k",
+         "chooses among the rows of a key of prices"),
+        (asked("prices", "o.n"), r"o\.n is INT, and since, which 'lookup\.valid-from' names, is TIMESTAMP\."),
+        (asked("rates", "o.ts"), r"Write CAST\(o\.ts AS TIMESTAMP_NTZ\), in parentheses"),
+        (asked("plain", "1"), "asked for a time of its own, but connector 'counting' knows only the present"),
+        ("SELECT * FROM o JOIN prices FOR SYSTEM_TIME AS OF o.ts AS t ON o.no = t.v",
+         r"without k, nothing says which of its rows are versions of one row\. Add an equality with k"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_its_place(world: World, sql: str, message: str) -> None:
+    with pytest.raises(UnsupportedLookup, match=message) as caught:
+        world.session.sql(sql)
+    assert caught.value.problems[0].at is not None
+
+
+def test_the_plan_says_which_rows_it_takes(world: World) -> None:
+    assert "rows         the last with o.ts >= since" in world.session.explain(asked("prices", "o.ts"))
+    told = world.session.explain(asked("rates", "o.local"))
+    assert "all with since <= o.local and until > o.local or NULL" in told
+    assert "FOR SYSTEM_TIME AS OF chooses among its rows" in told
+    assert "does not choose" not in told
