@@ -47,6 +47,7 @@ from lookup_connectors.postgres_sizes import COPIES, AnswerSizes
 from lookup_connectors.postgres_statistics import table_size
 from lookup_connectors.postgres_types import (
     PostgresColumn,
+    can_order,
     quoted,
     reported_type,
     unheld_character,
@@ -59,6 +60,7 @@ from lookup_hints.spi import (
     DURATION,
     FILE,
     TEXT,
+    Answer,
     AnswerTooLarge,
     AsyncLookup,
     Changes,
@@ -73,6 +75,9 @@ from lookup_hints.spi import (
     LookupTable,
     Option,
     OptionType,
+    OrderCondition,
+    OrderedLookup,
+    PlacedRows,
     ReportsChanges,
     ReportsHealth,
     ReportsSchema,
@@ -133,7 +138,9 @@ _PORTS = OptionType("integer, or a list of them", _ports)
 _POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
 
 
-class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema):
+class PostgresConnector(
+    AsyncLookup, OrderedLookup, FilteredScan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema
+):
     """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -229,7 +236,7 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
             pool, relation.sql, plans, AnswerSizes(server.in_flight, relation.row_bytes or 0.0)
         )
 
-    async def alookup(self, request: LookupRequest) -> pa.Table:
+    async def alookup(self, request: LookupRequest) -> Answer:
         """The rows of each key, in one statement."""
         try:
             return await asyncio.wait_for(self._answer(request), request.timeout)
@@ -246,6 +253,10 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
     def partitions(self, wanted: int) -> Sequence[str]:
         """Ranges of blocks; one where rows have no place: a view, a foreign table, servers before 14."""
         return ranges(asyncio.run(self._blocks()), wanted)
+
+    def can_order(self, order: OrderCondition) -> bool:
+        """Times and exact numbers, by an index on the key and the column where there is one."""
+        return can_order(self.table.schema.field(order.column).type)
 
     def can_filter(self, wanted: Filter) -> bool:
         """Texts by ``=`` and IN alone, as their order depends on a collation."""
@@ -318,7 +329,7 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
         name = self.table.name
         return self.table.options.get("table-name") or (name if name.isidentifier() else quoted(name))
 
-    async def _answer(self, request: LookupRequest) -> pa.Table:
+    async def _answer(self, request: LookupRequest) -> Answer:
         """The rows, read by the types that the columns have at the moment."""
         for _ in range(_LOOKS_AT_TYPES):
             live = self._live
@@ -326,7 +337,13 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
             with live.sizes.budget.lease() as lease:
                 arrays = await self._arrays(live, request, lease)
                 if arrays is not None:
-                    return self._table(live.plans, arrays, request.schema, request.key_columns)
+                    rows = arrays[: len(request.schema)]
+                    found = self._table(live.plans, rows, request.schema, request.key_columns)
+                    return (
+                        found
+                        if request.order is None
+                        else PlacedRows(found, pa.array(arrays[-1], pa.int64()))
+                    )
         raise ConnectorError(f"table {self.table.name}: the types of its columns keep changing.")
 
     async def _arrays(
@@ -337,7 +354,7 @@ class PostgresConnector(AsyncLookup, FilteredScan, Statistics, ReportsChanges, R
         while True:
             query, bound = live.statement(request)
             if not bound[0]:
-                return [()] * len(request.schema)
+                return [()] * (len(request.schema) + 1)
             try:
                 is_unchanged, arrays = await self._fetched(live, query, bound, lease, is_shown=is_shown)
             except AnswerTooLarge:
@@ -523,7 +540,9 @@ class _OpenPostgres:
     relation: str
     plans: dict[str, PostgresColumn]
     sizes: AnswerSizes
-    queries: dict[tuple[tuple[str, ...], ...], str] = field(default_factory=dict)
+    queries: dict[tuple[tuple[str, ...], tuple[str, ...], OrderCondition | None], str] = field(
+        default_factory=dict
+    )
     strange: set[str] = field(default_factory=set)
 
     def statement(self, request: LookupRequest) -> tuple[str, list[list[Any]]]:
@@ -532,13 +551,23 @@ class _OpenPostgres:
         Keys that the source's types cannot hold are left out: they are misses, and would fail the batch.
         """
         plans = [self.plans[name] for name in request.key_columns]
-        keys = without_characters(request.keys, self.strange)
+        keys, order = request.keys, request.order
+        if order is not None:
+            keys = keys.append_column(_POSITION, [pa.array(range(keys.num_rows), pa.int64())])
+        keys = without_characters(keys, self.strange)
         for plan in plans:
             keys = keys.filter(plan.possible(keys.column(plan.field.name)))
         bound = [plan.bind(keys.column(plan.field.name)) for plan in plans]
-        asked = request.columns, request.key_columns
+        if order is not None:
+            bound.append(self.plans[order.column].bind_ordered(keys.column(keys.num_columns - 2)))
+            bound.append(keys.column(_POSITION).to_pylist())
+        asked = request.columns, request.key_columns, order
         if asked not in self.queries:
-            self.queries[asked] = _lookup_query(self, request.columns, plans)
+            self.queries[asked] = (
+                _lookup_query(self, request.columns, plans)
+                if order is None
+                else _ordered_query(self, request.columns, plans, order)
+            )
         return self.queries[asked], bound
 
     def has_learned_a_character(self, error: ConnectorError) -> bool:
@@ -555,21 +584,63 @@ class _OpenPostgres:
 # --- asking ---------------------------------------------------------------------------------------
 
 
+_POSITION = " position"
+"""A column of keys, which no column of a table is called as."""
+
+
 def _lookup_query(live: _OpenPostgres, columns: Sequence[str], plans: Sequence[PostgresColumn]) -> str:
-    """The query for the columns, as arrays, of all rows whose key columns equal a bound key.
+    """The query for the columns, as arrays, of all rows whose key columns equal a bound key."""
+    condition = _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans)
+    selected = [live.plans[name].selected for name in columns]
+    return _as_arrays(live, columns, selected, f"{live.relation} WHERE {condition}", len(plans) + 1)
+
+
+def _ordered_query(
+    live: _OpenPostgres, columns: Sequence[str], plans: Sequence[PostgresColumn], order: OrderCondition
+) -> str:
+    """The same of the rows of each key that answer its value, and with each row the position of its key.
+
+    An index on the key and the column gives the nearest row without a sort.
+    """
+    value, position = len(plans) + 1, len(plans) + 2
+    since = live.plans[order.column]
+    conditions = [
+        f"{plan.compared} = {plan.key.replace('{k}', f'__asked.k{number}')}"
+        for number, plan in enumerate(plans, start=1)
+    ]
+    compared = since.key.replace("{k}", f"__asked.k{value}")
+    conditions.append(f"{compared} {order.operator} {since.compared}")
+    if order.until is None:
+        direction = "DESC" if order.operator in (">=", ">") else "ASC"
+        ending = f" ORDER BY {since.compared} {direction} LIMIT 1"
+    else:
+        until = live.plans[order.until]
+        conditions.append(f"({until.compared} IS NULL OR {compared} < {until.compared})")
+        ending = ""
+    named = ", ".join(f"{live.plans[name].selected} AS c{number}" for number, name in enumerate(columns))
+    found = f"SELECT {named} FROM {live.relation} WHERE {' AND '.join(conditions)}{ending}"  # noqa: S608  quoted
+    bound = [*(plan.bound for plan in plans), since.bound, "bigint"]
+    arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(bound, start=1))
+    names = ", ".join(f"k{number}" for number in range(1, position + 1))
+    rows = f"unnest({arrays}) AS __asked({names}) CROSS JOIN LATERAL ({found}) AS __found"
+    selected = [*(f"c{number}" for number in range(len(columns))), f"k{position}"]
+    return _as_arrays(live, columns, selected, rows, position + 1)
+
+
+def _as_arrays(
+    live: _OpenPostgres, columns: Sequence[str], selected: Sequence[str], rows: str, limit: int
+) -> str:
+    """The query for what is ``selected`` of ``rows``, as arrays.
 
     The first value says whether the columns still have the types that the plans are made for, the second how
-    many bytes the arrays have. Where these are more than the last parameter says, the arrays are left out.
+    many bytes the arrays have. Where these are more than the parameter ``limit`` says, they are left out.
     (An array has its size in its head, and PostgreSQL makes equal aggregates once: no row costs more for it.)
     """
-    arrays = [f"array_agg({live.plans[name].selected})" for name in columns]
+    arrays = [f"array_agg({each})" for each in selected]
     named = ", ".join(f"{array} AS a{number}" for number, array in enumerate(arrays))
     size = " + ".join(f"pg_column_size({array})::bigint" for array in arrays)
-    condition = _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans)
-    answer = f"SELECT {size} AS size, {named} FROM {live.relation} WHERE {condition}"  # noqa: S608  quoted
-    kept = ", ".join(
-        f"CASE WHEN size <= ${len(plans) + 1} THEN a{number} END" for number in range(len(arrays))
-    )
+    answer = f"SELECT {size} AS size, {named} FROM {rows}"  # noqa: S608  quoted
+    kept = ", ".join(f"CASE WHEN size <= ${limit} THEN a{number} END" for number in range(len(arrays)))
     unchanged = types_unchanged(live.relation, [live.plans[name] for name in columns])
     return f"SELECT {unchanged}, size, {kept} FROM ({answer}) AS answer"  # noqa: S608  quoted
 

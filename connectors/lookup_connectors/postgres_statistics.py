@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,11 @@ WITH RECURSIVE parts(oid) AS (
 )
 SELECT (SELECT c.relkind::text FROM pg_catalog.pg_class AS c WHERE c.oid = to_regclass($1)) AS kind,
        count(*) AS parts, bool_and(rows IS NOT NULL) AS is_known,
-       sum(rows)::bigint AS rows, sum(bytes)::bigint AS bytes
+       sum(rows)::bigint AS rows, sum(bytes)::bigint AS bytes,
+       (SELECT json_object_agg(s.attname, s.n_distinct)::text
+        FROM pg_catalog.pg_stats AS s, pg_catalog.pg_class AS c
+        WHERE c.oid = to_regclass($1) AND s.schemaname = c.relnamespace::regnamespace::text
+          AND s.tablename = c.relname AND s.inherited = (c.relkind = 'p')) AS distinct_values
 FROM told
 """
 
@@ -57,4 +62,8 @@ def size_of(found: Mapping[str, Any]) -> TableSize:
     size = found["bytes"] or None
     if not found["is_known"]:
         return TableSize(None, size, "never analysed: ANALYZE lets PostgreSQL know its rows")
-    return TableSize(found["rows"], size, "pg_class")
+    rows = found["rows"]
+    # A negative number is a part of all rows: it grows with them.
+    told = json.loads(found["distinct_values"] or "{}")
+    distinct = {name: round(-each * rows if each < 0 else each) for name, each in told.items()}
+    return TableSize(rows, size, "pg_class", distinct=distinct)

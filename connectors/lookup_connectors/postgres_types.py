@@ -95,6 +95,14 @@ class PostgresColumn:
             keys = keys.cast(pa.int64())
         return _list(keys.cast(pa.string()))
 
+    def bind_ordered(self, values: pa.ChunkedArray) -> list[Any]:
+        """Values that the column is compared with by order: years that it has not are beyond all."""
+        texts = self.bind(values)
+        if not (types.is_date(values.type) or types.is_timestamp(values.type)):
+            return texts
+        held = _common_years(values).to_pylist()
+        return [text if is_held else _beyond(text) for text, is_held in zip(texts, held, strict=True)]
+
 
 def plan_column(source: SourceColumn, field: pa.Field) -> PostgresColumn:
     """How ``source`` is read as ``field``.
@@ -150,6 +158,16 @@ def _common_years(keys: pa.ChunkedArray) -> pa.ChunkedArray:
     # Years that neither Spark nor Python's calendar has; their texts are not dates to PostgreSQL.
     texts = keys.cast(pa.string())
     return pc.and_not(pc.match_substring_regex(texts, r"^\d{4}-"), pc.starts_with(texts, pattern="0000"))
+
+
+def _beyond(text: str) -> str:
+    return "-infinity" if text.startswith(("-", "0000")) else "infinity"
+
+
+def can_order(kind: pa.DataType) -> bool:
+    """Whether the order of a column of this type is Spark's, whatever the source's own type is."""
+    is_time = types.is_date(kind) or types.is_timestamp(kind)
+    return bool(is_time or types.is_integer(kind) or types.is_decimal(kind))
 
 
 @dataclass(frozen=True)

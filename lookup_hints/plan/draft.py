@@ -21,10 +21,10 @@ from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.times import is_time_column
 from lookup_hints.retry import RowPredicate
-from lookup_hints.runtime.spec import Invalidation, LookupSpec, OrderCondition
+from lookup_hints.runtime.spec import Invalidation, LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.in_force import Conf
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.model import LookupTable, OrderCondition
 from lookup_hints.sql.splice import Cut, Edit, Fragment
 
 Join = TypeVar("Join", bound="LookupJoin")
@@ -96,6 +96,7 @@ class JoinOrder:
         at: where that is said.
         is_asof: whether it is an ASOF JOIN, which Spark can run by itself over the whole table.
         cast: how the value becomes one of the column's type.
+        is_asked: whether the source finds the rows; else it gives all rows of a key, and the worker chooses.
     """
 
     condition: OrderCondition
@@ -103,6 +104,7 @@ class JoinOrder:
     at: Cut
     is_asof: bool = False
     cast: KeyCast = field(default_factory=KeyCast)
+    is_asked: bool = False
 
 
 @dataclass(frozen=True)

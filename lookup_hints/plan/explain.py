@@ -86,10 +86,11 @@ def _given_to_failures(settings: LookupSettings) -> Iterator[str]:
 def _order_text(plan: LookupPlan, order: JoinOrder) -> str:
     """Which of the rows of a key are joined."""
     value, condition = plan.text_of(order.value), order.condition
+    by_whom = "found by the source" if order.is_asked else "found among all of its key"
     if condition.until is not None:
-        return f"all with {condition.column} <= {value} and {condition.until} > {value} or NULL"
+        return f"those with {condition.column} <= {value} and {condition.until} > {value} or NULL, {by_whom}"
     which = "last" if condition.operator in (">=", ">") else "first"
-    return f"the {which} with {value} {condition.operator} {condition.column}"
+    return f"the {which} one with {value} {condition.operator} {condition.column}, {by_whom}"
 
 
 def _budget(join: LookupJoin) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from sqlglot import exp
 
@@ -14,10 +15,13 @@ from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Step
 from lookup_hints.plan.refusal import NotReadEither, cannot_run, refused
 from lookup_hints.plan.times import calls_the_present, versions_wanted
-from lookup_hints.runtime.spec import OrderCondition
+from lookup_hints.spi import OrderCondition, OrderedLookup
 from lookup_hints.spi.types import type_name, written_type
 from lookup_hints.spi.versions import VALID_FROM, VALID_TO, Versions
 from lookup_hints.sql.splice import Fragment
+
+FEW_ROWS = 16
+"""So many rows of a key are fetched, and kept for all values that are compared with them."""
 
 _OPERATORS: dict[type[exp.Binary], str] = {exp.GTE: ">=", exp.GT: ">", exp.LTE: "<=", exp.LT: "<"}
 _PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}
@@ -132,3 +136,32 @@ def cast_order(draft: Draft, join: LookupJoin, kind: str) -> JoinOrder | None:
             f"Write CAST({written} AS {written_type(column)}), in parentheses.",
         )
     )
+
+
+def choose_who_orders(draft: Draft) -> Draft:
+    """Where a key has many rows its source finds the ones that answer, if it can; else the worker does.
+
+    What is remembered are all rows of a key: they answer every value.
+    """
+    return draft.each_join(lambda join: join.with_(order=_with_who(draft, join)))
+
+
+def _with_who(draft: Draft, join: LookupJoin) -> JoinOrder | None:
+    order, settings, connector = join.order, join.chosen.settings, join.connector
+    if order is None or settings.cache is not None or settings.whole is not None:
+        return order
+    if not isinstance(connector, OrderedLookup) or not connector.can_order(order.condition):
+        return order
+    rows = _rows_of_a_key(draft, join)
+    # Quotes are many; versions of a customer are few.
+    is_asked = order.is_asof if rows is None else rows > FEW_ROWS
+    return replace(order, is_asked=is_asked)
+
+
+def _rows_of_a_key(draft: Draft, join: LookupJoin) -> float | None:
+    """About how many rows a key has, as the source knows; None where it does not."""
+    size = draft.context.table_size(join.connector)
+    columns = [join.use.base_column(key.column) for key in join.conditions.keys]
+    if size.rows is None or any(not size.distinct.get(name) for name in columns):
+        return None
+    return size.rows / min(size.rows or 1, prod(size.distinct[name] for name in columns))

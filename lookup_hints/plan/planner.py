@@ -24,7 +24,7 @@ from lookup_hints.plan.guards import guard_reads
 from lookup_hints.plan.hinted import is_named, match_hints
 from lookup_hints.plan.keys import ANSI, KeyCast, key_cast
 from lookup_hints.plan.look_through import ViewResolver, names_view
-from lookup_hints.plan.order import cast_order, order_rows
+from lookup_hints.plan.order import cast_order, choose_who_orders, order_rows
 from lookup_hints.plan.processing_time import check_times
 from lookup_hints.plan.read.kinds import (
     describes,
@@ -401,6 +401,7 @@ def name_functions(draft: Draft) -> Draft:
             kind=join.kind,
             packed=_is_packed(draft.statement, join),
             order=None if join.order is None else join.order.condition,
+            order_asked=join.order is not None and join.order.is_asked,
         )
         function = draft.context.name_function(unnamed, join.repeated)
         named = replace(unnamed, name=replace(name, function=function))
@@ -481,6 +482,7 @@ RULES: tuple[Rule, ...] = (
     choose_settings,
     expect_early_stops,
     type_keys,
+    choose_who_orders,
     choose_columns,
     find_repeated,
     shuffle_left_rows,

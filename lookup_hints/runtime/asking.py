@@ -146,8 +146,10 @@ class Asking:
         deadline = min(part.batch.deadline for part in parts)
         attempt = max(part.attempt for part in parts)
         keys = distinct_keys_of(parts)
-        request = LookupRequest(keys.table, self._state.answer_schema, deadline - now, attempt)
-        slots = keys.table.num_rows if self._state.spec.by_row else 1
+        spec = self._state.spec
+        order = spec.order if spec.order_asked else None
+        request = LookupRequest(keys.table, self._state.answer_schema, deadline - now, attempt, order)
+        slots = keys.table.num_rows if spec.by_row else 1
         self._state.slots.in_flight += slots
         self._state.keys_in_flight += keys.table.num_rows
         self._state.tally.count(requests=slots)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.runtime.arrow import Placed, one_zero, whole
-from lookup_hints.runtime.spec import OrderCondition
+from lookup_hints.spi.model import OrderCondition
 
 Numbers = npt.NDArray[np.int64]
 

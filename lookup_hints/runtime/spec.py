@@ -11,7 +11,7 @@ from pyarrow import types
 
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spi import AsyncRowLookup, Connector
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.model import LookupTable, OrderCondition
 
 
 @dataclass(frozen=True)
@@ -346,31 +346,6 @@ class LookupName:
 
 
 @dataclass(frozen=True)
-class OrderCondition:
-    """Which rows of a key answer a value: the nearest on one side, or all whose range holds it.
-
-    Args:
-        column: the column with which the value is compared.
-        operator: how: ``>=``, ``>``, ``<=`` or ``<``, with the value on the left. The nearest row answers.
-        until: the column at which a row has ended; NULL where it has not. All rows that start at the value or
-            before, and have not ended then, answer; ``operator`` is ``>=``.
-    """
-
-    column: str
-    operator: str = ">="
-    until: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.operator not in (">=", ">", "<=", "<") or (self.until is not None and self.operator != ">="):
-            raise ValueError(f"rows cannot be found by {self.operator!r} {self.until or ''}".rstrip())
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Those that a row must bring."""
-        return (self.column,) if self.until is None else (self.column, self.until)
-
-
-@dataclass(frozen=True)
 class LookupSpec:
     """Everything that a worker needs to run one lookup join; pickled into the UDF.
 
@@ -384,6 +359,7 @@ class LookupSpec:
         packed: whether the keys come as one struct, not as one argument each.
         kind: the join: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``; only counts depend on it.
         order: which rows of a key answer; the value that is compared is the last argument of the UDF.
+        order_asked: whether the source says which they are; else it is asked for all rows of a key.
     """
 
     connector: Connector
@@ -394,6 +370,7 @@ class LookupSpec:
     packed: bool = False
     kind: str = "INNER"
     order: OrderCondition | None = None
+    order_asked: bool = False
 
     def over(self, opened: Connector) -> LookupSpec:
         """The same lookup by ``opened``, which this process has opened for equal connectors."""
@@ -419,21 +396,31 @@ class LookupSpec:
 
     @property
     def key_schema(self) -> pa.Schema:
-        """Schema of the keys of a request."""
+        """Schema of the keys of a request; the value is a part of them where the source compares it."""
+        if self.order_asked:
+            return self.argument_schema
         return pa.schema([self.table.schema.field(name) for name in self.key_columns])
 
     @property
     def argument_schema(self) -> pa.Schema:
         """Schema of the UDF's arguments: the keys, and the value that is compared with the ordered column."""
-        if self.order is None:
-            return self.key_schema
-        compared = self.table.schema.field(self.order.column)
-        return self.key_schema.append(compared.with_name(f"{compared.name} AS OF"))
+        names = self.key_columns if self.order is None else (*self.key_columns, self.order.column)
+        fields = [self.table.schema.field(name) for name in names]
+        if self.order is not None:
+            fields[-1] = fields[-1].with_name(f"{self.order.column} AS OF")
+        return pa.schema(fields)
+
+    @property
+    def chosen_order(self) -> OrderCondition | None:
+        """Which of the rows that the source gives for a key answer a value; None where all do."""
+        return None if self.order_asked else self.order
 
     @property
     def held_columns(self) -> tuple[str, ...]:
         """What is kept of a row until it is handed back."""
-        return tuple(dict.fromkeys((*self.columns, *(self.order.columns if self.order else ()))))
+        return tuple(
+            dict.fromkeys((*self.columns, *(self.chosen_order.columns if self.chosen_order else ())))
+        )
 
     @property
     def answer_schema(self) -> pa.Schema:

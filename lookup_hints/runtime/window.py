@@ -21,7 +21,8 @@ from lookup_hints.runtime.arrow import (
 )
 from lookup_hints.runtime.ordered import answering
 from lookup_hints.runtime.request_size import WINDOW_BYTES
-from lookup_hints.runtime.spec import LookupSpec, OrderCondition
+from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.spi.model import OrderCondition
 
 HAND_OUT_BYTES = 32 * 1024 * 1024
 """Where much was found for a window, its rows are handed out in portions of about this."""
@@ -59,8 +60,8 @@ class Settled:
 
         A miss and a key with a NULL give an empty list; a skipped key gives NULL.
         """
-        if spec.order is not None:
-            yield from self._answers(spec, spec.order)
+        if spec.chosen_order is not None:
+            yield from self._answers(spec, spec.chosen_order)
             return
         lists = with_empty_last(self._lists(spec))
         nowhere = pa.scalar(len(lists) - 1, pa.int32())

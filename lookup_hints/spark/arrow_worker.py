@@ -297,7 +297,7 @@ class _Task:
     def _keys_of(self, rows: pa.Table) -> Keys:
         """The keys of a window; the ordered column's values are beside them."""
         keys_of = distinct_keys if self._spec.by_row else ordered_keys
-        if self._spec.order is None:
+        if self._spec.chosen_order is None:
             return self._memory.keys_of(rows) or keys_of(rows)
         rows, values = rows.select(self._spec.key_columns), whole(rows.column(rows.num_columns - 1))
         rows = without_keys(rows, values.is_null())

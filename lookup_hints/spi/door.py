@@ -28,6 +28,7 @@ from lookup_hints.spi.model import (
     Answer,
     LookupRequest,
     LookupTable,
+    OrderCondition,
     Outcome,
     Outcomes,
     RowRequest,
@@ -348,6 +349,19 @@ class Scan(ABC):
     def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
         """The rows of one of several ``partitions``; as ``scan``, in a task of its own."""
         raise InternalError(f"{type(self).__name__} has partitions, and no scan_partition() to read them")
+
+
+class OrderedLookup(ABC):
+    """A connector that gives, of the rows of a key, those that a value asks for by order.
+
+    It is asked with ``LookupRequest.order``, whose column ``can_order`` has agreed to; it answers
+    ``PlacedRows``: the nearest row to each value, or all rows whose range holds it. Without this ability all
+    rows of a key are asked for, and the worker chooses.
+    """
+
+    @abstractmethod
+    def can_order(self, order: OrderCondition) -> bool:
+        """Whether the source compares the column as Spark does. On the driver, no I/O."""
 
 
 class Statistics(ABC):

@@ -226,16 +226,43 @@ class TableSize:
         bytes: how much room they take at the source, indexes left out; None where it does not know.
         source: where the numbers are from (``pg_class``), or why there are none; EXPLAIN shows it.
         exact: whether rows were counted, so that the number is right at this moment.
+        distinct: how many different values columns have, as far as the source knows.
     """
 
     rows: int | None
     bytes: int | None = None
     source: str = ""
     exact: bool = False
+    distinct: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if min(self.rows or 0, self.bytes or 0) < 0:
             raise ValueError(f"a table cannot have {self.rows} rows or {self.bytes} bytes")
+
+
+@dataclass(frozen=True)
+class OrderCondition:
+    """Which rows of a key answer a value: the nearest on one side, or all whose range holds it.
+
+    Args:
+        column: the column with which the value is compared.
+        operator: how: ``>=``, ``>``, ``<=`` or ``<``, with the value on the left. The nearest row answers.
+        until: the column at which a row has ended; NULL where it has not. All rows that start at the value or
+            before, and have not ended then, answer; ``operator`` is ``>=``.
+    """
+
+    column: str
+    operator: str = ">="
+    until: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.operator not in (">=", ">", "<=", "<") or (self.until is not None and self.operator != ">="):
+            raise ValueError(f"rows cannot be found by {self.operator!r} {self.until or ''}".rstrip())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those that a row must bring."""
+        return (self.column,) if self.until is None else (self.column, self.until)
 
 
 @dataclass(frozen=True)
@@ -248,12 +275,15 @@ class LookupRequest:
         schema: what the answer must hold: the key columns and the wanted ones, in the table's order.
         timeout: seconds left for this request, or None.
         attempt: which try this is, from 1; where keys of several tries go together, the highest.
+        order: which rows of a key are wanted; the last column of ``keys`` has the values that its column is
+            compared with. Only an ``OrderedLookup`` is asked so.
     """
 
     keys: pa.Table
     schema: pa.Schema
     timeout: float | None = None
     attempt: int = 1
+    order: OrderCondition | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -262,8 +292,9 @@ class LookupRequest:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Names of the columns asked by."""
-        return tuple(self.keys.column_names)
+        """Names of the columns asked by; that of the values of ``order`` is none of them."""
+        names = tuple(self.keys.column_names)
+        return names if self.order is None else names[:-1]
 
 
 @dataclass(frozen=True)

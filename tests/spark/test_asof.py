@@ -1,7 +1,8 @@
-"""ASOF JOIN, which Spark has since 4.3: a lookup table in it is read whole, and Spark joins."""
+"""ASOF JOIN, which Spark has since 4.3: asked by its keys, or read whole where Spark has to join."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -65,21 +66,44 @@ def test_it_gives_sparks_rows(worlds: Worlds, text: str) -> None:
     assert worlds.answer(text).rows
 
 
-def test_the_plan_says_why_the_table_is_read(world: World) -> None:
-    told = world.session.explain(TEXTS[0])
-    assert "read because  an ASOF JOIN compares with all rows of the lookup table" in told
+ASKED = [
+    f"SELECT * FROM trades t {kind} ASOF JOIN quotes q MATCH_CONDITION ({match}) ON t.k = q.k"
+    for kind in ("INNER", "LEFT")
+    for match in (
+        "t.ts >= q.qt",
+        "t.ts > q.qt",
+        "q.qt >= t.ts",
+        "t.ts < q.qt",
+        "t.ts - 5 >= q.qt",
+        "15 <= q.qt",
+    )
+]
+READ = [
+    ("MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k AND q.price > 7", "conditions beside its keys take part in choosing"),
+    ("MATCH_CONDITION (t.ts >= q.qt + 1) ON t.k = q.k", "its MATCH_CONDITION does not compare one of its columns"),
+    ("MATCH_CONDITION (CAST(t.ts AS DOUBLE) >= q.qt) ON t.k = q.k",
+     r"CAST(t.ts AS DOUBLE) compares DOUBLE with qt, which is BIGINT"),
+    ("MATCH_CONDITION (t.ts >= q.qt) ON t.k < q.k", "no equality between an expression of the left side"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_the_nearest_row_is_sparks(worlds: Worlds, world: World, text: str) -> None:
+    worlds.check(text, LOOKUPS)
+    assert "asked: " in world.session.explain(text)
+
+
+@pytest.mark.parametrize(("match", "why"), READ)
+def test_what_spark_has_to_join_is_read(worlds: Worlds, world: World, match: str, why: str) -> None:
+    text = f"SELECT * FROM trades t LEFT ASOF JOIN quotes q {match}"
+    worlds.check(text, LOOKUPS)
+    assert why in world.session.explain(text)
+    with pytest.raises(UnsupportedLookup, match=re.escape(why)):
+        world.session.sql(text.replace("SELECT", "SELECT /*+ LOOKUP('table'='q') */"))
+
+
+def test_a_table_on_the_left_is_read(world: World) -> None:
     assert "read because  an ASOF JOIN needs every row of its left side" in world.session.explain(TEXTS[5])
-
-
-def test_what_forbids_to_read_a_table_forbids_the_join(world: World) -> None:
-    world.session.spark.conf.set("lookup.on-scan", "error")
-    with pytest.raises(UnsupportedLookup, match=r"quotes would be read whole, because an ASOF JOIN compares"):
-        world.session.sql(TEXTS[0])
-
-
-def test_a_hint_that_wants_it_asked_is_refused_with_the_reason(world: World) -> None:
-    with pytest.raises(UnsupportedLookup, match=r"q cannot run: an ASOF JOIN compares with all rows"):
-        world.session.sql(TEXTS[0].replace("SELECT", "SELECT /*+ LOOKUP('table'='q') */"))
 
 
 def test_where_spark_does_not_take_the_syntax_its_own_error_says_so(world: World) -> None:

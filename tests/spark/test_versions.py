@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import UnsupportedLookup
-from tests.queries.worlds import QUICK, Answer, Data, World, Worlds, last_frame
+from tests.queries.worlds import QUICK, Data, World, Worlds, last_frame
+from tests.spark.answers import Answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -181,8 +182,11 @@ def test_what_cannot_be_is_refused_with_its_place(world: World, sql: str, messag
 
 
 def test_the_plan_says_which_rows_it_takes(world: World) -> None:
-    assert "rows         the last with o.ts >= since" in world.session.explain(asked("prices", "o.ts"))
+    assert (
+        "rows         the last one with o.ts >= since, found among all of its key"
+        in world.session.explain(asked("prices", "o.ts"))
+    )
     told = world.session.explain(asked("rates", "o.local"))
-    assert "all with since <= o.local and until > o.local or NULL" in told
+    assert "those with since <= o.local and until > o.local or NULL" in told
     assert "FOR SYSTEM_TIME AS OF chooses among its rows" in told
     assert "does not choose" not in told

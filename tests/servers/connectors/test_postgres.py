@@ -24,7 +24,7 @@ from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port, running_server
 from tests.servers.proxy import FaultProxy
 from tests.servers.tls import tls_front
-from tests.unit.connectors.asking import ask, awaited_failure, during, failure_of, request_for
+from tests.unit.connectors.asking import ask, awaited_failure, during, failure_of, request_for, rows_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.int32()), ("name", pa.string())])
 ROW_1 = {"id": 1, "kind": 1, "name": "name 1"}
@@ -234,7 +234,7 @@ def test_a_failure_behind_a_pooler_leaves_the_connection_usable(postgres_server:
         await asyncio.to_thread(postgres_server.execute, "ALTER TABLE fragile RENAME TO gone")
         assert (await awaited_failure(connector.alookup(request))).permanent
         await asyncio.to_thread(postgres_server.execute, "ALTER TABLE gone RENAME TO fragile")
-        rows: list[Any] = (await connector.alookup(request)).to_pylist()
+        rows: list[Any] = rows_of(await connector.alookup(request)).to_pylist()
         return rows
 
     postgres_server.execute("CREATE TABLE fragile AS SELECT * FROM customers WHERE id = 1")
@@ -255,7 +255,7 @@ def test_prepared_statements_are_kept_only_with_a_cache(
     async def count_after_two(connector: PostgresConnector) -> int:
         for _ in range(2):
             answer = await connector.alookup(request_for(SCHEMA, {"id": [1]}))
-        return int(answer.column("name")[0].as_py())
+        return int(rows_of(answer).column("name")[0].as_py())
 
     table = customers(postgres_server, table_name="prepared", statement_cache_size=size, pool_size="1")
     assert (during(PostgresConnector(table), count_after_two) > 0) == kept
@@ -266,7 +266,7 @@ def test_the_pool_is_bounded_and_lends_to_all_who_wait(postgres_server: Postgres
         requests = [request_for(SCHEMA, {"id": [number]}) for number in range(1, 41)]
         answers = await asyncio.gather(*map(connector.alookup, requests))
         [[used]] = await asyncio.to_thread(postgres_server.fetch, UNLIMITED)
-        return used, sum(answer.num_rows for answer in answers)
+        return used, sum(rows_of(answer).num_rows for answer in answers)
 
     deadline = time.monotonic() + 60
     while postgres_server.fetch(UNLIMITED)[0][0]:  # of earlier tests, which the server is still closing
@@ -293,7 +293,7 @@ def test_an_unused_connection_is_closed_and_replaced(
         before = line.accepted
         answer = await connector.alookup(request_for(SCHEMA, {"id": [1]}))
         assert line.accepted == before + 1
-        return int(answer.num_rows)
+        return int(rows_of(answer).num_rows)
 
     table = customers(postgres_server, port=line.port, idle_timeout="50 ms")
     assert during(PostgresConnector(table), ask_wait_ask) == 1
@@ -343,7 +343,7 @@ def test_a_line_cut_in_the_middle_of_an_answer_may_pass_and_the_next_lookup_work
         request = request_for(SCHEMA, {"id": list(range(1, 20_001))})
         failed = await awaited_failure(connector.alookup(request))
         line.flow()
-        return failed, (await connector.alookup(request)).num_rows
+        return failed, rows_of(await connector.alookup(request)).num_rows
 
     table = customers(postgres_server, port=line.port, pool_size="1")
     failed, rows = during(PostgresConnector(table), cut_then_ask)
@@ -360,7 +360,7 @@ def test_idle_connections_that_were_cut_are_replaced_unnoticed(
         pool = connector._live.pool._pool
         await until(lambda: pool.get_size() == 0)  # the loop has seen the reset
         answer = await connector.alookup(request_for(SCHEMA, {"id": [1]}))
-        return int(answer.num_rows)
+        return int(rows_of(answer).num_rows)
 
     assert during(PostgresConnector(customers(postgres_server, port=line.port)), cut_then_ask) == 1
 
@@ -379,7 +379,7 @@ def test_a_server_that_restarts_may_pass() -> None:
             await asyncio.to_thread(server.stop)
             failed = await awaited_failure(connector.alookup(request))
             await asyncio.to_thread(server.start)
-            return failed.permanent, (await connector.alookup(request)).to_pylist()
+            return failed.permanent, rows_of(await connector.alookup(request)).to_pylist()
 
         result = during(PostgresConnector(customers(server)), across_a_restart)
         assert result == (False, [ROW_1])
@@ -398,7 +398,7 @@ def test_a_slow_query_times_out_and_is_cancelled_on_the_server(
         while await asyncio.to_thread(postgres_server.fetch, BUSY):
             assert time.monotonic() < deadline, "the server still runs the query"
         answer = await connector.alookup(request_for(SCHEMA, {"id": [8]}))
-        assert answer.num_rows == 1
+        assert rows_of(answer).num_rows == 1
         return took
 
     def run(port: int | None) -> float:
@@ -425,7 +425,7 @@ def test_a_stalled_server_times_out_in_time_and_its_connection_is_thrown_away(
         assert connector._live is not None
         assert connector._live.pool._coming_back, "nobody waits for what is handed back"
         line.flow()
-        return took, (await connector.alookup(request_for(SCHEMA, {"id": [1]}))).num_rows
+        return took, rows_of(await connector.alookup(request_for(SCHEMA, {"id": [1]}))).num_rows
 
     table = customers(postgres_server, port=line.port, pool_size="1")
     took, rows = during(PostgresConnector(table), stall_then_ask)
@@ -468,7 +468,7 @@ def test_a_cancelled_lookup_hands_its_connection_back(postgres_server: PostgresS
         await asyncio.gather(lookup, return_exceptions=True)
         assert lookup.cancelled()
         answer = await connector.alookup(request_for(SCHEMA, {"id": [8]}, timeout=10))
-        return int(answer.num_rows)
+        return int(rows_of(answer).num_rows)
 
     table = customers(postgres_server, table_name="slow_customers", pool_size="1")
     assert during(PostgresConnector(table), cancel_and_ask) == 1

@@ -17,7 +17,7 @@ from lookup_hints.spi.model import LookupRequest, LookupTable
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PostgresServer
-from tests.unit.connectors.asking import request_for
+from tests.unit.connectors.asking import request_for, rows_of
 
 WHOLE = pa.schema([("n", pa.int32()), ("v", pa.int64())])
 
@@ -82,7 +82,7 @@ async def opened(table: LookupTable) -> AsyncIterator[PostgresConnector]:
 async def outcome(connector: PostgresConnector, request: LookupRequest) -> Any:
     """The rows, or the text of the error."""
     try:
-        return (await connector.alookup(request)).to_pylist()
+        return rows_of(await connector.alookup(request)).to_pylist()
     except ConnectorError as error:
         return str(error) if error.permanent else error
 

@@ -18,7 +18,7 @@ from tests.servers.certificates import Certificates
 from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port
 from tests.servers.tls import tls_front
-from tests.unit.connectors.asking import ask, during, failure_of, request_for
+from tests.unit.connectors.asking import ask, during, failure_of, request_for, rows_of
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 SECRET = "hidden-pass"
@@ -286,7 +286,7 @@ def test_a_pooler_that_the_url_tells_of_gets_no_prepared_statements(postgres_ser
     async def count_after_two(connector: PostgresConnector) -> int:
         for _ in range(2):
             answer = await connector.alookup(request_for(SCHEMA, {"id": [1]}))
-        return int(answer.column("name")[0].as_py())
+        return int(rows_of(answer).column("name")[0].as_py())
 
     url = postgres_server.url(sslmode="disable", pgbouncer="true")
     options = {"url": url, "table-name": "url_tests.prepared", "pool-size": "1"}

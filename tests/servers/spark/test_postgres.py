@@ -146,3 +146,40 @@ def test_a_large_table_is_read_in_parts_each_row_once(session: LookupSession, se
     assert len(session.sql("SELECT id FROM parted LIMIT 7").collect()) == 7
     joined = "SELECT count(*) FROM parted a JOIN range(5) r ON a.id % 50000 = r.id"
     assert session.sql(joined).collect() == [(10,)]
+
+
+def test_of_many_rows_of_a_key_the_server_finds_those_that_held(
+    spark: SparkSession, server: PostgresServer
+) -> None:
+    server.execute("""
+        CREATE TABLE quotes (sym int, since timestamptz, price numeric(10,2), PRIMARY KEY (sym, since));
+        INSERT INTO quotes SELECT n % 20, timestamptz '2024-03-10 00:00Z' + n * interval '7 seconds', n
+        FROM generate_series(1, 4000) AS n;
+        ANALYZE quotes
+    """)
+    own = LookupSession(spark.newSession())
+    own.sql(
+        "CREATE TEMPORARY TABLE quotes (sym INT, since TIMESTAMP, price DECIMAL(10,2), PRIMARY KEY (sym, since)"
+        f" NOT ENFORCED) WITH ('connector' = 'postgres', 'url' = '{server.url()}', 'lookup.valid-from' = 'since')"
+    )
+    own.sql(
+        "CREATE TEMPORARY VIEW trades AS SELECT id AS no, CAST(id % 21 AS INT) AS sym,"
+        " TIMESTAMP '2024-03-10 00:00:00Z' + make_dt_interval(0, 0, 0, (id * 7919) % 30000) AS at FROM range(500)"
+    )
+    text = (
+        "SELECT t.no, q.price FROM trades t LEFT JOIN quotes FOR SYSTEM_TIME AS OF t.at AS q ON q.sym = t.sym"
+    )
+    assert "found by the source" in own.explain(text)
+    hinted = text.replace("SELECT", "SELECT /*+ LOOKUP('table'='q', 'cache'='partial') */", 1)
+    assert "found among all of its key" in own.explain(hinted)
+    own.sql("SELECT * FROM quotes").createOrReplaceTempView("read_whole")
+    expected = own.spark.sql(
+        "SELECT t.no, max_by(q.price, q.since) FROM trades t LEFT JOIN read_whole q ON q.sym = t.sym AND q.since <= t.at"
+        " GROUP BY t.no"
+    ).collect()
+    found = own.sql(text).collect()
+    assert sorted(found) == sorted(expected)
+    assert sorted(own.sql(hinted).collect()) == sorted(expected)
+    (counted, *_) = own.metrics().values()
+    assert counted.keys == len({(row.sym, row.at) for row in own.spark.sql("SELECT * FROM trades").collect()})
+    assert sum(row.price is not None for row in found) > 400

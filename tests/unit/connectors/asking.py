@@ -11,7 +11,7 @@ from lookup_connectors.postgres import PostgresConnector
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import AsyncLookup
-from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, PlacedRows
 
 Result = TypeVar("Result")
 Opened = TypeVar("Opened", bound=AsyncLookup)
@@ -50,8 +50,13 @@ def ask(
     """The rows of ``keys`` from PostgreSQL."""
     request = request_for(table.schema, keys, columns=columns)
     answer = during(PostgresConnector(table), lambda connector: connector.alookup(request))
-    rows: list[dict[str, Any]] = answer.to_pylist()
+    rows: list[dict[str, Any]] = rows_of(answer).to_pylist()
     return rows
+
+
+def rows_of(answer: Answer) -> pa.Table:
+    """The rows of an answer, without the positions of their keys."""
+    return answer.rows if isinstance(answer, PlacedRows) else answer
 
 
 def failure_of(action: Callable[[], object]) -> ConnectorError:

@@ -14,7 +14,7 @@ import pytest
 from lookup_hints.runtime import ordered
 from lookup_hints.runtime.arrow import Placed
 from lookup_hints.runtime.ordered import answering
-from lookup_hints.runtime.spec import OrderCondition
+from lookup_hints.spi import OrderCondition
 
 START = datetime(2020, 1, 1)
 KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
