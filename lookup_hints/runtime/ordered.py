@@ -56,7 +56,7 @@ def answering(found: Placed, codes: pa.Array, values: pa.Array, condition: Order
     asked = np.where(keys < 0, null, asked)
     known = np.flatnonzero(starts != null)
     ordered = known[np.lexsort((starts[known], owners[known]))]
-    index = _Index(owners[ordered], starts[ordered], ordered, null + 1)
+    index = _OrderedRows(owners[ordered], starts[ordered], ordered, null + 1)
     if until is None:
         at = index.nearest(keys, asked, condition.operator)
         at = np.where(asked == null, -1, at)
@@ -86,7 +86,7 @@ def _ranks(columns: list[pa.Array]) -> tuple[Numbers, int]:
 
 
 @dataclass(frozen=True)
-class _Index:
+class _OrderedRows:
     """Rows in the order of their keys, and of each key in the order of the column.
 
     Args:
