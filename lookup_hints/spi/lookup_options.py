@@ -74,7 +74,7 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
         "on-event-time",
         choice("allow", "warn", "error"),
         "What to do when the time of FOR SYSTEM_TIME AS OF is not known to be processing time: allow "
-        "it, warn in log and EXPLAIN, or fail. A lookup reads current rows in any case.",
+        "it, warn in log and EXPLAIN, or fail. A lookup reads current rows, unless its table has valid-from.",
         default="warn",
         places=_TABLE_AND_SESSION,
         table_key="lookup.on-event-time",
