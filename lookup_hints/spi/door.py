@@ -399,8 +399,8 @@ class ShowsAnswers(ABC):
     """The ability to show an answer as it comes, of which columns can be guessed."""
 
     @abstractmethod
-    def answer_to(self, key: Mapping[str, Any]) -> Any:
-        """The JSON document that answers ``key``, with fractions as decimals; None where there is none.
+    def answer_to(self, key: Mapping[str, Any]) -> tuple[Any, Mapping[str, str]] | None:
+        """The JSON document that answers ``key``, with fractions as decimals, and headers; None for a miss.
 
         By one request. On the driver, on a thread without an event loop; opens what it needs itself.
         """

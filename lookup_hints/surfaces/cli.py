@@ -43,6 +43,7 @@ examples:
   lookup-hints run job.sql --remote sc://host:15002
   lookup-hints run -c "SELECT 1 AS one" --format csv --output one.csv
   lookup-hints explain job.sql
+  lookup-hints import openapi.json  prints CREATE statements for an API
   lookup-hints check jobs/*.sql     exit code 1 when something is wrong; needs no Spark
   lookup-hints doctor job.sql       whether its tables can be asked from here and from workers
 

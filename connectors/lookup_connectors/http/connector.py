@@ -271,11 +271,11 @@ class HttpConnector(
 
     # Before there are columns.
 
-    def answer_to(self, key: Key) -> Any:
-        """The document that answers ``key``: the first page."""
+    def answer_to(self, key: Key) -> tuple[Any, Mapping[str, str]] | None:
+        """The first page that answers ``key``."""
         return asyncio.run(self._answered(key))
 
-    async def _answered(self, key: Key) -> Any:
+    async def _answered(self, key: Key) -> tuple[Any, Mapping[str, str]] | None:
         live = _OpenHttp(self.table)
         try:
             return await live.document(key)
@@ -384,12 +384,13 @@ class _OpenHttp:
         outcome = "hit" if rows.rows else "miss"
         return rows, Told(outcome, response.status, None, request.attempt, elapsed, response.headers)
 
-    async def document(self, key: Key) -> Any:
-        """The JSON of the answer to ``key``, with exact fractions; None for a miss."""
+    async def document(self, key: Key) -> tuple[Any, Mapping[str, str]] | None:
+        """The JSON of the answer to ``key``, with exact fractions, and its headers; None for a miss."""
         with suppress(Unaskable), self.sender.budget.lease() as lease:
             answered = await self._exchange.ask(self._request(TemplateKeys.one(key)), None, lease)
             if answered.verdict.kind != "miss":
-                return replace(self.plan.reader, exact=True).document(answered.response)
+                reader = replace(self.plan.reader, exact=True)
+                return reader.document(answered.response), answered.response.headers
         return None
 
     def _given(self, key: Key) -> Key:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 
@@ -28,6 +29,7 @@ from lookup_hints.surfaces.importing.http_tables import (
     Asked,
     Imported,
     NoTable,
+    Pages,
     find_rows,
     http_table,
     identifier,
@@ -159,11 +161,11 @@ class _GivenOptions:
                 is_secret = _SECRET_NAME.fullmatch(name) is not None
                 self.options[f"header.{name}"] = self.hidden(name, value) if is_secret else value
 
-    def hidden(self, name: str, value: str, prefix: str = "API_") -> str:
+    def hidden(self, name: str, value: str, prefix: str = "API") -> str:
         """A reference to a variable that holds ``value``."""
         if has_reference(value):
             return value
-        variable = prefix + identifier(name).upper()
+        variable = f"LOOKUP_{prefix}_{identifier(name).upper()}"
         while variable in self._before and os.environ[variable] != value:
             variable += "_2"
         self._before.setdefault(variable, os.environ.get(variable))
@@ -244,7 +246,9 @@ def _of_sample(options: argparse.Namespace, given: _GivenOptions) -> Found:
         wanted = ", ".join(f"--key {name}=..." for name in holes) or "a {name} in the URL, and its --key"
         raise WrongUse(f"Each {{name}} in the URL of --sample needs a key, and no other: {wanted}")
     url = _without_secrets(with_holes(options.sample, holes), given)
-    kinds = {name: pa.int64() if _is_whole(value) else pa.string() for name, value in keys.items()}
+    is_whole = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII).fullmatch
+    values = {name: int(value) if is_whole(value) else value for name, value in keys.items()}
+    kinds = {name: pa.string() if isinstance(value, str) else pa.int64() for name, value in values.items()}
     once = {"max-redirects": "0", "on-throttle": "fail"}
     table = LookupTable(
         identifier(options.table or last_name(url) or "rows"),
@@ -254,27 +258,26 @@ def _of_sample(options: argparse.Namespace, given: _GivenOptions) -> Found:
     )
     connector = build_connector(table)
     assert isinstance(connector, ShowsAnswers)
-    values = {name: int(value) if _is_whole(value) else value for name, value in keys.items()}
-    document = _asked(connector, lambda: connector.answer_to(values))
-    if document is None:
+    answered = _asked(connector, lambda: connector.answer_to(values))
+    if answered is None or answered[0] is None:
         raise ConnectorError(f"{url}: nothing answers this key. Give one that has a row.", permanent=True)
+    document, headers = answered
     try:
         answer = type_of(document)
         rows = _rows_in(document, find_rows(answer, last_name(url)).way)
-        path = url.partition("?")[0]
-        in_path = [name for name in keys if f"{{{name}}}" in path]
 
         def says(key: str, member: str) -> bool:
             return all(str(row.get(member)) == keys[key] for row in rows)
 
-        yield http_table(Asked(table.name, url, kinds, in_path, says=says, options=given.options), answer)
+        path, _, query = url.partition("?")
+        in_path = [name for name in keys if f"{{{name}}}" in path]
+        pages = Pages(dict(parse_qsl(query)), has_link='rel="next"' in headers.get("link", ""))
+        yield http_table(
+            Asked(table.name, url, kinds, in_path, says, pages=pages, options=given.options), answer
+        )
     except (NoTable, NoType) as none:
         told = none if isinstance(none, NoTable) else f"its answer {none}"
         yield Refused(options.sample.partition("?")[0], str(told))
-
-
-def _is_whole(text: str) -> bool:
-    return re.fullmatch(r"0|-?[1-9]\d{0,17}", text, re.ASCII) is not None
 
 
 def _rows_in(document: Any, way: Sequence[str]) -> list[dict[str, Any]]:
@@ -321,8 +324,8 @@ def _of_database(options: argparse.Namespace, given: _GivenOptions) -> Found:
 def _place(url: str, given: _GivenOptions) -> dict[str, str]:
     """The options that say where the database is."""
     scheme, found, rest = url.partition("://")
-    if has_reference(url) or scheme in ("postgresql", "postgres"):
-        return {"connector": "postgres", "url": given.hidden("URL", url, "DATABASE_")}
+    if has_reference(url) or scheme in ("postgresql", "postgres") or re.match(r"\s*\w+\s*=", url):
+        return {"connector": "postgres", "url": given.hidden("URL", url, "DATABASE")}
     file = rest[1:] if found else url
     if scheme == "duckdb":
         return {"connector": "adbc", "driver": "adbc_driver_duckdb", "uri": file}

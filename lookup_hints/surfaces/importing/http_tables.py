@@ -72,7 +72,7 @@ class Pages:
     """The parameters that may ask for a page, how many rows it has, which number is the first, and whether a
     header Link leads to the next one."""
 
-    names: Sequence[str] = ()
+    names: Collection[str] = ()
     size: int | None = None
     first: int = 1
     has_link: bool = False

@@ -50,7 +50,8 @@ _BY_FORMAT: Mapping[str, Mapping[str, pa.DataType]] = {
 _PLAIN = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64()}
 _PLAIN |= {"boolean": pa.bool_(), "null": pa.null()}
 _COMPOSED = ("allOf", "anyOf", "oneOf")
-_MOST_PARTS = 5_000
+_HAVE_PARTS = {"$ref", "properties", "additionalProperties", "items", *_COMPOSED}
+_MOST_PARTS = 1_000
 """More parts of one answer are not looked at: schemas that name one another grow without bounds."""
 _KEYS_PER_REQUEST = 50
 _MOST_ROWS = 1_000
@@ -130,7 +131,8 @@ class _Document:
         self.root, self.server = root, server
         title = str(_mapping(root.get("info")).get("title", ""))
         words = re.findall(r"[A-Za-z0-9]+", title)[:3]
-        self.prefix = identifier("_".join(words)).upper() if words else "API"
+        # The title is the document's: without LOOKUP_ it could name any variable of the reader's.
+        self.prefix = "_".join(["LOOKUP", *(words or ["API"])]).upper()
         self._left = 0
 
     def resolved(self, node: Any) -> Mapping[str, Any]:
@@ -160,10 +162,10 @@ class _Document:
         """
         self._left = _MOST_PARTS if inside is None else self._left - 1
         inside = inside or ()
-        if self._left < 0:
-            raise NoType("is left out, as the answer has too many parts")
         if not isinstance(schema, Mapping):
             raise NoType("may be anything")
+        if self._left < 0 and not schema.keys().isdisjoint(_HAVE_PARTS):
+            raise NoType("is left out, as the answer has too many parts")
         if (reference := schema.get("$ref")) is not None:
             if reference in inside:
                 raise NoType("holds itself")

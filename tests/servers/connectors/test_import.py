@@ -102,7 +102,7 @@ def answers(body: Any, **more: Any) -> dict[str, Any]:
     return {"status": 200, "body": body if isinstance(body, str) else json.dumps(body), **more}
 
 
-PAYMENTS_TOKEN = {"ACME_PAYMENTS_TOKEN": "t0ken"}
+PAYMENTS_TOKEN = {"LOOKUP_ACME_PAYMENTS_TOKEN": "t0ken"}
 ISSUE = {"id": 2**40, "number": 5, "title": "Slow", "state": "open", "user": None, "closed_at": None}
 ADA = {
     "id": "0f0e0d0c-0000-4000-8000-000000000001",
@@ -258,7 +258,7 @@ RECORDED = {
                 "/v2/projects/p/disks?key=k&api-version=2024-05&pageSize=500&pageToken=t%2F2",
             ],
             ("x-tenant", "acme"),
-            {"CLOUD_KEY": "k", "CLOUD_X_TENANT": "acme"},
+            {"LOOKUP_CLOUD_KEY": "k", "LOOKUP_CLOUD_X_TENANT": "acme"},
         ),
         Recorded(
             "disks",
@@ -266,7 +266,7 @@ RECORDED = {
             {"/v2/disks/d1:describe": [answers(DISK)]},
             [{"name": "d1", "sizeGb": Decimal(2**63 - 1)}],
             ["/v2/disks/d1:describe?key=k"],
-            env={"CLOUD_KEY": "k", "CLOUD_X_TENANT": "acme"},
+            env={"LOOKUP_CLOUD_KEY": "k", "LOOKUP_CLOUD_X_TENANT": "acme"},
         ),
     ],
     "directory": [
@@ -281,7 +281,7 @@ RECORDED = {
             [{"id": ADA["id"], "odata_etag": "W/1", "born": date(1815, 12, 10), "salary": Decimal(1000)}],
             [f"/people/{ADA['id']}"],
             ("subscription-key", "sub"),
-            {"DIRECTORY_SUBSCRIPTION_KEY": "sub"},
+            {"LOOKUP_DIRECTORY_SUBSCRIPTION_KEY": "sub"},
         ),
         Recorded(
             "people_by_department",
@@ -300,7 +300,7 @@ RECORDED = {
                 {"displayName": "Emmy", "manager": {"id": "m", "@odata.etag": None}},
             ],
             ["/people?department=R%26D&$top=2", "/more?$skip=2"],
-            env={"DIRECTORY_SUBSCRIPTION_KEY": "sub"},
+            env={"LOOKUP_DIRECTORY_SUBSCRIPTION_KEY": "sub"},
         ),
     ],
     "shop": [
@@ -321,7 +321,7 @@ RECORDED = {
             ],
             ["/products?skus=tea,cup,jam&currency=EUR"],
             ("authorization", "Bearer token-1"),
-            {"THE_SHOP_PUBLIC_CLIENT_ID": "me", "THE_SHOP_PUBLIC_CLIENT_SECRET": "s3cret/+"},
+            {"LOOKUP_THE_SHOP_PUBLIC_CLIENT_ID": "me", "LOOKUP_THE_SHOP_PUBLIC_CLIENT_SECRET": "s3cret/+"},
         ),
         Recorded(
             "customers_orders",
@@ -346,7 +346,7 @@ RECORDED = {
             [{"base": "EUR", "day": date(2024, 2, 29), "rates": [("USD", 1.08), ("GBP", 1.0)]}],
             ["/rates/EUR"],
             ("authorization", f"Basic {b64encode(b'me:pass').decode()}"),
-            {"THE_SHOP_PUBLIC_USERNAME": "me", "THE_SHOP_PUBLIC_PASSWORD": "pass"},
+            {"LOOKUP_THE_SHOP_PUBLIC_USERNAME": "me", "LOOKUP_THE_SHOP_PUBLIC_PASSWORD": "pass"},
         ),
     ],
 }
@@ -466,6 +466,29 @@ def test_rows_of_a_sample_are_found_and_their_id_is_not_that_of_the_key(api: Api
     ]
 
 
+@pytest.mark.parametrize(
+    ("answer", "query", "paging"),
+    [
+        (answers([{"id": 1}], headers={"Link": '</x?page=2>; rel="next"'}), "", {"paging": "link"}),
+        (answers({"data": [{"id": 1}], "next": None}), "", {}),
+        (
+            answers({"data": [{"id": 1}], "next": "https://a.example/2"}),
+            "",
+            {"paging": "next_url", "paging-path": "next"},
+        ),
+        (answers([{"id": 1}]), "?page=1", {"paging": "page", "paging-parameter": "page"}),
+        (answers({"id": 1}), "?page=1", {}),
+    ],
+    ids=["link", "the only page", "URL", "page", "one row"],
+)
+def test_pages_of_a_sample_are_found_as_it_shows_them(
+    answer: dict[str, Any], query: str, paging: dict[str, str], api: Api, imported: Import
+) -> None:
+    api.script("/lists/a", answer)
+    options = imported("--sample", f"{api.url}/lists/{{name}}{query}", "--key", "name=a").table.options
+    assert {key: text for key, text in options.items() if key.startswith("paging")} == paging
+
+
 def test_secrets_of_a_sample_are_left_to_variables_of_the_environment(
     api: Api, imported: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,12 +504,14 @@ def test_secrets_of_a_sample_are_left_to_variables_of_the_environment(
         ),
     )
     assert not any(secret in printed.out + printed.err for secret in ("qu3ry", "b3arer", "s3ssion"))
-    assert printed.out.startswith("-- to be set: API_API_KEY, API_TOKEN, API_X_SESSION\n")
+    assert printed.out.startswith(
+        "-- to be set: LOOKUP_API_API_KEY, LOOKUP_API_TOKEN, LOOKUP_API_X_SESSION\n"
+    )
     [asked] = api.asked()
     for variable, value in {
-        "API_API_KEY": "qu3ry",
-        "API_TOKEN": "b3arer",
-        "API_X_SESSION": "s3ssion",
+        "LOOKUP_API_API_KEY": "qu3ry",
+        "LOOKUP_API_TOKEN": "b3arer",
+        "LOOKUP_API_X_SESSION": "s3ssion",
     }.items():
         monkeypatch.setenv(variable, value)
     assert ask(printed.table, {"id": [1]})[0]["name"] == "n1"
@@ -560,7 +585,7 @@ def test_tables_of_postgres_have_their_keys_types_and_comments_and_no_password(
     printed = imported("--url", url, "--table", "shop.*")
     assert PASSWORD not in printed.out + printed.err
     assert "s3cret" not in printed.out + printed.err
-    monkeypatch.setenv("DATABASE_URL", url)
+    monkeypatch.setenv("LOOKUP_DATABASE_URL", url)
     tables = printed.tables
     assert {name: table.primary_key for name, table in tables.items()} == {
         "codes": ("zone", "code"),
@@ -583,8 +608,11 @@ def test_tables_of_postgres_have_their_keys_types_and_comments_and_no_password(
     )
 
 
-def test_a_database_that_cannot_be_reached_does_not_show_its_password(imported: Import) -> None:
-    printed = imported("--url", "postgresql://me:hunter2@127.0.0.1:1/shop")
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:hunter2@127.0.0.1:1/shop", "host=127.0.0.1 port=1 user=me password=hunter2"]
+)
+def test_a_database_that_cannot_be_reached_does_not_show_its_password(url: str, imported: Import) -> None:
+    printed = imported("--url", url)
     assert printed.code == 1
     assert "hunter2" not in printed.err
     assert "the connection to PostgreSQL failed" in printed.err

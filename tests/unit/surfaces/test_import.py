@@ -417,12 +417,12 @@ def test_secrets_of_options_are_left_to_variables(tmp_path: Path, capsys: pytest
     out = capsys.readouterr().out
     assert "hunter" not in out
     for option in (
-        "'token' = '${env:API_TOKEN}'",
-        "'header.X-Key' = '${env:API_X_KEY}'",
+        "'token' = '${env:LOOKUP_API_TOKEN}'",
+        "'header.X-Key' = '${env:LOOKUP_API_X_KEY}'",
         "'request-timeout' = '5s'",
     ):
         assert option in out
-    assert "API_TOKEN" not in os.environ
+    assert "LOOKUP_API_TOKEN" not in os.environ
 
 
 # --- answers --------------------------------------------------------------------------------------
