@@ -26,7 +26,7 @@ from lookup_hints.tables.catalog import build_connector
 from lookup_hints.telemetry.endpoint import LOOPBACK, MetricsServer, serve
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 class LookupSession:
@@ -114,6 +114,7 @@ class LookupSession:
         how: str = "inner",
         *,
         condition: str | None = None,
+        as_of: str | Column | None = None,
         columns: frame_join.Columns | None = None,
         alias: str | None = None,
         retry: RetryPolicy | None = None,
@@ -148,6 +149,8 @@ class LookupSession:
             condition: more of the join's condition as SQL: what rows that are found must meet, or keys
                 (``"kind = 'b'"``). Columns of ``df`` are ``df.total``, those of the table
                 ``customers.country``; a name that only one side has may stand alone.
+            as_of: the moment whose rows are joined: a column, SQL expression or Column of ``df``. The table
+                says with ``lookup.valid-from`` from when its rows hold.
             columns: which columns of the table come, or a dictionary of them with new names; all without it.
             alias: what the table is called in ``condition`` and in the result (``select("c.name")``).
             retry: when a key is asked again, such as ``FixedDelay(3, 10.0).if_miss()``.
@@ -201,6 +204,7 @@ class LookupSession:
             alias=alias or connector.table.name,
             options=frame_join.read_options("lookup_join", options),
             retry=frame_join.checked_retry("lookup_join", retry),
+            as_of=as_of,
         )
         return self.join_frame(df, connector, request)
 

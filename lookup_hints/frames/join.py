@@ -18,6 +18,7 @@ from lookup_hints.retry import RetryPolicy, RetryStrategy
 from lookup_hints.spi import Connector
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import bad_value
+from lookup_hints.spi.versions import versions_of
 from lookup_hints.sql.lexer import quoted
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class JoinRequest:
         alias: the name of the table in the statement.
         options: typed values, by the keys of hints.
         retry: the policy, if one is given.
+        as_of: the moment whose rows are joined, a text or a Column; None: all rows of a key.
     """
 
     pairs: tuple[tuple[Any, str], ...]
@@ -70,6 +72,7 @@ class JoinRequest:
     alias: str
     options: Mapping[str, Any]
     retry: RetryPolicy | None
+    as_of: Any = None
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,7 @@ def _statement(left: _Left, connector: Connector, request: JoinRequest) -> str:
     keys = [left.named(one) for one, _ in request.pairs] if request.is_using else []
     pairs = [(one, _column(connector, name, request)) for one, name in request.pairs]
     alias = quoted(request.alias)
+    moment = "" if request.as_of is None else f" FOR SYSTEM_TIME AS OF {_moment(left, connector, request)}"
     conditions = [f"{left.key(one)} = {alias}.{quoted(name)}" for one, name in pairs]
     if request.condition is not None:
         if not request.condition.strip():
@@ -208,10 +212,23 @@ def _statement(left: _Left, connector: Connector, request: JoinRequest) -> str:
         raise QueryError(
             Problem(f"A {request.kind} join gives no columns of the table.", tip="Leave columns out.")
         )
+    table = f"{quoted(connector.table.name)}{moment} AS {alias}"
     return (
         f"SELECT {', '.join(selected)} FROM {private_name(LEFT)} AS {LEFT}"  # noqa: S608
-        f" {_JOINS[request.kind]} {quoted(connector.table.name)} AS {alias} ON {' AND '.join(conditions)}"
+        f" {_JOINS[request.kind]} {table} ON {' AND '.join(conditions)}"
     )
+
+
+def _moment(left: _Left, connector: Connector, request: JoinRequest) -> str:
+    """The moment of ``request`` as the statement writes it."""
+    if versions_of(connector.table) is None:
+        raise QueryError(
+            Problem(
+                f"as_of chooses no rows of {request.alias}: nothing says from when its rows hold.",
+                tip="Name that column in its WITH: 'lookup.valid-from' = '...'.",
+            )
+        )
+    return left.key(request.as_of)
 
 
 def _wanted(connector: Connector, request: JoinRequest) -> Iterator[tuple[str, str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.errors import QueryError, UnsupportedLookup
 from tests.queries.worlds import QUICK, Data, World, Worlds, last_frame
 from tests.spark.answers import Answer
 
@@ -190,3 +191,42 @@ def test_the_plan_says_which_rows_it_takes(world: World) -> None:
     assert "those with since <= o.local and until > o.local or NULL" in told
     assert "FOR SYSTEM_TIME AS OF chooses among its rows" in told
     assert "does not choose" not in told
+
+
+def test_frames_are_joined_as_of_a_column_an_expression_or_a_column_of_spark(
+    worlds: Worlds, world: World
+) -> None:
+    orders, plain = world.session.spark.table("o"), f"{held('rates', 'o.local')}"
+    shifted = held("rates", "(o.local - INTERVAL 3 HOURS)", "INNER")
+
+    def joined(as_of: Any, how: str) -> Answer:
+        frame = world.session.lookup_join(
+            orders, "rates", on="k", how=how, as_of=as_of, columns=["since", "v"]
+        )
+        return Answer.of(frame.select("no", "since", "v"))
+
+    joined("local", "left").require(worlds.answer(plain), "a column", ordered=False)
+    joined("local - INTERVAL 3 HOURS", "inner").require(
+        worlds.answer(shifted), "an expression", ordered=False
+    )
+    joined(orders.local, "left").require(worlds.answer(plain), "a Column", ordered=False)
+    with pytest.raises(QueryError, match=r"as_of chooses no rows of plain.*'lookup\.valid-from' = '\.\.\.'"):
+        world.session.lookup_join(orders, "plain", on="k", as_of="ts")
+
+
+def test_a_stream_gets_the_rows_of_the_batch(worlds: Worlds, world: World, tmp_path: Path) -> None:
+    spark = world.session.spark
+    folder = worlds.folder / "o.parquet"
+    arriving = spark.readStream.schema(spark.table("o").schema).parquet(f"{folder.parent}/o.parque[t]")
+    arriving.createOrReplaceTempView("arriving")
+    frame = world.session.sql(asked("prices", "o.ts").replace("FROM o ", "FROM arriving AS o "))
+    query = (
+        frame.writeStream.format("memory")
+        .queryName("as_it_was")
+        .trigger(availableNow=True)
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    query.awaitTermination()
+    got = Answer.of(spark.table("as_it_was"))
+    got.require(worlds.answer(last("prices", "o.ts")), "a stream", ordered=False)
