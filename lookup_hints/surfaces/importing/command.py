@@ -276,8 +276,8 @@ def _of_sample(options: argparse.Namespace, given: _GivenOptions) -> Found:
             Asked(table.name, url, kinds, in_path, says, pages=pages, options=given.options), answer
         )
     except (NoTable, NoType) as none:
-        told = none if isinstance(none, NoTable) else f"its answer {none}"
-        yield Refused(options.sample.partition("?")[0], str(told))
+        why = none if isinstance(none, NoTable) else f"its answer {none}"
+        yield Refused(options.sample.partition("?")[0], str(why))
 
 
 def _rows_in(document: Any, way: Sequence[str]) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ _PAGED = re.compile(
     r"next\w*|has_?more|total\w*|count|page\w*|paging|pagination|meta|_?links|offset|limit|cursors?",
     re.IGNORECASE,
 )
-"""What stands beside many rows, and not in one."""
+"""Members beside many rows, and not of one."""
 
 PAGE = re.compile(r"page(_?(number|num|no|index)|\[number\])?", re.IGNORECASE)
 OFFSET = re.compile(r"offset|skip|start(_?(at|index))?|page\[offset\]", re.IGNORECASE)

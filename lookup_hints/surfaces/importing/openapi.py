@@ -81,8 +81,8 @@ def read(
     """
     if not str(document.get("openapi", "")).startswith("3."):
         other = document.get("swagger") or document.get("openapi")
-        told = f"This is version {other}" if other else "The document has no member 'openapi'"
-        raise NoTable(f"{told}: versions 3.0 and 3.1 are read. Try: convert it, as by swagger2openapi.")
+        what = f"This is version {other}" if other else "The document has no member 'openapi'"
+        raise NoTable(f"{what}: versions 3.0 and 3.1 are read. Try: convert it, as by swagger2openapi.")
     found = [*_found(_Document(document, server), path, operation)]
     names = [each.table.name.lower() for each in found if isinstance(each, Imported)]
     taken: set[str] = set()
@@ -277,8 +277,8 @@ class _Operation:
                 raise NoTable(f"it needs the cookie {each.name}")
         if not self._keys:
             others = [*self._left_out, *self._page_names]
-            told = f": no member of its rows is called {', '.join(others)}" if others else ""
-            raise NoTable(f"no parameter of its path or query can be a key{told}")
+            reason = f": no member of its rows is called {', '.join(others)}" if others else ""
+            raise NoTable(f"no parameter of its path or query can be a key{reason}")
         made = http_table(
             Asked(
                 self._name(),
@@ -305,8 +305,8 @@ class _Operation:
 
     def _name(self) -> str:
         static = [each for each in self._path.split("/") if each and "{" not in each]
-        told = [each for each in static if not _OF_NO_TABLE.fullmatch(each)]
-        return identifier("_".join(told) or str(self._operation.get("operationId", "rows")))
+        named = [each for each in static if not _OF_NO_TABLE.fullmatch(each)]
+        return identifier("_".join(named) or str(self._operation.get("operationId", "rows")))
 
     # The answer.
 
@@ -445,8 +445,8 @@ class _Operation:
 
     def _add_size(self, parameter: _Parameter, in_url: str) -> None:
         """Ask for pages as large as they may be."""
-        told = (parameter.schema.get(each) for each in ("maximum", "default"))
-        size = next((min(each, _MOST_ROWS) for each in told if isinstance(each, int) and each > 0), None)
+        given = (parameter.schema.get(each) for each in ("maximum", "default"))
+        size = next((min(each, _MOST_ROWS) for each in given if isinstance(each, int) and each > 0), None)
         if size is None and not parameter.is_required:
             self._left_out.append(parameter.name)
             return

@@ -160,7 +160,7 @@ def _of_plain(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         before, behind = map(max, zip(*map(_digits, both), strict=True))
         if before + behind <= _MOST_DIGITS:
             return pa.decimal128(_MOST_DIGITS if behind else before, behind)
-    raise NoType(f"is {_told(one)} here and {_told(other)} there")
+    raise NoType(f"is {_shown(one)} here and {_shown(other)} there")
 
 
 def _digits(number: pa.DataType) -> tuple[int, int]:
@@ -169,7 +169,7 @@ def _digits(number: pa.DataType) -> tuple[int, int]:
     return kind.precision - kind.scale, kind.scale
 
 
-def _told(kind: pa.DataType) -> str:
+def _shown(kind: pa.DataType) -> str:
     if types.is_nested(kind):
         return "an object" if types.is_struct(kind) or types.is_map(kind) else "an array"
     return sql_type(pa.string() if kind == URI else kind)
