@@ -23,8 +23,8 @@ _TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
 _ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
 _TITLE = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
-_FEW_COLUMNS = 3
-"""Tables with so many fit on a phone."""
+_FEW_COLUMNS = 2
+"""Tables with at most these fit on a phone."""
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -53,7 +53,7 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def as_cards(table: str) -> str:
-    """A table with the title of its column in each cell, where it has more than three columns.
+    """A table with the title of its column in each cell, where it has more than two columns.
 
     >>> as_cards("<table><th>a</th><th>b</th><th>c</th><th>d</th><tr><td>1</td><td>2</td></tr></table>")[-67:]
     '<tr><td data-title="a">1</td><td data-title="b">2</td></tr></table>'

@@ -182,7 +182,7 @@ def test_both_ways_to_lock_down_say_the_same(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.undo()
     with pytest.raises(NotAllowed) as caught:
         created(block("sql", "CREATE TEMPORARY TABLE t "), policy)
-    assert str(caught.value) == block("", "table t (option 'url')").strip()
+    assert str(caught.value) == block("console", "table t (option 'url')").strip()
     policy.check_host("t", "url", "shop.db.internal", 5432)
     policy.check_host("t", "url", "10.20.3.4", 5432)
     policy.check_path("t", "url", "/run/secrets/lookup/a/b")
@@ -191,5 +191,5 @@ def test_both_ways_to_lock_down_say_the_same(monkeypatch: pytest.MonkeyPatch) ->
 def test_every_example_of_the_page_is_tried() -> None:
     """Here, and the Python in ``tests/spark/test_pages.py``."""
     assert sorted(kind for kind, _ in BLOCKS) == sorted(
-        ["", "", "properties", "python", "redis", "sh", "sh", "sql", "sql", "sql"]
+        ["", "console", "properties", "python", "redis", "sh", "sh", "sql", "sql", "sql"]
     )
