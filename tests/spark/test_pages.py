@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
-BLOCK = re.compile(r"^```(python|)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["dataframe.md", "second-source.md"])
+def blocks_of(text: str) -> list[tuple[str, str]]:
+    """The programs of a text, and what they show."""
+    return [block for block in _BLOCK.findall(text) if block[0] in ("python", "")]
+
+
+@pytest.mark.parametrize("page", ["dataframe.md", "second-source.md", "as-of.md"])
 def test_the_examples_of_a_page(page: str, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
-    assert len(blocks) >= 6
+    blocks = blocks_of((DOCS / page).read_text(encoding="utf-8"))
+    assert len(blocks) >= 4
     _run(blocks, page, spark, capsys)
 
 
@@ -29,14 +34,14 @@ def test_the_keys_of_the_page_on_security_are_shown_and_hidden(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its other examples are tried in ``tests/servers/connectors/test_security_page.py``."""
-    blocks = BLOCK.findall((DOCS / "security.md").read_text(encoding="utf-8"))
+    blocks = blocks_of((DOCS / "security.md").read_text(encoding="utf-8"))
     _run(blocks[:2], "security.md", spark, capsys)
 
 
 def test_the_example_of_the_connector_adbc(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     page = (DOCS / "connectors.md").read_text(encoding="utf-8")
     section = page.partition("\n## adbc\n")[2].partition("\n## ")[0]
-    blocks = BLOCK.findall(section)
+    blocks = blocks_of(section)
     assert [kind for kind, _ in blocks] == ["", "python", ""]
     _run(blocks[1:], "connectors.md", spark, capsys)
 
@@ -44,7 +49,7 @@ def test_the_example_of_the_connector_adbc(spark: SparkSession, capsys: pytest.C
 def test_the_first_connector_of_the_page_on_your_own(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program, shown, *_ = BLOCK.findall((DOCS / "your-own-connector.md").read_text(encoding="utf-8"))
+    program, shown, *_ = blocks_of((DOCS / "your-own-connector.md").read_text(encoding="utf-8"))
     assert [program[0], shown[0]] == ["python", ""]
     _run([program, shown], "your-own-connector.md", spark, capsys)
 
