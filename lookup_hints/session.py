@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -287,7 +287,11 @@ class LookupSession:
         return self._state.functions.metrics()
 
     def doctor(
-        self, *tables: str, key: Mapping[str, object] | None = None, timeout: float = 10.0
+        self,
+        *tables: str | ExaminedTable,
+        key: Mapping[str, object] | None = None,
+        timeout: float = 10.0,
+        joins: int = 1,
     ) -> DoctorReport:
         """Whether lookup tables can be reached, read and asked fast, from here and from each executor.
 
@@ -298,26 +302,18 @@ class LookupSession:
             tables: their names; all of the session without any.
             key: values of key columns that exist, for sources that can name none.
             timeout: seconds for one step, such as a connection or a lookup.
+            joins: lookup joins that run in one stage, at most.
 
         Example:
             >>> report = session.doctor("customers", key={"id": 1})
             >>> print(report)
             >>> assert report.is_well
         """
-        named = [self._statements.scope.table(name) for name in tables] if tables else self.tables()
-        return self.examine([ExaminedTable(table) for table in named], key=key, timeout=timeout)
-
-    def examine(
-        self,
-        tables: Sequence[ExaminedTable],
-        *,
-        key: Mapping[str, object] | None = None,
-        timeout: float = 10.0,
-        joins: int = 1,
-    ) -> DoctorReport:
-        """As ``doctor``, for tables that need not be in the catalog, where it is known how they are asked."""
+        scope = self._statements.scope
+        named = [ExaminedTable(scope.table(each)) if isinstance(each, str) else each for each in tables]
         given = {name: str(value) for name, value in (key or {}).items()}
-        return examine(self._statements.scope, tables, given=given, timeout=timeout, joins=joins)
+        examined = named or [ExaminedTable(table) for table in self.tables()]
+        return examine(scope, examined, given=given, timeout=timeout, joins=joins)
 
     def serve_metrics(self, port: int, host: str = LOOPBACK, *, flink_names: bool = False) -> MetricsServer:
         """Let Prometheus scrape what ``metrics`` gives from this driver, until ``stop`` of what it returns.

@@ -34,14 +34,10 @@ from lookup_hints.spi import (
     AsyncLookup,
     Changes,
     ChangesRequest,
-    Endpoint,
-    HealthCheck,
-    HealthRequest,
     LookupRequest,
     LookupTable,
     Option,
     ReportsChanges,
-    ReportsHealth,
     ReportsSchema,
     Scan,
     Statistics,
@@ -80,9 +76,7 @@ def _copied(rows: Any) -> pa.Table | list[dict[str, Any]]:
     return [dict(row) for row in copied]
 
 
-class MemoryConnector(
-    SyncLookup, AsyncLookup, Scan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema
-):
+class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsChanges, ReportsSchema):
     """Rows that are already here."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -160,18 +154,6 @@ class MemoryConnector(
             return Changes(latest)
         changed = rows.filter(pc.greater(column, request.since))
         return Changes(latest, changed.select(request.schema.names) if len(changed) <= request.most else None)
-
-    def endpoints(self) -> Sequence[Endpoint]:
-        """None: the rows are here."""
-        return ()
-
-    def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
-        """How many rows there are."""
-        yield HealthCheck("table", "ok", f"{self._converted().num_rows} rows, which travel to the workers")
-
-    def sample(self, columns: Sequence[str], most: int) -> pa.Table:
-        """The first rows."""
-        return self._converted().select(list(columns)).slice(0, most)
 
     def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns of rows that Python gave; JSON does not say what its texts are."""

@@ -299,6 +299,7 @@ class PostgresConnector(
     # Health.
 
     DRIVERS = ("asyncpg",)
+    STEPS = ("login", "table", "columns", "rights")
 
     def endpoints(self) -> Sequence[Endpoint]:
         """The hosts of the URL; a socket of the file system is none. TLS is asked for at the login."""
@@ -321,8 +322,8 @@ class PostgresConnector(
         return asyncio.run(self._sample(columns, most))
 
     def check_of(self, error: Exception) -> str:
-        """As the driver, the catalog or the code of the server say."""
-        return str(getattr(error, "check", "lookup"))
+        """As the driver or the code of the server say."""
+        return error.check if isinstance(error, _PostgresFailure) else ""
 
     @property
     def _source(self) -> str:
@@ -925,9 +926,9 @@ def _ending_of(state: str) -> Ending:
 
 
 class _PostgresFailure(ConnectorError):
-    """A failure, and in ``check`` what a doctor calls that which failed."""
+    """A failure, and in ``check`` what a doctor calls that which failed, if it can be told."""
 
-    check = "login"
+    check = ""
 
 
 class _BeyondServer(ConnectorError):
@@ -1002,16 +1003,14 @@ class _Failures:
         elif unknown is not None and unknown[1] in self._target.session:
             near = did_you_mean(unknown[1], KNOWN)
             tip = f"It is a parameter of 'url', and none of libpq. {near}"
-        check = next((name for begin, name in _CHECKS.items() if state.startswith(begin)), "lookup")
+        check = next((name for begin, name in _CHECKS.items() if state.startswith(begin)), "")
         return self._error(text, tip, permanent=_PERMANENT.match(state) is not None, check=check)
 
     def permanent(self, what: str, tip: str) -> ConnectorError:
         """The failure that it is to find ``what``."""
         return self._error(what, tip, permanent=True)
 
-    def _error(
-        self, what: str, tip: str = "", *, permanent: bool = False, check: str = "login"
-    ) -> ConnectorError:
+    def _error(self, what: str, tip: str = "", *, permanent: bool = False, check: str = "") -> ConnectorError:
         message = f"table {self._table}: {what}. {tip}".replace("..", ".").rstrip()
         error = _PostgresFailure(self._mask(message), permanent=permanent)
         error.check = check

@@ -93,18 +93,6 @@ ORDER BY 1
 """
 
 
-class NoSuchRelation(ConnectorError):
-    """There is no such table or view; ``check`` is what a doctor calls it."""
-
-    check = "table"
-
-
-class UnfitColumn(ConnectorError):
-    """A column is not there, or cannot be read as declared."""
-
-    check = "columns"
-
-
 @dataclass(frozen=True)
 class CatalogRelation:
     """A table or view found in the catalog.
@@ -131,7 +119,7 @@ async def find_relation(connection: asyncpg.Connection, source: str, table: str)
     found = await connection.fetchrow(_RELATION, source)
     if found is None:
         known = [record["name"] for record in await connection.fetch(_RELATIONS)]
-        raise NoSuchRelation(
+        raise ConnectorError(
             f"table {table}: PostgreSQL has no table or view {source}. {nearest(source, known)}".rstrip(),
             permanent=True,
         )
@@ -178,7 +166,7 @@ def _plan(
         changed = ""
         if before is not None and before.source.sql != source.sql:
             changed = f" (its type was {before.source.sql} before, and has changed to {source.sql})"
-        raise UnfitColumn(
+        raise ConnectorError(
             f"table {table.name}: column {field.name!r}{changed}: {error}", permanent=True
         ) from None
 
@@ -188,7 +176,7 @@ def _source_of(name: str, relation: CatalogRelation, table: str) -> SourceColumn
     # SQL folds a name without quotes to lower case: customerId was created as customerid.
     source = by_name.get(name) or by_name.get(name.lower())
     if source is None:
-        raise UnfitColumn(
+        raise ConnectorError(
             f"table {table}: {relation.sql}: {missing_column(name, relation.columns)}", permanent=True
         )
     return source

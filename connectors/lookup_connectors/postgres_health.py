@@ -9,7 +9,7 @@ import asyncpg
 
 from lookup_connectors.postgres_catalog import CatalogRelation, find_relation, plans_of
 from lookup_connectors.postgres_types import PostgresColumn, reported_type
-from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable
+from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable, connections_check
 from lookup_hints.spi.types import sql_type
 
 _SESSION = """
@@ -39,19 +39,20 @@ _SMALL = 1024 * 1024
 
 # Who may not see others' sessions may see how many there are.
 _CONNECTIONS = """
-SELECT current_setting('max_connections')::int
-         - CASE WHEN r.rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
-             + coalesce(current_setting('reserved_connections', true)::int, 0) END AS server,
-       (SELECT sum(numbackends) FROM pg_catalog.pg_stat_database)::int AS server_used,
-       r.rolconnlimit AS role,
-       (SELECT count(*) FROM pg_catalog.pg_stat_activity AS s WHERE s.usesysid = r.oid)::int AS role_used,
-       d.datconnlimit AS database,
-       (SELECT numbackends FROM pg_catalog.pg_stat_database AS s WHERE s.datid = d.oid) AS database_used
-FROM pg_catalog.pg_roles AS r, pg_catalog.pg_database AS d
-WHERE r.rolname = current_user AND d.datname = current_database()
+SELECT 'max_connections' AS name, (SELECT sum(numbackends) FROM pg_catalog.pg_stat_database)::int AS used,
+       current_setting('max_connections')::int
+       - CASE WHEN r.rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+           + coalesce(current_setting('reserved_connections', true)::int, 0) END AS most
+FROM pg_catalog.pg_roles AS r WHERE r.rolname = current_user
+UNION ALL
+SELECT 'CONNECTION LIMIT of the role', (SELECT count(*) FROM pg_catalog.pg_stat_activity AS s
+       WHERE s.usesysid = r.oid), r.rolconnlimit
+FROM pg_catalog.pg_roles AS r WHERE r.rolname = current_user
+UNION ALL
+SELECT 'CONNECTION LIMIT of the database', s.numbackends, d.datconnlimit
+FROM pg_catalog.pg_database AS d JOIN pg_catalog.pg_stat_database AS s ON s.datid = d.oid
+WHERE d.datname = current_database()
 """
-_LIMITS = {"server": "max_connections", "role": "CONNECTION LIMIT of the role",
-           "database": "CONNECTION LIMIT of the database"}  # fmt: skip
 
 
 async def health_of(
@@ -82,10 +83,9 @@ async def health_of(
             yield HealthCheck("index", "skipped", "the server does not say which indexes there are")
         else:
             yield index_check(relation.sql, key, indexes, size[0]["kind"], size[0]["bytes"])
-    if limits := await _told(connection, _CONNECTIONS):
-        yield connections_check(limits[0], request, pool_size)
-    else:
-        yield HealthCheck("connections", "skipped", "the server does not say how many there may be")
+    found = await _told(connection, _CONNECTIONS)
+    limits = found and {row["name"]: (row["most"], row["used"]) for row in found if row["most"] >= 0}
+    yield connections_check(request, pool_size, limits or None)
 
 
 async def _told(connection: asyncpg.Connection, query: str, *arguments: object) -> list[Any] | None:
@@ -145,32 +145,3 @@ def index_check(
 def _leading(columns: Sequence[str], wanted: set[str]) -> int:
     """How many columns an index begins with that are asked by."""
     return next((place for place, name in enumerate(columns) if name not in wanted), len(columns))
-
-
-def connections_check(found: Mapping[str, int], request: HealthRequest, pool_size: int) -> HealthCheck:
-    """What tasks will open against what the server, the role and the database allow.
-
-    Args:
-        found: for each of these its limit, where -1 is none, and below ``<name>_used`` what is used now.
-        request: what will be asked.
-        pool_size: connections of one process.
-    """
-    limits = {name: found[name] for name in _LIMITS if found[name] is not None and found[name] >= 0}
-    allowed = ", ".join(f"{_LIMITS[name]} leaves {limit}" for name, limit in limits.items())
-    if request.processes is None:
-        what = f"{pool_size} for each worker process, and nothing says how many there are; {allowed}"
-        return HealthCheck("connections", "skipped", f"{what}: SET lookup.cluster-tasks says it")
-    wanted = request.processes * pool_size * request.tables
-    of_tables = f" x {request.tables} tables of the server" if request.tables > 1 else ""
-    opened = f"{request.processes} worker processes x pool-size {pool_size}{of_tables} = {wanted}"
-    cure = f"Set 'pool-size' to less than {pool_size}, run fewer tasks, or put a pooler between."
-    tightest = min(limits, key=lambda name: limits[name])
-    if wanted > limits[tightest]:
-        what = f"{opened}, and {_LIMITS[tightest]} leaves {limits[tightest]}"
-        return HealthCheck("connections", "fail", what, cure)
-    free = {name: limit - (found[f"{name}_used"] or 0) for name, limit in limits.items()}
-    fewest = min(free, key=lambda name: free[name])
-    if wanted > free[fewest]:
-        what = f"{opened}, and only {free[fewest]} of {limits[fewest]} are free now ({_LIMITS[fewest]})"
-        return HealthCheck("connections", "warn", what, cure)
-    return HealthCheck("connections", "ok", f"{opened}; {free[fewest]} are free")

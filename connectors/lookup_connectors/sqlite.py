@@ -255,6 +255,8 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         with closing(connection), self._failures_explained():
             return [name for (name,) in connection.execute(_TABLES)]
 
+    STEPS = ("file", "table", "columns")
+
     def endpoints(self) -> Sequence[Endpoint]:
         """None: it is a file."""
         return ()
@@ -262,23 +264,11 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
         """File, table, columns, and an index that begins with a column of each key."""
         options = self.table.read(self.OPTIONS)[0]
-        try:
-            connection = self._connected(options)
-        except ConnectorError as error:
-            yield _broken("file", error, "Put the file where this machine sees it, under the same path.")
-            return
-        with closing(connection):
-            try:
-                stored = self._stored_columns(connection)
-            except ConnectorError as error:
-                yield _broken("table", error, "Check 'path' and 'table-name'.")
-                return
-            yield HealthCheck("table", "ok", f"{self._source} in {options['path']}")
-            try:
-                self._check_columns(stored)
-            except ConnectorError as error:
-                yield _broken("columns", error, "Correct the column list of CREATE TABLE.")
-                return
+        with closing(self._connected(options)) as connection:
+            yield HealthCheck("file", "ok", options["path"])
+            stored = self._stored_columns(connection)
+            yield HealthCheck("table", "ok", self._source)
+            self._check_columns(stored)
             yield HealthCheck("columns", "ok", f"{len(self.table.schema)} as declared")
             for by in request.keys:
                 yield self._index_check(connection, by)
@@ -298,15 +288,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         what = f"no index begins with {names}: each request reads the whole table"
         cure = f"CREATE INDEX by_key ON {_quoted(self._source)} ({', '.join(map(_quoted, by))})."
         return HealthCheck("index", "warn", what, cure)
-
-    def sample(self, columns: Sequence[str], most: int) -> pa.Table:
-        """The first rows."""
-        schema = pa.schema([self.table.schema.field(name) for name in columns])
-        query = f"SELECT {_list(columns)} FROM {_quoted(self._source)} LIMIT {most}"  # noqa: S608  quoted
-        connected = closing(self._connected(self.table.read(self.OPTIONS)[0]))
-        with connected as connection, self._failures_explained():
-            rows = connection.execute(query).fetchall()
-        return self._table(rows, schema, ())
 
     def _row_numbers(self, connection: sqlite3.Connection) -> _RowNumbers | None:
         """Those of the first and the last row; None for views, tables WITHOUT ROWID and empty ones."""
@@ -415,11 +396,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
 
     def _error(self, message: str, *, permanent: bool = False) -> ConnectorError:
         return ConnectorError(f"table {self.table.name}: {message}", permanent=permanent)
-
-
-def _broken(name: str, error: ConnectorError, cure: str) -> HealthCheck:
-    what, _, tip = str(error).partition(": ")[2].partition(". ")
-    return HealthCheck(name, "fail", what.removesuffix("."), tip or cure)
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -140,12 +140,15 @@ def examine(
         packages += connector.DRIVERS if isinstance(connector, ReportsHealth) else ()
     packages = list(dict.fromkeys(packages))
     here = [DoctorFinding(task.name, DRIVER, check) for task in tasks for check in task.checks()]
-    there = _from_executors(scope.spark, [_without_connections(task, here) for task in tasks], packages)
+    # What the driver has seen for all need not be said by each executor.
+    said = {(each.table, each.check.name) for each in here if each.check.name == "connections"}
+    seen = _from_executors(scope.spark, tasks, packages)
+    there = [each for each in seen if (each.table, each.check.name) not in said]
     versions = HealthCheck("versions", "ok", _versions_text(versions_of(packages)))
     is_dynamic = (conf("spark.dynamicAllocation.enabled") or "").lower() == "true"
     expected = None if is_dynamic else cluster.executors
-    seen = _executors_check(len({each.place for each in there} - {DRIVER}), expected)
-    ours = [DoctorFinding(WORKERS, DRIVER, each) for each in (versions, *seen)]
+    missing = _executors_check(len({each.place for each in there} - {DRIVER}), expected)
+    ours = [DoctorFinding(WORKERS, DRIVER, each) for each in (versions, *missing)]
     return DoctorReport((*ours, *here, *there), titles)
 
 
@@ -155,12 +158,6 @@ def default_keys(connector: Connector) -> tuple[tuple[str, ...], ...]:
     wanted = {*connector.required_keys(), *table.primary_key} & connector.key_columns()
     able = [name for name in table.schema.names if name in (wanted or connector.key_columns())]
     return (tuple(able if wanted else able[:1]),) if able else ()
-
-
-def _without_connections(task: HealthTask, found: Iterable[DoctorFinding]) -> HealthTask:
-    """``task`` for executors, that need not look at what the driver has seen for all."""
-    is_known = any(each.table == task.name and each.check.name == "connections" for each in found)
-    return replace(task, request=replace(task.request, processes=None)) if is_known else task
 
 
 def _versions_text(versions: Mapping[str, str]) -> str:

@@ -42,6 +42,7 @@ from lookup_hints.spi import (
     LookupRequest,
     Outcomes,
     ReportsHealth,
+    Scan,
     SyncLookup,
 )
 from lookup_hints.spi.secrets import masker
@@ -57,6 +58,7 @@ CURES = {
     "connections": "Lower 'pool-size' or the number of tasks, or raise the server's limit.",
     "database": "Check the name of the database.",
     "dns": "Check the name, and the name servers of this machine.",
+    "file": "Put it where this machine sees it, under the same path.",
     "driver": "Install it for that Python on every worker, and start Spark again.",
     "login": "Check user and password, and that the server lets them in from this machine.",
     "lookup": "See what the source says, and the options of the table.",
@@ -163,7 +165,8 @@ def checks_of(
 
 def _checks(connector: Connector, request: HealthRequest, given: Mapping[str, str]) -> Iterator[HealthCheck]:
     connector.table.check_allowed()
-    reached = [list(_reached(connector, each, request.timeout)) for each in _endpoints(connector)]
+    endpoints = call_with_timeout(partial(_endpoints, connector), request.timeout, "endpoints")
+    reached = [list(_reached(connector, each, request.timeout)) for each in endpoints]
     all_fail = all(checks[-1].verdict == "fail" for checks in reached) if reached else False
     for check in (check for checks in reached for check in checks):
         # One of several servers may be away while another one answers.
@@ -182,26 +185,27 @@ def _checks(connector: Connector, request: HealthRequest, given: Mapping[str, st
 def _of_connector(connector: Connector, request: HealthRequest) -> Iterator[HealthCheck]:
     if not isinstance(connector, ReportsHealth):
         return
-    checks, name = connector.health(request), "login"
+    checks, steps = connector.health(request), list(connector.STEPS)
     while True:
         try:
             check = call_with_timeout(lambda: next(checks, None), request.timeout + 1, "health")
-        except NotInTime:
-            what = f"the source gave no answer within {request.timeout:g} s"
-            yield HealthCheck(name, "fail", what, CURES[name])
+        except Exception as error:
+            yield _failed(connector, error, steps[0] if steps else "lookup")
             return
         if check is None:
             return
-        name = "lookup"
+        if check.name in steps:
+            del steps[: steps.index(check.name) + 1]
         yield check
 
 
-def _failed(connector: Connector, error: Exception) -> HealthCheck:
-    name = connector.check_of(error) if isinstance(connector, ReportsHealth) else "lookup"
-    if isinstance(error, NotAllowed):
-        name = "security"
-    elif isinstance(error, OptionError):
-        name = "options"
+def _failed(connector: Connector, error: Exception, step: str = "lookup") -> HealthCheck:
+    """The check that failed with ``error``: that of a ``step``, if nothing tells more."""
+    if isinstance(error, NotInTime):
+        error = LookupTimeout("the source gave no answer in time")
+    name = (connector.check_of(error) if isinstance(connector, ReportsHealth) else "") or step
+    if isinstance(error, OptionError):
+        name = "security" if isinstance(error, NotAllowed) else "options"
     elif isinstance(error, ModuleNotFoundError) or isinstance(error.__cause__, ModuleNotFoundError):
         name = "driver"
     text = " ".join((str(error) or type(error).__name__).split())
@@ -300,7 +304,7 @@ def _timed(
 ) -> HealthCheck:
     """Ten lookups, one key each, after one that opens what is needed."""
     schema, names = connector.table.schema, ", ".join(by)
-    keys, told = _keys(connector, by, given)
+    keys, told = _keys(connector, by, seconds, given)
     if keys is None:
         return HealthCheck("lookup", "skipped", f"by {names}: no key can be made up; --key names one")
     found, took, is_open = 0, list[float](), False
@@ -330,7 +334,9 @@ def _timed(
     return HealthCheck("lookup", "ok", what, seconds=tuple(took))
 
 
-def _keys(connector: Connector, by: tuple[str, ...], given: Mapping[str, str]) -> tuple[pa.Table | None, str]:
+def _keys(
+    connector: Connector, by: tuple[str, ...], seconds: float, given: Mapping[str, str]
+) -> tuple[pa.Table | None, str]:
     """Keys to ask for, and where they are from; None where none can be made up."""
     table = connector.table
     schema = pa.schema([table.schema.field(name) for name in by])
@@ -340,7 +346,7 @@ def _keys(connector: Connector, by: tuple[str, ...], given: Mapping[str, str]) -
         except pa.ArrowException as error:
             raise OptionError(Problem(f"The key {dict(given)} is none of {table.name}: {error}.")) from None
         return pa.table(columns, schema=schema), "the key that is given"
-    sampled = connector.sample(by, TIMED) if isinstance(connector, ReportsHealth) else None
+    sampled = call_with_timeout(partial(_sampled, connector, schema), seconds, "sample")
     keys = None if sampled is None else sampled.select(list(by)).drop_null()
     if keys is not None and keys.num_rows:
         return keys, "keys of the table"
@@ -348,6 +354,18 @@ def _keys(connector: Connector, by: tuple[str, ...], given: Mapping[str, str]) -
     if any(value is None for value in made_up):
         return None, ""
     return pa.table([[value] for value in made_up], schema=schema), _MADE_UP
+
+
+def _sampled(connector: Connector, schema: pa.Schema) -> pa.Table | None:
+    """Some rows, where that costs little; those of a connector without a server are read, up to the first."""
+    if isinstance(connector, ReportsHealth):
+        sampled = connector.sample(schema.names, TIMED)
+        if sampled is not None:
+            return sampled
+    if not isinstance(connector, Scan) or connector.origin():
+        return None
+    first = list(islice(connector.scan(schema), 1))
+    return pa.Table.from_batches(first, schema).slice(0, TIMED)
 
 
 def _made_up(kind: pa.DataType) -> object | None:

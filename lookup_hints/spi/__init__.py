@@ -24,7 +24,7 @@ from lookup_hints.spi.door import (
     TakesTurns,
 )
 from lookup_hints.spi.filtering import Filter, FilteredScan, FilterValue
-from lookup_hints.spi.health import Endpoint, HealthCheck, HealthRequest, ReportsHealth
+from lookup_hints.spi.health import Endpoint, HealthCheck, HealthRequest, ReportsHealth, connections_check
 from lookup_hints.spi.model import (
     Answer,
     LookupRequest,
@@ -105,6 +105,7 @@ __all__ = [
     "Turns",
     "Wait",
     "choice",
+    "connections_check",
     "integer",
     "number",
     "reporting",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -76,6 +76,8 @@ class ReportsHealth(ABC):
 
     DRIVERS: ClassVar[tuple[str, ...]] = ()
     """The packages that talk to the source: their versions are compared between driver and workers."""
+    STEPS: ClassVar[tuple[str, ...]] = ()
+    """Checks of ``health`` in their order: an error belongs to the first that has not come yet."""
 
     @abstractmethod
     def endpoints(self) -> Sequence[Endpoint]:
@@ -83,12 +85,44 @@ class ReportsHealth(ABC):
 
     @abstractmethod
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
-        """What can be found out, step by step; what it raises is a check that failed (``check_of``)."""
+        """What can be found out, step by step, up to an error."""
 
     def sample(self, columns: Sequence[str], most: int) -> pa.Table | None:
         """Some rows of ``columns``, whose keys are then asked for; None where that would cost too much."""
         return None
 
     def check_of(self, error: Exception) -> str:
-        """The name of the check that failed with ``error``."""
-        return "lookup"
+        """The name of the check that failed with ``error``; empty where that is the one that was made."""
+        return ""
+
+
+def connections_check(
+    request: HealthRequest, pool_size: int, limits: Mapping[str, tuple[int, int]] | None
+) -> HealthCheck:
+    """What tasks will open against what a server allows.
+
+    Args:
+        request: what will be asked.
+        pool_size: connections of one process.
+        limits: by the name of each, how many there may be and how many are used now; None where that is
+            not known.
+    """
+    if request.processes is None or limits is None:
+        why = "the server does not say how many it takes"
+        if request.processes is None:
+            why = "SET lookup.cluster-tasks says how many processes there are"
+        return HealthCheck("connections", "skipped", f"{pool_size} for each worker process; {why}")
+    wanted = request.processes * pool_size * request.tables
+    of_tables = f" x {request.tables} tables of the server" if request.tables > 1 else ""
+    opened = f"{request.processes} worker processes x {pool_size} connections{of_tables} = {wanted}"
+    if not limits:
+        return HealthCheck("connections", "ok", opened)
+    cure = "Lower 'pool-size', run fewer tasks, put a pooler between, or raise the limit."
+    name = min(limits, key=lambda name: limits[name][0])
+    if wanted > limits[name][0]:
+        return HealthCheck("connections", "fail", f"{opened}, and {name} leaves {limits[name][0]}", cure)
+    name = min(limits, key=lambda name: limits[name][0] - limits[name][1])
+    free = f"{limits[name][0] - limits[name][1]} of {limits[name][0]} are free now ({name})"
+    if wanted > limits[name][0] - limits[name][1]:
+        return HealthCheck("connections", "warn", f"{opened}, and only {free}", cure)
+    return HealthCheck("connections", "ok", f"{opened}; {free}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from lookup_hints.errors import LookupHintsError
@@ -24,16 +24,8 @@ if TYPE_CHECKING:
 _CURE = "Correct the statement: lookup-hints check shows the place."
 
 
-@dataclass
-class _TablesOfFile:
-    """The lookup tables that a file declares, and statements of it that failed."""
-
-    tables: dict[str, LookupTable] = field(default_factory=dict)
-    broken: list[DoctorFinding] = field(default_factory=list)
-
-
 def examine_file(
-    session: LookupSession, script: Script, given: CheckOptions, key: dict[str, str], timeout: float
+    session: LookupSession, script: Script, given: CheckOptions, key: Mapping[str, str], timeout: float
 ) -> DoctorReport:
     """Look at the lookup tables that ``script`` declares; of its statements, only these and SET are run.
 
@@ -44,33 +36,26 @@ def examine_file(
         key: values of keys that exist, by column.
         timeout: seconds for one step.
     """
-    found = _declared(session, script)
-    lookups = list(lookups_of(script.statements, given))
-    tables = [
-        _examined(table, [spec for each in lookups for spec in each]) for table in found.tables.values()
-    ]
-    joins = max([1, *map(len, lookups)])
-    report = session.examine(tables, key=key, timeout=timeout, joins=joins)
-    return DoctorReport((*found.broken, *report.findings), report.titles)
-
-
-def _declared(session: LookupSession, script: Script) -> _TablesOfFile:
-    found = _TablesOfFile()
+    tables: dict[str, LookupTable] = {}
+    broken = []
     for statement in script.statements:
         name = f"line {statement.line}"
         try:
             read = read_statement(statement.text)
             if isinstance(read, CreateLookupTable):
                 name = read.name
-                found.tables[name.lower()] = _created(session, script, statement.text, read)
-            elif isinstance(read, Setting) or (
-                isinstance(read, SparkStatement) and read.words[:1] == ("SET",)
-            ):
+                tables[name.lower()] = _created(session, script, statement.text, read)
+            elif isinstance(read, Setting) or (isinstance(read, SparkStatement) and "SET" in read.words[:1]):
                 session.sql(statement.text, script.params)
         except Exception as error:
             check = HealthCheck("statement", "fail", " ".join(failure(statement, error).split()), _CURE)
-            found.broken.append(DoctorFinding(name, DRIVER, check))
-    return found
+            broken.append(DoctorFinding(name, DRIVER, check))
+    lookups = list(lookups_of(script.statements, given))
+    examined = [_examined(table, list(chain.from_iterable(lookups))) for table in tables.values()]
+    if not examined:
+        return DoctorReport(tuple(broken), {})
+    report = session.doctor(*examined, key=key, timeout=timeout, joins=max([1, *map(len, lookups)]))
+    return DoctorReport((*broken, *report.findings), report.titles)
 
 
 def _created(session: LookupSession, script: Script, text: str, ddl: CreateLookupTable) -> LookupTable:

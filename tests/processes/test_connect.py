@@ -55,7 +55,6 @@ def test_parameters_by_name_and_by_position(outcomes: Outcomes) -> None:
 def test_a_doctor_looks_from_here_and_from_the_servers_executor(outcomes: Outcomes) -> None:
     lines = outcomes.gave("doctor")
     assert lines[1].startswith("  ok      versions    driver, 1 executor: Python ")
-    assert "  ok      table       driver, 1 executor: 2 rows, which travel to the workers." in lines
     assert [line.partition(":")[0] for line in lines if "  lookup  " in line] == [
         *("  ok      lookup      driver", "  ok      lookup      1 executor")
     ]

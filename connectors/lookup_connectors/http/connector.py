@@ -60,6 +60,7 @@ from lookup_hints.spi import (
     SupportsBackpressure,
     SyncRowLookup,
     TakesTurns,
+    connections_check,
 )
 from lookup_hints.spi.model import identity_of_file
 from lookup_hints.spi.secrets import masker
@@ -251,23 +252,18 @@ class HttpConnector(
         return [Endpoint(host, port, _tls_of(self.table.name, options) if is_tls else None)]
 
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
-        """How many requests will be in flight; the rest shows when it is asked."""
-        each = min(request.capacity, self.table.read(self.OPTIONS)[0]["connections"])
-        what = f"{each} at once for each worker process ('capacity', 'connections')"
-        if request.processes is None:
-            yield HealthCheck("connections", "skipped", f"{what}; nothing says how many there are")
-        else:
-            what = f"{request.processes} worker processes x {what}: {request.processes * each}"
-            yield HealthCheck("connections", "ok", what)
+        """How many connections there will be; the rest shows when it is asked."""
+        connections: int = self.table.read(self.OPTIONS)[0]["connections"]
+        yield connections_check(request, min(request.capacity, connections), {})
 
     def check_of(self, error: Exception) -> str:
         """A refused login, or a page of HTML that asks for one, is more than a failed lookup."""
         response = error.response if isinstance(error, HttpFailure) else None
         if response is None:
-            return "lookup"
+            return ""
         is_page = "html" in response.headers.get("content-type", "")
         asks = is_page and _LOGIN_PAGE.search(str(error)) is not None
-        return "login" if asks or response.status in (401, 403, 407) else "lookup"
+        return "login" if asks or response.status in (401, 403, 407) else ""
 
     # Before there are columns.
 

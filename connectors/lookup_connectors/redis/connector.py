@@ -11,7 +11,7 @@ from redis import exceptions as errors
 
 from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, Reading, Steps, answer, reading_of
-from lookup_connectors.redis.server import RedisEndpoint, code_of, connections_check, origin_of
+from lookup_connectors.redis.server import RedisEndpoint, code_of, origin_of
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.spi import (
     Answer,
@@ -25,6 +25,7 @@ from lookup_hints.spi import (
     Option,
     ReportsHealth,
     SyncLookup,
+    connections_check,
     reporting,
 )
 
@@ -135,6 +136,7 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
     # Health.
 
     DRIVERS = ("redis",)
+    STEPS = ("login",)
 
     def endpoints(self) -> Sequence[Endpoint]:
         """The server, or the first node of a cluster."""
@@ -146,15 +148,14 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
         try:
             live.connect()
             yield HealthCheck("login", "ok", f"{live.server.place} answers PING")
-            yield connections_check(live.clients(), request, live.server.pool_size)
+            yield connections_check(request, live.server.pool_size, live.clients())
         finally:
             live.close()
 
     def check_of(self, error: Exception) -> str:
         """A refused user or command, by the reply."""
-        return {"NOAUTH": "login", "WRONGPASS": "login", "NOPERM": "rights"}.get(
-            code_of(error.__cause__), "lookup"
-        )
+        named = {"NOAUTH": "login", "WRONGPASS": "login", "NOPERM": "rights"}
+        return named.get(code_of(error.__cause__), "")
 
 
 class _OpenRedis:
@@ -169,11 +170,11 @@ class _OpenRedis:
         with self.server.failures_explained():
             self._client.ping()
 
-    def clients(self) -> tuple[int, int] | None:
-        """How many clients the server has, and may have; None where the user may not know."""
+    def clients(self) -> dict[str, tuple[int, int]] | None:
+        """How many clients the server may have, and has; None where the user may not know."""
         try:
             info = self._client.info("clients")
-            return int(info["connected_clients"]), int(info["maxclients"])
+            return {"maxclients": (int(info["maxclients"]), int(info["connected_clients"]))}
         except (errors.RedisError, KeyError, TypeError):  # TypeError: a cluster tells it of each node
             return None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import redis
@@ -21,7 +21,7 @@ from redis.retry import Retry
 from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, NotPermitted, Steps
 from lookup_hints.errors import ConnectorError, OptionError, Problem
-from lookup_hints.spi import Endpoint, HealthCheck, HealthRequest, LookupTable
+from lookup_hints.spi import Endpoint, LookupTable
 from lookup_hints.spi.place import origin_text, resolved, split_url
 from lookup_hints.spi.secrets import has_reference
 
@@ -218,26 +218,6 @@ class RedisEndpoint:
     def _failure(self, text: str, *, permanent: bool = False) -> ConnectorError:
         message = f"table {self.table}: Redis at {self.place}: {text}".replace("..", ".")
         return ConnectorError(message, permanent=permanent)
-
-
-def connections_check(clients: tuple[int, int] | None, request: HealthRequest, pool_size: int) -> HealthCheck:
-    """What tasks will open against what the server allows.
-
-    Args:
-        clients: how many it has, and may have.
-        request: what will be asked.
-        pool_size: connections of one process.
-    """
-    if clients is None or request.processes is None:
-        why = "the user may not see INFO" if clients is None else "nothing says how many processes there are"
-        return HealthCheck("connections", "skipped", f"{pool_size} for each worker process; {why}")
-    used, most = clients
-    wanted = request.processes * pool_size * request.tables
-    what = f"{request.processes} worker processes open {wanted}; {most - used} of maxclients {most} are free"
-    if wanted <= most - used:
-        return HealthCheck("connections", "ok", what)
-    verdict: Literal["fail", "warn"] = "fail" if wanted > most else "warn"
-    return HealthCheck("connections", verdict, what, "Lower 'pool-size', or raise maxclients.")
 
 
 def origin_of(table: LookupTable) -> str:

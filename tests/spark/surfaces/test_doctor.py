@@ -46,7 +46,7 @@ def test_a_file_whose_tables_are_well_is_looked_at_by_the_keys_of_its_queries(
     assert lines[0] == "workers"
     assert lines[1].startswith("  ok      versions    driver, 1 executor: Python 3.")
     assert "doctored: sqlite" in lines
-    assert f"  ok      table       driver, 1 executor: people in {people}." in lines
+    assert f"  ok      file        driver, 1 executor: {people}." in lines
     assert [line.split(":")[0].split()[-1] for line in lines if "  lookup  " in line] == [
         *("driver", "driver", "executor", "executor")
     ]
