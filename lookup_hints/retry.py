@@ -53,7 +53,7 @@ class RetryStrategy(ABC):
 
     @property
     def jitter(self) -> float:
-        """The share of each wait, from 0 to 1, that chance adds or takes away."""
+        """The share of each wait, from 0 to 1, that is added or subtracted at random."""
         return 0.0
 
     def if_miss(self) -> RetryPolicy:
@@ -108,15 +108,15 @@ class FixedDelay(RetryStrategy):
 class ExponentialDelay(RetryStrategy):
     """A wait that grows from ``initial`` by ``multiplier`` up to ``maximum``, give or take ``jitter``.
 
-    The first wait is ``initial`` itself; the jitter adds or takes up to ``jitter * wait``, as Flink's
+    The first wait is ``initial`` itself; the jitter adds or subtracts up to ``jitter * wait``, as Flink's
     exponential-delay restart strategy does. State lives in the attempt number alone, so keys that wait
     at the same time do not disturb each other (in Flink's ExponentialBackoffDelayRetryStrategy they do).
 
     Args:
         max_attempts: retries after the first try.
         initial: seconds before the first retry.
-        maximum: seconds that no wait exceeds, but for the jitter.
-        multiplier: what each wait is longer by.
+        maximum: longest wait in seconds, before the jitter.
+        multiplier: factor from one wait to the next.
         jitter: from 0 to 1.
     """
 
@@ -167,9 +167,9 @@ class RetryPolicy:
     Args:
         strategy: how often and after how long.
         on_miss: whether a key without rows is asked again.
-        on_exception: after which failures; None for after none.
-        on_rows: for which rows; None for no rows.
-        predicate_names: what is asked again, for a reader.
+        on_exception: after which failures a key is asked again; None: after none.
+        on_rows: for which rows a key is asked again; None: for none.
+        predicate_names: what is asked again, as EXPLAIN shows it.
     """
 
     strategy: RetryStrategy | None = None

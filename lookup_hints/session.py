@@ -151,22 +151,22 @@ class LookupSession:
                 ``customers.country``; a name that only one side has may stand alone.
             as_of: the moment whose rows are joined: a column, SQL expression or Column of ``df``. The table
                 says with ``lookup.valid-from`` from when its rows hold.
-            columns: which columns of the table come, or a dictionary of them with new names; all without it.
+            columns: which columns of the table come, or a dictionary of them with new names; all by default.
             alias: what the table is called in ``condition`` and in the result (``select("c.name")``).
             retry: when a key is asked again, such as ``FixedDelay(3, 10.0).if_miss()``.
             asynchronous: prefer the async or the sync runner.
-            ordered: whether completed requests count against ``capacity`` until all before them are out.
+            ordered: whether a finished request keeps its slot until all earlier ones are delivered.
             capacity: requests in flight per task.
             timeout: seconds for one key, retries and waits included; or as in a hint (``"3 min"``).
             batch_size: the most keys in one request.
             on_error: ``fail``, ``null``, ``skip`` or ``dead-letter``.
             dead_letter_path: the folder of keys that failed for good, where ``on_error`` is ``dead-letter``.
             max_errors: keys of one task that may fail for good.
-            max_error_ratio: part of the keys of one task that may, from 0 to 1.
+            max_error_ratio: share of the keys of one task that may fail for good, from 0 to 1.
             max_requests: requests of one query; the first one above it fails the query.
             on_open: what requests do while the source is down: ``wait`` within their timeout, or ``fail``.
             access: ``lookup`` (the default) asks the table, ``scan`` reads it whole and lets Spark join it,
-                ``auto`` does what is surely cheaper.
+                ``auto`` does whichever is surely cheaper.
             cache: ``partial`` to use answers that are remembered, ``none`` to go without them.
             shuffle: whether the rows of ``df`` are partitioned by key first.
 
@@ -240,7 +240,7 @@ class LookupSession:
         Args:
             text: one statement.
             args: as for ``sql``.
-            few_rows: whether the first rows alone will be taken, as by ``show``: few keys are then asked.
+            few_rows: whether only the first rows will be taken, as by ``show``: few keys are then asked.
             line: where the statement begins in its file; metrics name it.
         """
         return self._statements.prepare(text, args, few_rows=few_rows, line=line)
@@ -250,7 +250,7 @@ class LookupSession:
         return self._statements.run(prepared)
 
     def invalidate(self, table: str, keys: Iterable[Any] | DataFrame | None = None) -> None:
-        """Use no remembered answers of a table that were asked for until now, as ``REFRESH TABLE`` does.
+        """Drop the cached answers of a table, as ``REFRESH TABLE`` does.
 
         It holds for each statement that this session plans from now on, on all executors. Queries that run
         already see it on a local Spark at once, and elsewhere when such a statement runs on their executor.
@@ -263,7 +263,7 @@ class LookupSession:
                 by other columns are invalidated whole.
 
         Raises:
-            QueryError: there is no such table, or these are not its keys.
+            QueryError: there is no such table, or the keys are invalid.
 
         Examples:
             >>> def invalidate(changes, batch):
@@ -304,7 +304,7 @@ class LookupSession:
             timeout: seconds for one step, such as a connection or a lookup.
             joins: lookup joins that run in one stage, at most.
 
-        Example:
+        Examples:
             >>> report = session.doctor("customers", key={"id": 1})
             >>> print(report)
             >>> assert report.is_well
@@ -316,13 +316,13 @@ class LookupSession:
         return examine(scope, examined, given=given, timeout=timeout, joins=joins)
 
     def serve_metrics(self, port: int, host: str = LOOPBACK, *, flink_names: bool = False) -> MetricsServer:
-        """Let Prometheus scrape what ``metrics`` gives from this driver, until ``stop`` of what it returns.
+        """Let Prometheus scrape what ``metrics`` gives, from this driver, until the server is stopped.
 
-        Where the port is taken, nothing is served: a warning says so, and all else goes on.
+        Where the port is taken, a warning says so, and nothing is served.
 
         Args:
-            port: where; 0 takes one that is free.
-            host: the address to listen on. That of loopback lets nobody in from other machines.
+            port: the port; 0 takes a free one.
+            host: the address to listen on. The default admits no other machine.
             flink_names: whether the counts that Flink has, too, are served under Flink's names as well.
 
         Raises:
@@ -337,7 +337,7 @@ class LookupSession:
         return serve(port, host, self.metrics, flink_names=flink_names, job_name=job_name)
 
     def watching(self) -> AbstractContextManager[Callable[[], Mapping[LookupName, Moment]]]:
-        """Look at counts while statements of this thread run; the tasks that run are in them.
+        """Live counts while statements of this thread run, running tasks included.
 
         What the block is given may be called from any thread. On Spark Connect, and where workers cannot
         reach the driver by UDP, it knows only of tasks that have ended.

@@ -118,7 +118,7 @@ _NO_EVENTS = Events()
 
 @dataclass(frozen=True)
 class LookupMetrics:
-    """Counts of one lookup function in one task; ``+`` adds those of several, ``-`` says what came since.
+    """Counts of one lookup function in one task; ``+`` adds them up, ``-`` gives what was added since.
 
     `about_counts` gives the unit and the meaning of each field that is a count.
     """

@@ -1,4 +1,4 @@
-"""What a connector is and is asked with: the classes and values that those who write connectors use.
+"""What connectors are made of: the classes and values that those who write connectors use.
 
 Nothing here knows of SQL, of a plan or of Spark. Whatever is needed by a connector is imported from here.
 """

@@ -121,7 +121,7 @@ class Connector:
         return origin_of(self.table)
 
     def ending(self, error: Exception) -> Ending:
-        """What a lookup that raised ``error`` says of the source: it is down, asked too much, or neither.
+        """What ``error`` of a lookup says of the source: it is down, gets too many requests, or neither.
 
         On the worker. By the default a lost connection and a timeout are ``lost``, and a source that says how
         long to wait has ``refused``. Where the driver has errors of its own for these, name them here.
@@ -154,11 +154,11 @@ class SyncLookup(Connector, ABC):
         """
 
     def close(self) -> None:
-        """Disconnect; see the module's text for when this can be relied upon."""
+        """Disconnect. Spark may end a worker without calling this."""
 
 
 class AsyncLookup(Connector, ABC):
-    """A connector that is asked many things at once, on the one event loop of its worker process."""
+    """A connector that takes many requests at once, on the one event loop of its worker process."""
 
     async def aopen(self) -> None:
         """Connect. On the worker's event loop, once per process, before the first ``alookup``."""
@@ -174,7 +174,7 @@ class AsyncLookup(Connector, ABC):
         """
 
     async def aclose(self) -> None:
-        """Disconnect; see the module's text for when this can be relied upon."""
+        """Disconnect. Spark may end a worker without calling this."""
 
 
 class RowsAsTable(Connector):
@@ -316,7 +316,7 @@ class TakesTurns:
 
 
 class ReportsOutcomes(ABC):
-    """The ability to tell in rows how a lookup ended that found none: a status, the text of an error."""
+    """The ability to give a row for a key that has none, with a status or the text of an error."""
 
     @abstractmethod
     def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
@@ -342,7 +342,7 @@ class Scan(ABC):
         that come after this call, too.
 
         Args:
-            wanted: at most so many parts.
+            wanted: the most parts to return.
         """
         return ("",)
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 Wait: TypeAlias = Literal["throttle", "outage", "budget", "slot"]
-"""Why a request is not sent yet: the source bears no more, it is down, a budget, or no connection is free."""
+"""Why a request is not sent yet: the adaptive limit, an outage, a budget, or no free connection."""
 
 
 class HttpExchange(Protocol):

@@ -17,8 +17,8 @@ from typing import Literal, Protocol, TypeAlias
 from lookup_hints.errors import ConnectorError, LookupTimeout
 
 Ending: TypeAlias = Literal["served", "refused", "lost", "unknown"]
-"""How a request ended: with an answer (a miss and a 404 are some, too), refused as the source is asked too
-much, without an answer for reasons of transport, or in a way that says nothing of the source."""
+"""How a request ended: with an answer (a miss and a 404 are some, too), refused because of too many requests,
+without an answer for reasons of transport, or in a way that says nothing of the source."""
 
 
 class Turns(Protocol):

@@ -123,7 +123,7 @@ RESTART_OPTIONS: tuple[Option, ...] = (
     Option(
         "restart-strategy.exponential-delay.jitter-factor",
         number(0, 1),
-        "Part of a wait of exponential-delay that is added or taken at random.",
+        "Part of a wait of exponential-delay that is added or subtracted at random.",
         default=0.1,
         places=_SESSION,
     ),

@@ -52,7 +52,7 @@ class RestartStrategy(Protocol):
 
 @dataclass(frozen=True)
 class NoRestart:
-    """The first failure stands (Flink's ``none``)."""
+    """No restart: the first failure is final (Flink's ``none``)."""
 
     def after_failure(self, failures: Failures, now: float, spread: float) -> RestartDecision:
         return RestartDecision(None, failures)
@@ -63,7 +63,7 @@ class NoRestart:
 
 @dataclass(frozen=True)
 class FixedDelayRestart:
-    """The same wait before each restart, and this many restarts in all (Flink's ``fixed-delay``).
+    """The same wait before each restart, up to a number of restarts in all (Flink's ``fixed-delay``).
 
     Args:
         attempts: restarts in the whole life of the query; they are never forgotten.
@@ -91,7 +91,7 @@ class FailureRateRestart:
     """Restarts until failures come too often (Flink's ``failure-rate``).
 
     Args:
-        max_failures_per_interval: failures within ``interval`` that are borne; one more stands.
+        max_failures_per_interval: failures within ``interval`` that are tolerated; one more is final.
         interval: seconds over which failures are counted, back from the last one.
         delay: seconds before each restart.
     """
@@ -121,10 +121,10 @@ class FailureRateRestart:
 
 @dataclass(frozen=True)
 class ExponentialDelayRestart:
-    """A wait that grows from one restart to the next, and begins again after a quiet time.
+    """A wait that grows from one restart to the next, and starts small again after a quiet time.
 
     Flink's ``exponential-delay``: the first wait is ``initial_backoff``, each further one is longer by
-    ``multiplier`` up to ``max_backoff``; the jitter adds or takes up to ``jitter_factor`` of the wait and
+    ``multiplier`` up to ``max_backoff``; the jitter adds or subtracts up to ``jitter_factor`` of the wait and
     never leaves these bounds. A failure that comes before the restart of the last one is part of it.
 
     Args:
@@ -132,8 +132,8 @@ class ExponentialDelayRestart:
         max_backoff: seconds that a wait lasts at most.
         multiplier: growth from one wait to the next, more than 1.
         reset_threshold: seconds without a failure after a restart that make the next wait a first one.
-        jitter_factor: the part of a wait, from 0 to 1, that is added or taken at random.
-        attempts: restarts in a row, before a quiet time; one more failure stands.
+        jitter_factor: the part of a wait, from 0 to 1, that is added or subtracted at random.
+        attempts: restarts in a row, before a quiet time; one more failure is final.
     """
 
     initial_backoff: float = 1.0

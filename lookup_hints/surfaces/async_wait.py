@@ -65,7 +65,7 @@ def async_wait(
         inputs: columns, SQL expressions or Columns of ``df``, one for each argument.
         returns: names and types of the new columns: ``"name STRING, score DOUBLE"``, or a StructType.
         how: ``left`` keeps a row for which nothing is returned, with NULLs; ``inner`` drops it.
-        ordered: whether finished calls count against ``capacity`` until all before them are out.
+        ordered: whether a finished call keeps its slot until all earlier ones are delivered.
         capacity: calls at once per task.
         timeout: seconds for one row, retries and waits included; or as in a hint (``"3 min"``).
         retry: when to call again, such as ``FixedDelay(3, 1.0).if_exception(OSError)``; predicates of
@@ -73,7 +73,7 @@ def async_wait(
         on_error: ``fail``, ``null``, ``skip`` or ``dead-letter``.
         dead_letter_path: the folder of keys that failed for good, where ``on_error`` is ``dead-letter``.
         max_errors: keys of one task that may fail for good.
-        max_error_ratio: part of the keys of one task that may, from 0 to 1.
+        max_error_ratio: share of the keys of one task that may fail for good, from 0 to 1.
         max_requests: calls of one query; the first one above it fails the query.
         shuffle: whether the rows of ``df`` are partitioned by the inputs first.
 

@@ -13,7 +13,7 @@ from tests.servers.postgres import free_port
 class FaultProxy:
     """Forwards a loopback port to another one until told to misbehave. Runs on a thread of its own.
 
-    Example:
+    Examples:
         >>> with FaultProxy(server.port) as proxy:  # doctest: +SKIP
         ...     proxy.stall()
     """
