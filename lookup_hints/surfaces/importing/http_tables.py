@@ -22,9 +22,9 @@ _HOLDS_ROWS = re.compile(
     re.IGNORECASE,
 )
 _BESIDE_ROWS = re.compile(
-    r"""_?(links?|meta\w*|next\w*|prev\w*|previous|first\w*|last\w*|self|total\w*|count|page\w*|per_?page|limit
-    |offset|size|start|skip|cursors?|end_?cursor|has_?(more|next|prev)\w*|more|is_?last\w*|pagination|paging
-    |object|kind|type|url|etag|status\w*|success|ok|code|message|errors?|warnings|request_?id|response_metadata
+    r"""_?(links?|meta\w*|next\w*|prev\w*|first\w*|last\w*|self|total\w*|count|page\w*|per_?page|limit
+    |offset|size|start|end|skip|cursors?|end_?cursor|has_?(more|next|prev)\w*|more|is_?last\w*|pagination|paging
+    |object|kind|type|ur[li]|etag|status\w*|success|ok|code|message|errors?|warnings|request_?id|response_metadata
     |included|jsonapi|self_?link|incomplete_results|truncated|number|number_?of_?elements|empty|sort|pageable
     |@odata\.\w+|api_?version|generated_?at|took)""",
     re.VERBOSE | re.IGNORECASE,
@@ -34,6 +34,8 @@ _PAGED = re.compile(
     re.IGNORECASE,
 )
 """Members beside many rows, and not of one."""
+
+_NAMES_A_ROW = re.compile("u?u?id|guid|key|number|code|sku|slug", re.IGNORECASE)
 
 PAGE = re.compile(r"page(_?(number|num|no|index)|\[number\])?", re.IGNORECASE)
 OFFSET = re.compile(r"offset|skip|start(_?(at|index))?|page\[offset\]", re.IGNORECASE)
@@ -51,7 +53,7 @@ _NEXT_CURSOR = re.compile(
     r"|marker",
     re.IGNORECASE,
 )
-_NEXT_URL = re.compile(r"next(_?page)?(_?(url|link|href|uri))?|@?odata\.nextlink", re.IGNORECASE)
+_NEXT_URL = re.compile(r"next(_?page)?(?P<sure>_?(url|link|href|uri))?|@?odata\.nextlink", re.IGNORECASE)
 
 
 class NoTable(Exception):
@@ -176,7 +178,7 @@ def _holder(answer: pa.DataType, names: set[str]) -> pa.Field | None:
 
 def last_name(url: str) -> str:
     """What the path of ``url`` calls what it gives: the last segment without a hole."""
-    return next((each for each in reversed(_segments(url)) if "{" not in each), "")
+    return next((each.removesuffix(".json") for each in reversed(_segments(url)) if "{" not in each), "")
 
 
 def _segments(url: str) -> list[str]:
@@ -209,7 +211,13 @@ def http_table(asked: Asked, answer: pa.DataType) -> Imported:
     for hole, kind in asked.keys.items():
         # A member of its name may be something else: an order of the customer {id} has an id of its own.
         segment = _segment_before(hole, _segments(asked.url)).removesuffix("s")
-        alike = [members.get(each.lower()) for each in (hole, f"{segment}_{hole}")]
+        names = [hole, f"{segment}_{hole}"]
+        short = re.sub(rf"^{segment}_?", "", hole, flags=re.IGNORECASE)
+        if not rows.are_listed and _NAMES_A_ROW.fullmatch(
+            short
+        ):  # /files/{file_id} gives a file, with its id
+            names.append(short)
+        alike = [members.get(each.lower()) for each in names]
         is_same = asked.says or (
             lambda hole, name: name.lower() != hole.lower() or not (rows.are_listed and hole in asked.in_path)
         )
@@ -276,10 +284,12 @@ def paging(pages: Pages, answer: pa.DataType, rows: RowsPlace) -> dict[str, str]
     if cursor is not None and (path := _cursor_path(cursor, members, rows)):
         return {"paging": "cursor", "paging-path": path, "paging-parameter": cursor}
     for way, kind in members.items():
-        if kind == URI or (types.is_string(kind) and not found):
-            *_, before, last = ("", *way)
-            if _NEXT_URL.fullmatch(last) or (last in ("href", "url") and before == "next"):
-                return {"paging": "next_url", "paging-path": jmespath(*way)}
+        *_, before, last = ("", *way)
+        match = _NEXT_URL.fullmatch(last)
+        is_next = match or (last in ("href", "url") and before == "next")
+        is_url = kind == URI or (types.is_string(kind) and (not found or (match and match["sure"])))
+        if is_next and is_url:
+            return {"paging": "next_url", "paging-path": jmespath(*way)}
     if pages.has_link:
         return {"paging": "link"}
     for how in ("page", "offset"):

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urljoin
 
@@ -49,13 +48,12 @@ _BY_FORMAT: Mapping[str, Mapping[str, pa.DataType]] = {
 }
 _PLAIN = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64()}
 _PLAIN |= {"boolean": pa.bool_(), "null": pa.null()}
-_COMPOSED = ("allOf", "anyOf", "oneOf")
-_HAVE_PARTS = {"$ref", "properties", "additionalProperties", "items", *_COMPOSED}
+_HAVE_PARTS = {"$ref", "properties", "additionalProperties", "items", "allOf", "anyOf", "oneOf"}
 _MOST_PARTS = 1_000
 """More parts of one answer are not looked at: schemas that name one another grow without bounds."""
 _KEYS_PER_REQUEST = 50
 _MOST_ROWS = 1_000
-_OF_NO_TABLE = re.compile(r"v\d[\w.]*|api|rest|public", re.IGNORECASE)
+_OF_NO_TABLE = re.compile(r"v\d[\w.]*|\d{4}-\d\d(-\d\d)?|api|rest|public", re.IGNORECASE)
 
 
 class Refused(NamedTuple):
@@ -161,21 +159,23 @@ class _Document:
             NoType: it describes none.
         """
         self._left = _MOST_PARTS if inside is None else self._left - 1
-        inside = inside or ()
-        if not isinstance(schema, Mapping):
+        found = self._said(_mapping(schema), inside or ())
+        if found == pa.null() and _mapping(schema).get("type") != "null":
             raise NoType("may be anything")
+        return found
+
+    def _said(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
+        """What ``schema`` says of the type; NULL for nothing, as where it is a description alone."""
         if self._left < 0 and not schema.keys().isdisjoint(_HAVE_PARTS):
             raise NoType("is left out, as the answer has too many parts")
         if (reference := schema.get("$ref")) is not None:
             if reference in inside:
                 raise NoType("holds itself")
             beside = {key: schema[key] for key in schema if key != "$ref"}
-            return self.kind({**self._at(str(reference)), **beside}, (*inside, str(reference)))
-        parts = {word: [self.kind(each, inside) for each in _listed(schema.get(word))] for word in _COMPOSED}
-        found = together([self._own(schema, inside), *chain.from_iterable(parts.values())])
-        if found == pa.null() and schema.get("type") != "null":
-            raise NoType("may be anything")
-        return found
+            return self._said({**self._at(str(reference)), **beside}, (*inside, str(reference)))
+        every = (self._said(_mapping(each), inside) for each in _listed(schema.get("allOf")))
+        one = (self.kind(each, inside) for word in ("anyOf", "oneOf") for each in _listed(schema.get(word)))
+        return together([self._own(schema, inside), *every, *one])
 
     def _own(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
         """What ``schema`` says itself, apart from what it is composed of; NULL for nothing."""
@@ -304,7 +304,7 @@ class _Operation:
         return made
 
     def _name(self) -> str:
-        static = [each for each in self._path.split("/") if each and "{" not in each]
+        static = [each.removesuffix(".json") for each in self._path.split("/") if each and "{" not in each]
         named = [each for each in static if not _OF_NO_TABLE.fullmatch(each)]
         return identifier("_".join(named) or str(self._operation.get("operationId", "rows")))
 

@@ -223,10 +223,10 @@ RECORDED = {
             ["/repos/apache/spark/issues?state=open&per_page=30", "/repos/apache/spark/issues?page=2"],
         ),
         Recorded(
-            "repos_issues_by_owner_repo_issue_number",
-            {"owner": ["apache"], "repo": ["spark"], "issue_number": [5]},
+            "repos_issues_by_owner_repo_number",
+            {"owner": ["apache"], "repo": ["spark"], "number": [5]},
             {"/repos/apache/spark/issues/5": [answers(ISSUE, type="application/vnd.code+json")]},
-            [{"issue_number": 5, "id": 2**40, "user": None}],
+            [{"number": 5, "id": 2**40, "user": None}],
             ["/repos/apache/spark/issues/5"],
             ("accept", "application/vnd.code+json"),
         ),

@@ -103,6 +103,7 @@ NUMBER = {"type": "integer"}
             "STRUCT<`a`: BIGINT, `b`: BOOLEAN>",
         ),
         ({"$ref": "#/components/schemas/tree"}, "STRUCT<`name`: STRING>"),
+        ({"allOf": [{"$ref": "#/components/schemas/n"}, {"description": "How many."}]}, "BIGINT"),
     ],
     ids=json.dumps,
 )
@@ -130,6 +131,8 @@ def test_a_schema_has_a_type(schema: dict[str, Any], expected: str) -> None:
         (True, "may be anything"),
         ({"type": "object"}, "is an object of unknown members"),
         ({"type": "array"}, "may be anything"),
+        ({"allOf": [{"description": "Something."}]}, "may be anything"),
+        ({"anyOf": [TEXT, {}]}, "may be anything"),
         ({"anyOf": [TEXT, NUMBER]}, "is STRING here and BIGINT there"),
         ({"oneOf": [TEXT, {"properties": {"id": TEXT}}]}, "is STRING here and an object there"),
         ({"type": "file"}, "has the type file, which JSON has not"),
@@ -222,6 +225,11 @@ def test_a_list_of_keys_is_asked_in_one_request(ids: dict[str, Any], style: str 
             {"_links": {"properties": {"next": {"properties": {"href": TEXT}}}}},
             {"paging": "next_url", "paging-path": "_links.next.href"},
         ),
+        (
+            [query("Page")],
+            {"uri": TEXT, "next_page_uri": TEXT},
+            {"paging": "next_url", "paging-path": "next_page_uri"},
+        ),
         ([], {"count": NUMBER}, {}),
     ],
     ids=str,
@@ -271,6 +279,33 @@ def test_a_name_with_line_breaks_stays_in_its_comment(
     assert "DROP" in out
     assert [line for line in out.splitlines() if "DROP" in line and not line.startswith("--")] == []
     assert [each for each in check_script(out) if each.is_error] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "asked", "paths"),
+    [
+        ("/files/{file_id}", {"id": TEXT}, "{id}", {"path.id": "id"}),
+        ("/pets/{petId}", {"Id": TEXT}, "{Id}", {"path.Id": "Id"}),
+        ("/users/{username}", {"name": TEXT}, "{username}", {}),
+        ("/users/{user}", {"id": TEXT, "user": {"properties": {"a": TEXT}}}, "{user_user}", {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_member_that_is_the_key_is_found_where_it_is_sure(
+    path: str, answer: dict[str, Any], asked: str, paths: dict[str, str]
+) -> None:
+    name = re.findall(r"\{(\w+)\}", path)[0]
+    key = {"name": name, "in": "path", "schema": TEXT}
+    found = options_of(table_of({"properties": {**answer, "more": TEXT}}, key, path=path))
+    assert found["url"].rpartition("/")[2] == asked
+    assert {option: text for option, text in found.items() if option.startswith("path.")} == paths
+
+
+def test_a_table_is_called_as_its_path_without_versions_and_endings() -> None:
+    found = table_of(
+        {"properties": {"people": ROWS, "end": NUMBER}}, path="/api/2010-04-01/teams/{id}/people.json"
+    )
+    assert (found.table.name, options_of(found)["rows"]) == ("teams_people", "people")
 
 
 def test_one_table_is_chosen_by_path_or_operation() -> None:
