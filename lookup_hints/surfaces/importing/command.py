@@ -29,7 +29,6 @@ from lookup_hints.surfaces.importing.http_tables import (
     Asked,
     Imported,
     NoTable,
-    Pages,
     find_rows,
     http_table,
     identifier,
@@ -271,10 +270,10 @@ def _of_sample(options: argparse.Namespace, given: _GivenOptions) -> Found:
 
         path, _, query = url.partition("?")
         in_path = [name for name in keys if f"{{{name}}}" in path]
-        pages = Pages(dict(parse_qsl(query)), has_link='rel="next"' in headers.get("link", ""))
-        yield http_table(
-            Asked(table.name, url, kinds, in_path, says, pages=pages, options=given.options), answer
-        )
+        asked = Asked(table.name, url, kinds, in_path, says, options=given.options)
+        asked.page_names = list(dict(parse_qsl(query)))
+        asked.has_link = 'rel="next"' in headers.get("link", "")
+        yield http_table(asked, answer)
     except (NoTable, NoType) as none:
         why = none if isinstance(none, NoTable) else f"its answer {none}"
         yield Refused(options.sample.partition("?")[0], str(why))

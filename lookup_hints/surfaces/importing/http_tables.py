@@ -69,20 +69,9 @@ class Imported:
     keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Pages:
-    """The parameters that may ask for a page, how many rows it has, which number is the first, and whether a
-    header Link leads to the next one."""
-
-    names: Collection[str] = ()
-    size: int | None = None
-    first: int = 1
-    has_link: bool = False
-
-
-@dataclass(frozen=True)
+@dataclass
 class Asked:
-    """A request for one key.
+    """A request for one key, as far as it is known.
 
     Args:
         table: the name of the table.
@@ -91,20 +80,26 @@ class Asked:
         in_path: those of them that stand in the path.
         says: whether a member of the rows is known to say the key in a hole; None: that is guessed.
         lists: those that take several values, and how many.
-        pages: what asks for pages.
         options: further options.
         notes: what to tell of it.
+        page_names: the parameters that may ask for a page.
+        page_size: rows of a page, where that is known.
+        first_page: the number of the first one.
+        has_link: whether a header Link leads to the next one.
     """
 
-    table: str
-    url: str
-    keys: Mapping[str, pa.DataType]
-    in_path: Collection[str]
+    table: str = ""
+    url: str = ""
+    keys: dict[str, pa.DataType] = field(default_factory=dict)
+    in_path: Collection[str] = ()
     says: Callable[[str, str], bool] | None = None
-    lists: Mapping[str, int] = field(default_factory=dict)
-    pages: Pages = Pages()
-    options: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    lists: dict[str, int] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    page_names: list[str] = field(default_factory=list)
+    page_size: int | None = None
+    first_page: int = 1
+    has_link: bool = False
 
 
 def identifier(name: str) -> str:
@@ -242,12 +237,12 @@ def http_table(asked: Asked, answer: pa.DataType) -> Imported:
     if lists:
         options |= {"keys-per-request": str(min(lists.values())), "list-columns": ",".join(lists)}
     if rows.are_listed:
-        options |= paging(asked.pages, answer, rows)
+        options |= paging(asked, answer, rows)
     if rows.beside:
         notes.append(f"beside the rows, and so no columns: {', '.join(rows.beside)}")
     primary = keys if not rows.are_listed and set(asked.in_path) == set(asked.keys) else ()
     schema = pa.schema(list(columns.values()))
-    table = LookupTable(asked.table, schema, primary, options | dict(asked.options), policy=Policy())
+    table = LookupTable(asked.table, schema, primary, options | asked.options, policy=Policy())
     return Imported(table, tuple(notes), keys)
 
 
@@ -271,12 +266,12 @@ def with_holes(url: str, holes: Mapping[str, str]) -> str:
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def paging(pages: Pages, answer: pa.DataType, rows: RowsPlace) -> dict[str, str]:
+def paging(asked: Asked, answer: pa.DataType, rows: RowsPlace) -> dict[str, str]:
     """The options by which further pages are found; none where nothing shows them."""
     found = {
         kind: name
         for kind, sign in (("page", PAGE), ("offset", OFFSET), ("cursor", CURSOR))
-        for name in pages.names
+        for name in asked.page_names
         if sign.fullmatch(name)
     }
     members = dict(_plain_members(answer, rows.way))
@@ -290,12 +285,12 @@ def paging(pages: Pages, answer: pa.DataType, rows: RowsPlace) -> dict[str, str]
         is_url = kind == URI or (types.is_string(kind) and (not found or (match and match["sure"])))
         if is_next and is_url:
             return {"paging": "next_url", "paging-path": jmespath(*way)}
-    if pages.has_link:
+    if asked.has_link:
         return {"paging": "link"}
     for how in ("page", "offset"):
         if how in found:
-            first = {"first-page": str(pages.first)} if how == "page" and pages.first != 1 else {}
-            size = {} if pages.size is None else {"page-size": str(pages.size)}
+            first = {"first-page": str(asked.first_page)} if how == "page" and asked.first_page != 1 else {}
+            size = {} if asked.page_size is None else {"page-size": str(asked.page_size)}
             return {"paging": how, "paging-parameter": found[how], **first, **size}
     return {}
 

@@ -18,13 +18,13 @@ from lookup_hints.spi.secrets import references
 from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.surfaces.importing.http_tables import (
     CURSOR,
+    HOLE,
     OFFSET,
     PAGE,
     SIZE,
     Asked,
     Imported,
     NoTable,
-    Pages,
     find_rows,
     http_table,
     identifier,
@@ -240,15 +240,9 @@ class _Operation:
         self, document: _Document, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
     ) -> None:
         self._document, self._path, self._item, self._operation = document, path, item, operation
-        self._options: dict[str, str] = {}
+        self._asked = Asked()
         self._query: list[str] = []
         self._left_out: list[str] = []
-        self._notes: list[str] = []
-        self._keys: dict[str, pa.DataType] = {}
-        self._lists: dict[str, int] = {}
-        self._page_names: list[str] = []
-        self._page_size: int | None = None
-        self._first_page = 1
         self._secrets: set[tuple[str, str]] = set()
 
     def table(self) -> Imported:
@@ -257,14 +251,12 @@ class _Operation:
         Raises:
             NoTable: there can be none.
         """
-        answer, has_link = self._answer()
+        asked, answer = self._asked, self._answer()
         self._sign()
         parameters = [*self._parameters()]
         in_path = [each for each in parameters if each.place == "path" and f"{{{each.name}}}" in self._path]
-        for each in in_path:
-            self._add_key(each, each.name)
-        unknown = {*re.findall(r"\{([^{}]*)\}", self._path)} - self._keys.keys()
-        if unknown:
+        asked.in_path = [each.name for each in in_path if self._add_key(each, each.name)]
+        if unknown := {*HOLE.findall(self._path)} - asked.keys.keys():
             raise NoTable(f"nothing describes the parameter {min(unknown)} of its path")
         rows = find_rows(answer, last_name(self._path))
         members = {each.name.lower(): each.name for each in rows.row} if rows.are_listed else {}
@@ -275,29 +267,19 @@ class _Operation:
                 self._add_header(each)
             elif each.place == "cookie" and each.is_required:
                 raise NoTable(f"it needs the cookie {each.name}")
-        if not self._keys:
-            others = [*self._left_out, *self._page_names]
+        if not asked.keys:
+            others = [*self._left_out, *asked.page_names]
             reason = f": no member of its rows is called {', '.join(others)}" if others else ""
             raise NoTable(f"no parameter of its path or query can be a key{reason}")
-        made = http_table(
-            Asked(
-                self._name(),
-                self._url(),
-                self._keys,
-                {each.name for each in in_path},
-                lists=self._lists,
-                pages=Pages(self._page_names, self._page_size, self._first_page, has_link),
-                options=self._options,
-                notes=tuple(self._notes),
-            ),
-            answer,
-        )
+        asked.table, asked.url = self._name(), self._server() + self._path
+        asked.url += f"?{'&'.join(self._query)}" if self._query else ""
+        made = http_table(asked, answer)
         foreign = {each for text in made.table.options.values() for each in references(text)} - self._secrets
         if foreign:  # whoever wrote the document could ask for any variable of the reader's
             raise NoTable(
                 f"it holds a reference, ${{{':'.join(min(foreign))}}}, which only its reader may write"
             )
-        unused = [each for each in self._page_names if each != made.table.options.get("paging-parameter")]
+        unused = [each for each in asked.page_names if each != made.table.options.get("paging-parameter")]
         if left_out := [*self._left_out, *unused]:
             note = f"parameters that are not asked by: {', '.join(left_out)}"
             made = replace(made, notes=(note, *made.notes))
@@ -310,8 +292,8 @@ class _Operation:
 
     # The answer.
 
-    def _answer(self) -> tuple[pa.DataType, bool]:
-        """The shape of what a success answers, and whether a header leads to the next page."""
+    def _answer(self) -> pa.DataType:
+        """The shape of what a success answers."""
         responses = _mapping(self._operation.get("responses"))
         success = sorted(code for code in responses if str(code).startswith("2")) or ["default"]
         response = self._document.resolved(responses.get(success[0]))
@@ -319,12 +301,13 @@ class _Operation:
             plain = str(kind).partition(";")[0].strip().lower()
             if plain in ("application/json", "text/json", "*/*", "application/*") or plain.endswith("+json"):
                 if plain.endswith("+json"):
-                    self._options["header.Accept"] = str(kind)
+                    self._asked.options["header.Accept"] = str(kind)
+                headers = map(str.lower, map(str, _mapping(response.get("headers"))))
+                self._asked.has_link = "link" in headers
                 try:
-                    shape = self._document.kind(_mapping(media).get("schema"))
+                    return self._document.kind(_mapping(media).get("schema"))
                 except NoType as none:
                     raise NoTable(f"its answer {none}") from None
-                return shape, "link" in {str(name).lower() for name in _mapping(response.get("headers"))}
         raise NoTable("its answer is no JSON")
 
     # Who we are.
@@ -348,22 +331,29 @@ class _Operation:
             secret = self._secret(identifier(called).upper())
             if place == "query":
                 self._query.append(f"{quote(called)}={secret}")
-            elif place == "header" and called.lower() != "authorization" and "api-key" not in self._options:
-                self._options |= {"api-key": secret, "api-key-header": called}
+            elif (
+                place == "header"
+                and called.lower() != "authorization"
+                and "api-key" not in self._asked.options
+            ):
+                self._asked.options |= {"api-key": secret, "api-key-header": called}
             else:
-                self._options[f"header.{called}"] = secret
+                self._asked.options[f"header.{called}"] = secret
         elif kind == "http" and str(scheme.get("scheme", "")).lower() == "basic":
-            self._options |= {"username": self._secret("USERNAME"), "password": self._secret("PASSWORD")}
+            self._asked.options |= {
+                "username": self._secret("USERNAME"),
+                "password": self._secret("PASSWORD"),
+            }
         elif kind == "oauth2" and flow:
             url = urljoin(self._server(), str(flow.get("tokenUrl", "")))
-            self._options |= {
+            self._asked.options |= {
                 "oauth2-token-url": url,
                 "oauth2-client-id": self._secret("CLIENT_ID"),
                 "oauth2-client-secret": self._secret("CLIENT_SECRET"),
                 **({"oauth2-scope": " ".join(map(str, scopes))} if scopes else {}),
             }
         elif kind in ("http", "oauth2", "openIdConnect"):
-            self._options["token"] = self._secret("TOKEN")
+            self._asked.options["token"] = self._secret("TOKEN")
         else:
             raise NoTable(f"its security scheme {name} is {f'{kind} {place}'.strip() or 'not described'}")
 
@@ -381,10 +371,6 @@ class _Operation:
         if not url.lower().startswith(("http://", "https://")):
             url = f"{self._secret('URL')}/{url.lstrip('/')}"
         return url.rstrip("/")
-
-    def _url(self) -> str:
-        query = f"?{'&'.join(self._query)}" if self._query else ""
-        return f"{self._server()}{self._path}{query}"
 
     def _parameters(self) -> Iterator[_Parameter]:
         found: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -413,7 +399,7 @@ class _Operation:
             kind = finished(self._document.kind(parameter.schema), hole, [])
         if kind is not None and parameter.is_plain and not types.is_nested(kind):
             # A key is compared for equality, and texts of numbers are what a request holds.
-            self._keys[hole] = WIDE if types.is_float64(kind) else kind
+            self._asked.keys[hole] = WIDE if types.is_float64(kind) else kind
             return True
         if parameter.is_required:
             raise NoTable(f"its parameter {parameter.name} is not one plain value")
@@ -428,10 +414,10 @@ class _Operation:
         if SIZE.fullmatch(name) and "enum" not in schema and name.lower() not in members:
             self._add_size(parameter, in_url)
         elif name.lower() not in members and any(each.fullmatch(name) for each in (PAGE, OFFSET, CURSOR)):
-            self._page_names.append(name)
+            self._asked.page_names.append(name)
             first = schema.get("default", schema.get("minimum", 1))
             if PAGE.fullmatch(name) and isinstance(first, int):
-                self._first_page = max(first, 0)
+                self._asked.first_page = max(first, 0)
         elif "items" in schema:
             self._add_list(parameter, in_url, members)
         elif parameter.is_required and parameter.fixed is not None and name.lower() not in members:
@@ -439,7 +425,7 @@ class _Operation:
         elif (parameter.is_required or name.lower() in members) and self._add_key(parameter, name):
             self._query.append(f"{in_url}={{{name}}}")
             if parameter.fixed is not None:
-                self._notes.append(f"where {name} is not asked by, it is {parameter.fixed!r}")
+                self._asked.notes.append(f"where {name} is not asked by, it is {parameter.fixed!r}")
         else:
             self._left_out.append(name)
 
@@ -450,8 +436,8 @@ class _Operation:
         if size is None and not parameter.is_required:
             self._left_out.append(parameter.name)
             return
-        self._page_size = size or _KEYS_PER_REQUEST
-        self._query.append(f"{in_url}={self._page_size}")
+        self._asked.page_size = size or _KEYS_PER_REQUEST
+        self._query.append(f"{in_url}={self._asked.page_size}")
 
     def _add_list(self, parameter: _Parameter, in_url: str, members: Mapping[str, str]) -> None:
         """Ask for several keys at once, where rows say whose they are; else for one."""
@@ -464,10 +450,10 @@ class _Operation:
             self._left_out.append(parameter.name)
             return
         self._query.append(f"{in_url}={{{hole}}}")
-        if member is not None and not self._lists:
+        if member is not None and not self._asked.lists:
             most = parameter.schema.get("maxItems")
-            self._lists[hole] = most if isinstance(most, int) and most > 0 else _KEYS_PER_REQUEST
-            self._options |= {"list-style": "repeat"} if parameter.is_exploded else {}
+            self._asked.lists[hole] = most if isinstance(most, int) and most > 0 else _KEYS_PER_REQUEST
+            self._asked.options |= {"list-style": "repeat"} if parameter.is_exploded else {}
 
     def _add_header(self, parameter: _Parameter) -> None:
         name = parameter.name
@@ -476,7 +462,7 @@ class _Operation:
         if not parameter.is_required:
             self._left_out.append(name)
         elif parameter.fixed is not None:
-            self._options[f"header.{name}"] = parameter.fixed
+            self._asked.options[f"header.{name}"] = parameter.fixed
         else:
-            self._options[f"header.{name}"] = self._secret(identifier(name).upper())
-            self._notes.append(f"the header {name} must be given")
+            self._asked.options[f"header.{name}"] = self._secret(identifier(name).upper())
+            self._asked.notes.append(f"the header {name} must be given")
