@@ -100,7 +100,7 @@ class LookupSession:
 
         Examples:
             >>> print(session.explain_analyze("SELECT ... FROM orders o JOIN customers c ON ..."))
-            4.2 s; 82 % of the time waited for customers: 40 requests in flight of 100, p99 310 ms
+            4.2 s; 82 % of the time was spent waiting for customers: 40 requests in flight of 100, p99 310 ms
             ...
         """
         statements = self._statements

@@ -12,12 +12,12 @@ _MATTERS, _MATTERS_OF_SPARK = 0.1, 0.5
 """Shares of the time from which a wait is worth a sentence: some waiting for Spark is always there."""
 
 _WAITS_FOR = {
-    "source": "waited for {table}",
-    "slot": "waited for {table}, with all of `capacity` in flight",
-    "budget": "waited for the budget of {table}",
-    "throttle": "waited as {table} takes no more requests",
-    "outage": "waited out an outage of {table}",
-    "retry": "waited to ask {table} again",
+    "source": "waiting for {table}",
+    "slot": "waiting for {table}, with all of `capacity` in flight",
+    "budget": "waiting for the budget of {table}",
+    "throttle": "waiting, as {table} takes no more requests",
+    "outage": "waiting for the end of an outage of {table}",
+    "retry": "waiting to ask {table} again",
     "reading": "Spark was the slow side",
     "writing": "Spark was slow to take the rows",
 }
@@ -102,7 +102,7 @@ def what_mattered(lookups: Mapping[LookupName, Measured]) -> str:
     if by_spark:
         return f"{_WAITS_FOR[cause]} ({share})"
     waited = _WAITS_FOR[cause].format(table=slowest.name.table)
-    return f"{share} of the time {waited}: {_how_it_was_asked(slowest)}"
+    return f"{share} of the time was spent {waited}: {_how_it_was_asked(slowest)}"
 
 
 def _how_it_was_asked(lookup: Measured) -> str:

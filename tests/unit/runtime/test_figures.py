@@ -37,17 +37,22 @@ def waiting(**waited: float) -> LookupMetrics:
 
 def test_the_first_sentence_names_the_lookup_that_was_waited_for_longest() -> None:
     said = what_mattered(lookups(prices=waiting(source=10.0), customers=waiting(source=82.0, reading=3.0)))
-    assert said == "82 % of the time waited for customers: 40 requests in flight of 100, p99 320 ms"
+    assert (
+        said == "82 % of the time was spent waiting for customers: 40 requests in flight of 100, p99 320 ms"
+    )
 
 
 @pytest.mark.parametrize(
     ("cause", "said"),
     [
-        ("slot", "70 % of the time waited for customers, with all of `capacity` in flight: 40 requests"),
-        ("budget", "70 % of the time waited for the budget of customers: 40 requests"),
-        ("throttle", "70 % of the time waited as customers takes no more requests: 40 requests"),
-        ("outage", "70 % of the time waited out an outage of customers: 40 requests"),
-        ("retry", "70 % of the time waited to ask customers again: 40 requests"),
+        (
+            "slot",
+            "70 % of the time was spent waiting for customers, with all of `capacity` in flight: 40 requests",
+        ),
+        ("budget", "70 % of the time was spent waiting for the budget of customers: 40 requests"),
+        ("throttle", "70 % of the time was spent waiting, as customers takes no more requests: 40 requests"),
+        ("outage", "70 % of the time was spent waiting for the end of an outage of customers: 40 requests"),
+        ("retry", "70 % of the time was spent waiting to ask customers again: 40 requests"),
     ],
 )
 def test_it_says_what_was_waited_for(cause: str, said: str) -> None:
