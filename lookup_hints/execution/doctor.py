@@ -78,10 +78,11 @@ class DoctorReport:
     __repr__ = __str__  # what a notebook shows
 
     def _summary(self) -> str:
-        counts = Counter(each.check.verdict for each in self.findings)
         broken = sorted({each.table for each in self.findings if each.check.verdict == "fail"})
-        warnings = f"{counts['warn']} warning{'' if counts['warn'] == 1 else 's'}"
-        warned = f"; {warnings}" if counts["warn"] else ""
+        warnings = len(
+            {(each.table, each.check.what) for each in self.findings if each.check.verdict == "warn"}
+        )
+        warned = f"; {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
         return f"broken: {', '.join(broken)}{warned}" if broken else f"all is well{warned}"
 
 
@@ -229,7 +230,7 @@ def _lines(findings: Sequence[DoctorFinding], executors: int) -> Iterator[str]:
         check = each.check
         # Where all is well, addresses and numbers may differ from place to place; times are told apart.
         told = "" if check.verdict == "ok" and check.name not in _EACH else check.what
-        side = ("driver" if each.place == DRIVER else "executors") if check.seconds else ""
+        side = ("driver" if each.place == DRIVER else "executors") if len(check.seconds) > 1 else ""
         merged.setdefault((check.name, check.verdict, told, side), []).append(each)
     order = list(dict.fromkeys(name for name, *_ in merged))
     for key in sorted(merged, key=lambda key: order.index(key[0])):

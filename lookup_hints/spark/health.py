@@ -240,7 +240,8 @@ def _reached(connector: Connector, endpoint: Endpoint, seconds: float) -> Iterat
         yield _fails("dns", f"the name {host} is not known here: {_told(error)}")
         return
     addresses = sorted({str(address[4][0]) for address in found})
-    yield HealthCheck("dns", "ok", f"{host} is {', '.join(addresses)}")
+    told = "an address" if addresses == [host] else ", ".join(addresses)
+    yield HealthCheck("dns", "ok", f"{host} is {told}")
     if port is None:
         return
     where, began = f"{host} port {port}", time.monotonic()

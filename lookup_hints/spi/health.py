@@ -112,14 +112,15 @@ def connections_check(
         if request.processes is None:
             why = "SET lookup.cluster-tasks says how many processes there are"
         return HealthCheck("connections", "skipped", f"{pool_size} for each worker process; {why}")
-    wanted = request.processes * pool_size * request.tables
+    at_once = request.processes * pool_size
+    wanted = at_once * request.tables  # idle ones of other tables are among them
     of_tables = f" x {request.tables} tables of the server" if request.tables > 1 else ""
     opened = f"{request.processes} worker processes x {pool_size} connections{of_tables} = {wanted}"
     if not limits:
         return HealthCheck("connections", "ok", opened)
     cure = "Lower 'pool-size', run fewer tasks, put a pooler between, or raise the limit."
     name = min(limits, key=lambda name: limits[name][0])
-    if wanted > limits[name][0]:
+    if at_once > limits[name][0]:
         return HealthCheck("connections", "fail", f"{opened}, and {name} leaves {limits[name][0]}", cure)
     name = min(limits, key=lambda name: limits[name][0] - limits[name][1])
     free = f"{limits[name][0] - limits[name][1]} of {limits[name][0]} are free now ({name})"

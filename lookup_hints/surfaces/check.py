@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -89,11 +89,13 @@ class CheckOptions:
         params: the parameters that are given, by name; None where that is not known.
         modules: the modules that may be imported for ``'connector' = 'my_module:MyConnector'``.
         settings: what is given to Spark at its start; None where that is not known.
+        tables: lookup tables whose sources were asked for their columns, by their names in lower case.
     """
 
     params: Collection[str] | None = None
     modules: Collection[str] = ()
     settings: Mapping[str, str] | None = None
+    tables: Mapping[str, LookupTable] = field(default_factory=dict)
 
 
 class _Checker:
@@ -148,7 +150,7 @@ class _Checker:
             )
 
     def _create(self, ddl: CreateLookupTable) -> None:
-        """Create a table; one that takes its columns from its source has none here."""
+        """Create a table; one that takes its columns from its source has none here, if they are not known."""
         name = ddl.options["connector"]
         module = module_named(name)
         if module is not None and module.partition(".")[0] not in self._given.modules:
@@ -158,8 +160,12 @@ class _Checker:
                     f"Connector {name!r}: check imports no module that is not named by --module.", tip=tip
                 )
             )
-        columns = pa.schema([]) if ddl.columns is None else ddl.columns
-        self._catalog.create(replace(ddl, columns=columns), _unread)
+        known = self._given.tables.get(ddl.name.lower())
+        if known is not None:
+            ddl = replace(ddl, columns=known.schema, primary_key=known.primary_key)
+        elif ddl.columns is None:
+            ddl = replace(ddl, columns=pa.schema([]))
+        self._catalog.create(ddl, _unread)
 
     def _drop(self, ddl: DropTable) -> None:
         if self._catalog.find(ddl.name) is not None:

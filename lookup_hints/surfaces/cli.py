@@ -393,11 +393,9 @@ def _doctor(options: argparse.Namespace) -> int:
         raise job.WrongUse("--key needs COLUMN=VALUE, each column once")
     if not options.timeout > 0:
         raise job.WrongUse(f"--timeout must be greater than 0, not {options.timeout:g}")
-    given = job.surroundings(
-        options, [archive.find_module(each, to_ship=False).name for each in options.module]
-    )
+    modules = [archive.find_module(each, to_ship=False).name for each in options.module]
     with _session(options, script) as session:
-        report = doctor.examine_file(session, script, given, key, options.timeout)
+        report = doctor.examine_file(session, script, modules, key, options.timeout)
     print(report if report.findings else f"{script.file}: no lookup table is created in it")
     return job.WELL if report.is_well else job.FAILED
 

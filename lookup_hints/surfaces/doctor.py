@@ -25,14 +25,14 @@ _CURE = "Correct the statement: lookup-hints check shows the place."
 
 
 def examine_file(
-    session: LookupSession, script: Script, given: CheckOptions, key: Mapping[str, str], timeout: float
+    session: LookupSession, script: Script, modules: Sequence[str], key: Mapping[str, str], timeout: float
 ) -> DoctorReport:
     """Look at the lookup tables that ``script`` declares; of its statements, only these and SET are run.
 
     Args:
         session: where they are declared.
         script: the file.
-        given: what it is read with, to find by what its queries ask.
+        modules: those of the user's own, which tables of it may name.
         key: values of keys that exist, by column.
         timeout: seconds for one step.
     """
@@ -50,7 +50,7 @@ def examine_file(
         except Exception as error:
             check = HealthCheck("statement", "fail", " ".join(failure(statement, error).split()), _CURE)
             broken.append(DoctorFinding(name, DRIVER, check))
-    lookups = list(lookups_of(script.statements, given))
+    lookups = list(lookups_of(script.statements, CheckOptions(modules=modules, tables=tables)))
     examined = [_examined(table, list(chain.from_iterable(lookups))) for table in tables.values()]
     if not examined:
         return DoctorReport(tuple(broken), {})
