@@ -142,7 +142,7 @@ class LookupTimeout(ConnectorError):
 
 
 class NoTurn(ConnectorError):
-    """A request was not sent, as the limits of its source left it no turn; its keys are asked again."""
+    """A request was not sent, as the limits of its source gave it no permit; its keys are asked again."""
 
 
 class SourceDown(ConnectorError):

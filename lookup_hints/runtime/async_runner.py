@@ -310,6 +310,6 @@ def had_turn(permits: RequestPermits, waited: float, ask: Ask) -> bool:
 
 
 def no_turn(flow: LookupFlow, ask: Ask) -> ConnectorError:
-    """The time of ``ask`` is up, and some of it had no turn: the source is down, or bears no more."""
+    """The time of ``ask`` is up, and some of it got no permit: the source is down, or at its limit."""
     waited = f"no request was allowed within {ask.request.timeout:g} s"
     return LookupTimeout(f"{waited}: {flow.limiter.outage}") if flow.limiter.outage else NoTurn(waited)

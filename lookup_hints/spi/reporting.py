@@ -37,7 +37,7 @@ class Reporting(Protocol):
         """This many bytes of an answer came in."""
 
     def throttled(self) -> None:
-        """The source refused a request for a while, as it is asked too much."""
+        """The source refused a request for a while, as it gets too many."""
 
     def waiting(self, wait: Wait) -> AbstractContextManager[None]:
         """A block in which one request waits before it is sent."""

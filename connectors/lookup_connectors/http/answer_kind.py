@@ -19,13 +19,13 @@ from lookup_connectors.http.answer import (
 )
 
 FAILURES = ("transient", "permanent", "throttled")
-"""The kinds of failures: it may pass; it does not; the source is asked too much, and waited for."""
+"""The kinds of failures: one may pass, is permanent, or means too many requests and is waited for."""
 
 Kind = Literal["answer", "miss", "transient", "permanent", "throttled"]
 
 _ALWAYS_THROTTLED = (420, 429)
 _MAY_BE_THROTTLED = (403, 503, 509)
-"""Codes that say that the source is asked too much where a header says when to come back."""
+"""Codes that mean too many requests where a header says when to come back."""
 _SMALL_BODY = 64 * 1024
 """The body of a failure is looked at up to this size."""
 _CODE = re.compile(r"!?[1-5](\d\d|[xX]{2})")

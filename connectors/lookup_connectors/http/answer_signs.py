@@ -289,7 +289,7 @@ _DEPTH = 5
 _MOST = 50
 """This many members of a list are looked at."""
 
-# Codes that say that the source is asked too much, that a quota is used up, and that asking again may help.
+# Codes that mean too many requests, that a quota is used up, and that asking again may help.
 THROTTLED = _set(
     """
     ratelimit ratelimited ratelimiterror ratelimitexceeded ratelimitexceedederror ratelimitreached
