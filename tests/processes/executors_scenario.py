@@ -63,6 +63,10 @@ def scenario(spark: SparkSession, folder: Path) -> Steps:
         return async_wait(frame, lambda number: number, ["id"], "n BIGINT").collect()
 
     @step
+    def a_doctor_of_workers_without_the_library() -> Any:
+        return str(workers(lacking).doctor())
+
+    @step
     def without_a_driver() -> Any:
         session = workers(bare_python(folder / "driverless", without=["asyncpg"], beside=OURS))
         session.sql(

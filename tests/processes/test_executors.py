@@ -56,6 +56,13 @@ def test_a_worker_without_a_driver(outcomes: Outcomes, folder: Path) -> None:
     assert "hunter2" not in error
 
 
+def test_a_doctor_names_the_library_that_workers_lack(outcomes: Outcomes, folder: Path) -> None:
+    report = outcomes.gave("a_doctor_of_workers_without_the_library")
+    line = next(line for line in report.splitlines() if line.startswith("  fail    start       driver: "))
+    assert f"{here(folder, 'lacking')} does not have lookup_hints {OURS}" in line
+    assert report.endswith("broken: workers; 1 warning"), "no executor was seen"
+
+
 def test_a_doctor_names_the_driver_that_workers_lack(outcomes: Outcomes, folder: Path) -> None:
     report = outcomes.gave("a_doctor_of_workers_without_a_driver")
     python = folder / "driverless" / "bin" / "python"

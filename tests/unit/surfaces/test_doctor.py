@@ -6,11 +6,13 @@ import platform
 
 import pyarrow as pa
 import pytest
+from lookup_connectors.http import HttpConnector
 
 from lookup_hints.execution.doctor import DRIVER, DoctorFinding, DoctorReport, default_keys, versions_check
 from lookup_hints.spark.health import checks_of, versions_of
 from lookup_hints.spi import ConnectorError, HealthCheck, HealthRequest, SyncRowLookup
 from lookup_hints.spi.model import LookupTable, RowRequest
+from lookup_hints.spi.policy import Policy
 from lookup_hints.tables.catalog import build_connector
 
 
@@ -123,6 +125,14 @@ def test_a_connector_without_the_ability_is_asked(given: dict[str, str], verdict
     (check,) = checks_of(Guarded(table), HealthRequest((("id",),)), given)
     assert (check.name, check.verdict) == ("options" if "x" in given.values() else "lookup", verdict)
     assert check.what.startswith(told)
+
+
+def test_a_host_that_is_not_allowed_is_not_looked_at() -> None:
+    options = {"connector": "http", "url": "http://elsewhere.invalid/{id}"}
+    table = LookupTable("c", SCHEMA, options=options, policy=Policy(hosts=(("db.invalid",),)))
+    (check,) = checks_of(HttpConnector(table), HealthRequest((("id",),)))
+    assert (check.name, check.verdict) == ("security", "fail")
+    assert "elsewhere.invalid" in check.what
 
 
 def test_a_key_that_cannot_be_made_up_is_skipped() -> None:
