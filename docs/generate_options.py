@@ -16,7 +16,13 @@ from lookup_hints.streaming.options import RESTART_OPTIONS, STREAM_OPTIONS
 from lookup_hints.tables.registry import connector_class
 
 TARGET = Path(__file__).with_name("options.md")
-CONNECTORS = ("memory", "sqlite", "postgres", "adbc", "http", "redis")
+PROJECT = TARGET.parent.parent / "pyproject.toml"
+# Read from the tree, as what is installed may be older.
+CONNECTORS = dict(
+    re.findall(
+        r'^(\w+) = "(lookup_connectors\.[\w.]+:\w+)"$', PROJECT.read_text(encoding="utf-8"), re.MULTILINE
+    )
+)
 
 _INTRODUCTION = """\
 # Options
@@ -194,7 +200,7 @@ def _stream_row(option: Option) -> str:
 
 def _connector(name: str) -> str:
     head = f"\n### `'connector' = '{name}'`\n\n| option | type | default | meaning |\n|---|---|---|---|\n"
-    return head + "".join(_connector_row(option) for option in connector_class(name).OPTIONS)
+    return head + "".join(_connector_row(option) for option in connector_class(CONNECTORS[name]).OPTIONS)
 
 
 def _connector_row(option: Option) -> str:

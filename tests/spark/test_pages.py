@@ -27,7 +27,7 @@ def blocks_of(text: str) -> list[tuple[str, str]]:
 def test_the_examples_of_a_page(page: str, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = blocks_of((DOCS / page).read_text(encoding="utf-8"))
     assert len(blocks) >= 4
-    _run(blocks, page, spark, capsys)
+    run_blocks(blocks, page, spark, capsys)
 
 
 def test_the_keys_of_the_page_on_security_are_shown_and_hidden(
@@ -35,7 +35,7 @@ def test_the_keys_of_the_page_on_security_are_shown_and_hidden(
 ) -> None:
     """Its other examples are tried in ``tests/servers/connectors/test_security_page.py``."""
     blocks = blocks_of((DOCS / "security.md").read_text(encoding="utf-8"))
-    _run(blocks[:2], "security.md", spark, capsys)
+    run_blocks(blocks[:2], "security.md", spark, capsys)
 
 
 def test_the_example_of_the_connector_adbc(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +43,7 @@ def test_the_example_of_the_connector_adbc(spark: SparkSession, capsys: pytest.C
     section = page.partition("\n## adbc\n")[2].partition("\n## ")[0]
     blocks = blocks_of(section)
     assert [kind for kind, _ in blocks] == ["", "python", ""]
-    _run(blocks[1:], "connectors.md", spark, capsys)
+    run_blocks(blocks[1:], "connectors.md", spark, capsys)
 
 
 def test_the_first_connector_of_the_page_on_your_own(
@@ -51,7 +51,7 @@ def test_the_first_connector_of_the_page_on_your_own(
 ) -> None:
     program, shown, *_ = blocks_of((DOCS / "your-own-connector.md").read_text(encoding="utf-8"))
     assert [program[0], shown[0]] == ["python", ""]
-    _run([program, shown], "your-own-connector.md", spark, capsys)
+    run_blocks([program, shown], "your-own-connector.md", spark, capsys)
 
 
 def test_the_queries_of_the_readme(
@@ -77,7 +77,7 @@ def test_the_queries_of_the_readme(
     assert session.sql(with_hint).count() == 842
 
 
-def _run(
+def run_blocks(
     blocks: list[tuple[str, str]], page: str, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Run the blocks of Python; a block without a language is what the one before it shows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_connectors.conversion import TOO_DEEP, JsonWord, convert, from_json_values, is_nested
+from lookup_connectors.json_paths import Path, PathFailure
 from lookup_connectors.texts import from_texts
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi.types import sql_type
@@ -62,130 +63,6 @@ class HttpFailure(ConnectorError):
 
 class KeptConnectionLost(HttpFailure):
     """A kept connection ended before any answer: perhaps the server closed it just when it was taken."""
-
-
-_CHAIN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_NAME = r"(?:[^\W\d]\w*|\"[^\"\\]+\")"
-_WAY = re.compile(rf"{_NAME}(?:\.{_NAME})*(?=\[|\.[\[{{*]|\s*\|(?!\|)|$)")
-_ODD_NAME = re.compile(r"[\w@$:/#-]*[@$:/#-][\w@$:/#-]*|\d\w*|@\w+\.\w+")
-_PARTS = re.compile(r"@\w+\.\w+|[^.]+")
-
-
-class PathFailure(Exception):
-    """A path cannot be followed through a document: a function met a value that it does not take."""
-
-
-@dataclass(frozen=True)
-class Path:
-    """A way to a value.
-
-    Args:
-        text: as it is written.
-        find: gives the value in a document, None where there is none.
-        first: the name that it begins with, where it is a chain of names.
-        only: the name that it is, where it is one name.
-    """
-
-    text: str
-    find: Callable[[Any], Any]
-    first: str | None = None
-    only: str | None = None
-
-    @cached_property
-    def way(self) -> tuple[str, ...]:
-        """The names that it leads through before it does anything else; none where that cannot be said."""
-        if self.only is not None:
-            return (self.only,)
-        match = _WAY.match(self.text)
-        return tuple(part.strip('"') for part in re.findall(r'"[^"]+"|\w+', match[0])) if match else ()
-
-
-def named(name: str) -> Path:
-    """The path to the member ``name``, whatever characters it has."""
-    return Path(name, _follow((name,)), name, name)
-
-
-def parse_path(text: str) -> Path:
-    """The path that ``text`` spells."""
-    text = text.strip()
-    if text == "@":
-        return Path(text, lambda document: document)
-    if _CHAIN.fullmatch(text):
-        # Most paths are; this is a tenth of the time that an expression takes.
-        names = tuple(text.split("."))
-        return Path(text, _follow(names), names[0], text if len(names) == 1 else None)
-    return Path(text, _expression(text))
-
-
-def _follow(names: tuple[str, ...]) -> Callable[[Any], Any]:
-    if len(names) == 1:
-        [only] = names
-        return lambda document: document.get(only) if isinstance(document, dict) else None
-
-    def find(document: Any) -> Any:
-        for name in names:
-            if not isinstance(document, dict):
-                return None
-            document = document.get(name)
-        return document
-
-    return find
-
-
-def _expression(text: str) -> Callable[[Any], Any]:
-    try:
-        import jmespath
-    except ImportError:
-        raise ValueError(
-            "it is not a chain of names, and needs the package jmespath: pip install 'lookup-hints[http]'"
-        ) from None
-    try:
-        compiled = jmespath.compile(text)
-    except jmespath.exceptions.JMESPathError as error:
-        raise ValueError(f"it is not JMESPath: {_first_line(error)}.{_tip(text)}") from None
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-
-    if name := _compared_name(text):
-        raise ValueError(
-            f"{name} behind a comparison is the member of that name, and no text. For the text write"
-            f" '{name[1:-1]}' or `{name}`, for the member @.{name}"
-        )
-
-    def find(document: Any) -> Any:
-        try:
-            return compiled.search(document)
-        except jmespath.exceptions.JMESPathError as error:
-            raise PathFailure(_first_line(error)) from None
-        except RecursionError:
-            raise PathFailure("it is nested too deep") from None
-
-    return find
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(":.")
-
-
-def _tip(text: str) -> str:
-    """How ``text`` may have been meant."""
-    if text.startswith(("$.", "$[")):
-        return f" This looks like JSONPath; JMESPath begins with no $: {text[1:].lstrip('.')}"
-    parts = _PARTS.findall(text)
-    quoted = [f'"{part}"' if _ODD_NAME.fullmatch(part) else part for part in parts]
-    return f" Put a name with such characters in quotes: {'.'.join(quoted)}" if quoted != parts else ""
-
-
-def _compared_name(text: str) -> str:
-    """The name in double quotes that stands behind a comparison, where most mean a text; empty for none."""
-    from jmespath.lexer import Lexer
-
-    before = ""
-    for token in Lexer().tokenize(text):
-        if token["type"] == "quoted_identifier" and before in ("eq", "ne", "lt", "lte", "gt", "gte"):
-            return f'"{token["value"]}"'
-        before = token["type"]
-    return ""
 
 
 METADATA: Mapping[str, pa.DataType] = {

@@ -11,12 +11,11 @@ from lookup_connectors.http import answer_signs as signs
 from lookup_connectors.http.answer import (
     HttpFailure,
     PageRows,
-    Path,
-    PathFailure,
     Response,
     ResponseReader,
     value_text,
 )
+from lookup_connectors.json_paths import Path, PathFailure
 
 FAILURES = ("transient", "permanent", "throttled")
 """The kinds of failures: one may pass, is permanent, or means too many requests and is waited for."""

@@ -15,15 +15,13 @@ from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.answer import (
     HttpFailure,
     PageRows,
-    Path,
-    PathFailure,
     Response,
     ResponseReader,
-    parse_path,
 )
 from lookup_connectors.http.answer_signs import more_told, next_link
 from lookup_connectors.http.exchange import Answered, Exchange
 from lookup_connectors.http.request import Request
+from lookup_connectors.json_paths import Path, PathFailure, parse_path
 
 KINDS = ("none", "link", "next_url", "cursor", "page", "offset")
 
