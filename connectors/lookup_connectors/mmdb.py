@@ -24,7 +24,6 @@ from lookup_hints.spi.types import sql_type
 
 _NETWORK = "$network"
 _PATH = "path."
-_BITS_BEFORE_IPV4 = 96  # a file of both families has the networks of IPv4 in ::/96
 
 
 class MmdbConnector(SyncLookup):
@@ -119,15 +118,12 @@ class MmdbConnector(SyncLookup):
     def _found(self, text: str, address: IPv4Address | IPv6Address, live: _OpenMmdb) -> _Found | None:
         if address.version == 6 and not live.has_both:
             return None
-        before = _BITS_BEFORE_IPV4 if live.has_both and address.version == 4 else 0
-        # Readers count the bits of an IPv4 address each in its way, where a network of IPv6 holds it.
-        sought = IPv6Address(int(address)) if before else address
         try:
-            record, bits = live.reader.get_with_prefix_len(sought)
+            record, bits = live.reader.get_with_prefix_len(address)
         except Exception as error:
             what = f"{live.path} is damaged where {text!r} is ({error}). Fetch the file again"
             raise self._error(what) from error
-        return None if record is None else _Found(text, address, record, max(bits - before, 0))
+        return None if record is None else _Found(text, address, record, bits)
 
     def _column(self, field: pa.Field, rows: list[_Found]) -> pa.Array:
         path = _path_of(field.name, self.table.options)
