@@ -73,13 +73,13 @@ class MmdbConnector(SyncLookup):
         return self.table.options["path"]
 
     def open(self) -> None:
-        """Map the file."""
-        self.close()
+        """Map the file; one that is open stays so where that fails."""
         options = self.table.read(self.OPTIONS)[0]
         path = str(Path(options["path"]).absolute())
         identity = identity_of_file(path)  # first, so that a change while it is opened is noticed
         reader = self._mapped(path)
         has_both = reader.metadata().ip_version == 6
+        self.close()
         self._live = _OpenMmdb(path, identity, reader, has_both, options["invalid-address"] == "error")
 
     def lookup(self, request: LookupRequest) -> Outcomes:
@@ -170,7 +170,7 @@ class MmdbConnector(SyncLookup):
         names = {name.lower(): name for name in self.table.schema.names}
         given = self.table.options
         for key in given:
-            if key != "path" and has_reference(given[key]):
+            if key.startswith((_PATH, "address-column")) and has_reference(given[key]):
                 yield f"{key!r} may not be a reference", ""
             if key.startswith(_PATH) and key.removeprefix(_PATH).lower() not in names:
                 column = key.removeprefix(_PATH)

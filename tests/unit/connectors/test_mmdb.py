@@ -7,6 +7,7 @@ import pickle
 import random
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.errors import ConnectorError, OptionError
+from lookup_hints.errors import ConnectorError, NotAllowed, OptionError
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.policy import Policy
 from lookup_hints.testing import ConnectorContract
 from tests.unit.connectors.asking import failure_of, request_for
 from tests.unit.connectors.mmdb_file import Sized, mmdb
@@ -304,6 +306,14 @@ def test_a_file_that_cannot_be_read_is_named(file: Path, spoil: Callable[[Path],
     assert failure.permanent
 
 
+def test_a_file_that_a_policy_does_not_allow_is_not_opened(file: Path) -> None:
+    table = replace(table_of(file), policy=Policy(references=(("file:/data/*",),)))
+    uses: list[Callable[[], None]] = [lambda: table.check(MmdbConnector.OPTIONS), MmdbConnector(table).open]
+    for use in uses:
+        with pytest.raises(NotAllowed, match=r"the file .*geo\.mmdb' is not allowed here"):
+            use()
+
+
 def test_a_machine_without_the_package_says_what_to_install(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +329,11 @@ def test_a_file_that_is_replaced_while_it_is_open_answers_the_next_request(file:
     new.write_bytes(mmdb({"2001:218::/32": {"few": 4}}))
     new.replace(file)
     assert ask(connector, "2001:218::1", "81.2.69.161") == {"2001:218::1": {"few": 4}}
+    file.rename(new)
+    for _ in range(2):
+        assert "there is no file" in str(failure_of(lambda: ask(connector, "2001:218::1")))
+    new.rename(file)
+    assert ask(connector, "2001:218::1") == {"2001:218::1": {"few": 4}}
 
 
 def test_an_answer_during_which_the_file_changed_is_looked_up_again(
