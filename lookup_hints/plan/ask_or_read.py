@@ -65,7 +65,9 @@ def _decision(draft: Draft, join: LookupJoin, is_stopped: bool) -> AccessDecisio
         return AccessDecision(reads=False, reason=said)
     no_scan = _why_not_read(draft, join.use)
     if requested.value == SCAN:
-        if no_scan and requested.source is not Place.SESSION:
+        # A table that is read where all of it is wanted is asked where its past rows are.
+        may_be_asked = (Place.SESSION, Place.TABLE) if versions_wanted(join.use) else (Place.SESSION,)
+        if no_scan and requested.source not in may_be_asked:
             raise _cannot_read(draft, join, requested, no_scan)
         must_ask = no_scan or _stream(draft, join)
         if must_ask:

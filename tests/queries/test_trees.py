@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -21,18 +22,20 @@ BATCH = 24
 EXAMPLES = int(os.environ.get("TREES", "150"))
 # Some shapes cannot be a lookup join at all (see docs/sql-support.md); more than this share must run.
 LEAST_RUNNING = 0.95
+HAS_ASOF = tuple(map(int, version("pyspark").split(".")[:2])) >= (4, 3)
 
 
 @st.composite
 def queries(draw: st.DrawFn) -> str:
     """A query over a random join tree."""
-    return Trees(draw(st.randoms(use_true_random=False))).query()
+    return Trees(draw(st.randoms(use_true_random=False)), asof=HAS_ASOF).query()
 
 
 @pytest.fixture(scope="module")
 def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
     folder = tmp_path_factory.mktemp("trees")
-    return Both(Worlds(spark, folder, tables(), CONF, "memory", views(), is_small=True))
+    conf = {**CONF, "spark.sql.join.asofJoin.enabled": "true"}
+    return Both(Worlds(spark, folder, tables(), conf, "memory", views(), is_small=True))
 
 
 @pytest.mark.timeout(3600)
@@ -49,6 +52,6 @@ def test_a_tree_of_joins_gives_sparks_rows(both: Both, texts: list[str]) -> None
 
 def test_most_trees_run(both: Both) -> None:
     """The suite cannot pass by refusing everything."""
-    texts = [Trees(Random(seed)).query() for seed in range(100)]
+    texts = [Trees(Random(seed), asof=HAS_ASOF).query() for seed in range(100)]
     pairs = both.pairs(texts)
     assert sum(pair.ours is not None for pair in pairs) >= LEAST_RUNNING * len(texts)

@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 # Few values, so that rows meet; NULL in every column; keys without a row, with one, and with several.
 NUMBERS = [None, 0, 1, 2, 3, 4]
 TEXTS = [None, "a", "b", "c"]
-LOOKUPS = frozenset({"d1", "d2", "d3"})
+LOOKUPS = frozenset({"d1", "d2", "d3", "d4"})
 ORDINARY = ("t1", "t2", "t3")
 COLUMNS: dict[str, dict[str, pa.DataType]] = {
     "t1": {"id": pa.int32(), "k": pa.int32(), "s": pa.string(), "v": pa.int32()},
@@ -27,29 +27,42 @@ COLUMNS: dict[str, dict[str, pa.DataType]] = {
     "d1": {"k": pa.int64(), "s": pa.string(), "v": pa.int32()},
     "d2": {"k": pa.int64(), "s": pa.string(), "w": pa.int32()},
     "d3": {"j": pa.int32(), "u": pa.string(), "v": pa.int32()},
+    "d4": {"k": pa.int64(), "since": pa.int64(), "v": pa.int32()},
 }
 # What columns are called where a table's alias names them: some are those of other tables.
 OTHER_NAMES = ["k", "s", "v", "p", "q", "x"]
-KEYS = {"d1": ("k",), "d3": ("j",)}
-ROWS = {"t1": 9, "t2": 7, "t3": 6, "d1": 5, "d2": 9, "d3": 4}
+KEYS = {"d1": ("k",), "d3": ("j",), "d4": ("k", "since")}
+OPTIONS = {"d4": {"lookup.valid-from": "since"}}
+ROWS = {"t1": 9, "t2": 7, "t3": 6, "d1": 5, "d2": 9, "d3": 4, "d4": 9}
 VIEWS = 12
 
 
 def tables(seed: int = 7) -> dict[str, Data]:
     """The tables that the queries read; primary keys are unique, other columns are not."""
-    return {name: Data(_rows(Random(seed), name), KEYS.get(name, ())) for name in COLUMNS}
+    return {
+        name: Data(_rows(Random(seed), name), KEYS.get(name, ()), OPTIONS.get(name, {})) for name in COLUMNS
+    }
 
 
 def _rows(random: Random, name: str) -> pa.Table:
-    columns = {}
+    columns, keys = {}, KEYS.get(name, ())
+    unique = random.sample(list(itertools.product(NUMBERS[1:], repeat=len(keys))), ROWS[name]) if keys else []
     for column, kind in COLUMNS[name].items():
         values: Sequence[object] = NUMBERS if pa.types.is_integer(kind) else TEXTS
-        if column in KEYS.get(name, ()):
-            drawn = random.sample(NUMBERS[1:], ROWS[name])
+        if column in keys:
+            drawn = [key[keys.index(column)] for key in unique]
         else:
             drawn = [random.choice(values) for _ in range(ROWS[name])]  # type: ignore[misc]
         columns[column] = pa.array(drawn, kind)
     return pa.table(columns)
+
+
+_NEAREST = re.compile(r"ASOF (JOIN d4) (AS r\d+) MATCH_CONDITION \((\S+) >= r\d+\.since\)")
+
+
+def as_it_was(text: str) -> str:
+    """``text`` with FOR SYSTEM_TIME AS OF in place of each ASOF JOIN that means the same."""
+    return _NEAREST.sub(r"\1 FOR SYSTEM_TIME AS OF \3 \2", text)
 
 
 def views() -> dict[str, str]:
@@ -93,8 +106,10 @@ class From:
 class Trees:
     """Draws queries from a source of random numbers."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, asof: bool = False) -> None:
+        """``asof``: whether there is ASOF JOIN among the joins, which Spark has since 4.3."""
         self._random = random
+        self._asof = asof
         self._names = itertools.count(1)
         self._ctes: list[str] = []
         self._through_ctes: dict[str, list[tuple[str, bool]]] = {}
@@ -102,7 +117,7 @@ class Trees:
 
     def query(self) -> str:
         """A whole statement, with a lookup table in it."""
-        while not re.search(r"\b(d[123]|view\d+)\b", statement := self._statement()):
+        while not re.search(r"\b(d[1234]|view\d+)\b", statement := self._statement()):
             self._ctes.clear()
             self._block_ctes.clear()
         return statement
@@ -319,8 +334,10 @@ class Trees:
         right = self._relation(depth, lookup_share)
         if depth < 2 and self._chance(0.12):
             right = self._in_parentheses(right)
-        style = self._random.randrange(25)
-        if style < 8:
+        style = self._random.randrange(27 if self._asof else 25)
+        if style >= 25:
+            self._nearest(source)
+        elif style < 8:
             self._explicit(source, right, self._pick(["JOIN", "INNER JOIN"]))
         elif style < 13:
             self._explicit(source, right, self._pick(["LEFT JOIN", "LEFT OUTER JOIN"]))
@@ -340,6 +357,17 @@ class Trees:
             self._crossed(source, right)
         if not source.has_comma and self._chance(0.06):
             source.text = f"({source.text})"
+
+    def _nearest(self, source: From) -> None:
+        """The row of d4 that is nearest to a number; no two rows of a key are equally near."""
+        numbers = [column for column in source.shown if column.is_number] or [Column("", "1", is_number=True)]
+        alias = self._alias()
+        columns = [Column(alias, name, pa.types.is_integer(kind)) for name, kind in COLUMNS["d4"].items()]
+        operator = self._pick([">=", ">=", ">=", ">", "<=", "<"])
+        match = f"{self._pick(numbers)} {operator} {alias}.since"
+        kind = self._pick(["ASOF JOIN", "LEFT ASOF JOIN"])
+        source.text += f" {kind} d4 AS {alias} MATCH_CONDITION ({match}) ON {self._pick(numbers)} = {alias}.k"
+        self._show(source, Relation(alias, columns))
 
     def _in_parentheses(self, left: Relation) -> Relation:
         """``left`` joined with one more relation, in parentheses."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.errors import QueryError, UnsupportedLookup
+from lookup_hints.errors import HintError, QueryError, UnsupportedLookup
 from tests.queries.worlds import QUICK, Data, World, Worlds, last_frame
 from tests.spark.answers import Answer
 
@@ -230,3 +230,18 @@ def test_a_stream_gets_the_rows_of_the_batch(worlds: Worlds, world: World, tmp_p
     query.awaitTermination()
     got = Answer.of(spark.table("as_it_was"))
     got.require(worlds.answer(last("prices", "o.ts")), "a stream", ordered=False)
+
+
+def test_a_table_that_is_read_by_wish_is_asked_for_past_rows_and_a_hint_that_wants_it_read_is_refused(
+    world: World,
+) -> None:
+    ours = asked("prices", "o.ts")
+    world.session.spark.conf.set("lookup.access", "scan")
+    try:
+        assert "FOR SYSTEM_TIME AS OF chooses among its rows, so" in world.session.explain(ours)
+    finally:
+        world.session.spark.conf.unset("lookup.access")
+    with pytest.raises(
+        HintError, match="cannot be read as 'access' = 'scan' wants it: FOR SYSTEM_TIME AS OF"
+    ):
+        world.session.sql(ours.replace("SELECT", "SELECT /*+ LOOKUP('table'='t', 'access'='scan') */", 1))
