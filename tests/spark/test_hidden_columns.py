@@ -46,4 +46,6 @@ def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twin
 def test_a_hidden_column_is_found_behind_a_packed_relation(twins: Twins, sql: str) -> None:
     for name in ("files", "words"):
         sql = sql.replace(f" {name} ", f" {twins.plain.conf.get(name)} ")
+    twins.forget()
     assert twins.check(sql)
+    assert twins.calls("c").requests, "it is asked, and not read instead"

@@ -34,6 +34,7 @@ SILENT = [
     "SELECT c.name FROM orders o JOIN c FOR SYSTEM_TIME AS OF o.proc_time ON o.k = c.id",
     "SELECT c.name FROM (SELECT *, now() AS p FROM o) o JOIN c FOR SYSTEM_TIME AS OF p ON o.k = c.id",
     "SELECT c.name FROM (SELECT k, proc_time AS p FROM orders) o JOIN c FOR SYSTEM_TIME AS OF o.p ON o.k = c.id",
+    "SELECT c.name FROM (SELECT * FROM orders) o JOIN c FOR SYSTEM_TIME AS OF o.proc_time ON o.k = c.id",
     "WITH q AS (SELECT o.* FROM orders o) SELECT c.name FROM q JOIN c FOR SYSTEM_TIME AS OF q.proc_time ON q.k = c.id",
     "SELECT v.name FROM orders o LEFT JOIN v FOR SYSTEM_TIME AS OF o.proc_time ON o.k = v.id",
     "SELECT x.name FROM orders o JOIN c x FOR SYSTEM_TIME AS OF o.proc_time ON o.k = x.id JOIN o p ON p.k = x.id",

@@ -196,6 +196,12 @@ def test_values_of_many_types_are_read_and_asked_by(duck: DuckDbSource, pg: Post
         assert told == VALUES
 
 
+def test_integers_without_a_sign_are_told_as_the_next_wider_type(duck: DuckDbSource) -> None:
+    duck.execute("CREATE TABLE u (a UTINYINT, b USMALLINT, c UINTEGER, d UBIGINT)")
+    told, _ = AdbcConnector(duck.table("u", pa.schema([]))).discover()
+    assert told.types == [pa.int16(), pa.int32(), pa.int64(), pa.decimal128(20, 0)]
+
+
 def test_values_of_sqlite_are_typed_however_late_they_come(lite: SqliteFileSource) -> None:
     schema = pa.schema(
         [

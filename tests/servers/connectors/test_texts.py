@@ -171,6 +171,7 @@ def test_a_value_of_arrow_that_the_type_does_not_hold_is_refused(values: pa.Arra
         (pa.array([Decimal("1.500")], pa.decimal256(76, 40)), pa.decimal128(10, 2), [Decimal("1.5")]),
         (pa.array([-1, 1_999], pa.timestamp("ns")), TIMESTAMP_NTZ,
          [datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(1970, 1, 1, 0, 0, 0, 1)]),
+        (pa.array([datetime.min, datetime.max], pa.timestamp("us")), TIMESTAMP_NTZ, [datetime.min, datetime.max]),
         (pa.array([[1, 2], None], pa.list_(pa.int32(), 2)), pa.list_(pa.int64()), [[1, 2], None]),
         (pa.array([[1], None, [None]], pa.large_list(pa.int32())).slice(1), pa.list_(pa.decimal128(5, 1)), [None, [None]]),
         (pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int32())), pa.map_(pa.string(), pa.decimal128(5, 1)),

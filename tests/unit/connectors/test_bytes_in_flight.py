@@ -55,15 +55,17 @@ def test_what_fits_does_not_wait_and_comes_back_at_the_end(loop: FakeLoop, budge
 def test_who_waits_goes_on_when_another_ends_and_the_oldest_first(
     loop: FakeLoop, budget: BytesInFlight
 ) -> None:
-    first, second, third = budget.lease(), budget.lease(), budget.lease()
+    first, second, third, fourth = (budget.lease() for _ in range(4))
     first.take(100)
     young, old = waiting(loop, third, 10), waiting(loop, second, 95)
     assert [old.done(), young.done()] == [False, False]
     end(loop, first)
     assert (old.done(), young.done()) == (True, False), "the small one does not overtake the old one"
+    youngest = waiting(loop, fourth, 5)
+    assert not youngest.done(), "there is room for it, and one waits that is older"
     end(loop, second)
-    assert young.done()
-    assert budget.held == 10
+    assert (young.done(), youngest.done()) == (True, True)
+    assert budget.held == 15
 
 
 def test_an_answer_larger_than_the_budget_passes_alone(loop: FakeLoop, budget: BytesInFlight) -> None:

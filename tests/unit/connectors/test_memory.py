@@ -156,6 +156,9 @@ def test_a_value_in_an_arrow_table_that_does_not_fit_is_named_too() -> None:
     put_rows("people", pa.table({"id": [1, 2**40], "name": ["a", "b"]}))
     with pytest.raises(OptionError, match="row number 2: 1099511627776"):
         connector_of(pa.schema([("id", pa.int32()), ("name", pa.string())]))
+    put_rows("people", pa.table({"id": ["1", "2"], "name": ["a", "b"]}))
+    with pytest.raises(OptionError, match="'id' of the row number 1"):
+        connector_of()
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,7 @@ def test_a_key_of_redis_names_the_place() -> None:
         ("{a}-{b}", {"a": 1, "b": -2}, False),
         ("{a}:{b}:{a}", {"a": "x", "b": "y"}, False),
         ("{a}:{b}:{a}", {"a": "x:y", "b": "x"}, False),
+        ("{a}-{a}:{b};{c}", {"a": "x", "b": "y;z", "c": "w"}, True),
         ("{a}{b}", {"a": "x", "b": "y"}, True),
         ("{a}--{b}", {"a": "x-", "b": "y"}, True),
         ("{a}--{b}", {"a": "x", "b": "-y"}, False),

@@ -230,6 +230,13 @@ def test_a_task_gives_back_what_another_one_lacks() -> None:
     assert acquires(other, NOW) is None
 
 
+def test_a_request_keeps_its_permit_for_as_long_as_it_may_last() -> None:
+    limits = SharedLimits([0.0] * CELLS)
+    acquires(task(Rules(timeout=3.0), limits), NOW)
+    limits.leases.drop_lost(lambda _: True, NOW + 3.0)
+    assert limits.leases.held == 1
+
+
 def test_a_task_takes_no_more_than_its_capacity() -> None:
     limits = SharedLimits([0.0] * CELLS)
     permits = task(Rules(capacity=3), limits)

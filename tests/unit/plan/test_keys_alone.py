@@ -8,6 +8,7 @@ import pytest
 
 from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.analysis import Columns
+from lookup_hints.plan.keys import key_cast
 from tests.unit.plan.planning import context, planned
 
 
@@ -46,3 +47,21 @@ def test_so_is_a_time() -> None:
     )
     assert "its time o.odd cannot be computed before the lookup" in told
     assert told.endswith(" " * 56 + "^^^^^")
+
+
+@pytest.mark.parametrize(
+    ("left", "column", "steps"),
+    [
+        ("decimal(10,3)", "decimal(8,2)", ("decimal(10,3)", "decimal(8,2)")),
+        ("decimal(30,20)", "decimal(20,10)", ("decimal(30,20)", "decimal(20,10)")),
+        ("decimal(38,18)", "decimal(38,2)", ("decimal(38,2)", "decimal(38,2)")),
+        ("decimal(20,0)", "decimal(38,18)", ("decimal(38,18)", "decimal(38,18)")),
+        ("decimal(21,0)", "decimal(38,18)", None),
+        ("bigint", "decimal(38,20)", None),
+    ],
+)
+def test_decimals_are_compared_as_the_type_that_spark_takes(
+    left: str, column: str, steps: tuple[str, ...] | None
+) -> None:
+    cast = key_cast(left, column)
+    assert (cast.steps if cast is not None else None) == steps

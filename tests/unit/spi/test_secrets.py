@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.secrets import has_reference, masked_text, masker
+from lookup_hints.tables.registry import connector_class
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,20 @@ def test_every_key_that_speaks_of_a_secret_is_masked(key: str) -> None:
 )
 def test_references_and_what_only_looks_like_a_password_stay(text: str) -> None:
     assert masked_text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("connector", "hidden"),
+    [
+        ("postgres:PostgresConnector", "url password"),
+        ("redis:RedisConnector", "url password"),
+        ("http:HttpConnector", "proxy password token api-key oauth2-client-secret tls-key-password"),
+        ("adbc:AdbcConnector", "uri password adbc.db. adbc.connection."),
+    ],
+)
+def test_these_options_are_secret(connector: str, hidden: str) -> None:
+    options = connector_class(f"lookup_connectors.{connector}").OPTIONS
+    assert [option.key for option in options if option.secret] == hidden.split()
 
 
 def test_a_message_shows_no_form_of_a_secret() -> None:
