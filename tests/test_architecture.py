@@ -247,6 +247,20 @@ def test_a_connector_sees_only_the_door_that_is_made_for_it() -> None:
     assert wrong == []
 
 
+def test_a_connector_imports_nothing_from_the_folder_of_another() -> None:
+    """Whose driver may not be installed: ``adbc`` reads PostgreSQL without asyncpg."""
+    folders = {path.parent.name for path in CONNECTORS.glob("*/__init__.py")}
+    assert {"postgres", "adbc", "http", "redis"} <= folders
+    wrong = [
+        f"{name_of(path, CONNECTORS)} imports {each}"
+        for path in modules(CONNECTORS)
+        for each in sorted(imports(path))
+        if each.startswith("lookup_connectors.")
+        and each.split(".")[1] in folders - {name_of(path, CONNECTORS).split(".")[0]}
+    ]
+    assert wrong == []
+
+
 @pytest.mark.work(3)  # it looks at each import of each module
 def test_packages_are_imported_by_their_owners_alone() -> None:
     """The registry knows connectors by name: none is imported."""

@@ -41,7 +41,7 @@ from lookup_connectors.adbc.statements import (
 )
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.conversion import is_nested, row_with
-from lookup_connectors.postgres_types import unheld_character, without_characters
+from lookup_connectors.postgres_server import unheld_character, without_characters
 from lookup_connectors.sqlite_types import has_one_spelling
 from lookup_connectors.texts import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pyarrow as pa
 from adbc_driver_manager import AdbcStatusCode, dbapi
 
+from lookup_connectors.postgres_server import ending_of, is_permanent
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Ending
 
 DRIVER_ERRORS = (dbapi.Error, OSError, pa.ArrowException)
 """OSError and Arrow's own are what the stream of an answer raises."""
 
-_PERMANENT_STATES = re.compile("0A|22|25006|26|28|2F|3D|3F|42|54")
 _PERMANENT_CODES = {
     AdbcStatusCode.NOT_IMPLEMENTED,
     AdbcStatusCode.NOT_FOUND,
@@ -31,7 +31,6 @@ _PERMANENT_TEXTS = re.compile(
     r"|authentication failed|invalid percent-encoded|role .* does not exist|database .* does not exist"
     r"|Type mismatch in column|file is not a database"
 )
-_REFUSED_STATES = ("53", "57014")
 _LOST_CODES = {AdbcStatusCode.IO, AdbcStatusCode.TIMEOUT}
 _GONE = re.compile(
     r"connection to server|server closed the connection|could not (send|receive) data|SSL SYSCALL"
@@ -71,12 +70,13 @@ def _first_lines(text: str) -> str:
 
 def _is_permanent(error: Exception, state: str, text: str) -> bool:
     if state:
-        return _PERMANENT_STATES.match(state) is not None
+        return is_permanent(state)
     return getattr(error, "status_code", None) in _PERMANENT_CODES or bool(_PERMANENT_TEXTS.search(text))
 
 
 def _ending_of(error: Exception, state: str, text: str) -> Ending:
-    if state.startswith(_REFUSED_STATES):
-        return "refused"
+    told = ending_of(state)
+    if told != "unknown":
+        return told
     is_lost = getattr(error, "status_code", None) in _LOST_CODES and not _PERMANENT_TEXTS.search(text)
-    return "lost" if is_lost or state.startswith(("08", "57P")) or _GONE.search(text) else "unknown"
+    return "lost" if is_lost or _GONE.search(text) else "unknown"

@@ -15,7 +15,7 @@ from adbc_driver_manager import dbapi
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE
 from lookup_connectors.adbc.failures import DRIVER_ERRORS
 from lookup_connectors.adbc.statements import schema_and_name
-from lookup_connectors.postgres_statistics import SECONDS, SIZE, size_of
+from lookup_connectors.postgres_server import SECONDS, SIZE, size_of
 from lookup_hints.spi import TableSize
 
 _DUCKDB_TABLES = """

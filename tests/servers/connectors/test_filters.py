@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
-from lookup_connectors.postgres_filters import filter_of, literal
-from lookup_connectors.postgres_types import SourceColumn, plan_column
+from lookup_connectors.postgres.columns import SourceColumn, plan_column
+from lookup_connectors.postgres.statements import filter_of, literal
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.spi import Filter, FilteredScan, LookupTable

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
-from lookup_connectors.postgres_reading import where_of
+from lookup_connectors.postgres.reading import where_of
 
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError
 from lookup_hints.spi.model import LookupRequest, LookupTable
@@ -321,7 +321,7 @@ def test_a_thousand_keys_are_found_by_index(
 
     async def explain(connector: PostgresConnector) -> str:
         assert connector._live is not None
-        query, bound = connector._live.statement(request)
+        query, bound = connector._live.statements.of(request)
         async with connector._live.pool.borrowed() as connection:
             await connection.execute(f"SET plan_cache_mode = {mode}")
             plan = await connection.fetch(f"EXPLAIN {query}", *bound, 1_000_000)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
-from lookup_connectors.postgres_url import NotUnderstood, Target, parameters_of, target_of, with_service
+from lookup_connectors.postgres.url import NotUnderstood, Target, parameters_of, target_of, with_service
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.model import LookupTable

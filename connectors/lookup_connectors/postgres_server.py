@@ -1,15 +1,65 @@
-"""How large PostgreSQL says that a table is, without reading it."""
+"""What is told of PostgreSQL itself, whichever driver asks it: nothing here needs one.
+
+What its SQLSTATEs say of a failure, which characters it does not have, and how large a table is.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from lookup_hints.spi import TableSize
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
 
-if TYPE_CHECKING:
-    import asyncpg
+from lookup_hints.spi import Ending, TableSize
+
+# Classes and codes of SQLSTATE for which asking again cannot help. All others may pass: a lost or refused
+# connection (08, 53, 57), a deadlock or serialization failure (40), a lock (55), an I/O error (58).
+_PERMANENT = re.compile("0A|22|25006|26|28|2F|3D|3F|42|54")
+_TOO_MUCH = ("53", "57014")
+_GONE = ("08", "57P")
+"""How SQLSTATEs begin of a server with too much to do, and of one that is not there, or not for long."""
+
+
+def is_permanent(state: str) -> bool:
+    """Whether asking again cannot help, by the SQLSTATE of a failure."""
+    return _PERMANENT.match(state) is not None
+
+
+def ending_of(state: str) -> Ending:
+    """Too many connections and the like are a refusal, shutdowns no answer."""
+    if state.startswith(_TOO_MUCH):
+        return "refused"
+    return "lost" if state.startswith(_GONE) else "unknown"
+
+
+# --- characters -----------------------------------------------------------------------------------
+
+
+def unheld_character(error: str) -> str:
+    """The character that ``error`` (SQLSTATE 22P05) names, which the server's encoding has not; else nothing.
+
+    No row holds a key with such a character, so it is a miss. Which these are only the server knows: its
+    tables are not those of Python's codecs.
+    """
+    named = re.search(r"(0x[0-9a-f]{2} ?)+", error)
+    character = bytes.fromhex(named[0].replace("0x", "")).decode(errors="ignore") if named else ""
+    return character if len(character) == 1 and not character.isascii() else ""
+
+
+def without_characters(keys: pa.Table, characters: Collection[str]) -> pa.Table:
+    """``keys`` without those that hold one of ``characters``."""
+    pattern = f"[{''.join(map(re.escape, sorted(characters)))}]"
+    for name in keys.column_names if characters else ():
+        if types.is_string(keys.schema.field(name).type):
+            keys = keys.filter(pc.invert(pc.match_substring_regex(keys.column(name), pattern)))
+    return keys
+
+
+# --- sizes ----------------------------------------------------------------------------------------
 
 SECONDS = 1.0
 """The server ends a statement that takes longer: it waits for a lock, and planning does not."""
@@ -46,11 +96,6 @@ SELECT (SELECT c.relkind::text FROM pg_catalog.pg_class AS c WHERE c.oid = to_re
           AND s.tablename = c.relname AND s.inherited = (c.relkind = 'p')) AS distinct_values
 FROM told
 """
-
-
-async def table_size(connection: asyncpg.Connection, source: str) -> TableSize:
-    """What the catalog says of the table or view that SQL finds under the name ``source``."""
-    return size_of(await connection.fetchrow(SIZE, source, timeout=SECONDS))
 
 
 def size_of(found: Mapping[str, Any]) -> TableSize:

@@ -1,7 +1,4 @@
-"""Reads a whole table, or a range of its blocks, by COPY.
-
-Arrow parses CSV several times as fast as a driver makes objects of rows.
-"""
+"""How much is read at once: answers of a size that is known before, and whole tables by COPY."""
 
 from __future__ import annotations
 
@@ -14,10 +11,51 @@ import asyncpg
 import pyarrow as pa
 from pyarrow import csv, types
 
-from lookup_connectors.postgres_types import PostgresColumn
+from lookup_connectors.bytes_in_flight import BytesInFlight
+from lookup_connectors.postgres.columns import PostgresColumn
 from lookup_connectors.texts import from_texts
 from lookup_hints.spi.casts import cast
 
+COPIES = 4
+"""So often an answer is in memory while it is read: as it came, joined, as Python's objects, as columns."""
+
+_CONNECTIONS = 4
+_LEAST = 256 * 1024
+
+
+class AnswerSizes:
+    """What answers of one open connector may take, and what they took so far.
+
+    Args:
+        in_flight: bytes for all answers together, in all their copies.
+        row_bytes: how large a row is expected to be before one was seen; 0 where nothing is known.
+    """
+
+    def __init__(self, in_flight: int, row_bytes: float) -> None:
+        self.budget = BytesInFlight(in_flight)
+        self.largest = max(1, in_flight // COPIES // _CONNECTIONS)
+        """Bytes that one answer for several keys may have."""
+        self._key_bytes = row_bytes
+
+    def fitting(self) -> int:
+        """For how many keys an answer should not be too large."""
+        return max(1, int(self.largest / max(1.0, self._key_bytes)))
+
+    def limit(self, keys: int) -> int:
+        """The bytes that the answer to a request for this many keys may have."""
+        if not self._key_bytes:
+            return self.largest
+        return int(min(self.largest, max(_LEAST, 4 * keys * self._key_bytes)))
+
+    def saw(self, keys: int, size: int) -> None:
+        """An answer for so many keys had so many bytes. Wide rows count at once, narrow ones by and by."""
+        seen = size / keys
+        self._key_bytes = max(seen, (self._key_bytes + seen) / 2)
+
+
+# --- a whole table --------------------------------------------------------------------------------
+
+# Arrow parses CSV several times as fast as a driver makes objects of rows.
 CHUNK_BYTES = 1024 * 1024
 """So much of CSV becomes one batch."""
 

@@ -7,8 +7,7 @@ refuses what Spark cannot hold ('NaN', 'infinity', years before 1 and after 9999
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -341,26 +340,3 @@ def _numeric_type(modifier: int) -> pa.DataType:
 def missing_column(name: str, sources: Sequence[SourceColumn]) -> str:
     """What is wrong when no column is called ``name``, with the nearest one that there is."""
     return f"there is no column {name!r}. {nearest(name, [source.name for source in sources])}"
-
-
-# --- characters -----------------------------------------------------------------------------------
-
-
-def unheld_character(error: str) -> str:
-    """The character that ``error`` (SQLSTATE 22P05) names, which the server's encoding has not; else nothing.
-
-    No row holds a key with such a character, so it is a miss. Which these are only the server knows: its
-    tables are not those of Python's codecs.
-    """
-    named = re.search(r"(0x[0-9a-f]{2} ?)+", error)
-    character = bytes.fromhex(named[0].replace("0x", "")).decode(errors="ignore") if named else ""
-    return character if len(character) == 1 and not character.isascii() else ""
-
-
-def without_characters(keys: pa.Table, characters: Collection[str]) -> pa.Table:
-    """``keys`` without those that hold one of ``characters``."""
-    pattern = f"[{''.join(map(re.escape, sorted(characters)))}]"
-    for name in keys.column_names if characters else ():
-        if types.is_string(keys.schema.field(name).type):
-            keys = keys.filter(pc.invert(pc.match_substring_regex(keys.column(name), pattern)))
-    return keys

@@ -1,13 +1,17 @@
-"""Where the options of a table of PostgreSQL lead, checked before the driver is told."""
+"""The options of the ``postgres`` connector, and where they lead, checked before the driver is told."""
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
-from lookup_connectors.postgres_url import (
+from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.postgres.url import (
     FILES,
     PORT,
     NotUnderstood,
@@ -17,13 +21,81 @@ from lookup_connectors.postgres_url import (
     with_service,
 )
 from lookup_hints.errors import OptionError, Problem
-from lookup_hints.spi import LookupTable
+from lookup_hints.spi import DURATION, FILE, TEXT, LookupTable, Option, OptionType, choice, integer
 from lookup_hints.spi.place import origin_text, resolved
+from lookup_hints.spi.secrets import has_reference
 
-_OPTIONS = {"host": "host", "port": "port", "database": "dbname", "user": "user", "password": "password"}
+
+def _ports(text: str) -> str:
+    if not all(
+        re.fullmatch(r"\s*\d{1,5}\s*", each, re.ASCII) and 0 < int(each) < 65536 for each in text.split(",")
+    ):
+        raise ValueError("it must be between 1 and 65535; several are separated by commas")
+    return text.replace(" ", "")
+
+
+_PORTS = OptionType("integer, or a list of them", _ports)
+POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "url",
+        TEXT,
+        "Connection URL: postgresql://user:password@host:5432/database; or `key=value` as in libpq.",
+        secret=True,
+    ),
+    Option("host", TEXT, "Server, in place of `url`; several are separated by commas."),
+    Option("port", _PORTS, "Port of the server, or one for each.", default="5432"),
+    Option("database", TEXT, "Database; the user's name by default."),
+    Option("user", TEXT, "Role; the system user's name by default."),
+    Option("password", TEXT, "Password of the role.", secret=True),
+    Option("table-name", TEXT, "`table` or `schema.table`, as in SQL; the table's own name by default."),
+    Option(
+        "sslmode",
+        choice("disable", "allow", "prefer", "require", "verify_ca", "verify_full"),
+        "TLS, as in libpq: verify-full checks the server's certificate and name. Default: prefer.",
+    ),
+    Option("sslrootcert", FILE, "File of the authorities to trust, or `system`."),
+    Option("sslcert", FILE, "File of the client's certificate."),
+    Option("sslkey", FILE, "File of the client's private key."),
+    POOL_SIZE,
+    Option("idle-timeout", DURATION, "Unused connections are closed after this.", default=60.0),
+    Option("connect-timeout", DURATION, "Time to establish one connection.", default=10.0),
+    Option(
+        "statement-cache-size",
+        integer(0, 10_000),
+        "Prepared statements kept per connection; 0 behind a pooler in transaction mode.",
+        default=100,
+    ),
+    MAX_BYTES_IN_FLIGHT,
+)
+
+_PARAMETERS = {"host": "host", "port": "port", "database": "dbname", "user": "user", "password": "password"}
 """Options, and what they are as parameters."""
 TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 """Options that are parameters, too."""
+_SERVER = (*_PARAMETERS, "url", *TLS)
+
+_log = logging.getLogger("lookup_hints.postgres")
+
+
+@lru_cache(maxsize=256)
+def warn_without_effect(table: str, without_effect: tuple[str, ...]) -> None:
+    """Say once in a process what of a URL has no effect."""
+    if without_effect:
+        _log.warning("table %s: without effect in 'url': %s", table, ", ".join(without_effect))
+
+
+def check_server(table: LookupTable) -> None:
+    """Refuse a server that is said twice, or not at all, and a URL of JDBC."""
+    given = table.options
+    twice = [key for key in _PARAMETERS if "url" in given and key in given]
+    if twice:
+        raise OptionError(Problem(f"table {table.name}: {twice[0]!r} is a part of 'url' already."))
+    if "url" not in given and "host" not in given:
+        raise OptionError(Problem(f"table {table.name}: give the server as 'url' or 'host'."))
+    if not any(has_reference(text) for key, text in given.items() if key in _SERVER):
+        warn_without_effect(table.name, checked_target(table, given).without_effect)
 
 
 def checked_target(table: LookupTable, options: Mapping[str, Any]) -> Target:
@@ -65,7 +137,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, str]:
     tls = {name: str(options[name]).replace("_", "-") if name == "sslmode" else options[name] for name in TLS
            if options.get(name)}  # fmt: skip
     if not options.get("url"):
-        parts = {name: str(options[key]) for key, name in _OPTIONS.items() if options.get(key)}
+        parts = {name: str(options[key]) for key, name in _PARAMETERS.items() if options.get(key)}
         if parts.get("host", "").count(":") == 1:
             raise NotUnderstood(
                 "it is a name and no more", "Write the port in 'port', as in '5432' or '5432,5433'."

@@ -1,0 +1,333 @@
+"""What PostgreSQL's catalog says of a table or view, and of how it will be asked; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import pyarrow as pa
+
+from lookup_connectors.postgres.columns import (
+    PostgresColumn,
+    SourceColumn,
+    missing_column,
+    plan_column,
+    reported_type,
+)
+from lookup_connectors.postgres_server import SECONDS, SIZE, size_of
+from lookup_hints.errors import ConnectorError, nearest
+from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable, TableSize, connections_check
+from lookup_hints.spi.types import sql_type
+
+_RELATION = """
+SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS sql,
+       CASE WHEN c.reltuples > 0
+            THEN (c.relpages + coalesce(t.relpages, 0)) * 8192.0::float8 / c.reltuples END AS row_bytes
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+     LEFT JOIN pg_catalog.pg_class AS t ON t.oid = c.reltoastrelid
+WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+_RELATIONS = """
+SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname ELSE n.nspname || '.' || c.relname END AS name
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^(pg_|information_schema$)'
+ORDER BY 1 LIMIT 1000
+"""
+_COLUMNS = """
+WITH RECURSIVE attributes AS (
+  SELECT attnum, attname, atttypid AS declared, atttypid AS type, atttypmod AS modifier,
+         attndims::int AS dimensions
+  FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
+  UNION ALL
+  SELECT attnum, attname, declared, typbasetype, typtypmod, typndims
+  FROM attributes JOIN pg_catalog.pg_type ON oid = type WHERE typtype = 'd'
+)
+SELECT attname AS name,
+       CASE WHEN typtype = 'e' THEN 'enum'
+            WHEN typnamespace = 'pg_catalog'::regnamespace THEN typname::text
+            WHEN typcategory = 'A' THEN '_' ELSE '' END AS type,
+       coalesce(element.name, '') AS element, coalesce(element.modifier, -1) AS element_modifier, dimensions,
+       format_type(oid, attributes.modifier) AS sql,
+       attributes.modifier,
+       typcategory = 'A' OR typtype = 'c' OR typname = 'hstore' AS structured,
+       declared::bigint AS oid
+FROM attributes JOIN pg_catalog.pg_type ON oid = type
+LEFT JOIN LATERAL (
+  WITH RECURSIVE bases AS (
+    SELECT e.oid, e.typtype, e.typbasetype, attributes.modifier, e.typtypmod FROM pg_catalog.pg_type AS e
+    WHERE pg_type.typcategory = 'A' AND e.oid = pg_type.typelem
+    UNION ALL
+    SELECT e.oid, e.typtype, e.typbasetype, bases.typtypmod, e.typtypmod
+    FROM bases JOIN pg_catalog.pg_type AS e ON e.oid = bases.typbasetype WHERE bases.typtype = 'd'
+  )
+  SELECT e.typname::text AS name, bases.modifier FROM bases JOIN pg_catalog.pg_type AS e USING (oid)
+  WHERE bases.typtype <> 'd' AND e.typnamespace = 'pg_catalog'::regnamespace
+) AS element ON true
+WHERE typtype <> 'd' ORDER BY attnum
+"""
+_PRIMARY_KEY = """
+SELECT a.attname AS name
+FROM pg_catalog.pg_constraint AS k
+CROSS JOIN unnest(k.conkey) WITH ORDINALITY AS part(attnum, place)
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = k.conrelid AND a.attnum = part.attnum
+WHERE k.conrelid = $1 AND k.contype = 'p' ORDER BY part.place
+"""
+_UNIQUE_INDEX = """
+SELECT a.attname AS name
+FROM (
+  SELECT i.indrelid, i.indkey, i.indnkeyatts FROM pg_catalog.pg_index AS i
+  WHERE i.indrelid = $1 AND i.indisunique AND i.indimmediate AND i.indisvalid
+    AND i.indpred IS NULL AND i.indexprs IS NULL
+    AND NOT EXISTS (
+      SELECT FROM pg_catalog.pg_attribute AS n
+      WHERE n.attrelid = $1 AND n.attnum = ANY ((i.indkey::int2[])[:i.indnkeyatts - 1]) AND NOT n.attnotnull)
+  ORDER BY i.indnkeyatts, i.indexrelid LIMIT 1
+) AS k
+CROSS JOIN unnest(k.indkey) WITH ORDINALITY AS part(attnum, place)
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = k.indrelid AND a.attnum = part.attnum
+WHERE part.place <= k.indnkeyatts ORDER BY part.place
+"""
+_COMMENTS = """
+SELECT attname AS name, col_description(attrelid, attnum) AS comment FROM pg_catalog.pg_attribute
+WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND col_description(attrelid, attnum) IS NOT NULL
+"""
+_TABLES = """
+SELECT format('%I.%I', n.nspname, c.relname) AS name
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND n.nspname !~ '^(pg_|information_schema$)' AND has_table_privilege(c.oid, 'SELECT')
+ORDER BY 1
+"""
+
+
+@dataclass(frozen=True)
+class CatalogRelation:
+    """A table or view found in the catalog.
+
+    Args:
+        oid: its number.
+        sql: its name as SQL writes it.
+        row_bytes: about how much a row takes on disk, where statistics say it.
+        columns: its columns.
+    """
+
+    oid: int
+    sql: str
+    row_bytes: float | None
+    columns: tuple[SourceColumn, ...]
+
+
+async def find_relation(connection: asyncpg.Connection, source: str, table: str) -> CatalogRelation:
+    """The table or view that SQL finds under the name ``source``.
+
+    Raises:
+        ConnectorError: there is none; the message has the nearest name.
+    """
+    found = await connection.fetchrow(_RELATION, source)
+    if found is None:
+        known = [record["name"] for record in await connection.fetch(_RELATIONS)]
+        raise ConnectorError(
+            f"table {table}: PostgreSQL has no table or view {source}. {nearest(source, known)}".rstrip(),
+            permanent=True,
+        )
+    columns = await connection.fetch(_COLUMNS, found["oid"])
+    return CatalogRelation(**dict(found), columns=tuple(SourceColumn(**dict(column)) for column in columns))
+
+
+async def primary_key(connection: asyncpg.Connection, relation: CatalogRelation) -> tuple[str, ...]:
+    """The columns of its primary key, else of a unique index over few columns that hold no NULL; or none."""
+    found = await connection.fetch(_PRIMARY_KEY, relation.oid)
+    return tuple(each["name"] for each in found or await connection.fetch(_UNIQUE_INDEX, relation.oid))
+
+
+async def comments(connection: asyncpg.Connection, relation: CatalogRelation) -> dict[str, str]:
+    """The comments on its columns."""
+    return {each["name"]: each["comment"] for each in await connection.fetch(_COMMENTS, relation.oid)}
+
+
+async def readable_tables(connection: asyncpg.Connection) -> list[str]:
+    """The tables and views that may be read, as SQL names them; partitions are their table's."""
+    return [each["name"] for each in await connection.fetch(_TABLES)]
+
+
+def plans_of(
+    relation: CatalogRelation, table: LookupTable, before: Mapping[str, PostgresColumn] | None = None
+) -> dict[str, PostgresColumn]:
+    """How each declared column is read; ``before`` is how it was read so far.
+
+    Raises:
+        ConnectorError: a column is not there, or cannot be read as declared; the message names it, its type
+            and the type that it had before.
+    """
+    before = before or {}
+    return {field.name: _plan(relation, table, field, before.get(field.name)) for field in table.schema}
+
+
+def _plan(
+    relation: CatalogRelation, table: LookupTable, field: pa.Field, before: PostgresColumn | None
+) -> PostgresColumn:
+    source = _source_of(field.name, relation, table.name)
+    try:
+        return plan_column(source, field)
+    except ValueError as error:
+        changed = ""
+        if before is not None and before.source.sql != source.sql:
+            changed = f" (its type was {before.source.sql} before, and has changed to {source.sql})"
+        raise ConnectorError(
+            f"table {table.name}: column {field.name!r}{changed}: {error}", permanent=True
+        ) from None
+
+
+def _source_of(name: str, relation: CatalogRelation, table: str) -> SourceColumn:
+    by_name = {source.name: source for source in relation.columns}
+    # SQL folds a name without quotes to lower case: customerId was created as customerid.
+    source = by_name.get(name) or by_name.get(name.lower())
+    if source is None:
+        raise ConnectorError(
+            f"table {table}: {relation.sql}: {missing_column(name, relation.columns)}", permanent=True
+        )
+    return source
+
+
+async def table_size(connection: asyncpg.Connection, source: str) -> TableSize:
+    """What the catalog says of the table or view that SQL finds under the name ``source``."""
+    return size_of(await connection.fetchrow(SIZE, source, timeout=SECONDS))
+
+
+# --- health ---------------------------------------------------------------------------------------
+
+_SESSION = """
+SELECT current_user AS role, current_database() AS database, current_setting('server_version') AS version
+"""
+_TLS = "SELECT max(version) AS tls FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl"
+_UNREADABLE = """
+SELECT name FROM unnest($2::text[]) AS asked(name) WHERE NOT has_column_privilege($1::oid, name, 'SELECT')
+"""
+_INDEXES = """
+SELECT c.relname AS name, i.indisunique AS is_unique,
+       array_agg(coalesce(a.attname::text, '') ORDER BY part.place) AS columns
+FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
+JOIN pg_catalog.pg_am AS m ON m.oid = c.relam
+CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS part(attnum, place)
+LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = part.attnum
+WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL AND part.place <= i.indnkeyatts
+  AND m.amname IN ('btree', 'hash')
+GROUP BY 1, 2 ORDER BY 1
+"""
+_BYTES = """
+SELECT relkind::text AS kind, CASE relkind WHEN 'p' THEN NULL ELSE pg_relation_size(oid) END AS bytes
+FROM pg_catalog.pg_class WHERE oid = $1
+"""
+_SMALL = 1024 * 1024
+"""A table of so many bytes is read faster than an index is looked into."""
+
+# Who may not see others' sessions may see how many there are.
+_CONNECTIONS = """
+SELECT 'max_connections' AS name, (SELECT sum(numbackends) FROM pg_catalog.pg_stat_database)::int AS used,
+       current_setting('max_connections')::int
+       - CASE WHEN r.rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+           + coalesce(current_setting('reserved_connections', true)::int, 0) END AS most
+FROM pg_catalog.pg_roles AS r WHERE r.rolname = current_user
+UNION ALL
+SELECT 'CONNECTION LIMIT of the role', (SELECT count(*) FROM pg_catalog.pg_stat_activity AS s
+       WHERE s.usesysid = r.oid), r.rolconnlimit
+FROM pg_catalog.pg_roles AS r WHERE r.rolname = current_user
+UNION ALL
+SELECT 'CONNECTION LIMIT of the database', s.numbackends, d.datconnlimit
+FROM pg_catalog.pg_database AS d JOIN pg_catalog.pg_stat_database AS s ON s.datid = d.oid
+WHERE d.datname = current_database()
+"""
+
+
+async def health_of(
+    connection: asyncpg.Connection, source: str, table: LookupTable, request: HealthRequest, pool_size: int
+) -> AsyncIterator[HealthCheck]:
+    """What is found, step by step, on a connection that was let in.
+
+    Raises:
+        ConnectorError: the table is not there, or a column cannot be read as declared.
+    """
+    session = await connection.fetchrow(_SESSION)
+    (tls,) = await _told(connection, _TLS) or [{"tls": None}]
+    where = f"as {session['role']} in database {session['database']}, PostgreSQL {session['version']}"
+    yield HealthCheck("login", "ok", f"{where}, {tls['tls'] or 'without TLS, as far as the server sees'}")
+    relation = await find_relation(connection, source, table.name)
+    yield HealthCheck("table", "ok", relation.sql)
+    plans = plans_of(relation, table)
+    yield HealthCheck("columns", "ok", f"{len(plans)} as declared")
+    rights = await _rights(connection, relation, plans, session["role"])
+    yield rights
+    if rights.verdict == "fail":
+        return
+    size = await _told(connection, _BYTES, relation.oid)
+    indexes = await _told(connection, _INDEXES, relation.oid)
+    for by in request.keys:
+        key = [plans[name] for name in by]
+        if size is None or indexes is None:
+            yield HealthCheck("index", "skipped", "the server does not say which indexes there are")
+        else:
+            yield index_check(relation.sql, key, indexes, size[0]["kind"], size[0]["bytes"])
+    found = await _told(connection, _CONNECTIONS)
+    limits = found and {row["name"]: (row["most"], row["used"]) for row in found if row["most"] >= 0}
+    yield connections_check(request, pool_size, limits or None)
+
+
+async def _told(connection: asyncpg.Connection, query: str, *arguments: object) -> list[Any] | None:
+    """What the catalog says; None where it has other tables, as that of another server with this protocol."""
+    try:
+        return list(await connection.fetch(query, *arguments))
+    except asyncpg.PostgresError:
+        return None
+
+
+async def _rights(
+    connection: asyncpg.Connection, relation: CatalogRelation, plans: Mapping[str, PostgresColumn], role: str
+) -> HealthCheck:
+    names = [plan.source.name for plan in plans.values()]
+    lacking = [record["name"] for record in await connection.fetch(_UNREADABLE, relation.oid, names)]
+    if not lacking:
+        return HealthCheck("rights", "ok", f"{role} may read it")
+    columns = "" if len(lacking) == len(names) else f"{', '.join(lacking)} of "
+    cure = f'GRANT SELECT ON {relation.sql} TO "{role}"; USAGE on its schema, too.'
+    return HealthCheck("rights", "fail", f"{role} may not read {columns}{relation.sql}", cure)
+
+
+def index_check(
+    relation: str, key: Sequence[PostgresColumn], indexes: Sequence[Any], kind: str, size: int | None
+) -> HealthCheck:
+    """Whether a lookup by ``key`` can use one of ``indexes``.
+
+    Args:
+        relation: the table's name as SQL writes it.
+        key: the columns asked by.
+        indexes: records with ``name``, ``is_unique`` and ``columns``; those of expressions are empty.
+        kind: what it is, as ``pg_class.relkind`` says it.
+        size: its bytes, where they are known.
+    """
+    names = ", ".join(plan.source.name for plan in key)
+    if kind in ("v", "f"):
+        what = "view" if kind == "v" else "foreign table"
+        return HealthCheck("index", "skipped", f"a {what}: EXPLAIN in PostgreSQL tells how it is read")
+    cast = next((plan for plan in key if plan.compared != plan.column), None)
+    if cast is not None:
+        declared = sql_type(reported_type(cast.source))
+        what = f"{cast.source.name} is compared as {cast.compared}, which an index on it does not serve"
+        cure = f"Declare it {declared}, or CREATE INDEX ON {relation} (({cast.compared}))."
+        return HealthCheck("index", "warn", what, cure)
+    wanted = {plan.source.name for plan in key}
+    serving = [index for index in indexes if index["columns"][0] in wanted]
+    if serving:
+        best = max(serving, key=lambda index: _leading(index["columns"], wanted))
+        return HealthCheck("index", "ok", f"{best['name']} ({', '.join(best['columns'])}) serves {names}")
+    if size is not None and size <= _SMALL:
+        return HealthCheck("index", "ok", f"none on {names}; the table has {size // 1024} kB, and needs none")
+    columns = ", ".join(plan.column for plan in key)
+    what = f"no valid index begins with {names}: each request reads the whole table"
+    return HealthCheck("index", "warn", what, f"CREATE INDEX ON {relation} ({columns}).")
+
+
+def _leading(columns: Sequence[str], wanted: set[str]) -> int:
+    """How many columns an index begins with that are asked by."""
+    return next((place for place, name in enumerate(columns) if name not in wanted), len(columns))

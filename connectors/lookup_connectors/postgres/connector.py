@@ -1,0 +1,444 @@
+"""The ``postgres`` connector: a table or view of PostgreSQL, asked in batches over a small pool.
+
+An answer comes as one row of arrays, one array per column: half the client's work of as many records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import asyncpg
+import pyarrow as pa
+
+from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.conversion import convert, is_nested, row_with
+from lookup_connectors.postgres.catalog import (
+    comments,
+    find_relation,
+    health_of,
+    plans_of,
+    primary_key,
+    readable_tables,
+    table_size,
+)
+from lookup_connectors.postgres.columns import PostgresColumn, can_order, quoted, reported_type
+from lookup_connectors.postgres.connections import PostgresEndpoint, PostgresPool
+from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
+from lookup_connectors.postgres.options import OPTIONS, POOL_SIZE, check_server, checked_target, origin_of
+from lookup_connectors.postgres.reading import (
+    BLOCKS,
+    COPIES,
+    AnswerSizes,
+    copied,
+    parsed,
+    ranges,
+    values_of,
+    where_of,
+)
+from lookup_connectors.postgres.statements import (
+    PostgresStatements,
+    can_filter,
+    changed_query,
+    filter_of,
+    latest_query,
+    types_unchanged,
+)
+from lookup_connectors.postgres_server import ending_of
+from lookup_connectors.texts import REFUSALS
+from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.spi import (
+    Answer,
+    AnswerTooLarge,
+    AsyncLookup,
+    Changes,
+    ChangesRequest,
+    Ending,
+    Endpoint,
+    Filter,
+    FilteredScan,
+    HealthCheck,
+    HealthRequest,
+    LookupRequest,
+    LookupTable,
+    Option,
+    OrderCondition,
+    OrderedLookup,
+    PlacedRows,
+    ReportsChanges,
+    ReportsHealth,
+    ReportsSchema,
+    Statistics,
+    TableSize,
+)
+from lookup_hints.spi.secrets import has_reference
+
+_LOOKS_AT_TYPES = 3
+
+
+class PostgresConnector(
+    AsyncLookup, OrderedLookup, FilteredScan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema
+):
+    """A table or view of PostgreSQL 14 or later, or of what speaks its protocol."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
+
+    def __init__(self, table: LookupTable) -> None:
+        super().__init__(table)
+        self._live: _OpenPostgres | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_live": None}
+
+    def check(self) -> None:
+        """Refuse a server that is said twice, or not at all, and a URL of JDBC."""
+        check_server(self.table)
+
+    def key_columns(self) -> frozenset[str]:
+        """All columns but ARRAY, MAP and STRUCT ones."""
+        return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
+
+    def requests_at_once(self) -> int | None:
+        """One for each connection, and one more each, so that none waits for the task's next one."""
+        given = self.table.options.get(POOL_SIZE.key)
+        if given and has_reference(given):
+            return None
+        return 2 * (int(given) if given else POOL_SIZE.default)
+
+    def origin(self) -> str:
+        """The servers, and the user who connects to them."""
+        return origin_of(self.table)
+
+    def ending(self, error: Exception) -> Ending:
+        """By the code of the server: too many connections and the like are a refusal, shutdowns no answer."""
+        cause = error.__cause__
+        if isinstance(cause, asyncpg.PostgresError):
+            return ending_of(cause.sqlstate or "")
+        return super().ending(error)
+
+    def secrets(self) -> set[str]:
+        """The URL, the password, and what references in the options stand for."""
+        return self.table.read(self.OPTIONS)[1]
+
+    async def aopen(self) -> None:
+        """Connect once, so that a bad setting shows early, and find the columns in the catalog."""
+        await self.aclose()
+        server = PostgresEndpoint(self.table, self.OPTIONS)
+        pool = await server.pool()
+        try:
+            async with pool.borrowed() as connection:
+                relation = await find_relation(connection, self._source, self.table.name)
+            plans = plans_of(relation, self.table)
+        except BaseException:
+            await pool.close()
+            raise
+        sizes = AnswerSizes(server.in_flight, relation.row_bytes or 0.0)
+        self._live = _OpenPostgres(pool, PostgresStatements(relation.sql, plans), sizes)
+
+    async def alookup(self, request: LookupRequest) -> Answer:
+        """The rows of each key, in one statement."""
+        try:
+            return await asyncio.wait_for(self._answer(request), request.timeout)
+        except asyncio.TimeoutError:
+            raise LookupTimeout(
+                f"table {self.table.name}: PostgreSQL had no answer within {request.timeout:g} s."
+            ) from None
+
+    async def aclose(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            await live.pool.close()
+
+    def partitions(self, wanted: int) -> Sequence[str]:
+        """Ranges of blocks; one where rows have no place: a view, a foreign table, servers before 14."""
+        return ranges(asyncio.run(self._blocks()), wanted)
+
+    def can_order(self, order: OrderCondition) -> bool:
+        """Times and exact numbers, by an index on the key and the column where there is one."""
+        return can_order(self.table.schema.field(order.column).type)
+
+    def can_filter(self, wanted: Filter) -> bool:
+        """Texts by ``=`` and IN alone, as their order depends on a collation."""
+        return can_filter(self.table.schema.field(wanted.column).type, wanted)
+
+    def scan_filtered(
+        self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a range of blocks, by COPY."""
+        loop = asyncio.new_event_loop()
+        batches = self._scanned(schema, partition, filters)
+        try:
+            while (batch := loop.run_until_complete(anext(batches, None))) is not None:
+                yield batch
+        finally:
+            loop.run_until_complete(batches.aclose())
+            loop.close()
+
+    def statistics(self) -> TableSize:
+        """What the catalog says since the table was analysed; nothing of a view."""
+        return asyncio.run(self._size())
+
+    def changes(self, request: ChangesRequest) -> Changes:
+        """The rows in which the column is greater, by an index on it where there is one."""
+        try:
+            return asyncio.run(asyncio.wait_for(self._changes(request), request.timeout))
+        except asyncio.TimeoutError:
+            raise LookupTimeout(
+                f"table {self.table.name}: PostgreSQL named no changes within {request.timeout:g} s."
+            ) from None
+
+    def discover(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The columns with their comments, and the key, from the catalog."""
+        return asyncio.run(self._discovered())
+
+    def tables(self) -> Sequence[str]:
+        """The tables and views that may be read."""
+        return asyncio.run(self._tables())
+
+    # Health.
+
+    DRIVERS = ("asyncpg",)
+    STEPS = ("login", "table", "columns", "rights")
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The hosts of the URL; a socket of the file system is none. TLS is asked for at the login."""
+        hosts = checked_target(self.table, self.table.read(self.OPTIONS)[0]).hosts
+        return [Endpoint(host, port) for host, port in hosts if not host.startswith(("/", "@"))]
+
+    def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
+        """Login, table, columns, rights, indexes on the keys, and connections, from the catalog."""
+        loop = asyncio.new_event_loop()
+        checks = self._health(request)
+        try:
+            while (check := loop.run_until_complete(anext(checks, None))) is not None:
+                yield check
+        finally:
+            loop.run_until_complete(checks.aclose())
+            loop.close()
+
+    def sample(self, columns: Sequence[str], most: int) -> pa.Table:
+        """The first rows that the server comes upon."""
+        return asyncio.run(self._sample(columns, most))
+
+    def check_of(self, error: Exception) -> str:
+        """As the driver or the code of the server say."""
+        return error.check if isinstance(error, PostgresFailure) else ""
+
+    @property
+    def _source(self) -> str:
+        name = self.table.name
+        return self.table.options.get("table-name") or (name if name.isidentifier() else quoted(name))
+
+    async def _answer(self, request: LookupRequest) -> Answer:
+        """The rows, read by the types that the columns have at the moment."""
+        for _ in range(_LOOKS_AT_TYPES):
+            live = self._live
+            assert live is not None, "aopen() comes before alookup()"
+            with live.sizes.budget.lease() as lease:
+                arrays = await self._arrays(live, request, lease)
+                if arrays is not None:
+                    rows = arrays[: len(request.schema)]
+                    found = self._table(live.statements.plans, rows, request.schema, request.key_columns)
+                    return (
+                        found
+                        if request.order is None
+                        else PlacedRows(found, pa.array(arrays[-1], pa.int64()))
+                    )
+        raise ConnectorError(f"table {self.table.name}: the types of its columns keep changing.")
+
+    async def _arrays(
+        self, live: _OpenPostgres, request: LookupRequest, lease: ByteLease
+    ) -> Sequence[Any] | None:
+        """A list of values for each column; None where types had changed, and ``_live`` has new plans."""
+        is_shown = any(live.statements.plans[name].depends_on_settings for name in request.columns)
+        while True:
+            query, bound = live.statements.of(request)
+            if not bound[0]:
+                return [()] * (len(request.schema) + 1)
+            try:
+                is_unchanged, arrays = await self._fetched(live, query, bound, lease, is_shown=is_shown)
+            except AnswerTooLarge:
+                raise
+            except ConnectorError as error:
+                if live.statements.has_learned_a_character(error):
+                    continue
+                # A type that changed may be why: a text has no cast to bigint.
+                if error.permanent and await self._has_changed(live):
+                    return None
+                raise
+            if not is_unchanged:
+                await self._has_changed(live)
+                return None
+            return arrays
+
+    async def _fetched(
+        self, live: _OpenPostgres, query: str, bound: list[list[Any]], lease: ByteLease, *, is_shown: bool
+    ) -> tuple[bool, Sequence[Any]]:
+        """Whether the types are the same still, and the arrays; ``lease`` holds room for them.
+
+        ``is_shown``: there are values that the server writes as its settings say.
+        """
+        keys, sizes = len(bound[0]), live.sizes
+        limit = sizes.limit(keys)
+        while True:
+            if keys > max(1, sizes.fitting()):
+                raise self._too_large(keys, sizes.fitting())
+            await lease.room(COPIES * limit)
+            try:
+                apart = is_shown and bool(live.pool.local)
+                async with live.pool.borrowed(in_transaction=apart) as connection:
+                    is_unchanged, size, *arrays = await connection.fetchrow(query, *bound, limit)
+            except BeyondServer:
+                if keys == 1:
+                    raise
+                raise self._too_large(keys, keys // 2) from None
+            sizes.saw(keys, size or 0)
+            if size is None or size <= limit or not is_unchanged:
+                return is_unchanged, [array or () for array in arrays]
+            lease.release()
+            limit = size
+
+    def _too_large(self, keys: int, fitting: int) -> AnswerTooLarge:
+        message = f"table {self.table.name}: the rows of {keys} keys are too large to be taken at once."
+        return AnswerTooLarge(message, keys=fitting)
+
+    async def _has_changed(self, live: _OpenPostgres) -> bool:
+        """Look into the catalog, and plan again where the columns are not those of ``live``.
+
+        Raises:
+            ConnectorError: a column that changed cannot be read as declared.
+        """
+        async with live.pool.borrowed() as connection:
+            relation = await find_relation(connection, self._source, self.table.name)
+        plans = plans_of(relation, self.table, before=live.statements.plans)
+        is_same = relation.sql == live.statements.relation and all(
+            plan.source == live.statements.plans[name].source for name, plan in plans.items()
+        )
+        if not is_same and self._live is live:
+            self._live = _OpenPostgres(live.pool, PostgresStatements(relation.sql, plans), live.sizes)
+        return not is_same
+
+    def _table(
+        self,
+        plans: Mapping[str, PostgresColumn],
+        columns: Sequence[Sequence[Any]],
+        schema: pa.Schema,
+        key: Sequence[str],
+    ) -> pa.Table:
+        def where(row: int) -> str:
+            return row_with(schema, [column[row] for column in columns], key)
+
+        arrays = [
+            convert(values, plans[field.name].to_arrow, field, table=self.table.name, where=where)
+            for field, values in zip(schema, columns, strict=True)
+        ]
+        return pa.table(arrays, schema=schema)
+
+    async def _scanned(
+        self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        async with self._one_connection(in_transaction=True) as connection:
+            relation = await find_relation(connection, self._source, self.table.name)
+            plans = plans_of(relation, self.table)
+            # From here on the transaction has a lock: types that are the same now are those of the copy.
+            await connection.execute(f"SELECT FROM {relation.sql} LIMIT 0")
+            if not await connection.fetchval(f"SELECT {types_unchanged(relation.sql, plans.values())}"):
+                raise ConnectorError(
+                    f"table {self.table.name}: the type of a column changed while it was opened."
+                )
+            wanted = [plans[name] for name in schema.names]
+            selected = ", ".join(plan.selected for plan in wanted)
+            encoding = connection.get_settings().server_encoding
+            rows_of = where_of(partition, (filter_of(plans[each.column], each, encoding) for each in filters))
+            query = f"SELECT {selected} FROM {relation.sql}{rows_of}"  # noqa: S608  quoted
+            async with aclosing(copied(connection, query)) as chunks:
+                async for chunk in chunks:
+                    for batch in self._read(chunk, wanted, schema).to_batches():
+                        yield batch
+
+    def _read(self, chunk: bytes, plans: Sequence[PostgresColumn], schema: pa.Schema) -> pa.Table:
+        try:
+            return pa.table(parsed(chunk, plans), schema=schema)
+        except REFUSALS:  # value by value, to name the one
+            by_name = {plan.field.name: plan for plan in plans}
+            return self._table(by_name, values_of(chunk, plans), schema, self.table.primary_key)
+
+    async def _blocks(self) -> int:
+        async with self._one_connection() as connection:
+            relation = await find_relation(connection, self._source, self.table.name)
+            return await connection.fetchval(BLOCKS, relation.oid) or 0
+
+    async def _size(self) -> TableSize:
+        async with self._one_connection() as connection:
+            return await table_size(connection, self._source)
+
+    async def _changes(self, request: ChangesRequest) -> Changes:
+        async with self._one_connection(in_transaction=True) as connection:
+            relation = await find_relation(connection, self._source, self.table.name)
+            plans = plans_of(relation, self.table)
+            column, keys = plans[request.column], [plans[name] for name in request.schema.names]
+            # In this order: a row that becomes visible in between must not be in the greatest value already.
+            latest = await connection.fetchval(latest_query(relation.sql, column))
+            only = pa.schema([column.field])
+            greatest = self._table(plans, [[latest]], only, ()).column(0)[0]
+            if request.since is None:
+                return Changes(greatest)
+            (bound,) = column.bind(pa.chunked_array([pa.repeat(request.since, 1)]))
+            query = changed_query(relation.sql, column, keys, request.most)
+            count, *arrays = await connection.fetchrow(query, bound)
+        if count > request.most:
+            return Changes(greatest)
+        arrays = [array or () for array in arrays]
+        return Changes(greatest, self._table(plans, arrays, request.schema, request.schema.names))
+
+    async def _health(self, request: HealthRequest) -> AsyncGenerator[HealthCheck, None]:
+        async with self._one_connection() as connection:
+            pool_size: int = self.table.read(self.OPTIONS)[0][POOL_SIZE.key]
+            async for check in health_of(connection, self._source, self.table, request, pool_size):
+                yield check
+
+    async def _sample(self, columns: Sequence[str], most: int) -> pa.Table:
+        async with self._one_connection(in_transaction=True) as connection:
+            relation = await find_relation(connection, self._source, self.table.name)
+            plans = plans_of(relation, self.table)
+            wanted = ", ".join(f"array_agg({plans[name].selected})" for name in columns)
+            query = f"SELECT {wanted} FROM (SELECT * FROM {relation.sql} LIMIT {most}) AS sampled"  # noqa: S608
+            arrays = [array or () for array in await connection.fetchrow(query)]
+        schema = pa.schema([self.table.schema.field(name) for name in columns])
+        return self._table(plans, arrays, schema, ())
+
+    async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        async with self._one_connection() as connection:
+            relation = await find_relation(connection, self._source, self.table.name)
+            key = await primary_key(connection, relation)
+            told = await comments(connection, relation)
+        about = {name: {"comment": text} for name, text in told.items()}
+        columns = relation.columns
+        return pa.schema(
+            [pa.field(c.name, reported_type(c), metadata=about.get(c.name)) for c in columns]
+        ), key
+
+    async def _tables(self) -> list[str]:
+        async with self._one_connection() as connection:
+            return await readable_tables(connection)
+
+    @asynccontextmanager
+    async def _one_connection(self, *, in_transaction: bool = False) -> AsyncIterator[asyncpg.Connection]:
+        pool = await PostgresEndpoint(self.table, self.OPTIONS).pool()
+        try:
+            async with pool.borrowed(in_transaction=in_transaction) as connection:
+                yield connection
+        finally:
+            await pool.close()
+
+
+@dataclass(frozen=True)
+class _OpenPostgres:
+    """What an open connector has."""
+
+    pool: PostgresPool
+    statements: PostgresStatements
+    sizes: AnswerSizes

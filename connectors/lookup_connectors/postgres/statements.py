@@ -1,0 +1,244 @@
+"""The statements that a table is asked with: lookups, changes, and the filters of a read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import asyncpg
+import pyarrow as pa
+from pyarrow import types
+
+from lookup_connectors.postgres.columns import INTEGERS, PostgresColumn
+from lookup_connectors.postgres_server import unheld_character, without_characters
+from lookup_hints.errors import ConnectorError
+from lookup_hints.spi import Filter, FilterValue, LookupRequest, OrderCondition
+
+_POSITION = " position"
+"""A column of keys, which no column of a table is called as."""
+
+
+@dataclass(frozen=True)
+class PostgresStatements:
+    """How a table is asked while its columns have the types that ``plans`` are made for.
+
+    Args:
+        relation: its name as SQL writes it.
+        plans: how each declared column is read, and compared with keys.
+    """
+
+    relation: str
+    plans: Mapping[str, PostgresColumn]
+    _queries: dict[tuple[tuple[str, ...], tuple[str, ...], OrderCondition | None], str] = field(
+        default_factory=dict, init=False
+    )
+    _strange: set[str] = field(default_factory=set, init=False)
+    """Characters that the server's encoding does not have."""
+
+    def of(self, request: LookupRequest) -> tuple[str, list[list[Any]]]:
+        """The statement for ``request``, and for each key column the values of the keys to bind.
+
+        Keys that the source's types cannot hold are left out: they are misses, and would fail the batch.
+        """
+        plans = [self.plans[name] for name in request.key_columns]
+        keys, order = request.keys, request.order
+        if order is not None:
+            keys = keys.append_column(_POSITION, [pa.array(range(keys.num_rows), pa.int64())])
+        keys = without_characters(keys, self._strange)
+        for plan in plans:
+            keys = keys.filter(plan.possible(keys.column(plan.field.name)))
+        bound = [plan.bind(keys.column(plan.field.name)) for plan in plans]
+        if order is not None:
+            bound.append(self.plans[order.column].bind_ordered(keys.column(keys.num_columns - 2)))
+            bound.append(keys.column(_POSITION).to_pylist())
+        asked = request.columns, request.key_columns, order
+        if asked not in self._queries:
+            self._queries[asked] = (
+                self._lookup_query(request.columns, plans)
+                if order is None
+                else self._ordered_query(request.columns, plans, order)
+            )
+        return self._queries[asked], bound
+
+    def has_learned_a_character(self, error: ConnectorError) -> bool:
+        """Whether ``error`` names a character that is new here, which the server's encoding has not."""
+        cause = error.__cause__
+        if not isinstance(cause, asyncpg.UntranslatableCharacterError):
+            return False
+        character = unheld_character(str(cause))
+        is_new = bool(character) and character not in self._strange
+        self._strange.update(character)
+        return is_new
+
+    def _lookup_query(self, columns: Sequence[str], plans: Sequence[PostgresColumn]) -> str:
+        """The query for the columns, as arrays, of all rows whose key columns equal a bound key."""
+        condition = _one_column(plans[0]) if len(plans) == 1 else _several_columns(plans)
+        selected = [self.plans[name].selected for name in columns]
+        return self._as_arrays(columns, selected, f"{self.relation} WHERE {condition}", len(plans) + 1)
+
+    def _ordered_query(
+        self, columns: Sequence[str], plans: Sequence[PostgresColumn], order: OrderCondition
+    ) -> str:
+        """The same of the rows of each key that answer its value, and with each row the position of its key.
+
+        An index on the key and the column gives the nearest row without a sort.
+        """
+        value, position = len(plans) + 1, len(plans) + 2
+        since = self.plans[order.column]
+        conditions = [
+            f"{plan.compared} = {plan.key.replace('{k}', f'__asked.k{number}')}"
+            for number, plan in enumerate(plans, start=1)
+        ]
+        compared = since.key.replace("{k}", f"__asked.k{value}")
+        conditions.append(f"{compared} {order.operator} {since.compared}")
+        if order.until is None:
+            direction = "DESC" if order.operator in (">=", ">") else "ASC"
+            ending = f" ORDER BY {since.compared} {direction} LIMIT 1"
+        else:
+            until = self.plans[order.until]
+            conditions.append(f"({until.compared} IS NULL OR {compared} < {until.compared})")
+            ending = ""
+        named = ", ".join(f"{self.plans[name].selected} AS c{number}" for number, name in enumerate(columns))
+        found = f"SELECT {named} FROM {self.relation} WHERE {' AND '.join(conditions)}{ending}"  # noqa: S608  quoted
+        bound = [*(plan.bound for plan in plans), since.bound, "bigint"]
+        arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(bound, start=1))
+        names = ", ".join(f"k{number}" for number in range(1, position + 1))
+        rows = f"unnest({arrays}) AS __asked({names}) CROSS JOIN LATERAL ({found}) AS __found"
+        selected = [*(f"c{number}" for number in range(len(columns))), f"k{position}"]
+        return self._as_arrays(columns, selected, rows, position + 1)
+
+    def _as_arrays(self, columns: Sequence[str], selected: Sequence[str], rows: str, limit: int) -> str:
+        """The query for what is ``selected`` of ``rows``, as arrays.
+
+        The first value says whether the columns still have the types that the plans are made for, the second
+        how many bytes the arrays have. Where these are more than the parameter ``limit`` says, they are left
+        out. (An array has its size in its head, and PostgreSQL makes equal aggregates once: no row costs more
+        for it.)
+        """
+        arrays = [f"array_agg({each})" for each in selected]
+        named = ", ".join(f"{array} AS a{number}" for number, array in enumerate(arrays))
+        size = " + ".join(f"pg_column_size({array})::bigint" for array in arrays)
+        answer = f"SELECT {size} AS size, {named} FROM {rows}"  # noqa: S608  quoted
+        kept = ", ".join(f"CASE WHEN size <= ${limit} THEN a{number} END" for number in range(len(arrays)))
+        unchanged = types_unchanged(self.relation, [self.plans[name] for name in columns])
+        return f"SELECT {unchanged}, size, {kept} FROM ({answer}) AS answer"  # noqa: S608  quoted
+
+
+def _one_column(plan: PostgresColumn) -> str:
+    bound = f"$1::{plan.bound}[]"
+    if plan.key != "{k}":
+        bound = f"ARRAY(SELECT {plan.key.replace('{k}', 'k1')} FROM unnest({bound}) AS asked(k1))"  # noqa: S608
+    return f"{plan.compared} = ANY({bound})"
+
+
+def _several_columns(plans: Sequence[PostgresColumn]) -> str:
+    numbered = list(enumerate(plans, start=1))
+    compared = ", ".join(plan.compared for plan in plans)
+    keys = ", ".join(plan.key.replace("{k}", f"k{number}") for number, plan in numbered)
+    bound = ", ".join(f"${number}::{plan.bound}[]" for number, plan in numbered)
+    names = ", ".join(f"k{number}" for number, _ in numbered)
+    return f"({compared}) IN (SELECT {keys} FROM unnest({bound}) AS asked({names}))"  # noqa: S608
+
+
+def types_unchanged(relation: str, plans: Iterable[PostgresColumn]) -> str:
+    """SQL that is true where the columns of ``relation`` have the types still for which ``plans`` were made.
+
+    A part of the statement that reads the columns: server and statement see the same types, and the check
+    costs no trip of its own. It touches no row: the type of a field of NULL is known without one.
+    """
+    return " AND ".join(
+        f"pg_typeof((NULL::{relation}).{plan.column}) = {plan.source.oid}::regtype" for plan in plans
+    )
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def latest_query(relation: str, column: PostgresColumn) -> str:
+    """The query for the greatest value of ``column``, in its type of the wire: one step in an index."""
+    greatest = f"SELECT max({column.compared}) AS {column.column} FROM {relation}"  # noqa: S608  quoted
+    return f"SELECT {column.selected} FROM ({greatest}) AS greatest"  # noqa: S608  quoted
+
+
+def changed_query(relation: str, column: PostgresColumn, keys: Sequence[PostgresColumn], most: int) -> str:
+    """The query for how many rows have ``column`` greater than $1, and their ``keys`` as an array for each.
+
+    Of more than ``most`` rows it reads one more, and gives no arrays.
+    """
+    above = f"{column.compared} > {column.key.replace('{k}', f'$1::{column.bound}')}"
+    names = ", ".join(key.column for key in keys)
+    rows = f"SELECT {names} FROM {relation} WHERE {above} LIMIT {most + 1}"  # noqa: S608  quoted
+    arrays = "".join(f", CASE WHEN count(*) <= {most} THEN array_agg({key.selected}) END" for key in keys)
+    return f"SELECT count(*){arrays} FROM ({rows}) AS changed"  # noqa: S608  quoted
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+_TEXTS = frozenset({"text", "varchar"})
+_EQUALITY = ("=", "IN")
+_NULLS = ("IS NULL", "IS NOT NULL")
+_EXACT = INTEGERS | _TEXTS | {"bool", "numeric", "date"}
+"""Types whose NULL is Spark's. A composite of NULLs alone is NULL to PostgreSQL, and is read as a text."""
+
+
+def can_filter(kind: pa.DataType, wanted: Filter) -> bool:
+    """Whether a column of the declared type can be filtered so, if the source's own type allows it."""
+    if types.is_string(kind):
+        return wanted.op in (*_EQUALITY, *_NULLS)
+    exact = types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind) or types.is_date(kind)
+    return bool(exact)
+
+
+def filter_of(plan: PostgresColumn, wanted: Filter, encoding: str) -> str:
+    """``wanted`` as a condition on the column of ``plan``; empty where it could drop too much, or fail.
+
+    ``encoding`` is that of the server.
+    """
+    if not _is_safe(plan, wanted, encoding):
+        return ""
+    if wanted.op in _NULLS:
+        return f"{plan.column} {wanted.op}"
+    values = ", ".join(map(literal, wanted.values))
+    return f"{plan.compared} {wanted.op} {f'({values})' if wanted.op == 'IN' else values}"
+
+
+def _is_safe(plan: PostgresColumn, wanted: Filter, encoding: str) -> bool:
+    kind, source = plan.field.type, plan.source.type
+    if wanted.op in _NULLS:
+        return source in _EXACT
+    if types.is_string(kind):
+        # A collation may find more texts equal than are the same, but never fewer.
+        return source in _TEXTS and all(_can_be_told(str(value), encoding) for value in wanted.values)
+    if types.is_integer(kind):
+        return source in INTEGERS
+    if types.is_decimal(kind):
+        return source in INTEGERS | {"numeric"}
+    return source == ("bool" if types.is_boolean(kind) else "date")
+
+
+def _can_be_told(text: str, encoding: str) -> bool:
+    """Whether the server can read ``text``: one that knows no Unicode refuses the whole statement."""
+    return "\0" not in text and (text.isascii() or encoding.upper() in ("UTF8", "UTF-8"))
+
+
+def literal(value: FilterValue) -> str:
+    """``value`` as a typed literal, whatever the server's `standard_conforming_strings`.
+
+    >>> literal("it's"), literal(-5), literal(True)
+    ("E'it''s'::text", "'-5'::bigint", 'TRUE')
+    """
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, str):
+        doubled = value.replace("\\", "\\\\").replace("'", "''")
+        return f"E'{doubled}'::text"
+    return f"'{value}'::{_type_of(value)}"
+
+
+def _type_of(value: int | Decimal | date) -> str:
+    if isinstance(value, date):
+        return "date"
+    return "numeric" if isinstance(value, Decimal) else "bigint"
