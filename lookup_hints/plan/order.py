@@ -86,6 +86,9 @@ def _nearest(statement: Statement, join: LookupJoin, step: Step) -> JoinOrder:
     if step.match is None or sides is None:
         reason = "its MATCH_CONDITION does not compare one of its columns with the left side"
         raise refused(statement, use, join.at, reason)
+    if use.through is not None and use.through.where:
+        reason = f"conditions of {use.through.shown} take part in choosing the nearest row"
+        raise refused(statement, use, join.at, reason)
     if conditions.residual or conditions.after or conditions.queries:
         reason = "conditions beside its keys take part in choosing the nearest row"
         raise refused(statement, use, join.at, reason)
@@ -102,8 +105,9 @@ def _sides(statement: Statement, join: LookupJoin, step: Step) -> tuple[str, str
             continue
         for one, other, how in ((*sides, operator), (*sides[::-1], _MIRRORED[operator])):
             column = bare_column(other.tree, join.names)
-            is_bare = column is not None and join.use.named([column])
-            if column is not None and is_bare and can_be_key(one.tree, join.names):
+            if column is None or not can_be_key(one.tree, join.names):
+                continue
+            if join.use.through is None or join.use.through.expression(column).bare is not None:
                 return how, column, one
     return None
 
@@ -143,19 +147,23 @@ def choose_who_orders(draft: Draft) -> Draft:
 
     What is remembered are all rows of a key: they answer every value.
     """
-    return draft.each_join(lambda join: join.with_(order=_with_who(draft, join)))
+    return draft.each_join(lambda join: _with_who(draft, join))
 
 
-def _with_who(draft: Draft, join: LookupJoin) -> JoinOrder | None:
+def _with_who(draft: Draft, join: LookupJoin) -> LookupJoin:
     order, settings, connector = join.order, join.chosen.settings, join.connector
     if order is None or settings.cache is not None or settings.whole is not None:
-        return order
+        return join
     if not isinstance(connector, OrderedLookup) or not connector.can_order(order.condition):
-        return order
+        return join
     rows = _rows_of_a_key(draft, join)
     # Quotes are many; versions of a customer are few.
     is_asked = order.is_asof if rows is None else rows > FEW_ROWS
-    return replace(order, is_asked=is_asked)
+    if not is_asked:
+        return join
+    # A table that is read while the statement runs is asked by key, not by moment.
+    choice = replace(join.chosen, settings=replace(settings, switch=None))
+    return join.with_(order=replace(order, is_asked=True), choice=choice)
 
 
 def _rows_of_a_key(draft: Draft, join: LookupJoin) -> float | None:

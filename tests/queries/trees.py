@@ -366,7 +366,12 @@ class Trees:
         operator = self._pick([">=", ">=", ">=", ">", "<=", "<"])
         match = f"{self._pick(numbers)} {operator} {alias}.since"
         kind = self._pick(["ASOF JOIN", "LEFT ASOF JOIN"])
-        source.text += f" {kind} d4 AS {alias} MATCH_CONDITION ({match}) ON {self._pick(numbers)} = {alias}.k"
+        text = "(SELECT since, v, k FROM d4 WHERE v <> 1)" if self._chance(0.2) else "d4"
+        if text != "d4":
+            columns = [columns[1], columns[2], columns[0]]
+        source.text += (
+            f" {kind} {text} AS {alias} MATCH_CONDITION ({match}) ON {self._pick(numbers)} = {alias}.k"
+        )
         self._show(source, Relation(alias, columns))
 
     def _in_parentheses(self, left: Relation) -> Relation:

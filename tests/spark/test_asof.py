@@ -78,6 +78,12 @@ ASKED = [
         "15 <= q.qt",
     )
 ]
+ASKED += [
+    "SELECT * FROM trades t ASOF JOIN (SELECT k, qt AS price, price AS qt FROM quotes) q MATCH_CONDITION (t.ts >= q.price)"
+    " ON t.k = q.k",
+    "SELECT * FROM trades t ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.qt) ON (SELECT min(k) FROM names) = q.k",
+    "SELECT * FROM trades t ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k AND t.no <> 3",
+]
 READ = [
     ("MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k AND q.price > 7", "conditions beside its keys take part in choosing"),
     ("MATCH_CONDITION (t.ts >= q.qt + 1) ON t.k = q.k", "its MATCH_CONDITION does not compare one of its columns"),
@@ -100,6 +106,18 @@ def test_what_spark_has_to_join_is_read(worlds: Worlds, world: World, match: str
     assert why in world.session.explain(text)
     with pytest.raises(UnsupportedLookup, match=re.escape(why)):
         world.session.sql(text.replace("SELECT", "SELECT /*+ LOOKUP('table'='q') */"))
+
+
+THROUGH = [
+    "(SELECT * FROM quotes WHERE price <> 8) q MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k",
+    "(SELECT k, qt + 1 AS qt, price FROM quotes) q MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k",
+    "(SELECT k, qt + 1 AS qt, qt AS price FROM quotes) q MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k",
+]
+
+
+@pytest.mark.parametrize("right", THROUGH)
+def test_what_a_query_changes_is_not_chosen_among_all_rows(worlds: Worlds, right: str) -> None:
+    worlds.check(f"SELECT * FROM trades t LEFT ASOF JOIN {right}", LOOKUPS)
 
 
 def test_a_table_on_the_left_is_read(world: World) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import HintError, QueryError, UnsupportedLookup
+from lookup_hints.spark.functions import spark_version
 from tests.queries.worlds import QUICK, Data, World, Worlds, last_frame
 from tests.spark.answers import Answer
 
@@ -120,6 +121,11 @@ CASES = {
     "a list of keys": (
         "SELECT k, v FROM steps FOR SYSTEM_TIME AS OF 2 WHERE k IN (0, 1, 9)",
         "SELECT k, v FROM steps WHERE k IN (0, 1, 9) AND since <= 2 AND (until IS NULL OR 2 < until)"),
+    "a query as key": (
+        asked("prices", "o.ts").replace("o.k = t.k", "(SELECT max(k) - 5 FROM o) = t.k"),
+        last("prices", "o.ts").replace("o.k = t.k", "(SELECT max(k) - 5 FROM o) = t.k")),
+    "a query as moment": (
+        asked("steps", "(SELECT min(n) FROM o)"), held("steps", "(SELECT min(n) FROM o)")),
     "two of one table": (
         "SELECT o.no, a.v, b.v FROM o JOIN prices FOR SYSTEM_TIME AS OF o.ts AS a ON o.k = a.k"
         " LEFT JOIN prices FOR SYSTEM_TIME AS OF TIMESTAMP '2024-03-10 09:00:00' AS b ON o.k = b.k",
@@ -150,6 +156,21 @@ def test_the_rows_are_those_that_held(worlds: Worlds, world: World, case: str) -
     Answer.of(last_frame(world.session, ours, None)).require(worlds.answer(plain), ours, ordered=False)
     for name in ("prices", "rates", "days", "steps"):
         assert len(world.calls(name).keys) == len(set(world.calls(name).keys)) or case == "two of one table"
+
+
+@pytest.mark.parametrize("transport", ["arrow", "pandas"])
+def test_by_pandas_it_is_the_same(worlds: Worlds, world: World, transport: str) -> None:
+    world.session.spark.conf.set(
+        "lookup.transport", transport if spark_version(worlds.spark) >= (4, 1) else "pandas"
+    )
+    try:
+        for case in ("a column", "until", "days", "numbers", "a query as key"):
+            ours, plain = CASES[case]
+            Answer.of(last_frame(world.session, ours, None)).require(
+                worlds.answer(plain), ours, ordered=False
+            )
+    finally:
+        world.session.spark.conf.unset("lookup.transport")
 
 
 @pytest.mark.parametrize("option", ["'cache'='partial'", "'async'='false'", "'batch-size'='2'"])

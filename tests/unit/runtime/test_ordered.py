@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from random import Random
@@ -11,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.runtime import ordered
+from lookup_hints.runtime import arrow, ordered
 from lookup_hints.runtime.arrow import Placed
 from lookup_hints.runtime.ordered import answering
+from lookup_hints.runtime.window import Settled
 from lookup_hints.spi import OrderCondition
+from tests.unit.runtime.support import plain, spec
 
 START = datetime(2020, 1, 1)
 KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -105,3 +108,20 @@ def test_a_condition_that_cannot_be_is_refused() -> None:
         OrderCondition("since", "=")
     with pytest.raises(ValueError, match="rows cannot be found by '<' until"):
         OrderCondition("since", "<", "until")
+
+
+def test_rows_go_out_in_the_order_of_the_input_with_gaps_and_dropped_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lookup = replace(spec(), columns=("name",), order=OrderCondition("name"))
+    assert lookup.argument_schema.names == ["id", "name AS OF"]
+    assert lookup.key_schema.names == ["id"]
+    assert replace(lookup, order_asked=True).key_schema.names == ["id", "name AS OF"]
+    found = Placed(pa.table({"name": ["b", "d", "a"]}), pa.array([0, 0, 1], pa.int32()))
+    codes = pa.array([0, 1, None, 0, 2, 0], pa.int32())
+    values = pa.array(["c", "c", "c", "a", "c", "e"])
+    expected = [[("b",)], [("a",)], [], [], None, [("d",)]]
+    for most in (32 * 1024 * 1024, 1):  # all at once, and each row by itself
+        monkeypatch.setattr(arrow, "OUTPUT_BYTES", most)
+        settled = Settled(codes, 3, [found], [pa.array([2], pa.int32())], values)
+        assert plain(settled.results(lookup)) == expected
