@@ -70,7 +70,7 @@ TABLES = {
 def last(table: str, value: str, kind: str = "LEFT") -> str:
     """Spark's way to say it: of the rows of a key that had begun the last one."""
     return (
-        f"SELECT * EXCEPT (rank) FROM (SELECT o.no, t.since, t.v, row_number() OVER (PARTITION BY o.no ORDER BY"
+        f"SELECT no, since, v FROM (SELECT o.no, t.since, t.v, row_number() OVER (PARTITION BY o.no ORDER BY"
         f" t.since DESC) AS rank FROM o {kind} JOIN {table} t ON o.k = t.k AND t.since <= {value}) WHERE rank = 1"
     )
 
@@ -151,6 +151,8 @@ def world(worlds: Worlds) -> World:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_rows_are_those_that_held(worlds: Worlds, world: World, case: str) -> None:
+    if case == "pipes" and spark_version(worlds.spark) < (4, 0):
+        pytest.skip("this Spark has no pipes")
     ours, plain = CASES[case]
     world.forget()
     Answer.of(last_frame(world.session, ours, None)).require(worlds.answer(plain), ours, ordered=False)
