@@ -31,7 +31,7 @@ def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twin
     [
         f"SELECT o.n, o._metadata.row_index AS r, c.name, z.w {CHAIN} AND o._metadata.file_size > 0",
         f"SELECT *, O.`_METADATA`.row_index {CHAIN}",
-        f"SELECT o.*, z.*, z._metadata.row_index, o._metadata {CHAIN} WHERE o._metadata.file_size > 1",
+        f"SELECT o.*, (o.n) AS m, z.*, z._metadata.row_index, o._metadata {CHAIN} WHERE o._metadata.file_size > 1",
         f"SELECT struct(o._metadata, c.name), upper(o._metadata.file_name) {CHAIN} GROUP BY ALL",
         f"SELECT o.n, d.name {CHAIN} JOIN c AS d ON d.id = o._metadata.row_index + 1"
         " JOIN words AS y ON y.id = o._metadata.row_index + 1 ORDER BY o._metadata.row_index",

@@ -559,6 +559,11 @@ PLACES = CODE & Policy(references=(("file:/data/*",),), hosts=(("ok.example",),)
     ("policy", "options", "said"),
     [
         (CODE, {"driver": "evil_module"}, "the code 'adbc:evil_module' is not allowed here"),
+        (
+            CODE,
+            {"driver": "evil_module", "uri": "${env:X}"},
+            "the code 'adbc:evil_module' is not allowed here",
+        ),
         (CODE, {"driver": "/tmp/evil.so"}, "the code 'adbc:/tmp/evil.so' is not allowed here"),
         (
             CODE,

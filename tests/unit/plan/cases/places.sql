@@ -323,3 +323,13 @@ SELECT 1 FROM orders o CROSS JOIN zips z LATERAL VIEW inline(ask_customers(o.k))
 SELECT 1 FROM customers c, zips z, orders o JOIN other x ON x.k = o.k AND x.zip = z.zip WHERE c.id = x.id
 -- becomes:
 SELECT 1 FROM scan_customers__id AS c, zips z, orders o JOIN other x ON x.k = o.k AND x.zip = z.zip WHERE c.id = x.id
+
+-- case: EXISTS behind views with names, and the first of them with two columns
+SELECT o.k FROM orders o LATERAL VIEW explode(o.i) t AS x, y LATERAL VIEW explode(x) u AS z WHERE EXISTS (SELECT 1 FROM customers c WHERE c.id = u.z)
+-- becomes:
+SELECT o.k FROM orders o LATERAL VIEW explode(o.i) t AS x, y LATERAL VIEW explode(x) u AS z LATERAL VIEW inline(slice(array(struct()), 1, int(size(ask_customers(u.z)) > 0))) `__lookup_semi_1` WHERE true
+
+-- case: a column and a function that are called as the words of an ASOF JOIN
+SELECT c.name FROM orders o JOIN customers c ON o.k = c.id AND o.k > asof AND match_condition (o.k)
+-- becomes:
+SELECT c.name FROM orders o LATERAL VIEW inline(ask_customers(if((o.k > asof) AND (match_condition (o.k)), o.k, NULL))) c
