@@ -29,8 +29,8 @@ from lookup_connectors.conversion import (
     is_nested,
     row_with,
 )
+from lookup_connectors.sqlite.statements import bound_of, can_filter, fits, where_of
 from lookup_connectors.sqlite_changes import changed_since, latest_query
-from lookup_connectors.sqlite_filters import bound_of, can_filter, fits, where_of
 from lookup_connectors.sqlite_types import affinity, arrow_type, has_one_spelling, never_fits
 from lookup_connectors.texts import from_texts, moments
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem, nearest
