@@ -1,14 +1,19 @@
-"""SQLite's declared types: what a column declared so may hold."""
+"""SQLite's types: what a column declared so may hold, and how its values are read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import readable_as_json
+from lookup_connectors.conversion import ToArrow, as_floats, from_json, is_nested, readable_as_json
+from lookup_connectors.texts import from_texts, moments
+from lookup_hints.spi.casts import cast
 from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
 
 
@@ -77,3 +82,54 @@ def arrow_type(declared: str) -> pa.DataType | None:
     by_affinity = {"INTEGER": pa.int64(), "TEXT": pa.string(), "REAL": pa.float64()}
     blob = pa.binary() if upper == "BLOB" else None
     return named or by_affinity.get(affinity(upper)) or blob
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def reader(kind: pa.DataType) -> ToArrow:
+    """How values of SQLite's storage classes become a column of ``kind``."""
+    if types.is_boolean(kind):
+        return _strictly(_booleans, int)
+    if types.is_integer(kind):
+        return _strictly(partial(pa.array, type=kind), int)
+    if types.is_floating(kind):
+        return _strictly(partial(as_floats, kind=kind), int, float)
+    if types.is_decimal(kind):
+        return _strictly(partial(_decimals, kind=kind), int, float, str)
+    if types.is_timestamp(kind):
+        return _strictly(partial(_timestamps, kind=kind), int, str)
+    if types.is_date(kind):
+        return _strictly(partial(from_texts, kind=kind), str)
+    if is_nested(kind):
+        return _strictly(partial(from_json, target=kind), str)
+    return _strictly(partial(pa.array, type=kind), bytes if types.is_binary(kind) else str)
+
+
+def _strictly(to_arrow: ToArrow, *storage: type) -> ToArrow:
+    """``to_arrow``, for values of the ``storage`` types alone: pyarrow also takes bytes for text."""
+    allowed = {*storage, type(None)}
+
+    def checked(values: Sequence[Any]) -> pa.Array:
+        if not set(map(type, values)) <= allowed:
+            raise TypeError
+        return to_arrow(values)
+
+    return checked
+
+
+def _booleans(values: Sequence[int | None]) -> pa.Array:
+    if not set(values) <= {0, 1, None}:
+        raise ValueError
+    return pa.array(values, pa.int8()).cast(pa.bool_())
+
+
+def _decimals(values: Sequence[int | float | str | None], kind: pa.DataType) -> pa.Array:
+    # The shortest text that stands for a float is the number that was written into the REAL column.
+    return from_texts([None if value is None else str(value) for value in values], kind)
+
+
+def _timestamps(values: Sequence[int | str | None], kind: pa.DataType) -> pa.Array:
+    seconds = pa.array([value if isinstance(value, int) else None for value in values], pa.timestamp("s"))
+    texts = [value if isinstance(value, str) else None for value in values]
+    return pc.coalesce(cast(seconds, TIMESTAMP_NTZ).cast(kind), moments(texts, kind))

@@ -12,27 +12,29 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types
 
-from lookup_connectors.conversion import (
-    ToArrow,
-    as_floats,
-    convert,
-    from_json,
-    is_nested,
-    row_with,
+from lookup_connectors.conversion import convert, row_with
+from lookup_connectors.sqlite.statements import (
+    MAX_VARIABLES,
+    bound_keys,
+    bound_of,
+    can_filter,
+    changed_since,
+    fits,
+    latest_query,
+    listed,
+    lookup_query,
+    parts,
+    quoted,
+    ranges,
+    where_of,
 )
-from lookup_connectors.sqlite.statements import bound_of, can_filter, fits, where_of
-from lookup_connectors.sqlite_changes import changed_since, latest_query
-from lookup_connectors.sqlite_types import affinity, arrow_type, has_one_spelling, never_fits
-from lookup_connectors.texts import from_texts, moments
+from lookup_connectors.sqlite_types import affinity, arrow_type, has_one_spelling, never_fits, reader
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem, nearest
 from lookup_hints.spi import (
     DURATION,
@@ -55,13 +57,9 @@ from lookup_hints.spi import (
     SyncLookup,
     TableSize,
 )
-from lookup_hints.spi.casts import cast
-from lookup_hints.spi.types import TIMESTAMP_NTZ
 
-_MAX_VARIABLES = 999  # what every build of SQLite takes
 _BATCH_ROWS = 10_000
 _STEPS_BETWEEN_LOOKS = 1000  # virtual machine steps between two looks at the clock
-
 
 _ROW_NUMBERS = ("rowid", "_rowid_", "oid")  # a column of that name hides the row's number
 _IS_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
@@ -77,8 +75,6 @@ SELECT part.name FROM pragma_index_info((
   GROUP BY i.name HAVING count(c.name) = count(*) AND min(c."notnull") = 1
   ORDER BY count(*), i.name LIMIT 1)) AS part ORDER BY part.seqno
 """
-_FEWEST_ROWS = 50_000
-"""A partition of fewer rows is not worth a task."""
 _FEW_ROWS = 1000
 """So few are read as fast without an index."""
 
@@ -154,9 +150,9 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         assert self._connection is not None, "open() comes before lookup()"
         rows: list[tuple[Any, ...]] = []
         with self._failures_explained(), _deadline(self._connection, request.timeout, self._busy_timeout):
-            for part in _parts(request.keys):
-                query = _lookup_query(self._source, request.columns, part)
-                rows += self._connection.execute(query, _bound(part)).fetchall()
+            for part in parts(request.keys):
+                query = lookup_query(self._source, request.columns, part)
+                rows += self._connection.execute(query, bound_keys(part)).fetchall()
             version = self._schema_version(self._connection)
         if version != self._checked_version:  # a column may have another type than when it was checked
             self._check_columns(self._stored_columns(self._connection))
@@ -172,7 +168,7 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         """Conditions on the row's number; one for a view, a table WITHOUT ROWID, and a small one."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
             numbers = self._row_numbers(connection)
-        return _ranges(numbers.column, numbers.first, numbers.last, wanted) if numbers else ("",)
+        return ranges(numbers.column, numbers.first, numbers.last, wanted) if numbers else ("",)
 
     def can_filter(self, wanted: Filter) -> bool:
         """Not by a DECIMAL, which may be kept as a float; texts by ``=`` and IN alone."""
@@ -187,10 +183,10 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
             self._check_columns(stored)
             declared = {name.lower(): kind for name, kind, _ in stored}
             usable = [each for each in filters if fits(affinity(declared[each.column.lower()]), each)]
-            if len(bound_of(usable)) > _MAX_VARIABLES:
+            if len(bound_of(usable)) > MAX_VARIABLES:
                 usable = []
-            rows_of = where_of(partition, usable, _quoted)
-            query = f"SELECT {_list(schema.names)} FROM {_quoted(self._source)}{rows_of}"  # noqa: S608  quoted
+            rows_of = where_of(partition, usable)
+            query = f"SELECT {listed(schema.names)} FROM {quoted(self._source)}{rows_of}"  # noqa: S608  quoted
             with self._failures_explained():
                 cursor = connection.execute(query, bound_of(usable))
                 while rows := cursor.fetchmany(_BATCH_ROWS):
@@ -217,7 +213,7 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
                 self._failures_explained(),
                 _deadline(connection, request.timeout, options["busy-timeout"]),
             ):
-                query = latest_query(_quoted(self._source), _quoted(column.name), column.type)
+                query = latest_query(quoted(self._source), quoted(column.name), column.type)
                 only = pa.schema([column])
                 latest = pc.max(self._table(connection.execute(query).fetchall(), only, ()).column(0))
                 keys = None if request.since is None else self._changed(connection, request, request.since)
@@ -228,8 +224,8 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
     ) -> pa.Table | None:
         """The keys of the rows in which the column is greater than ``since``; None for too many."""
         wanted = pa.schema([self.table.schema.field(request.column), *request.schema])
-        condition, bound = changed_since(_quoted(request.column), since)
-        query = f"SELECT {_list(wanted.names)} FROM {_quoted(self._source)} WHERE {condition}"  # noqa: S608  quoted
+        condition, bound = changed_since(quoted(request.column), since)
+        query = f"SELECT {listed(wanted.names)} FROM {quoted(self._source)} WHERE {condition}"  # noqa: S608  quoted
         cursor = connection.execute(query, (bound,))
         found = [wanted.empty_table()]
         while rows := cursor.fetchmany(_BATCH_ROWS):
@@ -276,8 +272,8 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
     def _index_check(self, connection: sqlite3.Connection, by: Sequence[str]) -> HealthCheck:
         """Whether SQLite searches by an index of the table; its own plan says so."""
         keys = pa.table([pa.nulls(1, self.table.schema.field(name).type) for name in by], names=list(by))
-        query = _lookup_query(self._source, by, keys)
-        plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", _bound(keys))]
+        query = lookup_query(self._source, by, keys)
+        plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", bound_keys(keys))]
         names = ", ".join(by)
         searched = next((step for step in plan if "SEARCH found" in step and "AUTOMATIC" not in step), None)
         if searched is not None:
@@ -286,7 +282,7 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         if rows is not None and rows.last - rows.first < _FEW_ROWS:
             return HealthCheck("index", "ok", f"none on {names}; so few rows need none")
         what = f"no index begins with {names}: each request reads the whole table"
-        cure = f"CREATE INDEX by_key ON {_quoted(self._source)} ({', '.join(map(_quoted, by))})."
+        cure = f"CREATE INDEX by_key ON {quoted(self._source)} ({', '.join(map(quoted, by))})."
         return HealthCheck("index", "warn", what, cure)
 
     def _row_numbers(self, connection: sqlite3.Connection) -> _RowNumbers | None:
@@ -297,7 +293,7 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         if column is None or is_table is None:
             return None
         # Each by itself is one step in the table's tree; both in one SELECT read all of it.
-        ends = (f"(SELECT {end}({column}) FROM {_quoted(self._source)})" for end in ("min", "max"))  # noqa: S608
+        ends = (f"(SELECT {end}({column}) FROM {quoted(self._source)})" for end in ("min", "max"))  # noqa: S608
         try:
             first, last = connection.execute(f"SELECT {', '.join(ends)}").fetchone()
         except sqlite3.OperationalError:  # WITHOUT ROWID
@@ -369,7 +365,7 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         columns = [
             convert(
                 column_values,
-                _reader(field.type),
+                reader(field.type),
                 field,
                 table=self.table.name,
                 where=lambda row: row_with(schema, rows[row], key),
@@ -419,14 +415,6 @@ def _set_busy_timeout(connection: sqlite3.Connection, seconds: float) -> None:
     connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}").close()
 
 
-# --- asking ---------------------------------------------------------------------------------------
-
-
-def _parts(keys: pa.Table) -> Iterator[pa.Table]:
-    size = _MAX_VARIABLES // keys.num_columns
-    return (keys.slice(start, size) for start in range(0, keys.num_rows, size))
-
-
 def _analysed_rows(connection: sqlite3.Connection, source: str) -> int | None:
     """The rows of the table when ANALYZE last ran; None where it never did."""
     query = "SELECT stat FROM sqlite_stat1 WHERE tbl = ? COLLATE NOCASE"
@@ -437,116 +425,3 @@ def _analysed_rows(connection: sqlite3.Connection, source: str) -> int | None:
     # A line for each index; one over a part of the rows tells fewer.
     counts = [int(text.split()[0]) for (text,) in told if text]
     return max(counts, default=None)
-
-
-def _ranges(number: str, first: int, last: int, wanted: int) -> tuple[str, ...]:
-    """Conditions on ``number``, which goes from ``first`` to ``last``; rows that come later meet one, too.
-
-    >>> _ranges("rowid", 1, 150_000, 2)
-    (' WHERE rowid < 75001', ' WHERE rowid >= 75001')
-    >>> _ranges("rowid", 1, 99_999, 8)
-    ('',)
-    """
-    span = last - first + 1
-    count = min(wanted, span // _FEWEST_ROWS)
-    if count < 2:
-        return ("",)
-    ends = [first + span * part // count for part in range(1, count)]
-    between = (f" WHERE {number} >= {begin} AND {number} < {end}" for begin, end in pairwise(ends))
-    return (f" WHERE {number} < {ends[0]}", *between, f" WHERE {number} >= {ends[-1]}")
-
-
-def _lookup_query(source: str, columns: Sequence[str], keys: pa.Table) -> str:
-    """The query for ``columns`` of all rows whose key columns equal one of the bound ``keys``.
-
-    ``CROSS JOIN`` makes SQLite go through the keys and search the table for each: with ``IN`` it may choose
-    to read the whole table, index or not. Without an index it builds one for the statement. The bound
-    values have no affinity, so the column's own is applied to them, as in a comparison with a literal.
-    """
-    one_key = f"({', '.join('?' * keys.num_columns)})"
-    values = ", ".join([one_key] * keys.num_rows)
-    names = ", ".join(f"k{number}" for number in range(keys.num_columns))
-    wanted = ", ".join(f"found.{_quoted(name)}" for name in columns)
-    conditions = " AND ".join(_equality(number, field) for number, field in enumerate(keys.schema))
-    # DISTINCT: 0.0 and -0.0 are one value to SQLite, and a row must come once.
-    return (
-        f"WITH asked({names}) AS (SELECT DISTINCT * FROM (VALUES {values})) "  # noqa: S608  quoted names
-        f"SELECT {wanted} FROM asked CROSS JOIN {_quoted(source)} AS found WHERE {conditions}"
-    )
-
-
-def _equality(number: int, field: pa.Field) -> str:
-    equality = f"found.{_quoted(field.name)} = asked.k{number}"
-    if types.is_string(field.type):
-        # The column's collation may find a row by two keys ('a' and 'A'): the row belongs to its own alone.
-        # The first condition is there for the index, which has the column's collation.
-        return f"{equality} AND {equality} COLLATE BINARY"
-    return equality
-
-
-def _bound(keys: pa.Table) -> list[Any]:
-    columns = [_bindable(column).to_pylist() for column in keys.columns]
-    return list(chain.from_iterable(zip(*columns, strict=True)))
-
-
-def _bindable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()) if types.is_date(column.type) else column
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(_quoted(name) for name in names)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-# --- values ---------------------------------------------------------------------------------------
-
-
-def _reader(kind: pa.DataType) -> ToArrow:
-    """How values of SQLite's storage classes become a column of ``kind``."""
-    if types.is_boolean(kind):
-        return _strictly(_booleans, int)
-    if types.is_integer(kind):
-        return _strictly(partial(pa.array, type=kind), int)
-    if types.is_floating(kind):
-        return _strictly(partial(as_floats, kind=kind), int, float)
-    if types.is_decimal(kind):
-        return _strictly(partial(_decimals, kind=kind), int, float, str)
-    if types.is_timestamp(kind):
-        return _strictly(partial(_timestamps, kind=kind), int, str)
-    if types.is_date(kind):
-        return _strictly(partial(from_texts, kind=kind), str)
-    if is_nested(kind):
-        return _strictly(partial(from_json, target=kind), str)
-    return _strictly(partial(pa.array, type=kind), bytes if types.is_binary(kind) else str)
-
-
-def _strictly(to_arrow: ToArrow, *storage: type) -> ToArrow:
-    """``to_arrow``, for values of the ``storage`` types alone: pyarrow also takes bytes for text."""
-    allowed = {*storage, type(None)}
-
-    def checked(values: Sequence[Any]) -> pa.Array:
-        if not set(map(type, values)) <= allowed:
-            raise TypeError
-        return to_arrow(values)
-
-    return checked
-
-
-def _booleans(values: Sequence[int | None]) -> pa.Array:
-    if not set(values) <= {0, 1, None}:
-        raise ValueError
-    return pa.array(values, pa.int8()).cast(pa.bool_())
-
-
-def _decimals(values: Sequence[int | float | str | None], kind: pa.DataType) -> pa.Array:
-    # The shortest text that stands for a float is the number that was written into the REAL column.
-    return from_texts([None if value is None else str(value) for value in values], kind)
-
-
-def _timestamps(values: Sequence[int | str | None], kind: pa.DataType) -> pa.Array:
-    seconds = pa.array([value if isinstance(value, int) else None for value in values], pa.timestamp("s"))
-    texts = [value if isinstance(value, str) else None for value in values]
-    return pc.coalesce(cast(seconds, TIMESTAMP_NTZ).cast(kind), moments(texts, kind))

@@ -1,14 +1,92 @@
-"""Filters of a read as conditions of SQLite, where it compares as Spark does or drops fewer rows."""
+"""The statements that a table is asked with: lookups, partitions and filters of a read, and changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
+from itertools import chain, pairwise
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
 
 from lookup_hints.spi import Filter, FilterValue
+
+MAX_VARIABLES = 999  # what every build of SQLite takes
+_FEWEST_ROWS = 50_000
+"""A partition of fewer rows is not worth a task."""
+
+
+def parts(keys: pa.Table) -> Iterator[pa.Table]:
+    """``keys`` in parts that a statement has room for."""
+    size = MAX_VARIABLES // keys.num_columns
+    return (keys.slice(start, size) for start in range(0, keys.num_rows, size))
+
+
+def ranges(number: str, first: int, last: int, wanted: int) -> tuple[str, ...]:
+    """Conditions on ``number``, which goes from ``first`` to ``last``; rows that come later meet one, too.
+
+    >>> ranges("rowid", 1, 150_000, 2)
+    (' WHERE rowid < 75001', ' WHERE rowid >= 75001')
+    >>> ranges("rowid", 1, 99_999, 8)
+    ('',)
+    """
+    span = last - first + 1
+    count = min(wanted, span // _FEWEST_ROWS)
+    if count < 2:
+        return ("",)
+    ends = [first + span * part // count for part in range(1, count)]
+    between = (f" WHERE {number} >= {begin} AND {number} < {end}" for begin, end in pairwise(ends))
+    return (f" WHERE {number} < {ends[0]}", *between, f" WHERE {number} >= {ends[-1]}")
+
+
+def lookup_query(source: str, columns: Sequence[str], keys: pa.Table) -> str:
+    """The query for ``columns`` of all rows whose key columns equal one of the bound ``keys``.
+
+    ``CROSS JOIN`` makes SQLite go through the keys and search the table for each: with ``IN`` it may choose
+    to read the whole table, index or not. Without an index it builds one for the statement. The bound
+    values have no affinity, so the column's own is applied to them, as in a comparison with a literal.
+    """
+    one_key = f"({', '.join('?' * keys.num_columns)})"
+    values = ", ".join([one_key] * keys.num_rows)
+    names = ", ".join(f"k{number}" for number in range(keys.num_columns))
+    wanted = ", ".join(f"found.{quoted(name)}" for name in columns)
+    conditions = " AND ".join(_equality(number, field) for number, field in enumerate(keys.schema))
+    # DISTINCT: 0.0 and -0.0 are one value to SQLite, and a row must come once.
+    return (
+        f"WITH asked({names}) AS (SELECT DISTINCT * FROM (VALUES {values})) "  # noqa: S608  quoted names
+        f"SELECT {wanted} FROM asked CROSS JOIN {quoted(source)} AS found WHERE {conditions}"
+    )
+
+
+def _equality(number: int, field: pa.Field) -> str:
+    equality = f"found.{quoted(field.name)} = asked.k{number}"
+    if types.is_string(field.type):
+        # The column's collation may find a row by two keys ('a' and 'A'): the row belongs to its own alone.
+        # The first condition is there for the index, which has the column's collation.
+        return f"{equality} AND {equality} COLLATE BINARY"
+    return equality
+
+
+def bound_keys(keys: pa.Table) -> list[Any]:
+    """The values to bind in the statement for ``keys``, key by key."""
+    columns = [_bindable(column).to_pylist() for column in keys.columns]
+    return list(chain.from_iterable(zip(*columns, strict=True)))
+
+
+def _bindable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string()) if types.is_date(column.type) else column
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(quoted(name) for name in names)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+# --- filters --------------------------------------------------------------------------------------
 
 _NULLS = ("IS NULL", "IS NOT NULL")
 
@@ -32,17 +110,17 @@ def fits(affinity: str, wanted: Filter) -> bool:
     return affinity == "TEXT" or not is_of_texts
 
 
-def where_of(partition: str, filters: Sequence[Filter], quoted: Callable[[str], str]) -> str:
+def where_of(partition: str, filters: Sequence[Filter]) -> str:
     """The WHERE of a partition, which has its own already, and ``filters``; empty for all rows.
 
-    >>> where_of(" WHERE rowid < 5", [Filter("a", "IN", (1, 2))], str)
-    ' WHERE rowid < 5 AND a IN (?, ?)'
+    >>> where_of(" WHERE rowid < 5", [Filter("a", "IN", (1, 2))])
+    ' WHERE rowid < 5 AND "a" IN (?, ?)'
     """
-    conditions = [*filter(None, [partition.removeprefix(" WHERE ")]), *_conditions(filters, quoted)]
+    conditions = [*filter(None, [partition.removeprefix(" WHERE ")]), *_conditions(filters)]
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
-def _conditions(filters: Sequence[Filter], quoted: Callable[[str], str]) -> Iterator[str]:
+def _conditions(filters: Sequence[Filter]) -> Iterator[str]:
     for each in filters:
         marks = ", ".join("?" * len(each.values))
         values = f" ({marks})" if each.op == "IN" else f" {marks}".rstrip()
@@ -56,3 +134,34 @@ def bound_of(filters: Sequence[Filter]) -> list[object]:
 
 def _kept(value: FilterValue) -> object:
     return str(value) if isinstance(value, date) else value
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+# A moment has several spellings, which do not sort as texts. So SQL compares its seconds, and lets pass
+# what it cannot read; the rows that it finds are compared again in full.
+
+
+def latest_query(source: str, column: str, kind: pa.DataType) -> str:
+    """The query for values of ``column`` among which its greatest one is; names are quoted."""
+    if not types.is_timestamp(kind):
+        return f"SELECT max({column}) FROM {source}"  # noqa: S608  quoted
+    seconds = _seconds(column)
+    last = f"(SELECT max({seconds}) FROM {source})"  # noqa: S608  quoted
+    is_last = f"({seconds} IS NULL OR {seconds} = {last})"
+    return f"SELECT DISTINCT {column} FROM {source} WHERE {column} IS NOT NULL AND {is_last}"  # noqa: S608  quoted
+
+
+def changed_since(column: str, since: pa.Scalar) -> tuple[str, object]:
+    """A condition that all rows meet where ``column`` is greater than ``since``, and what to bind in it."""
+    if types.is_timestamp(since.type):
+        seconds = _seconds(column)
+        condition = f"{column} IS NOT NULL AND ({seconds} IS NULL OR {seconds} >= ?)"
+        return condition, since.value // 10**6 - 1  # SQLite rounds to milliseconds
+    bound = since.as_py()
+    return f"{column} > ?", str(bound) if types.is_date(since.type) else bound
+
+
+def _seconds(column: str) -> str:
+    of_text = f"CAST(strftime('%s', {column}) AS INTEGER)"
+    return f"CASE typeof({column}) WHEN 'integer' THEN {column} WHEN 'text' THEN {of_text} END"
