@@ -27,9 +27,10 @@ class Certificates:
         )
         server_key = ec.generate_private_key(ec.SECP256R1())
         # Only the name localhost: a client that checks names must refuse the same server as 127.0.0.1.
-        self.server_certificate = _written(
-            directory / "server.crt", _pem(self._signed("localhost", server_key))
-        )
+        server = self._signed("localhost", server_key)
+        self.server_certificate = _written(directory / "server.crt", _pem(server))
+        self.no_revocations = _written(directory / "none.crl", self._revocations())
+        self.server_revoked = _written(directory / "server.crl", self._revocations(server))
         self.expired_certificate = _written(
             directory / "expired.crt", _pem(self._signed("localhost", server_key, days=-0.5))
         )
@@ -49,6 +50,23 @@ class Certificates:
             .add_extension(_key_identifier(self._authority_key), critical=False)
             .sign(self._authority_key, hashes.SHA256())
         )
+
+    def _revocations(self, *revoked: x509.Certificate) -> bytes:
+        now = datetime.datetime.now(datetime.timezone.utc)
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._authority.subject)
+            .last_update(now - datetime.timedelta(days=1))
+            .next_update(now + datetime.timedelta(days=7))
+        )
+        for each in revoked:
+            builder = builder.add_revoked_certificate(
+                x509.RevokedCertificateBuilder()
+                .serial_number(each.serial_number)
+                .revocation_date(now - datetime.timedelta(days=1))
+                .build()
+            )
+        return builder.sign(self._authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def _authority(name: str, key: _Key) -> x509.Certificate:

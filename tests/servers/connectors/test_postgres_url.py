@@ -340,6 +340,9 @@ def test_the_authorities_of_the_system_are_trusted(
         assert name_of(url) == "Ada"
         bare = postgres_server.url(host="localhost", port=port)
         assert name_of(bare, sslrootcert="system") == "Ada"
+        listed = f"{bare}?sslrootcert=system&sslcrl="
+        assert name_of(f"{listed}{certificates.no_revocations}") == "Ada"
+        assert "revoked" in str(failure_of(lambda: name_of(f"{listed}{certificates.server_revoked}")))
 
 
 def test_a_missing_root_certificate_says_what_to_give(
