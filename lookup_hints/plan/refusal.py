@@ -22,9 +22,6 @@ class CannotBeAsked(UnsupportedLookup):
         super().__init__(problems)
         self.use, self.reason = use, reason
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return UnsupportedLookup, (self.problems,)
-
 
 class NotReadEither(UnsupportedLookup):
     """A lookup table that cannot be asked as it stands there; to read it would give other rows."""

@@ -16,7 +16,7 @@ class Endless:
     is_ended = False
 
     async def copy_from_query(
-        self, query: str, *, output: Callable[[bytes], Awaitable[None]], format: str
+        self, query: str, *, output: Callable[[bytes], Awaitable[None]], **options: str
     ) -> None:
         while True:
             await output(bytes(CHUNK_BYTES))

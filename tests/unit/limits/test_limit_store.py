@@ -41,9 +41,10 @@ def test_origins_have_books_of_their_own_whatever_their_names(tmp_path: Path) ->
 
 
 def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
-    in_folder(tmp_path / "new", "api")
-    [file] = (tmp_path / "new").iterdir()
-    assert (file.stat().st_mode & 0o77, (tmp_path / "new").stat().st_mode & 0o77) == (0, 0)
+    folder = tmp_path / "an executor's" / "new"
+    in_folder(folder, "api")
+    [file] = folder.iterdir()
+    assert (file.stat().st_mode & 0o77, folder.stat().st_mode & 0o77) == (0, 0)
 
 
 def test_where_no_file_can_be_written_a_process_keeps_its_own(tmp_path: Path) -> None:
