@@ -161,7 +161,9 @@ def test_check_finds_every_mistake_with_its_place(tmp_path: Path, capsys: pytest
     assert main(["check", str(path), "--param", "most=5"]) == 1
     out = capsys.readouterr().out
     assert f"{path}:5:32: error: No LOOKUP option is called 'capasity'. Did you mean 'capacity'?" in out
-    assert f"{path}:8:65: error: table t: connector 'sqlite' has no option 'paht'. Did you mean 'path'?" in out
+    assert (
+        f"{path}:8:65: error: table t: connector 'sqlite' has no option 'paht'. Did you mean 'path'?" in out
+    )
     assert f"{path}:9:51: error: The lookup join with p cannot run: a RIGHT JOIN" in out
     assert f"{path}:10:76: error: The lookup join with p has no key" in out
     assert out.endswith("4 errors\n")
