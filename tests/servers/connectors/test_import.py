@@ -591,7 +591,7 @@ def test_tables_of_postgres_have_their_keys_types_and_comments_and_no_password(
         "codes": ("zone", "code"),
         "customers": ("id",),
     }
-    referred = imported("--url", "${env:LOOKUP_DATABASE_URL}", "--table", "customers")
+    referred = imported("--url", "${env:LOOKUP_DATABASE_URL}", "--table", "shop.customers")
     assert referred.table == tables["customers"]
     assert "`name` STRING COMMENT 'as it\\'s said'" in printed.out
     assert ask_postgres(tables["customers"], {"id": [1, 2]}) == [
