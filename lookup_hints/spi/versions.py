@@ -32,7 +32,7 @@ def versions_of(table: LookupTable) -> Versions | None:
     """The columns by which ``FOR SYSTEM_TIME AS OF`` chooses rows of ``table``, where its options name them.
 
     Raises:
-        OptionError: it has no such column, or they cannot be compared.
+        OptionError: it has no such column, they cannot be compared, or nothing tells versions of one row.
     """
     if VALID_FROM not in table.options:
         if VALID_TO in table.options:
@@ -54,6 +54,13 @@ def versions_of(table: LookupTable) -> Versions | None:
             f"{VALID_FROM!r} {since.name!r} is {sql_type(since.type)}, and {VALID_TO!r} {until.name!r} is"
             f" {sql_type(until.type)}.",
             "Declare both with one type.",
+        )
+    if until is None and not set(table.primary_key) - {since.name}:
+        raise _wrong(
+            table,
+            f"{VALID_FROM!r} needs a PRIMARY KEY, which says which rows are versions of one.",
+            f"Declare PRIMARY KEY (..., {since.name}) NOT ENFORCED, or name the end of a row by"
+            f" {VALID_TO!r}.",
         )
     return Versions(since, until)
 
