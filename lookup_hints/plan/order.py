@@ -10,7 +10,7 @@ from sqlglot import exp
 from lookup_hints.errors import Problem
 from lookup_hints.plan.conditions import Conjunct, bare_column, can_be_key, comparison_sides
 from lookup_hints.plan.draft import Draft, JoinOrder, LookupJoin
-from lookup_hints.plan.keys import order_cast
+from lookup_hints.plan.keys import is_key_type, order_cast
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Step
 from lookup_hints.plan.refusal import NotReadEither, cannot_run, refused
@@ -93,7 +93,11 @@ def _nearest(statement: Statement, join: LookupJoin, step: Step) -> JoinOrder:
         reason = "conditions beside its keys take part in choosing the nearest row"
         raise refused(statement, use, join.at, reason)
     operator, column, value = sides
-    return JoinOrder(OrderCondition(use.base_column(column), operator), value.at, step.match, is_asof=True)
+    field = use.base.schema.field(use.base_column(column))
+    if not is_key_type(type_name(field.type)):
+        reason = f"its MATCH_CONDITION compares {field.name}, which is {type_name(field.type).upper()}"
+        raise refused(statement, use, join.at, reason)
+    return JoinOrder(OrderCondition(field.name, operator), value.at, step.match, is_asof=True)
 
 
 def _sides(statement: Statement, join: LookupJoin, step: Step) -> tuple[str, str, Conjunct] | None:

@@ -20,7 +20,8 @@ ENABLED = "spark.sql.join.asofJoin.enabled"
 LOOKUPS = frozenset({"quotes", "names"})
 TABLES = {
     "trades": Data(pa.table({"no": [1, 2, 3, 4, 5], "ts": [5, 15, 25, 35, 45], "k": [1, 2, 1, 2, None]})),
-    "quotes": Data(pa.table({"k": [1, 1, 2, 2, 3], "qt": [0, 20, 10, 30, 0], "price": [7, 8, 9, 10, 11]})),
+    "quotes": Data(pa.table({"k": [1, 1, 2, 2, 3], "qt": [0, 20, 10, 30, 0], "price": [7, 8, 9, 10, 11],
+                             "path": [[0], [0, 1], [2], [], [3]]})),
     "names": Data(pa.table({"k": [1, 2], "name": ["a", "b"]}), ("k",)),
 }
 TEXTS = [
@@ -89,6 +90,8 @@ READ = [
     ("MATCH_CONDITION (t.ts >= q.qt + 1) ON t.k = q.k", "its MATCH_CONDITION does not compare one of its columns"),
     ("MATCH_CONDITION (CAST(t.ts AS DOUBLE) >= q.qt) ON t.k = q.k",
      r"CAST(t.ts AS DOUBLE) compares DOUBLE with qt, which is BIGINT"),
+    ("MATCH_CONDITION (array(t.k) >= q.path) ON t.k = q.k",
+     "its MATCH_CONDITION compares path, which is ARRAY<BIGINT>"),
     ("MATCH_CONDITION (t.ts >= q.qt) ON t.k < q.k", "no equality between an expression of the left side"),
 ]  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -25,6 +25,10 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "floats": (pa.float64(), [-math.inf, -0.0, 0.0, 1.5, 2.0, math.inf, math.nan]),
     "decimals": (pa.decimal128(5, 2), [Decimal(text) for text in ("-1.50", "0.00", "0.01", "7.25")]),
     "moments": (pa.timestamp("us", "UTC"), [START + timedelta(microseconds=each) for each in (0, 1, 2, 9)]),
+    "truths": (pa.bool_(), [False, True]),
+    "small floats": (pa.float32(), [-math.inf, -0.0, 0.0, 1.5, math.nan]),
+    "days": (pa.date32(), [date(2020, 1, day) for day in (1, 2, 3)]),
+    "bytes": (pa.binary(), [b"", b"a", b"ab", b"\xff"]),
     "texts": (pa.string(), ["", "a", "ab", "b", "é", "😀"]),
 }
 OPERATORS = {
