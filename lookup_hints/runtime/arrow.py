@@ -221,6 +221,11 @@ def place(
             "\nWrite pa.Table.from_pylist(rows, request.schema)." if isinstance(answer, list | tuple) else ""
         )
         raise AnswerError(f"{connector} answered a {type(answer).__name__}; expected a pyarrow.Table.{tip}")
+    if request.order is not None:
+        raise AnswerError(
+            f"{connector} answered rows without positions; where it is asked in order, it must answer"
+            " PlacedRows with the position of the key of each row."
+        )
     rows = conform(answer, request.schema, connector)
     placed = Placed(rows, positions_of(rows, request.keys))
     if placed.positions.null_count == 0:
@@ -400,14 +405,8 @@ def handed_out(lists: pa.ListArray, codes: pa.Array) -> Iterator[pa.ListArray]:
     if len(codes) and _most_bytes(lists) * len(codes) <= OUTPUT_BYTES:
         yield _taken(lists, codes)
         return
-    bytes_before = pc.cumulative_sum(_list_bytes(lists).take(codes))
-    start = 0
-    while start < len(codes):
-        given = bytes_before[start - 1].as_py() if start else 0
-        fits = pc.sum(pc.less_equal(bytes_before, given + OUTPUT_BYTES)).as_py()
-        end = max(fits, start + 1)
+    for start, end in _portions(pc.cumulative_sum(_list_bytes(lists).take(codes))):
         yield _taken(lists, codes[start:end])
-        start = end
 
 
 def rows_in_lists(
@@ -424,13 +423,8 @@ def rows_in_lists(
     """
     rows = rows.select([field.name for field in row_type])
     before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_row_bytes(rows).take(taken))])
-    sizes = before.take(ends)
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
-    start = 0
-    while start < len(ends):
-        given = sizes[start - 1].as_py() if start else 0
-        fits = pc.sum(pc.less_equal(sizes, given + OUTPUT_BYTES)).as_py()
-        end = max(fits, start + 1)
+    for start, end in _portions(before.take(ends)):
         first, last = offsets[start].as_py(), offsets[end].as_py()
         structs = _structs(rows.take(taken[first:last]), row_type)
         own = pc.subtract(offsets[start : end + 1], first).cast(pa.int32())
@@ -438,6 +432,16 @@ def rows_in_lists(
         # Of an array that begins elsewhere, pyarrow takes no mask.
         mask = pa.concat_arrays([mask, mask[:0]]) if start else mask
         yield pa.ListArray.from_arrays(own, structs, type=pa.list_(row_type), mask=mask)
+
+
+def _portions(bytes_before: pa.Array) -> Iterator[tuple[int, int]]:
+    """Where portions of at most ``OUTPUT_BYTES`` begin and end; up to each place it is ``bytes_before``."""
+    start = 0
+    while start < len(bytes_before):
+        given = bytes_before[start - 1].as_py() if start else 0
+        fits = pc.sum(pc.less_equal(bytes_before, given + OUTPUT_BYTES)).as_py()
+        end = max(fits, start + 1)
+        yield start, end
         start = end
 
 

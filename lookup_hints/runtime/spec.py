@@ -382,9 +382,10 @@ class LookupSpec:
 
     @property
     def by_row(self) -> bool:
-        """Whether keys are asked through the connector's row door, many at once."""
+        """Whether keys are asked through the connector's row door, many at once; it knows no order."""
         return (
             self.settings.asynchronous
+            and not self.order_asked
             and isinstance(self.connector, AsyncRowLookup)
             and self.connector.keys_per_request() == 1
         )
@@ -418,9 +419,8 @@ class LookupSpec:
     @property
     def held_columns(self) -> tuple[str, ...]:
         """What is kept of a row until it is handed back."""
-        return tuple(
-            dict.fromkeys((*self.columns, *(self.chosen_order.columns if self.chosen_order else ())))
-        )
+        compared = () if self.chosen_order is None else self.chosen_order.columns
+        return tuple(dict.fromkeys((*self.columns, *compared)))
 
     @property
     def answer_schema(self) -> pa.Schema:

@@ -105,7 +105,8 @@ class Window:
         """What is kept for rows that are not handed out."""
         self.is_asked_by_row = False
         """Whether its keys are asked in the order of the rows that need them."""
-        self._key_bytes: int = keys.table.nbytes + keys.codes.nbytes
+        values_bytes = 0 if keys.values is None else keys.values.nbytes
+        self._key_bytes: int = keys.table.nbytes + keys.codes.nbytes + values_bytes
         self._codes = keys.codes.cast(pa.int32())
         self._values = keys.values
         self._unsettled: int = keys.table.num_rows

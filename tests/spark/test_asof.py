@@ -20,8 +20,16 @@ ENABLED = "spark.sql.join.asofJoin.enabled"
 LOOKUPS = frozenset({"quotes", "names"})
 TABLES = {
     "trades": Data(pa.table({"no": [1, 2, 3, 4, 5], "ts": [5, 15, 25, 35, 45], "k": [1, 2, 1, 2, None]})),
-    "quotes": Data(pa.table({"k": [1, 1, 2, 2, 3], "qt": [0, 20, 10, 30, 0], "price": [7, 8, 9, 10, 11],
-                             "path": [[0], [0, 1], [2], [], [3]]})),
+    "quotes": Data(
+        pa.table(
+            {
+                "k": [1, 1, 2, 2, 3],
+                "qt": [0, 20, 10, 30, 0],
+                "price": [7, 8, 9, 10, 11],
+                "path": [[0], [0, 1], [2], [], [3]],
+            }
+        )
+    ),
     "names": Data(pa.table({"k": [1, 2], "name": ["a", "b"]}), ("k",)),
 }
 TEXTS = [

@@ -30,7 +30,7 @@ from lookup_hints.runtime.arrow import (
     with_empty_last,
     with_nulls,
 )
-from lookup_hints.spi.model import LookupRequest, Outcomes, PlacedRows
+from lookup_hints.spi.model import LookupRequest, OrderCondition, Outcomes, PlacedRows
 from tests.unit.runtime.support import SCHEMA, rows
 
 KIND = pa.struct(list(SCHEMA))
@@ -154,6 +154,18 @@ def test_rows_beside_failures_are_compared_where_they_have_no_positions() -> Non
 def test_wrong_positions_are_an_error(positions: pa.Array, complaint: str) -> None:
     with pytest.raises(AnswerError, match=complaint):
         place(PlacedRows(rows((1, "a"), (2, "b")), positions), request(1, 2), "memory")
+
+
+def test_rows_in_order_say_which_value_they_answer() -> None:
+    keys = pa.table({"id": [1], "name AS OF": ["b"]})
+    ordered = LookupRequest(keys, SCHEMA, order=OrderCondition("name"))
+    answer = rows((1, "a"))
+    assert place(PlacedRows(answer, pa.array([0])), ordered, "memory").rows.equals(answer)
+    with pytest.raises(
+        AnswerError,
+        match="memory answered rows without positions; where it is asked in order, it must answer PlacedRows",
+    ):
+        place(answer, ordered, "memory")
 
 
 def test_something_that_is_no_table_is_an_error() -> None:

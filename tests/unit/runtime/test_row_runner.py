@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -19,7 +20,7 @@ from lookup_hints.runtime.flow import LookupFlow
 from lookup_hints.runtime.row_runner import RowDriver
 from lookup_hints.runtime.sync_runner import run_sync
 from lookup_hints.runtime.window import Settled
-from lookup_hints.spi import AsyncRowLookup, ReportsOutcomes, SyncRowLookup
+from lookup_hints.spi import AsyncRowLookup, OrderCondition, ReportsOutcomes, SyncRowLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable, Miss, Outcome, Outcomes, RowRequest, Rows
 from tests.unit.runtime.support import (
     ON_ERROR,
@@ -93,6 +94,12 @@ def run(loop: VirtualLoop, people: AsyncRowLookup, *inputs: Keys, **settings: An
 
 def named(*ids: int) -> list[Any]:
     return [[(key, f"n{key}")] for key in ids]
+
+
+def test_a_row_door_is_not_asked_in_order() -> None:
+    lookup = replace(spec(People(), asynchronous=True), order=OrderCondition("name"))
+    assert lookup.by_row
+    assert not replace(lookup, order_asked=True).by_row
 
 
 def test_capacity_counts_keys_and_key_columns_are_filled_in(loop: VirtualLoop) -> None:
