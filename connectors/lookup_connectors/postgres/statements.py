@@ -108,12 +108,13 @@ class PostgresStatements:
         names = ", ".join(f"k{number}" for number in range(1, position + 1))
         rows = f"unnest({arrays}) AS __asked({names}) CROSS JOIN LATERAL ({found}) AS __found"
         selected = [*(f"c{number}" for number in range(len(columns))), f"k{position}"]
-        return self._as_arrays(columns, selected, rows, position + 1)
+        read = dict.fromkeys((*columns, *order.columns))
+        return self._as_arrays(read, selected, rows, position + 1)
 
-    def _as_arrays(self, columns: Sequence[str], selected: Sequence[str], rows: str, limit: int) -> str:
+    def _as_arrays(self, read: Iterable[str], selected: Sequence[str], rows: str, limit: int) -> str:
         """The query for what is ``selected`` of ``rows``, as arrays.
 
-        The first value says whether the columns still have the types that the plans are made for, the second
+        The first value says whether the columns ``read`` have the types that the plans are made for, the next
         how many bytes the arrays have. Where these are more than the parameter ``limit`` says, they are left
         out. (An array has its size in its head, and PostgreSQL makes equal aggregates once: no row costs more
         for it.)
@@ -123,7 +124,7 @@ class PostgresStatements:
         size = " + ".join(f"pg_column_size({array})::bigint" for array in arrays)
         answer = f"SELECT {size} AS size, {named} FROM {rows}"  # noqa: S608  quoted
         kept = ", ".join(f"CASE WHEN size <= ${limit} THEN a{number} END" for number in range(len(arrays)))
-        unchanged = types_unchanged(self.relation, [self.plans[name] for name in columns])
+        unchanged = types_unchanged(self.relation, [self.plans[name] for name in read])
         return f"SELECT {unchanged}, size, {kept} FROM ({answer}) AS answer"  # noqa: S608  quoted
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import pairwise
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
 
+from lookup_hints.errors import ConnectorError
 from lookup_hints.runtime.arrow import Placed
 from lookup_hints.runtime.ordered import answering
 from lookup_hints.spi import LookupRequest, LookupTable, OrderCondition, PlacedRows
@@ -108,6 +110,27 @@ def test_years_that_spark_has_and_postgresql_has_not_are_beyond_all(postgres_ser
     answer = during(PostgresConnector(table), last)
     assert answer.positions.to_pylist() == [1]
     assert answer.rows.column("since").to_pylist() == [datetime(9999, 12, 31)]
+
+
+def test_a_column_that_is_only_compared_has_its_type_still(postgres_server: PostgresServer) -> None:
+    postgres_server.execute(
+        "CREATE TABLE zoned (k int, since timestamptz); INSERT INTO zoned VALUES (1, '2024-01-01')"
+    )
+    schema = pa.schema([("k", pa.int32()), ("since", TIMESTAMP)])
+    table = LookupTable("zoned", schema, (), {"connector": "postgres", "url": postgres_server.url()})
+    values = pa.array([UTC_NOON], TIMESTAMP)
+    keys = pa.table({"k": pa.array([1], pa.int32()), "v": values})
+    request = LookupRequest(keys, pa.schema([schema.field("k")]), 30.0, order=OrderCondition("since"))
+
+    async def before_and_after(connector: PostgresConnector) -> Any:
+        assert (await connector.alookup(request)).positions.to_pylist() == [0]
+        await asyncio.to_thread(postgres_server.execute, "ALTER TABLE zoned ALTER since TYPE timestamp")
+        await connector.alookup(request)
+
+    with pytest.raises(
+        ConnectorError, match=r"column 'since' \(its type was timestamp with time zone before"
+    ):
+        during(PostgresConnector(table), before_and_after)
 
 
 def test_texts_and_floats_are_left_to_the_worker() -> None:
