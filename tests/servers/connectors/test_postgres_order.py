@@ -123,7 +123,8 @@ def test_a_column_that_is_only_compared_has_its_type_still(postgres_server: Post
     request = LookupRequest(keys, pa.schema([schema.field("k")]), 30.0, order=OrderCondition("since"))
 
     async def before_and_after(connector: PostgresConnector) -> Any:
-        assert (await connector.alookup(request)).positions.to_pylist() == [0]
+        answer: Any = await connector.alookup(request)
+        assert answer.positions.to_pylist() == [0]
         await asyncio.to_thread(postgres_server.execute, "ALTER TABLE zoned ALTER since TYPE timestamp")
         await connector.alookup(request)
 
