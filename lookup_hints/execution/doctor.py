@@ -17,7 +17,7 @@ from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.cluster_share import cluster_of
 from lookup_hints.runtime.figures import seconds_text
 from lookup_hints.runtime.process import install_tip
-from lookup_hints.spark.health import HealthTask, looked_from_executor, versions_of
+from lookup_hints.spark.health import HealthTask, looked_from_executor, package_versions
 from lookup_hints.spark.shipping import shipped, strip_annotations
 from lookup_hints.spi import Connector, HealthCheck, HealthRequest, ReportsHealth
 from lookup_hints.spi.model import LookupTable
@@ -145,7 +145,7 @@ def examine(
     said = {(each.table, each.check.name) for each in here if each.check.name == "connections"}
     seen = _from_executors(scope.spark, tasks, packages)
     there = [each for each in seen if (each.table, each.check.name) not in said]
-    versions = HealthCheck("versions", "ok", _versions_text(versions_of(packages)))
+    versions = HealthCheck("versions", "ok", _versions_text(package_versions(packages)))
     is_dynamic = (conf("spark.dynamicAllocation.enabled") or "").lower() == "true"
     expected = None if is_dynamic else cluster.executors
     missing = _executors_check(len({each.place for each in there} - {DRIVER}), expected)
@@ -197,7 +197,7 @@ def _from_executors(
         cure = "See docs/workers.md for what each worker needs."
         return [DoctorFinding(WORKERS, DRIVER, HealthCheck("start", "fail", cause_of(error), cure))]
     told = {(each["host"], each["executor"]): each for each in map(json.loads, (row[0] for row in rows))}
-    here, found = versions_of(packages), []
+    here, found = package_versions(packages), []
     for number, ((host, _), each) in enumerate(sorted(told.items()), 1):
         place = f"{host} #{number}"
         found.append(DoctorFinding(WORKERS, place, versions_check(here, each["versions"])))

@@ -8,9 +8,8 @@ from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.cluster_share import cluster_of
 from lookup_hints.plan.draft import Draft
 from lookup_hints.plan.refusal import CannotBeAsked
-from lookup_hints.plan.requested_access import must_be_asked
-from lookup_hints.plan.times import versions_wanted
-from lookup_hints.spi import Connector, Scan
+from lookup_hints.plan.requested_access import can_be_read, must_be_asked
+from lookup_hints.spi import Connector
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import Place, options_at, parsed
@@ -28,8 +27,8 @@ def read_instead(draft: Draft, error: CannotBeAsked) -> Draft:
         UnsupportedLookup: its source cannot be read, or the user wants it to be asked.
     """
     use = error.use
-    can_be_read = isinstance(draft.context.connector(use.base), Scan) and versions_wanted(use) is None
-    if use in draft.read or must_be_asked(draft, use) or not can_be_read:
+    connector = draft.context.connector(use.base)
+    if use in draft.read or must_be_asked(draft, use) or not can_be_read(connector, use):
         raise UnsupportedLookup(error.problems) from None
     return draft.with_(read={**draft.read, use: error.reason})
 
@@ -41,8 +40,7 @@ def read_all(draft: Draft) -> Draft:
         UnsupportedLookup: the source of one cannot be read, or the user wants it to be asked.
     """
     for use in draft.statement.uses:
-        can_be_read = isinstance(draft.context.connector(use.base), Scan)
-        if must_be_asked(draft, use) or not can_be_read or versions_wanted(use) is not None:
+        if must_be_asked(draft, use) or not can_be_read(draft.context.connector(use.base), use):
             raise UnsupportedLookup(Problem(f"{use.alias} cannot be read: {draft.context.read_because}."))
     reasons = dict.fromkeys(draft.statement.uses, draft.context.read_because)
     return draft.with_(read=reasons, unlisted=frozenset(reasons), looked_through=())

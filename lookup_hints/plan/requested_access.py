@@ -6,6 +6,8 @@ from lookup_hints.plan.choose import options_of_table
 from lookup_hints.plan.draft import Draft
 from lookup_hints.plan.hinted import hint_of
 from lookup_hints.plan.read.statement import LookupUse
+from lookup_hints.plan.times import versions_wanted
+from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.in_force import InForce, in_force
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import Place
@@ -39,3 +41,8 @@ def must_be_asked(draft: Draft, use: LookupUse) -> bool:
     """Whether reading it would be against what is said of this use or its table; the session only prefers."""
     requested = requested_access(draft, use)
     return requested.value == LOOKUP and requested.source is not Place.SESSION
+
+
+def can_be_read(connector: Connector, use: LookupUse) -> bool:
+    """Whether the connector gives all rows, and no moment chooses among them."""
+    return isinstance(connector, Scan) and versions_wanted(use) is None

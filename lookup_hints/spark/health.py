@@ -110,7 +110,7 @@ def looked_from_executor(tasks: Sequence[HealthTask], packages: Sequence[str]) -
             told = {
                 "host": socket.gethostname(),
                 "executor": os.environ.get("SPARK_LOCAL_DIRS", str(os.getppid())),
-                "versions": versions_of(packages),
+                "versions": package_versions(packages),
                 "checks": [[asdict(check) for check in task.checks()] for task in tasks],
             }
             yield json.dumps(told)
@@ -138,7 +138,7 @@ def _chosen() -> Iterator[bool]:
         os.close(file)
 
 
-def versions_of(packages: Sequence[str]) -> dict[str, str]:
+def package_versions(packages: Sequence[str]) -> dict[str, str]:
     """The versions of Python and ``packages`` here."""
     found = {"Python": platform.python_version()}
     for name in packages:

@@ -27,9 +27,8 @@ from lookup_hints.plan.read.scope import InnerNames, NameScope, Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import cannot_run
-from lookup_hints.plan.requested_access import must_be_asked
-from lookup_hints.plan.times import versions_wanted
-from lookup_hints.spi import Connector, Scan
+from lookup_hints.plan.requested_access import can_be_read, must_be_asked
+from lookup_hints.spi import Connector
 from lookup_hints.spi.types import type_name
 from lookup_hints.sql.splice import Cut
 
@@ -107,8 +106,8 @@ class Facts:
         return must_be_asked(self._draft, use)
 
     def can_be_read(self, use: LookupUse) -> bool:
-        """Whether the connector gives all rows, and all are wanted."""
-        return isinstance(self.connector(use), Scan) and versions_wanted(use) is None
+        """Whether its connector gives all rows, and no moment chooses among them."""
+        return can_be_read(self.connector(use), use)
 
     def may_be_listed(self, use: LookupUse) -> bool:
         """Whether the use has not turned out to be one that no list of constants can be asked for."""

@@ -9,7 +9,7 @@ import pytest
 from lookup_connectors.http import HttpConnector
 
 from lookup_hints.execution.doctor import DRIVER, DoctorFinding, DoctorReport, default_keys, versions_check
-from lookup_hints.spark.health import checks_of, versions_of
+from lookup_hints.spark.health import checks_of, package_versions
 from lookup_hints.spi import ConnectorError, HealthCheck, HealthRequest, SyncRowLookup
 from lookup_hints.spi.model import LookupTable, RowRequest
 from lookup_hints.spi.policy import Policy
@@ -69,7 +69,7 @@ def test_what_is_wrong_needs_a_cure() -> None:
 
 
 def test_versions_are_those_of_the_driver_or_are_named() -> None:
-    here = versions_of(["pyarrow", "no-such-package"])
+    here = package_versions(["pyarrow", "no-such-package"])
     assert here == {
         "Python": platform.python_version(),
         "pyarrow": pa.__version__,
