@@ -150,7 +150,7 @@ class LookupSession:
                 (``"kind = 'b'"``). Columns of ``df`` are ``df.total``, those of the table
                 ``customers.country``; a name that only one side has may stand alone.
             as_of: the moment whose rows are joined: a column, SQL expression or Column of ``df``. The table
-                says with ``lookup.valid-from`` from when its rows hold.
+                names with ``lookup.valid-from`` the column that says from when they are valid.
             columns: which columns of the table come, or a dictionary of them with new names; all by default.
             alias: what the table is called in ``condition`` and in the result (``select("c.name")``).
             retry: when a key is asked again, such as ``FixedDelay(3, 10.0).if_miss()``.

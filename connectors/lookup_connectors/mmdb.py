@@ -27,7 +27,7 @@ _PATH = "path."
 
 
 class MmdbConnector(SyncLookup):
-    """Records of networks, found by an address in them."""
+    """A MaxMind DB file: the record of the smallest network that an IP address is in."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
         Option("path", FILE, "The file, as each worker sees it.", required=True),

@@ -224,7 +224,7 @@ def _moment(left: _Left, connector: Connector, request: JoinRequest) -> str:
     if versions_of(connector.table) is None:
         raise QueryError(
             Problem(
-                f"as_of chooses no rows of {request.alias}: nothing says from when its rows hold.",
+                f"as_of chooses no rows of {request.alias}: no column says from when its rows are valid.",
                 tip="Name that column in its WITH: 'lookup.valid-from' = '...'.",
             )
         )

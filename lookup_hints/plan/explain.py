@@ -86,7 +86,7 @@ def _given_to_failures(settings: LookupSettings) -> Iterator[str]:
 def _order_text(plan: LookupPlan, order: JoinOrder) -> str:
     """Which of the rows of a key are joined."""
     value, condition = plan.text_of(order.value), order.condition
-    by_whom = "found by the source" if order.is_asked else "found among all of its key"
+    by_whom = "chosen by the source" if order.is_asked else "chosen by the worker"
     if condition.until is not None:
         return f"those with {condition.column} <= {value} and {condition.until} > {value} or NULL, {by_whom}"
     which = "last" if condition.operator in (">=", ">") else "first"

@@ -345,7 +345,7 @@ def _keys(
         try:
             columns = [pa.array([given[column.name]]).cast(column.type) for column in schema]
         except pa.ArrowException as error:
-            raise OptionError(Problem(f"The key {dict(given)} is none of {table.name}: {error}.")) from None
+            raise OptionError(Problem(f"Invalid key {dict(given)} for {table.name}: {error}.")) from None
         return pa.table(columns, schema=schema), "the key that is given"
     sampled = call_with_timeout(partial(_sampled, connector, schema), seconds, "sample")
     keys = None if sampled is None else sampled.select(list(by)).drop_null()

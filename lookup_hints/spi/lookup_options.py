@@ -83,15 +83,15 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "valid-from",
         TEXT,
-        "Column that says from when on a row holds: FOR SYSTEM_TIME AS OF then chooses, of the rows of a key,"
-        " the last one that had begun.",
+        "Column that says from when on a row is valid: FOR SYSTEM_TIME AS OF then chooses the last row of the"
+        " key that was valid by then.",
         table_key="lookup.valid-from",
     ),
     Option(
         "valid-to",
         TEXT,
-        "Column that says when a row is over, NULL where it is not: FOR SYSTEM_TIME AS OF then gives all rows"
-        " of a key that had begun and were not over.",
+        "Column that says when a row stops being valid, NULL where it has not: FOR SYSTEM_TIME AS OF then gives"
+        " all rows of the key that were valid at the moment.",
         table_key="lookup.valid-to",
     ),
     Option(

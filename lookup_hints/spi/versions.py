@@ -1,4 +1,4 @@
-"""Versions of rows: the columns of a table that say from when, and until when, a row holds."""
+"""Versions of rows: the columns of a table that say from when, and until when, a row is valid."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ VALID_FROM, VALID_TO = "lookup.valid-from", "lookup.valid-to"
 
 @dataclass(frozen=True)
 class Versions:
-    """When the rows of a table hold: from a moment on, and up to another one, which they do not include.
+    """When the rows of a table are valid: from a moment on, and up to another one, which is not included.
 
     Args:
         since: the column with the first moment.
-        until: the column with the moment at which it is over, NULL where it is not. None: each row holds
-            until the next one of its key begins.
+        until: the column with the moment at which a row stops being valid, NULL where it has not. None:
+            each row is valid until the next one of its key is.
     """
 
     since: pa.Field

@@ -169,9 +169,9 @@ def test_of_many_rows_of_a_key_the_server_finds_those_that_held(
     text = (
         "SELECT t.no, q.price FROM trades t LEFT JOIN quotes FOR SYSTEM_TIME AS OF t.at AS q ON q.sym = t.sym"
     )
-    assert "found by the source" in own.explain(text)
+    assert "chosen by the source" in own.explain(text)
     hinted = text.replace("SELECT", "SELECT /*+ LOOKUP('table'='q', 'cache'='partial') */", 1)
-    assert "found among all of its key" in own.explain(hinted)
+    assert "chosen by the worker" in own.explain(hinted)
     own.sql("SELECT * FROM quotes").createOrReplaceTempView("read_whole")
     expected = own.spark.sql(
         "SELECT t.no, max_by(q.price, q.since) FROM trades t LEFT JOIN read_whole q ON q.sym = t.sym AND q.since <= t.at"

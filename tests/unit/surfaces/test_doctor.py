@@ -113,7 +113,7 @@ class Own(SyncRowLookup):
         ({}, "ok", "by id: 10 lookups of a key that is made up, 10 found"),
         ({"id": "7"}, "ok", "by id: 10 lookups of the key that is given, 10 found"),
         ({"id": "13"}, "fail", "13 is no key, and *** is none"),
-        ({"id": "x"}, "fail", "The key {'id': 'x'} is none of own: Failed to parse string: 'x' as a scalar"),
+        ({"id": "x"}, "fail", "Invalid key {'id': 'x'} for own: Failed to parse string: 'x' as a scalar"),
     ],
 )
 def test_a_connector_without_the_ability_is_asked(given: dict[str, str], verdict: str, told: str) -> None:
