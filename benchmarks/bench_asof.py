@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-from benchmarks.bench_crossover import DEBIAN_JAR
+from benchmarks.jdbc import DEBIAN_JAR, fetching, in_parts, jdbc_reader
 from benchmarks.measuring import (
     Figure,
     Theme,
@@ -28,7 +28,7 @@ from benchmarks.measuring import (
     theme,
 )
 from lookup_hints import LookupSession
-from tests.servers.postgres import PASSWORD, SUPERUSER, PostgresServer, running_server
+from tests.servers.postgres import PostgresServer, running_server
 
 QUOTES, SYMBOLS = 10_000_000, 1_000
 SIZES = (10_000, 100_000, 1_000_000)
@@ -83,13 +83,7 @@ def _session(spark: SparkSession, server: PostgresServer, *, has_jdbc: bool) -> 
             f" 'lookup.access' = '{access}')"
         )
     if has_jdbc:
-        reader = spark.read.format("jdbc").option(
-            "url", f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
-        )
-        reader = reader.option("user", SUPERUSER).option("password", PASSWORD).option("fetchsize", "10000")
-        reader = reader.option("driver", "org.postgresql.Driver").option("dbtable", "quotes")
-        reader = reader.option("partitionColumn", "symbol").option("lowerBound", "0")
-        reader = reader.option("upperBound", str(SYMBOLS)).option("numPartitions", "4")
+        reader = in_parts(fetching(jdbc_reader(spark, server, "quotes")), "symbol", 0, SYMBOLS, 4)
         reader.load().createOrReplaceTempView(TABLES[JDBC])
     return session
 

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
 
 from benchmarks.bench_postgres import COLUMNS, QUERY
+from benchmarks.jdbc import DEBIAN_JAR, fetching, in_parts, jdbc_reader
 from benchmarks.measuring import (
     Figure,
     Theme,
@@ -31,7 +32,7 @@ from benchmarks.measuring import (
 )
 from benchmarks.postgres_raw import CUSTOMERS, IDS, customers_server
 from lookup_hints import LookupSession
-from tests.servers.postgres import PASSWORD, SUPERUSER, PostgresServer
+from tests.servers.postgres import PostgresServer
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 LOOKUP, SCAN, JDBC = "lookup join", "whole table, connector's scan", "whole table, Spark JDBC"
@@ -44,7 +45,6 @@ FASTER_THAN_JDBC = 1.5
 """So many times as fast as Spark's JDBC read and join the better way is to be, where most rows are needed."""
 WARM_UP = 100_000
 """More rows than this are not asked for once in vain: the smaller queries warmed everything."""
-DEBIAN_JAR = Path("/usr/share/java/postgresql.jar")
 
 
 def main() -> None:
@@ -129,15 +129,9 @@ def _session(spark: SparkSession, server: PostgresServer, has_jdbc: bool) -> Loo
             f" 'lookup.access' = '{access}')"
         )
     if has_jdbc:
-        reader = spark.read.format("jdbc").option(
-            "url", f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
-        )
-        reader = reader.option("user", SUPERUSER).option("password", PASSWORD).option("fetchsize", "10000")
-        reader = reader.option("driver", "org.postgresql.Driver").option("dbtable", "customers")
+        reader = fetching(jdbc_reader(spark, server, "customers"))
         reader.load().createOrReplaceTempView(TABLES[ONE_PART])
-        reader = reader.option("partitionColumn", "id").option("lowerBound", "1")
-        reader = reader.option("upperBound", str(CUSTOMERS)).option("numPartitions", "4")
-        reader.load().createOrReplaceTempView(TABLES[JDBC])
+        in_parts(reader, "id", 1, CUSTOMERS, 4).load().createOrReplaceTempView(TABLES[JDBC])
     return session
 
 

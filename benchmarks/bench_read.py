@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.bench_crossover import DEBIAN_JAR
+from benchmarks.jdbc import DEBIAN_JAR, fetching, in_parts, jdbc_reader
 from benchmarks.measuring import Figure, Way, WorkerMemory, in_turn, ratio, seconds, spark_session, theme
 from benchmarks.postgres_raw import CUSTOMERS, customers_server
 from lookup_hints import LookupSession
-from tests.servers.postgres import PASSWORD, SUPERUSER, PostgresServer
+from tests.servers.postgres import PostgresServer
 
 WHOLE, ONE_TASK = "whole table", "whole table, in one task"
 JDBC, JDBC_2 = "Spark JDBC", "Spark JDBC, 2 partitions"
@@ -76,16 +76,11 @@ def _tables(spark: SparkSession, server: PostgresServer, rows: int, has_jdbc: bo
         session.sql(AGGREGATE.format(table=f"customers_{view}")).createOrReplaceTempView(view)
     found = {name: f"SELECT * FROM {view}" for name, (view, _) in views.items()}
     if has_jdbc:
-        reader = spark.read.format("jdbc").option("driver", "org.postgresql.Driver")
-        reader = reader.option("url", f"jdbc:postgresql://127.0.0.1:{server.port}/postgres")
-        reader = reader.option("user", SUPERUSER).option("password", PASSWORD)
-        reader = reader.option("dbtable", "customers")
+        reader = jdbc_reader(spark, server, "customers")
         reader.load().createOrReplaceTempView("jdbc")
-        reader = reader.option("fetchsize", "10000")
+        reader = fetching(reader)
         reader.load().createOrReplaceTempView("jdbc_tuned")
-        parted = reader.option("partitionColumn", "id").option("lowerBound", "1")
-        parted = parted.option("upperBound", str(rows)).option("numPartitions", "2")
-        parted.load().createOrReplaceTempView("jdbc_2")
+        in_parts(reader, "id", 1, rows, 2).load().createOrReplaceTempView("jdbc_2")
         jdbc = {JDBC: "jdbc", JDBC_TUNED: "jdbc_tuned", JDBC_2: "jdbc_2"}
         found |= {name: AGGREGATE.format(table=view) for name, view in jdbc.items()}
     return found
