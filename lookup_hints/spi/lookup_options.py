@@ -90,8 +90,8 @@ LOOKUP_OPTIONS: tuple[Option, ...] = (
     Option(
         "valid-to",
         TEXT,
-        "Column that says when a row stops being valid, NULL where it has not: FOR SYSTEM_TIME AS OF then gives"
-        " all rows of the key that were valid at the moment.",
+        "Column that says when a row stops being valid, NULL where it has not: FOR SYSTEM_TIME AS OF then"
+        " gives all rows of the key that were valid at the moment.",
         table_key="lookup.valid-to",
     ),
     Option(
