@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from lookup_hints.execution.doctor import DoctorReport, ExaminedTable, examine
 from lookup_hints.execution.measure import explain_analyze
 from lookup_hints.execution.prepare import Prepared
 from lookup_hints.execution.scope import Args, StatementScope
@@ -27,6 +26,8 @@ from lookup_hints.telemetry.endpoint import LOOPBACK, MetricsServer, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lookup_hints.execution.doctor import DoctorReport, ExaminedTable
 
 
 class LookupSession:
@@ -309,6 +310,8 @@ class LookupSession:
             >>> print(report)
             >>> assert report.is_well
         """
+        from lookup_hints.execution.doctor import ExaminedTable, examine
+
         scope = self._statements.scope
         named = [ExaminedTable(scope.table(each)) if isinstance(each, str) else each for each in tables]
         given = {name: str(value) for name, value in (key or {}).items()}

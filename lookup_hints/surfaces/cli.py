@@ -18,7 +18,7 @@ from lookup_hints import __version__
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.statements.script import read_script
 from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
-from lookup_hints.surfaces import archive, completion, demo, doctor, job, metrics_option, submit
+from lookup_hints.surfaces import archive, completion, demo, job, metrics_option, submit
 from lookup_hints.surfaces.check import CheckOptions, Finding, check_script
 from lookup_hints.surfaces.findings import FORMATS
 from lookup_hints.surfaces.importing import command as importing
@@ -387,6 +387,8 @@ def _check_file(file: str, given: CheckOptions) -> Sequence[Finding] | None:
 def _doctor(options: argparse.Namespace) -> int:
     """Look whether the lookup tables of a file can be reached, read and asked fast, from this machine and
     from a worker of each executor. Each line has its cure. No query of the file runs; nothing is written."""
+    from lookup_hints.surfaces.doctor import examine_file
+
     script = _script(options)
     key = dict(each.split("=", 1) for each in options.key if "=" in each)
     if len(key) < len(options.key):
@@ -395,7 +397,7 @@ def _doctor(options: argparse.Namespace) -> int:
         raise job.WrongUse(f"--timeout must be greater than 0, not {options.timeout:g}")
     modules = [archive.find_module(each, to_ship=False).name for each in options.module]
     with _session(options, script) as session:
-        report = doctor.examine_file(session, script, modules, key, options.timeout)
+        report = examine_file(session, script, modules, key, options.timeout)
     print(report if report.findings else f"{script.file}: no lookup table is created in it")
     return job.WELL if report.is_well else job.FAILED
 

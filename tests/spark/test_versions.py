@@ -206,9 +206,8 @@ def test_what_cannot_be_is_refused_with_its_place(world: World, sql: str, messag
 
 
 def test_the_plan_says_which_rows_it_takes(world: World) -> None:
-    assert (
-        "rows         the last one with o.ts >= since, chosen by the worker"
-        in world.session.explain(asked("prices", "o.ts"))
+    assert "rows         the last one with o.ts >= since, chosen by the worker" in world.session.explain(
+        asked("prices", "o.ts")
     )
     told = world.session.explain(asked("rates", "o.local"))
     assert "those with since <= o.local and until > o.local or NULL" in told
