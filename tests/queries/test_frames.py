@@ -18,7 +18,7 @@ from tests.spark.oracle import Twins
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLES = max(1, int(os.environ.get("TREES", "150")) // 20)
+EXAMPLES = max(8, int(os.environ.get("TREES", "150")) // 20)
 
 # Names that need quoting, clash, or differ in case; types that Spark casts.
 NAMES = ["id", "a b", "é", "x.y", "q`t", "select", "Key", "value"]
