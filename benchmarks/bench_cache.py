@@ -41,10 +41,10 @@ from benchmarks.measuring import (
 )
 from benchmarks.postgres_raw import CUSTOMERS, IDS, ORDERS, customers_server, order_keys, skewed_keys
 from lookup_hints import LookupSession
+from lookup_hints.cache.store.content import Answers
+from lookup_hints.cache.store.folder import StoreLimits
+from lookup_hints.cache.store.store import Ages, Store
 from lookup_hints.plan.access import KEYS_PER_ROW
-from lookup_hints.store.content import Answers
-from lookup_hints.store.folder import StoreLimits
-from lookup_hints.store.store import Ages, Store
 from tests.servers.postgres import PostgresServer
 
 ROWS = 1_000_000

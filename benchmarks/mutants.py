@@ -34,10 +34,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 PRODUCT = [
-    *(f"lookup_hints/{name}" for name in ("plan", "runtime", "store", "limits", "spi")),
+    *(f"lookup_hints/{name}" for name in ("plan", "engine", "cache", "limits", "spi")),
     "connectors/lookup_connectors",
 ]
-WORKERS = ["tests/unit/spark", "tests/spark/test_transport.py", "tests/spark/test_outcomes.py"]
+WORKERS = ["tests/unit/worker", "tests/spark/test_transport.py", "tests/spark/test_outcomes.py"]
 SLOW = ["tests/queries", "tests/processes"]
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {

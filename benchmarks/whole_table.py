@@ -16,9 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 from lookup_connectors.postgres import PostgresConnector
 
-from lookup_hints.runtime.spec import FullCache, LookupSettings, LookupSpec, PeriodicReload
-from lookup_hints.spark.arrow_worker import look_up
+from lookup_hints.spec import FullCache, LookupSettings, LookupSpec, PeriodicReload
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.worker.arrow_worker import look_up
 
 SCHEMA = pa.schema(
     [

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from lookup_hints.async_wait import async_wait as async_wait
+    from lookup_hints.metrics.counts import LookupMetrics as LookupMetrics
     from lookup_hints.retry import ExponentialDelay as ExponentialDelay
     from lookup_hints.retry import FixedDelay as FixedDelay
     from lookup_hints.retry import RetryPolicy as RetryPolicy
     from lookup_hints.retry import RetryStrategy as RetryStrategy
-    from lookup_hints.runtime.metrics import LookupMetrics as LookupMetrics
-    from lookup_hints.runtime.spec import LookupName as LookupName
     from lookup_hints.session import LookupSession as LookupSession
     from lookup_hints.session import disable as disable
     from lookup_hints.session import enable as enable
+    from lookup_hints.spec import LookupName as LookupName
     from lookup_hints.spi.door import AsyncLookup as AsyncLookup
     from lookup_hints.spi.door import SyncLookup as SyncLookup
     from lookup_hints.streaming.restart import ExponentialDelayRestart as ExponentialDelayRestart
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from lookup_hints.streaming.restart import FixedDelayRestart as FixedDelayRestart
     from lookup_hints.streaming.restart import NoRestart as NoRestart
     from lookup_hints.streaming.supervisor import supervise as supervise
-    from lookup_hints.surfaces.async_wait import async_wait as async_wait
     from lookup_hints.tables.registry import register_connector as register_connector
     from lookup_hints.tables.registry import register_retry_predicate as register_retry_predicate
 
@@ -38,14 +38,14 @@ _HOME = {
     "FailureRateRestart": "streaming.restart",
     "FixedDelay": "retry",
     "FixedDelayRestart": "streaming.restart",
-    "LookupMetrics": "runtime.metrics",
-    "LookupName": "runtime.spec",
+    "LookupMetrics": "metrics.counts",
+    "LookupName": "spec",
     "LookupSession": "session",
     "NoRestart": "streaming.restart",
     "RetryPolicy": "retry",
     "RetryStrategy": "retry",
     "SyncLookup": "spi.door",
-    "async_wait": "surfaces.async_wait",
+    "async_wait": "async_wait",
     "disable": "session",
     "enable": "session",
     "register_connector": "tables.registry",
@@ -88,6 +88,6 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """What ``%load_ext lookup_hints`` does: it brings ``%lookup_sql`` (and ``%%``) and ``%lookup_tables``."""
-    from lookup_hints.surfaces.notebook import load
+    from lookup_hints.notebook.magics import load
 
     load(shell)

@@ -7,27 +7,27 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from lookup_hints.execution.measure import explain_analyze
-from lookup_hints.execution.prepare import Prepared
-from lookup_hints.execution.scope import Args, StatementScope
-from lookup_hints.execution.state import state_of
-from lookup_hints.execution.statements import Statements
-from lookup_hints.frames import join as frame_join
+from lookup_hints.dataframe import join as frame_join
+from lookup_hints.driver.measure import explain_analyze
+from lookup_hints.driver.prepare import Prepared
+from lookup_hints.driver.scope import Args, StatementScope
+from lookup_hints.driver.state import state_of
+from lookup_hints.driver.statements import Statements
+from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.metrics.endpoint import LOOPBACK, MetricsServer, serve
+from lookup_hints.metrics.figures import Moment
 from lookup_hints.retry import RetryPolicy
-from lookup_hints.runtime.figures import Moment
-from lookup_hints.runtime.metrics import LookupMetrics
-from lookup_hints.runtime.spec import LookupName
+from lookup_hints.spec import LookupName
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.statements.script import read_script, split_statements
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import build_connector
-from lookup_hints.telemetry.endpoint import LOOPBACK, MetricsServer, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lookup_hints.execution.doctor import DoctorReport, ExaminedTable
+    from lookup_hints.driver.doctor import DoctorReport, ExaminedTable
 
 
 class LookupSession:
@@ -310,7 +310,7 @@ class LookupSession:
             >>> print(report)
             >>> assert report.is_well
         """
-        from lookup_hints.execution.doctor import ExaminedTable, examine
+        from lookup_hints.driver.doctor import ExaminedTable, examine
 
         scope = self._statements.scope
         named = [ExaminedTable(scope.table(each)) if isinstance(each, str) else each for each in tables]

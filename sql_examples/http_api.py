@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from lookup_hints.surfaces.cli import main as lookup_hints
+from lookup_hints.cli.main import main as lookup_hints
 
 CUSTOMERS: dict[str, dict[str, Any]] = {
     "1": {"id": 1, "name": "Ada", "address": {"city": "London"}, "tags": ["early", "kind"]},

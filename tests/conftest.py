@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lookup_hints.runtime import process
-from lookup_hints.runtime.process import Process
+from lookup_hints.worker.process import open_connectors as process
+from lookup_hints.worker.process.open_connectors import Process
 from tests import jvm, kinds
-from tests.unit.runtime.support import Clock
+from tests.unit.engine.support import Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,7 @@ def _tables_end_with_their_file() -> Iterator[None]:
     """Which files share a Spark, and in which order, is chance: none finds the lookup tables of another."""
     yield
     for session in _shared:
-        from lookup_hints.execution.state import _states  # which imports Spark
+        from lookup_hints.driver.state import _states  # which imports Spark
 
         made = _states._made.get(session)  # which no test of policies may find made by another
         if made is not None:

@@ -31,7 +31,7 @@ def item(path: str = "tests/unit/plan/test_x.py", *fixtures: str, **marks: float
     [
         ("tests/test_docs.py", "unit"),
         *((f"tests/{kind}/test_x.py", kind) for kind in kinds.KINDS),
-        ("tests/spark/surfaces/test_x.py", "spark"),
+        ("tests/spark/cli/test_x.py", "spark"),
     ],
 )
 def test_the_kind_of_a_test_is_its_folder(path: str, kind: str) -> None:

@@ -11,7 +11,7 @@ from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.budgets import CONCURRENCY, RATE, BudgetLimit, limits_of
 from lookup_hints.plan.cluster_share import ClusterLimits, budget_of, cluster_of, notes_of
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
-from lookup_hints.runtime.spec import (
+from lookup_hints.spec import (
     ChangedColumn,
     DailyReload,
     DeadLetters,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.plan.budgets import CONCURRENCY, RATE, BudgetLimit
-from lookup_hints.runtime.spec import Budget
+from lookup_hints.spec import Budget
 from lookup_hints.spi.in_force import Conf
 
 _TIP = (

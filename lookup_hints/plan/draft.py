@@ -21,7 +21,7 @@ from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.times import is_time_column
 from lookup_hints.retry import RowPredicate
-from lookup_hints.runtime.spec import Invalidation, LookupSpec
+from lookup_hints.spec import Invalidation, LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable, OrderCondition

@@ -9,7 +9,7 @@ from lookup_hints.errors import Span
 from lookup_hints.plan.access import size_text
 from lookup_hints.plan.budgets import shown_owner
 from lookup_hints.plan.draft import JoinOrder, LookupJoin, LookupPlan, TableScan
-from lookup_hints.runtime.spec import LookupName, LookupSettings
+from lookup_hints.spec import LookupName, LookupSettings
 from lookup_hints.spi.lookup_options import (
     CACHE_KEYS,
     DEAD_LETTER_KEYS,

@@ -43,7 +43,7 @@ from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.plan.write.columns import residual_columns, used_columns
 from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
-from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec, Switch
+from lookup_hints.spec import LookupName, LookupSettings, LookupSpec, Switch
 from lookup_hints.spi import Connector
 from lookup_hints.spi.types import type_name, written_type
 from lookup_hints.sql.lexer import Kind, code, pieces

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from lookup_hints.runtime.metrics import LookupMetrics
-from lookup_hints.runtime.spec import LookupName
+from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.spec import LookupName
 
 CountsOf = Callable[[str, int], Mapping[LookupName, LookupMetrics]]
 """What lookups counted in a micro-batch: takes the id of the streaming query and the number of the batch."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import Problem, QueryError
-from lookup_hints.runtime.metrics import LookupMetrics
-from lookup_hints.runtime.spec import LookupName
+from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.spec import LookupName
 from lookup_hints.spi.option_types import Trigger
 from lookup_hints.streaming.batches import CountsOf, MicroBatch, batch_of, lookups_of
 from lookup_hints.streaming.insert import StreamInsert, written_options

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.compat import cloudpickled
+from lookup_hints.engine.arrow import place
+from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import ConnectorError
-from lookup_hints.runtime.arrow import place
-from lookup_hints.runtime.masking import known_secrets
 from lookup_hints.spi import (
     AsyncLookup,
     ChangesRequest,

@@ -16,17 +16,17 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from lookup_hints.engine.arrow import distinct_keys
+from lookup_hints.engine.async_runner import AsyncDriver, LoopCall, run_async
+from lookup_hints.engine.flow import LookupFlow
+from lookup_hints.engine.permits import limiter_of
+from lookup_hints.engine.row_runner import RowDriver
+from lookup_hints.engine.sync_runner import run_sync
+from lookup_hints.engine.window import Settled
 from lookup_hints.errors import ConnectorError
 from lookup_hints.limits.store import LimitStores
-from lookup_hints.runtime.arrow import distinct_keys
-from lookup_hints.runtime.async_runner import AsyncDriver, LoopCall, run_async
-from lookup_hints.runtime.flow import LookupFlow
-from lookup_hints.runtime.metrics import LookupMetrics
-from lookup_hints.runtime.permits import limiter_of
-from lookup_hints.runtime.row_runner import RowDriver
-from lookup_hints.runtime.spec import LookupName, LookupSettings, LookupSpec
-from lookup_hints.runtime.sync_runner import run_sync
-from lookup_hints.runtime.window import Settled
+from lookup_hints.metrics.counts import LookupMetrics
+from lookup_hints.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcomes
 

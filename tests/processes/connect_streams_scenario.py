@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from lookup_hints import FixedDelayRestart, LookupMetrics, LookupSession, supervise
-from lookup_hints.spark import connect_counts
+from lookup_hints.driver import connect_counts
 from lookup_hints.spi import TEXT, ConnectorError, Option
 from lookup_hints.spi.model import LookupRequest
 from tests.spark.elsewhere import Steps

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from lookup_hints.surfaces import demo
-from lookup_hints.surfaces.cli import main
-from lookup_hints.surfaces.job import WrongUse
+from lookup_hints.cli import demo
+from lookup_hints.cli.job import WrongUse
+from lookup_hints.cli.main import main
 from tests.spark.bare_python import bare_python
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.spark.surfaces.test_cli import JOB
+from tests.spark.cli.test_cli import JOB
 
 
 def test_the_installed_command(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from lsprotocol.types import Position
 from pygls.workspace import PositionCodec
 
-from lookup_hints.surfaces.lsp import Places
+from lookup_hints.cli.lsp import Places
 
 # Line 2 has a character that UTF-16 writes in two: what follows it is one further right for an editor.
 SCRIPT = (
@@ -83,7 +83,7 @@ def editor(tmp_path: Path) -> Iterator[Editor]:
     command = [
         sys.executable,
         "-m",
-        "lookup_hints.surfaces.cli",
+        "lookup_hints.cli.main",
         "lsp",
         "--module",
         str(tmp_path / "mine.py"),

@@ -29,7 +29,7 @@ def test_a_session_at_a_terminal(tmp_path: Path) -> None:
     environment.pop("NO_COLOR", None)
     typed = [
         "-m",
-        "lookup_hints.surfaces.cli",
+        "lookup_hints.cli.main",
         "shell",
         "--init",
         str(init),

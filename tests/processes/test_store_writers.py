@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lookup_hints.store.store import MOST_SEGMENTS, Store
-from tests.unit.store.support import Clock, asked, learned, store
-from tests.unit.store.writer import BATCH, BATCHES, LIMITS
+from lookup_hints.cache.store.store import MOST_SEGMENTS, Store
+from tests.unit.cache.support import Clock, asked, learned, store
+from tests.unit.cache.writer import BATCH, BATCHES, LIMITS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -20,7 +20,7 @@ KEYS = list(range(BATCHES * BATCH))
 
 def writers(folder: Path, *how: object) -> list[int]:
     """How processes that write ended."""
-    command = [sys.executable, "-m", "tests.unit.store.writer", str(folder), *map(str, how)]
+    command = [sys.executable, "-m", "tests.unit.cache.writer", str(folder), *map(str, how)]
     run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return list(map(int, run.stdout.split()))
 
@@ -63,7 +63,7 @@ def test_several_writers_at_once_keep_what_all_have_learned(tmp_path: Path) -> N
 
 def test_files_that_may_not_be_large_are_an_error_of_the_writer_alone(tmp_path: Path) -> None:
     code = (
-        "import resource, sys; from pathlib import Path; from tests.unit.store.support import *\n"
+        "import resource, sys; from pathlib import Path; from tests.unit.cache.support import *\n"
         "one = store(Path(sys.argv[1]), Clock()); one.learn([learned({1: ['a']})])\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))\n"
         "try: one.learn([learned({each: ['x' * 50] for each in range(1000)})])\n"

@@ -19,13 +19,13 @@ import pytest
 
 from lookup_hints import FixedDelay, LookupSession, async_wait
 from lookup_hints.errors import ConnectorError
-from lookup_hints.runtime.carried import CarriedConnector
-from lookup_hints.runtime.process import Process
-from lookup_hints.runtime.spec import LookupSettings, LookupSpec
-from lookup_hints.spark.arrow_worker import look_up
+from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.tables.catalog import build_connector
+from lookup_hints.worker.arrow_worker import look_up
+from lookup_hints.worker.process.carried import CarriedConnector
+from lookup_hints.worker.process.open_connectors import Process
 from tests.spark.own import FAILING, FOUND, LATE, PASSING, Use
 from tests.spark.versions import since
 from tests.spark.warm import (
@@ -41,7 +41,7 @@ from tests.spark.warm import (
     small_session,
     thrice,
 )
-from tests.unit.runtime.support import plain
+from tests.unit.engine.support import plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lookup_hints.driver.scope import StatementScope
+from lookup_hints.driver.table_sizes import TableSizes
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.execution.scope import StatementScope
-from lookup_hints.execution.table_sizes import TableSizes
 from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from lookup_hints.driver.functions import spark_version
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.spark.functions import spark_version
 from tests.queries.worlds import QUICK, Data, World, Worlds
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints import LookupSession, disable
+from lookup_hints.driver.invalidation import keys_of
 from lookup_hints.errors import OptionError, QueryError
-from lookup_hints.execution.invalidation import keys_of
-from lookup_hints.runtime.metrics import LookupMetrics
+from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.spi.model import LookupTable
 from sql_examples import invalidate
 from tests.spark.counting import Calls

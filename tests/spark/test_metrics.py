@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from lookup_hints import LookupMetrics, LookupName, LookupSession
+from lookup_hints.cli.main import main
 from lookup_hints.errors import QueryError
-from lookup_hints.surfaces.cli import main
 
 ROWS = '[{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}]'
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lookup_hints.driver.spark_errors import NotTaken
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.execution.spark_errors import NotTaken
 from tests.spark.oracle import Twins
 
 if TYPE_CHECKING:

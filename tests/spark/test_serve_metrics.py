@@ -12,10 +12,11 @@ from prometheus_client.metrics_core import Metric
 from pyspark.sql import SparkSession
 
 from lookup_hints import LookupSession
+from lookup_hints.cli import job, submit
+from lookup_hints.cli import main as cli
 from lookup_hints.errors import OptionError
-from lookup_hints.surfaces import cli, job, submit
-from lookup_hints.telemetry import endpoint
-from tests.unit.telemetry.scraping import scraped, value
+from lookup_hints.metrics import endpoint
+from tests.unit.metrics.scraping import scraped, value
 
 TABLE = """CREATE OR REPLACE TEMPORARY TABLE {name} (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
 WITH ('connector' = 'memory', 'rows' = '[[1, "Ann"], [2, "Bob"]]')"""

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookup_hints import LookupSession
+from lookup_hints.cli.main import main
 from lookup_hints.errors import QueryError
 from lookup_hints.streaming.restart import ExponentialDelayRestart, FixedDelayRestart, NoRestart
 from lookup_hints.streaming.supervisor import Status
-from lookup_hints.surfaces.cli import main
 from tests.spark.counting import Calls
 from tests.spark.versions import SPARK
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lookup_hints.driver.functions import spark_version
 from lookup_hints.errors import HintError, QueryError, UnsupportedLookup
-from lookup_hints.spark.functions import spark_version
 from tests.queries.worlds import QUICK, Data, World, Worlds, last_frame
 from tests.spark.answers import Answer
 

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.spark.health import checks_of
 from lookup_hints.spi import HealthCheck, HealthRequest, LookupTable
 from lookup_hints.tables.catalog import build_connector
+from lookup_hints.worker.health import checks_of
 from tests.servers.certificates import Certificates
 from tests.servers.http_server import Api
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port

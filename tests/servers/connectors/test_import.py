@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
+from lookup_hints.cli.check import check_script
+from lookup_hints.cli.importing.http_tables import NoTable
+from lookup_hints.cli.importing.openapi import Refused, read
+from lookup_hints.cli.main import main
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.statements.script import split_statements
-from lookup_hints.surfaces.check import check_script
-from lookup_hints.surfaces.cli import main
-from lookup_hints.surfaces.importing.http_tables import NoTable
-from lookup_hints.surfaces.importing.openapi import Refused, read
 from lookup_hints.tables.catalog import build_connector, declared_table
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.certificates import Certificates

@@ -16,16 +16,16 @@ from lookup_connectors.redis import RedisConnector
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.runtime.process import OPEN_SECONDS, Process
-from lookup_hints.runtime.spec import LookupSettings, LookupSpec
-from lookup_hints.spark.arrow_worker import look_up
+from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.worker.arrow_worker import look_up
+from lookup_hints.worker.process.open_connectors import OPEN_SECONDS, Process
 from tests.servers.http_server import Api
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 from tests.unit.connectors.test_sqlite import run
-from tests.unit.runtime.support import Clock, plain
+from tests.unit.engine.support import Clock, plain
 
 pytestmark = pytest.mark.usefixtures("worker")
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

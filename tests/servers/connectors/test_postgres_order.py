@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.postgres import PostgresConnector
 
+from lookup_hints.engine.arrow import Placed
+from lookup_hints.engine.ordered import answering
 from lookup_hints.errors import ConnectorError
-from lookup_hints.runtime.arrow import Placed
-from lookup_hints.runtime.ordered import answering
 from lookup_hints.spi import LookupRequest, LookupTable, OrderCondition, PlacedRows
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.servers.postgres import PostgresServer

@@ -8,14 +8,14 @@ from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.postgres.reading import COPIES
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError
-from lookup_hints.runtime import process
-from lookup_hints.runtime.process import Process
-from lookup_hints.runtime.spec import LookupSettings, LookupSpec
-from lookup_hints.spark.arrow_worker import look_up
+from lookup_hints.spec import LookupSettings, LookupSpec
 from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.worker.arrow_worker import look_up
+from lookup_hints.worker.process import open_connectors as process
+from lookup_hints.worker.process.open_connectors import Process
 from tests.servers.postgres import PostgresServer
 from tests.unit.connectors.asking import during, request_for
-from tests.unit.runtime.support import plain
+from tests.unit.engine.support import plain
 
 SCHEMA = pa.schema([("id", pa.int64()), ("body", pa.string()), ("parts", pa.list_(pa.string()))])
 BUDGET = 4 * 1024 * 1024

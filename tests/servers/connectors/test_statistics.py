@@ -19,7 +19,7 @@ from lookup_connectors.memory import MemoryConnector, put_rows
 from lookup_connectors.postgres import PostgresConnector
 from lookup_connectors.sqlite import SqliteConnector
 
-from lookup_hints.execution.table_sizes import TableSizes
+from lookup_hints.driver.table_sizes import TableSizes
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.model import LookupTable
 from tests.servers.connectors.adbc_tables import DuckDbSource, PostgresAdbcSource, SqliteFileSource

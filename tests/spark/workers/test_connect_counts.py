@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark import accumulators
 
-from lookup_hints.spark import connect_counts
-from lookup_hints.spark.connect_counts import Update, can_receive, receive, send
+from lookup_hints.driver import connect_counts
+from lookup_hints.driver.connect_counts import Update, can_receive, receive, send
 from tests.spark.versions import SPARK
 
 pb2 = pytest.importorskip("pyspark.sql.connect.proto")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lookup_hints.driver import functions, state
+from lookup_hints.driver.invalidation import InvalidationLog
+from lookup_hints.driver.made_once import MadeOnce
 from lookup_hints.errors import DdlError
-from lookup_hints.execution import state
-from lookup_hints.execution.invalidation import InvalidationLog
-from lookup_hints.spark import functions
-from lookup_hints.spark.made_once import MadeOnce
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.tables import catalog
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.runtime.support import VirtualLoop
+from tests.unit.engine.support import VirtualLoop
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import LimitStore, in_memory
 from lookup_hints.spi.turns import Ending
-from tests.unit.runtime.support import VirtualLoop
+from tests.unit.engine.support import VirtualLoop
 
 
 class Server:

@@ -19,7 +19,7 @@ from lookup_hints.errors import NoTurn, TooManyRequests
 from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import POLL_SECONDS, Rules
 from lookup_hints.limits.store import LimitStore, in_folder
-from tests.unit.runtime.support import VirtualLoop
+from tests.unit.engine.support import VirtualLoop
 
 SOON = 0.1
 """So long after the lock has come back, everything is as it should be."""

@@ -10,8 +10,8 @@ import pytest
 from lookup_hints.errors import SourceDown
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.spi.turns import Ending
+from tests.unit.engine.support import VirtualLoop
 from tests.unit.limits.simulated import Executor, Server
-from tests.unit.runtime.support import VirtualLoop
 
 
 @pytest.mark.work(38)

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lookup_hints.engine.permits import UNLIMITED, limiter_of
 from lookup_hints.errors import ConnectorError, LookupTimeout, TooManyRequests
 from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.store import LimitStores
 from lookup_hints.retry import FixedDelay
-from lookup_hints.runtime.permits import UNLIMITED, limiter_of
-from lookup_hints.runtime.spec import Budget, LookupSettings, LookupSpec
+from lookup_hints.spec import Budget, LookupSettings, LookupSpec
 from lookup_hints.spi import (
     AsyncLookup,
     AsyncRowLookup,

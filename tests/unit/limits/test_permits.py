@@ -31,7 +31,7 @@ from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
 from lookup_hints.limits.wait_queue import Waiter, WaitQueue
 from lookup_hints.spi.reporting import NOBODY, Wait
 from lookup_hints.spi.turns import Ending
-from tests.unit.runtime.support import VirtualLoop
+from tests.unit.engine.support import VirtualLoop
 
 NOW = 1000.0
 

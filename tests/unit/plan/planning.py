@@ -11,7 +11,7 @@ from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.planner import plan
 from lookup_hints.retry import RowPredicate
-from lookup_hints.runtime.spec import LookupSpec
+from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
 from lookup_hints.spi.types import TIMESTAMP

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from lookup_hints.errors import HintError, LookupHintsError, OptionError, UnsupportedLookup
+from lookup_hints.notebook.html import plan_picture
 from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import explain
 from lookup_hints.spi import TableSize
-from lookup_hints.surfaces.html import plan_picture
 from tests.unit.plan.planning import TABLES, context, planned
 
 SMALL = TableSize(1_000, 64_000, "pg_class")

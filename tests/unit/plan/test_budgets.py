@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from lookup_hints.cli.check import check_script
 from lookup_hints.errors import OptionError
 from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.explain import explain
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.surfaces.check import check_script
 from tests.unit.plan.planning import CUSTOMERS, RATES, context, planned
 
 JOIN = "SELECT 1 FROM orders o JOIN customers c ON o.id = c.id"

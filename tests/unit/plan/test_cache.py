@@ -10,7 +10,7 @@ import pytest
 from lookup_hints.errors import HintError, OptionError
 from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.explain import explain
-from lookup_hints.runtime.spec import ChangedColumn, DailyReload, FullCache, PartialCache, PeriodicReload
+from lookup_hints.spec import ChangedColumn, DailyReload, FullCache, PartialCache, PeriodicReload
 from tests.unit.plan.planning import TABLES, context, planned
 
 MB = 1024**2

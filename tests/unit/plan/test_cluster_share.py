@@ -11,7 +11,7 @@ from lookup_hints.errors import OptionError
 from lookup_hints.plan.budgets import RATE, BudgetLimit
 from lookup_hints.plan.cluster_share import Cluster, ClusterLimits, budget_of, cluster_of, notes_of
 from lookup_hints.plan.explain import explain
-from lookup_hints.runtime.spec import Budget
+from lookup_hints.spec import Budget
 from tests.unit.plan.planning import TABLES, context, planned
 
 JOIN = "SELECT 1 FROM orders o JOIN customers c ON o.id = c.id"

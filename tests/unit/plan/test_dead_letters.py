@@ -8,11 +8,11 @@ from types import MappingProxyType
 
 import pytest
 
+from lookup_hints.cli.check import check_script
 from lookup_hints.errors import HintError, NotAllowed, OptionError, QueryError
 from lookup_hints.plan.explain import explain
-from lookup_hints.runtime.spec import DeadLetters, LookupSettings
+from lookup_hints.spec import DeadLetters, LookupSettings
 from lookup_hints.spi.policy import Policy
-from lookup_hints.surfaces.check import check_script
 from tests.unit.plan.planning import TABLES, context, planned
 
 KEEP = "'on-error'='dead-letter'"

@@ -12,15 +12,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from lookup_hints.errors import QueryError
-from lookup_hints.execution.invalidation import (
+from lookup_hints.driver.invalidation import (
     MOST_KEYS,
     MOST_NOTED,
     InvalidationLog,
     invalidation_spec,
     keys_of,
 )
-from lookup_hints.runtime.spec import Invalidation
+from lookup_hints.errors import QueryError
+from lookup_hints.spec import Invalidation
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.tables.catalog import build_connector
 from tests.unit.plan.planning import TABLES, context, planned

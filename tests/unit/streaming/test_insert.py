@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lookup_hints.cli.check import check_script
 from lookup_hints.errors import OptionError, QueryError
 from lookup_hints.spi.option_types import TRIGGER
 from lookup_hints.statements.commands import own_setting
@@ -16,7 +17,6 @@ from lookup_hints.streaming.insert import (
 )
 from lookup_hints.streaming.restart import ExponentialDelayRestart, NoRestart
 from lookup_hints.streaming.settings import StreamSettings, stream_settings
-from lookup_hints.surfaces.check import check_script
 
 QUERY = "SELECT * FROM STREAM s"
 

@@ -9,7 +9,7 @@ from threading import Event
 import pyarrow as pa
 import pytest
 
-from lookup_hints.execution.table_sizes import TableSizes
+from lookup_hints.driver.table_sizes import TableSizes
 from lookup_hints.spi import Connector, LookupTable, Statistics, TableSize
 
 SECRET = "hunter2"

@@ -1,0 +1,293 @@
+"""The cache of a lookup on a worker: which folder of the executor has its answers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import sha256
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import lookup_hints
+from lookup_hints.engine.arrow import KnownAnswers, Placed
+from lookup_hints.engine.task_cache import (
+    Cache,
+    CacheWrite,
+    Loads,
+    TaskCache,
+    error_summary,
+    warn_without_cache,
+)
+from lookup_hints.metrics.counts import CountsByKey
+from lookup_hints.spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
+from lookup_hints.spi import Connector
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.worker.process.task import in_stream, running_statement
+
+if TYPE_CHECKING:
+    from lookup_hints.cache.changes import WatchedTable
+    from lookup_hints.cache.store.checks import Checks
+    from lookup_hints.cache.store.invalidations import Invalidations
+    from lookup_hints.cache.store.store import Store
+    from lookup_hints.cache.whole_tables import HeldTable
+
+KEPT = 8
+"""This many stores stay open in a process that no task uses now."""
+
+
+class Stores:
+    """The stores that one process has open, and of what it has warned."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[Path, Store] = OrderedDict()
+        self._held: OrderedDict[Path, HeldTable] = OrderedDict()
+        self._checks: OrderedDict[tuple[Path, str], Checks] = OrderedDict()
+        self._warned: set[str] = set()
+
+    def task_cache(
+        self,
+        spec: LookupSpec,
+        identity: str,
+        folder: Path | None,
+        refresh: Callable[[pa.Table], None] | None = None,
+    ) -> TaskCache:
+        """The cache of one task; it has none where none is wanted or can be.
+
+        Args:
+            spec: the lookup, over the connector that is open here.
+            identity: tells connectors apart that are not equal.
+            folder: that of the executor.
+            refresh: lets keys be asked for again whose rows are too old. Without it such rows are not used.
+        """
+        watch = None
+        try:
+            cache = self._cache(spec, identity, folder, refresh)
+            if spec.settings.changed is not None:
+                watch = self._watched(spec, spec.settings.changed, identity, folder)
+        except Exception as error:
+            self._warn(spec.table.name, error_summary(error))
+            cache = None
+        return TaskCache(spec, cache, self._warn, watch)
+
+    def _watched(
+        self, spec: LookupSpec, changed: ChangedColumn, identity: str, folder: Path | None
+    ) -> WatchedTable:
+        from lookup_hints.cache.changes import WatchedTable
+        from lookup_hints.cache.store.checks import Checks
+        from lookup_hints.cache.store.invalidations import Invalidations
+
+        path = _folder_of(spec, identity, folder).parent
+        invalidations = Invalidations(path, spec.key_schema, lasting=spec.settings.whole is not None)
+        checks = self._checks.pop((path, invalidations.source), None)
+        if checks is None:
+            kept = spec.settings.cache
+            longest = math.inf if kept is None else kept.longest
+            checks = Checks(path, invalidations, changed.interval, changed.step, longest, time.monotonic)
+        self._checks[path, invalidations.source] = checks
+        _keep_few(self._checks)
+        return WatchedTable(checks, spec, partial(self._warn, spec.table.name))
+
+    def _cache(
+        self,
+        spec: LookupSpec,
+        identity: str,
+        folder: Path | None,
+        refresh: Callable[[pa.Table], None] | None,
+    ) -> Cache | None:
+        if spec.settings.whole is not None:
+            return self._whole(spec, identity, folder)
+        if spec.settings.switch is not None:
+            return self._switching(spec, spec.settings.switch, identity, folder)
+        wanted = spec.settings.cache
+        if wanted is None:
+            return None
+        store = self._store(spec, wanted, identity, folder)
+        return _StoreCache(store, partial(self._warn, spec.table.name), refresh)
+
+    def _whole(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
+        from lookup_hints.cache.whole_tables import HeldTable
+
+        answers = _folder_of(spec, identity, folder)
+        invalidations = _invalidations(answers.parent, spec, math.inf)
+        path = answers / "whole"
+        held = self._held.pop(path, None)
+        if held is None or not path.is_dir():
+            held = HeldTable(path, spec, time.monotonic)
+        self._held[path] = held
+        _keep_few(self._held)
+        return held.cache(spec, invalidations)
+
+    def _switching(
+        self, spec: LookupSpec, switch: Switch, identity: str, folder: Path | None
+    ) -> Cache | None:
+        """A stream asks on: what its next rows find may be newer. So does a worker that can keep nothing."""
+        run = running_statement()
+        if run is None or in_stream():
+            return None
+        try:
+            from lookup_hints.cache.switching import Switching
+
+            return Switching(_folder_of(spec, identity, folder) / "read", run, spec, switch)
+        except (ImportError, OSError, TypeError):
+            return None
+
+    def _store(self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None) -> Store:
+        # Imported late: what it needs is wanted on workers that have a cache, and on no others.
+        from lookup_hints.cache.store.folder import StoreLimits
+        from lookup_hints.cache.store.store import Ages, Store
+
+        path = _folder_of(spec, identity, folder)
+        invalidations = _invalidations(path.parent, spec, wanted.longest)
+        store = self._open.pop(path, None)
+        limits = StoreLimits(wanted.max_bytes, wanted.max_rows)
+        ages = Ages(
+            rows=wanted.expire_after_write,
+            missing=wanted.missing_ttl or 0.0,
+            unused=wanted.expire_after_access,
+            refreshing=wanted.stale_while_revalidate,
+            fallback=wanted.stale_if_error,
+        )
+        if store is None or not path.is_dir():
+            store = Store(path, limits, ages, time.monotonic, invalidations)
+        self._open[path] = store
+        _keep_few(self._open)
+        return store
+
+    def _warn(self, table: str, why: str) -> None:
+        if why not in self._warned:
+            self._warned.add(why)
+            warn_without_cache(table, why)
+
+
+def _keep_few(opened: OrderedDict[Any, Any]) -> None:
+    while len(opened) > KEPT:
+        opened.popitem(last=False)
+
+
+def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
+    """The folder of its answers, below that of the executor.
+
+    Raises:
+        OSError: the executor has none.
+        TypeError: its keys cannot be told apart by hashes.
+    """
+    from lookup_hints.cache.store.hashing import can_hash
+
+    if folder is None:
+        raise OSError(0, "Spark has given this worker no folder")
+    if not can_hash(spec.key_schema):
+        kinds = ", ".join(map(str, spec.key_schema.types))
+        raise TypeError(f"no cache is kept by keys of the types {kinds}")
+    return folder / "cache" / name_of(spec, identity)
+
+
+class _StoreCache:
+    """A store as a flow's cache; it counts what happens from now on."""
+
+    learns, loads = True, Loads()
+
+    def __init__(
+        self, store: Store, warn: Callable[[str], None], refresh: Callable[[pa.Table], None] | None = None
+    ) -> None:
+        self._store, self._warn, self._refresh = store, warn, refresh
+        self._evicted_before = Counter(store.evicted)
+        self._damaged_before = store.damaged
+
+    def keys_of(self, rows: pa.Table) -> None:
+        """As a source has them, which is asked for most of them at first."""
+
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
+        """What is known of ``keys``."""
+        known = self._store.probe(keys, columns)
+        if self._store.damaged > self._damaged_before:
+            self._warn("a file of it is damaged and is not used")
+        found, refreshing, fallback = (
+            tuple(Placed(rows, positions) for rows, positions in each)
+            for each in (known.found, known.refreshing, known.fallback)
+        )
+        if self._refresh is None or not refreshing:
+            return KnownAnswers(found, known.missing, fallback=(*refreshing, *fallback))
+        positions = pa.concat_arrays([each.positions for each in refreshing]).unique()
+        return KnownAnswers((*found, *refreshing), known.missing, positions, fallback)
+
+    def refresh(self, keys: pa.Table) -> None:
+        """Let fresh rows of ``keys`` be asked for beside the task."""
+        if self._refresh is not None:
+            self._refresh(keys)
+
+    def learn(self, learned: Sequence[CacheWrite]) -> None:
+        from lookup_hints.cache.store.content import Answers
+
+        self._store.learn(
+            [
+                Answers(keys, found.rows, found.positions, missing, asked)
+                for keys, found, missing, asked in learned
+            ]
+        )
+
+    @property
+    def evicted(self) -> CountsByKey[int]:
+        """How many rows have left it, by reason."""
+        return CountsByKey(dict(self._store.evicted - self._evicted_before))
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Rows and bytes that it holds."""
+        return self._store.rows, self._store.nbytes
+
+
+def name_of(spec: LookupSpec, identity: str) -> Path:
+    """What the folder of its answers is called, below that of its table: hashes of all that decides them.
+
+    These are those of its source, and the columns asked by and for.
+    """
+    columns = [
+        [(field.name, str(field.type)) for field in schema]
+        for schema in (spec.key_schema, spec.answer_schema)
+    ]
+    return Path(_hashed(_source(spec.connector, identity)), _hashed(columns))
+
+
+def _source(connector: Connector, identity: str) -> object:
+    """The connector with its table and options, what references and files hold here, and our version."""
+    table = connector.table
+    resolved = {key: table.resolve(text, option=key, known=set()) for key, text in table.options.items()}
+    return identity, sorted(resolved.items()), connector.opened_with(), lookup_hints.__version__
+
+
+def _hashed(parts: object) -> str:
+    return sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _invalidations(folder: Path, spec: LookupSpec, longest: float) -> Invalidations:
+    """What is invalidated of the table that has this ``folder``, what ``spec`` says of it included."""
+    from lookup_hints.cache.store.invalidations import Invalidations
+
+    invalidations = Invalidations(folder, spec.key_schema, lasting=spec.settings.whole is not None)
+    for session, told in groupby(spec.settings.invalidations, key=attrgetter("session")):
+        who = invalidations.name_of(session)
+        done = invalidations.number(who)
+        new = [each for each in told if each.number > done]
+        if new:
+            keys = _keys_of(new, spec.table)
+            invalidations.invalidate(who, new[-1].number, keys, time.monotonic(), longest)
+    return invalidations
+
+
+def _keys_of(invalidations: Sequence[Invalidation], table: LookupTable) -> pa.Table | None:
+    """The keys that were invalidated; None where that is the whole table."""
+    columns = invalidations[-1].columns
+    if not columns or any(each.columns != columns for each in invalidations):
+        return None
+    values = zip(*(key for each in invalidations for key in each.keys), strict=True)
+    try:
+        return pa.table(list(values), schema=pa.schema([table.schema.field(name) for name in columns]))
+    except (KeyError, pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None  # the table was replaced by one with other columns

@@ -1,0 +1,320 @@
+"""Answers of one lookup, shared by the processes of an executor: asked by batches of keys, told by batches.
+
+Segments are asked from the newest to the oldest, and the first that has a key decides. Times are seconds on a
+clock that all processes share. An answer of the future has no age, and is not used: clocks may jump back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from lookup_hints.cache.store.content import Answers, Chosen, Content, ProbeResult, content_of, merged
+from lookup_hints.cache.store.folder import Filed, Folder, StoreLimits
+from lookup_hints.cache.store.hashing import Positions, comparable, hash_is_exact, hashes_of, in_order
+from lookup_hints.cache.store.invalidations import Invalidations
+from lookup_hints.cache.store.memory import has_room_for
+from lookup_hints.cache.store.segment import Encoded, Matches, NotASegment, Segment, opened
+
+MERGED_AT_ONCE = 8
+MOST_SEGMENTS = 2 * MERGED_AT_ONCE
+"""When there are more, some are merged. With fewer, a merge takes mostly rows that were merged before."""
+
+_JITTER = 0.1
+_FULL = 7 / 8
+_FEWER = 1 / 2
+_SHARE = 1 / 8
+"""No merged segment is larger than this part of the limits: the oldest one is not much of the whole."""
+
+
+@dataclass(frozen=True)
+class Ages:
+    """How old an answer may be that is used, in seconds.
+
+    Each key takes up to a tenth less, by its hash, so that not all are asked again at once.
+
+    Args:
+        rows: of a key that has rows.
+        missing: of a key that has none.
+        unused: since it was last used, too; None for no such limit.
+        refreshing: for so long after ``rows``, rows may be used while they are asked for again.
+        fallback: the same where asking fails.
+    """
+
+    rows: float
+    missing: float
+    unused: float | None = None
+    refreshing: float = 0.0
+    fallback: float = 0.0
+
+    @property
+    def longest(self) -> float:
+        """Nothing that is older is of any use."""
+        return max(self.rows + max(self.refreshing, self.fallback), self.missing)
+
+    def of_use(self, content: Content, entries: Positions, now: float) -> Chosen:
+        """Which of the ``entries`` of ``content`` are valid, or may be used all the same."""
+        return self.valid(content, entries, now) | self.within(
+            max(self.refreshing, self.fallback), content, entries, now
+        )
+
+    def within(self, more: float, content: Content, entries: Positions, now: float) -> Chosen:
+        """Which of the ``entries`` of ``content`` have rows that are too old by less than ``more``."""
+        if not more:
+            return np.zeros(len(entries), np.bool_)
+        age = now - content.loaded[entries]
+        within: Chosen = (content.counts[entries] > 0) & (age >= 0) & (age < self.rows + more)
+        return within
+
+    def allow_all(self, segment: Segment, now: float) -> bool:
+        """Whether all entries of ``segment`` may be used, whatever their hashes."""
+        longest = min(self.rows, self.missing) * (1 - _JITTER)
+        return self.unused is None and segment.latest <= now and now - segment.earliest < longest
+
+    def valid(self, content: Content, entries: Positions, now: float) -> Chosen:
+        """Which of the ``entries`` of ``content`` may be used."""
+        loaded, counts = content.loaded[entries], content.counts[entries]
+        spread = (content.hashes[entries] & np.uint64(0xFF)).astype(np.float64) / 0xFF
+        longest = np.where(counts > 0, self.rows, self.missing) * (1 - _JITTER * spread)
+        age = now - loaded
+        valid: Chosen = (age >= 0) & (age < longest)
+        if self.unused is not None:
+            valid &= now - np.maximum(loaded, content.used[entries]) < self.unused
+        return valid
+
+
+Placed = tuple[pa.Table, Positions]
+
+
+def _placed(found: Sequence[Placed]) -> tuple[tuple[pa.Table, pa.Array], ...]:
+    return tuple((rows, pa.array(at, pa.int32())) for rows, at in found)
+
+
+class Store:
+    """The answers in one folder. Not thread-safe.
+
+    Args:
+        path: the folder.
+        limits: what it may hold.
+        ages: how long answers are used.
+        clock: seconds, the same for all processes.
+        invalidations: what was invalidated of its table.
+
+    Raises:
+        OSError: there can be no such folder.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        limits: StoreLimits,
+        ages: Ages,
+        clock: Callable[[], float],
+        invalidations: Invalidations | None = None,
+    ) -> None:
+        self._folder, self._ages, self._clock, self._invalidations = (
+            Folder(path, limits),
+            ages,
+            clock,
+            invalidations,
+        )
+        self._segments: dict[Filed, Segment] = {}
+        self._unreadable: set[Filed] = set()
+        self.evicted: Counter[str] = Counter()
+        """How many rows went, by reason: ``size`` or ``expired``."""
+        self.damaged = 0
+        """How many segments could not be read."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows were there when it was last looked at."""
+        return sum(each.rows for each in self._segments)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes they took."""
+        return sum(each.nbytes for each in self._segments)
+
+    # Asking.
+
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> ProbeResult:
+        """What is known of ``keys``, which are distinct and hold no NULL.
+
+        Raises:
+            OSError: the folder is not there any more.
+        """
+        self._look()
+        now, compared = self._clock(), comparable(keys)
+        hashes = hashes_of(compared)
+        to_compare = None if hash_is_exact(keys.schema) else compared
+        # In the order of the hashes, so that what is asked of a segment lies side by side.
+        asked, is_open = in_order(hashes)[0], np.ones(len(hashes), np.bool_)
+        missing = [np.zeros(0, np.int64)]
+        found: list[Placed] = []
+        refreshing: list[Placed] = []
+        fallback: list[Placed] = []
+        for segment in reversed(self._segments.values()):
+            if not len(asked):
+                break
+            matches = segment.find(hashes, asked, to_compare)
+            if len(matches.asked):
+                is_open[matches.asked] = False
+                asked = asked[is_open[asked]]
+                positions, entries = self._allowed(segment, matches)
+                valid: Chosen = np.ones(len(entries), np.bool_)
+                if not self._ages.allow_all(segment, now):
+                    valid = self._ages.valid(segment.content, entries, now)
+                is_refreshing = ~valid & self._ages.within(
+                    self._ages.refreshing, segment.content, entries, now
+                )
+                is_fallback = ~(valid | is_refreshing)
+                is_fallback &= self._ages.within(self._ages.fallback, segment.content, entries, now)
+                has_rows = segment.content.counts[entries] > 0
+                segment.note_use(entries[valid | is_refreshing], now)
+                missing.append(positions[valid & ~has_rows])
+                for rows, chosen in (
+                    (found, valid & has_rows),
+                    (refreshing, is_refreshing),
+                    (fallback, is_fallback),
+                ):
+                    if chosen.any():
+                        rows.append(segment.rows_of(positions[chosen], entries[chosen], columns))
+        nowhere = pa.array(np.sort(np.concatenate(missing)), pa.int32())
+        return ProbeResult(_placed(found), nowhere, _placed(refreshing), _placed(fallback))
+
+    def _allowed(self, segment: Segment, matches: Matches) -> tuple[Positions, Positions]:
+        """Keys that a segment has, and their entries, but for what was invalidated."""
+        is_same, entries = matches.is_same, matches.entries
+        if self._invalidations is not None:
+            content = segment.content
+            is_same = is_same & self._invalidations.allow(content.hashes[entries], content.loaded[entries])
+        return (matches.asked, entries) if is_same.all() else (matches.asked[is_same], entries[is_same])
+
+    def _look(self) -> None:
+        """Map what is new, and let go of what is gone."""
+        if self._invalidations is not None:
+            self._invalidations.look(self._clock())
+        segments: dict[Filed, Segment] = {}
+        there = self._folder.filed()
+        self._unreadable &= set(there)
+        for filed in there:
+            segment = self._segments.get(filed) or self._opened(filed)
+            if segment is not None:
+                segments[filed] = segment
+        self._segments = segments
+
+    def _opened(self, filed: Filed) -> Segment | None:
+        if filed in self._unreadable or not has_room_for(filed.nbytes):
+            return None
+        path = self._folder.path
+        try:
+            return opened(path / filed.name, path / filed.used)
+        except FileNotFoundError:
+            return None
+        except (NotASegment, OSError, pa.ArrowException):
+            self._unreadable.add(filed)
+            self.damaged += 1
+            return None
+
+    # Telling.
+
+    def learn(self, learned: Sequence[Answers]) -> None:
+        """Remember answers, and tidy up if nobody else does.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        if learned:
+            content = content_of(learned)
+            if len(content):
+                self._add(content)
+        self.tidy()
+
+    def _add(self, content: Content, instead_of: Sequence[Filed] = ()) -> None:
+        evicted = self._folder.add(Encoded(content), content.held, content.used.tobytes(), instead_of)
+        self.evicted["size"] += sum(each.rows for each in evicted or ())
+
+    def tidy(self) -> None:
+        """Drop what is too old, keep what was used of what is to go, merge what is small, sweep up.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._folder.tidying() as is_alone:
+            if not is_alone:
+                return
+            self._folder.sweep()
+            self._look()
+            self._drop_expired()
+            self._give_a_second_chance()
+            self._merge()
+
+    def _drop_expired(self) -> None:
+        now, longest = self._clock(), self._ages.longest
+        old = [filed for filed, each in self._segments.items() if now - each.latest >= longest]
+        gone = [*old, *self._unreadable]
+        if gone:
+            self._folder.remove(gone)
+            self.evicted["expired"] += sum(each.rows for each in old)
+            self._unreadable.clear()
+            self._look()
+
+    def _give_a_second_chance(self) -> None:
+        """Where the limits are near, keep of the oldest answers those that were used, if they are fewer."""
+        if self._folder.limits.part(_FULL).allow(self.rows, self.nbytes):
+            return
+        oldest = self._oldest()
+        contents = [self._segments[each].content for each in oldest]
+        used = sum(int(np.count_nonzero(each.used)) for each in contents)
+        if used <= _FEWER * sum(map(len, contents)):
+            content = merged(contents)
+            kept = content.only(content.used > 0)
+            self._replace(oldest, replace(kept, used=np.zeros(len(kept), np.uint32)))
+            self.evicted["size"] += sum(each.rows for each in oldest) - kept.held
+
+    def _oldest(self) -> Sequence[Filed]:
+        """This many of the oldest segments as take an eighth of the limits."""
+        share, filed = self._folder.limits.part(_SHARE), list(self._segments)
+        rows = accumulate(each.rows for each in filed)
+        nbytes = accumulate(each.nbytes for each in filed)
+        return filed[: 1 + sum(map(share.allow, rows, nbytes))]
+
+    def _merge(self) -> None:
+        """What is too old falls out, unless it hides what is older: a row that was there before a miss."""
+        filed = self._cheapest() if len(self._segments) > MOST_SEGMENTS else ()
+        if filed:
+            content, now = merged([self._segments[each].content for each in filed]), self._clock()
+            fresh = now - content.loaded < self._ages.longest
+            if filed[0] == next(iter(self._segments)):
+                fresh = self._ages.of_use(content, np.arange(len(content)), now)
+            kept = content.only(fresh)
+            self._replace(filed, kept)
+            self.evicted["expired"] += content.held - kept.held
+
+    def _cheapest(self) -> Sequence[Filed]:
+        """Neighbours whose merging costs least, and gives no segment that is too large."""
+        limits, filed = self._folder.limits.part(_SHARE), list(self._segments)
+        for size in (MERGED_AT_ONCE, MERGED_AT_ONCE // 2, 2):
+            groups = [filed[start : start + size] for start in range(len(filed) - size + 1)]
+            fitting = [
+                (sum(each.nbytes for each in group), group)
+                for group in groups
+                if limits.allow(sum(each.rows for each in group), sum(each.nbytes for each in group))
+            ]
+            if fitting:
+                return min(fitting)[1]
+        return ()
+
+    def _replace(self, filed: Sequence[Filed], content: Content) -> None:
+        """Put ``content`` in the place of segments."""
+        if len(content):
+            self._add(content, filed)
+        else:
+            self._folder.remove(filed)
+        self._look()

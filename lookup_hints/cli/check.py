@@ -1,0 +1,369 @@
+"""Checking a script without Spark and without touching any external system, for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pyarrow as pa
+
+from lookup_hints.cli.names_in_text import (
+    ScriptNames,
+    created_name,
+    no_column_before_from,
+    unknown_columns,
+)
+from lookup_hints.errors import OptionError, Problem, QueryError, Span
+from lookup_hints.hints.validate import lookup_hints
+from lookup_hints.plan.draft import Context, LookupPlan
+from lookup_hints.plan.explain import joins_text
+from lookup_hints.plan.planner import plan, surely_uses_lookup
+from lookup_hints.plan.read.kinds import query_parts
+from lookup_hints.plan.read.statement import Statement as ReadStatement
+from lookup_hints.plan.read.statement import UnreadableStatement
+from lookup_hints.spec import LookupSpec
+from lookup_hints.spi.filtering import Filter
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.policy import policy_of_configuration
+from lookup_hints.sql.lexer import Kind, code, pieces
+from lookup_hints.statements.script import ScriptStatement, split_statements
+from lookup_hints.statements.statement import (
+    Explain,
+    Setting,
+    SparkStatement,
+    check_first_word,
+    parameters,
+    read_statement,
+    shown_text,
+)
+from lookup_hints.streaming.insert import StreamInsert, written_options
+from lookup_hints.streaming.settings import ROOT, stream_settings
+from lookup_hints.streaming.sinks import no_checkpoint, sink_without_table
+from lookup_hints.tables.catalog import LookupCatalog, build_connector
+from lookup_hints.tables.ddl import CreateLookupTable, DropTable, plain_timestamp
+from lookup_hints.tables.registry import check_connector_name, module_named, retry_predicates
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to tell about a script: an error, or a note about what could not be checked.
+
+    It is about the characters from ``start`` to ``end`` of the script.
+    """
+
+    message: str
+    line: int
+    column: int = 1
+    excerpt: str = ""
+    is_error: bool = True
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """What the text of a statement tells.
+
+    Args:
+        plan: how its lookups would run.
+        unread: the table that keeps it from being planned: its columns are its source's.
+        not_created: the table that does so as its own statement is wrong, which is said there.
+        is_ours: whether it is about lookup tables or their options, so that Spark does not see it.
+        into: where the streaming query writes that it starts.
+    """
+
+    plan: LookupPlan | None = None
+    unread: str | None = None
+    not_created: str | None = None
+    is_ours: bool = False
+    into: str | None = None
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """What a script is checked with, beside its text.
+
+    Args:
+        params: the parameters that are given, by name; None where that is not known.
+        modules: the modules that may be imported for ``'connector' = 'my_module:MyConnector'``.
+        settings: what is given to Spark at its start; None where that is not known.
+        tables: lookup tables whose sources were asked for their columns, by their names in lower case.
+    """
+
+    params: Collection[str] | None = None
+    modules: Collection[str] = ()
+    settings: Mapping[str, str] | None = None
+    tables: Mapping[str, LookupTable] = field(default_factory=dict)
+
+
+class _Checker:
+    def __init__(self, given: CheckOptions) -> None:
+        self._given = given
+        self._settings = dict(given.settings or {})
+        self._catalog = LookupCatalog(policy_of_configuration(self._settings))
+        self._names = ScriptNames()
+
+    def check(self, text: str) -> _Checked:
+        """What can be known of a statement; raises what is wrong with it.
+
+        Later statements see the tables that it creates and the options that it sets.
+        """
+        created = created_name(code(pieces(text)))
+        try:
+            checked = self._check(text)
+        except QueryError:
+            if created is not None:
+                self._names.failed.add(created.lower())
+            raise
+        if created is not None:
+            self._names.failed.discard(created.lower())
+        return checked
+
+    def _check(self, text: str) -> _Checked:
+        self._check_parameters(text)
+        statement = read_statement(text, self._catalog.concerns, plain_timestamp(self._settings.get))
+        if isinstance(statement, StreamInsert):
+            return self._start(statement)
+        if isinstance(statement, Explain):
+            return self.check(statement.text)
+        if isinstance(statement, SparkStatement):
+            checked = self._plan_query(text)
+            self._names.read(text, self._catalog.find)
+            return checked
+        if isinstance(statement, Setting):
+            self._settings[statement.key] = statement.value
+        elif isinstance(statement, CreateLookupTable):
+            self._create(statement)
+        elif isinstance(statement, DropTable):
+            self._drop(statement)
+        return _Checked(is_ours=True)
+
+    def _check_parameters(self, text: str) -> None:
+        if self._given.params is None:
+            return
+        unbound = [(name, at) for name, at in parameters(text) if name not in self._given.params]
+        if unbound:
+            raise QueryError(
+                [Problem(f"The parameter :{name} has no value.", at, _give_it(name)) for name, at in unbound]
+            )
+
+    def _create(self, ddl: CreateLookupTable) -> None:
+        """Create a table; one that takes its columns from its source has none here, if they are not known."""
+        name = ddl.options["connector"]
+        module = module_named(name)
+        if module is not None and module.partition(".")[0] not in self._given.modules:
+            tip = f"Add --module {module.partition('.')[0]}." if module else ""
+            raise OptionError(
+                Problem(
+                    f"Connector {name!r}: check imports no module that is not named by --module.", tip=tip
+                )
+            )
+        known = self._given.tables.get(ddl.name.lower())
+        if known is not None:
+            ddl = replace(ddl, columns=known.schema, primary_key=known.primary_key)
+        elif ddl.columns is None:
+            ddl = replace(ddl, columns=pa.schema([]))
+        self._catalog.create(ddl, _unread)
+
+    def _drop(self, ddl: DropTable) -> None:
+        if self._catalog.find(ddl.name) is not None:
+            self._catalog.drop(ddl.name)
+
+    def _start(self, insert: StreamInsert) -> _Checked:
+        """Check a statement that starts a streaming query; whether its sink is a table, Spark knows."""
+        written = written_options(insert)
+        sink = sink_without_table(insert)
+        keeps_rows = sink is None or sink.needs_checkpoint
+        settings = stream_settings(written, self._settings.get, keeps_rows=keeps_rows)
+        if keeps_rows and settings.checkpoint is None and self._given.settings is not None:
+            has_root = settings.name is None and ROOT in self._settings
+            raise QueryError(no_checkpoint(insert, has_root=has_root))
+        return replace(self._plan_query(insert.query), into=insert.shown_sink)
+
+    def _plan_query(self, text: str) -> _Checked:
+        hints = lookup_hints(text)
+        names = [piece.name for piece in code(pieces(text)) if piece.is_name]
+        tables = [self._catalog.find(name) for name in names]
+        not_created = self._names.failed.intersection(map(str.lower, names))
+        if not_created:
+            return _Checked(not_created=not_created.pop())
+        without_columns = [table.name for table in tables if table is not None and not table.schema.names]
+        if without_columns:
+            return _Checked(unread=without_columns[0])
+        if not (hints or any(tables)):
+            return _Checked()
+        try:
+            planned = plan(text, hints, self._context())
+            if problems := list(self._unknown_names(text)):
+                raise QueryError(problems)
+            return _Checked(planned)
+        except UnreadableStatement:
+            if hints or surely_uses_lookup(text, self._catalog.find):
+                raise
+        return _Checked()
+
+    def _unknown_names(self, text: str) -> Iterator[Problem]:
+        statement = ReadStatement(text, self._catalog.find)
+        statement.queries = query_parts(statement)
+        yield from unknown_columns(statement)
+        yield from self._names.unknown_aliases(statement)
+        yield from no_column_before_from(text)
+
+    def _context(self) -> Context:
+        return Context(
+            find_table=self._catalog.find,
+            connector=build_connector,
+            conf=lambda key: self._settings.get(key, _UNKNOWN_HERE.get(key)),
+            analyse=None,
+            name_function=_function_name,
+            name_scan=_scan_name,
+            predicates=retry_predicates(),
+            tables=self._catalog.tables,
+        )
+
+
+def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Finding]:
+    """Everything that is wrong with the lookup joins, hints and DDL of a script, as far as its text tells.
+
+    Types of keys and names of other tables are not known without Spark; a statement over a lookup table
+    without a column list is not checked, and a note says so.
+
+    Args:
+        text: the script.
+        given: what it is checked with; without it, parameters have values and streams a checkpoint.
+    """
+    if "\0" in text:
+        at = Span(text, text.index("\0"), text.index("\0") + 1)
+        return [_finding(Problem("There is a NUL character here. Is this UTF-8 text?"), at)]
+    try:
+        statements = split_statements(text)
+    except QueryError as error:
+        # Without an excerpt: who knows which words are secret, when a quote is never closed.
+        return [_finding(problem, problem.at or Span(text, 0, 0)) for problem in error.problems]
+    if not statements:
+        return [Finding("the file contains no statements", 1, is_error=False)]
+    checker = _Checker(given)
+    return [finding for statement in statements for finding in _findings(checker, statement, text)]
+
+
+def _findings(checker: _Checker, statement: ScriptStatement, script: str) -> Iterator[Finding]:
+    try:
+        note = check_first_word(statement.text)
+        table = checker.check(statement.text).unread
+    except QueryError as error:
+        yield from (_finding_in(statement, problem, script) for problem in error.problems)
+        return
+    if table is not None:
+        note = f"not checked: {table} takes its columns from its source; give it a column list"
+    if note is not None:
+        yield replace(_finding(Problem(note), _first_line(statement, script)), is_error=False)
+
+
+def unknown_connectors(
+    statements: Iterable[ScriptStatement],
+) -> Iterator[tuple[ScriptStatement, OptionError]]:
+    """The statements that create a table of a connector that nobody registered, and what is wrong.
+
+    Nothing is imported and nothing else is checked, so that it can be done before Spark starts.
+    """
+    for statement in statements:
+        with suppress(QueryError):  # which is told when it runs
+            read = read_statement(statement.text)
+            if isinstance(read, CreateLookupTable):
+                try:
+                    check_connector_name(read.options["connector"])
+                except OptionError as error:
+                    yield statement, error
+
+
+def lookups_of(statements: Iterable[ScriptStatement], given: CheckOptions) -> Iterator[list[LookupSpec]]:
+    """The lookups of each statement, as far as its text tells."""
+    checker = _Checker(given)
+    for statement in statements:
+        with suppress(QueryError):  # which is told when it runs
+            planned = checker.check(statement.text).plan
+            yield [join.spec for join in planned.joins if join.spec is not None] if planned else []
+
+
+def dry_run_results(
+    statements: Iterable[ScriptStatement],
+    given: CheckOptions = CheckOptions(),
+) -> Iterator[tuple[ScriptStatement, str | QueryError]]:
+    """What each statement would do, as far as its text tells, or what is wrong with it."""
+    checker = _Checker(given)
+    for statement in statements:
+        try:
+            check_first_word(statement.text)
+            yield statement, _told(checker.check(statement.text), statement.line)
+        except QueryError as error:
+            yield statement, error
+
+
+def _told(checked: _Checked, line: int) -> str:
+    if checked.into is not None:
+        lookups = "" if checked.plan is None else f"\n{_told(replace(checked, into=None), line)}"
+        return f"starts a streaming query into {checked.into}{lookups}"
+    if checked.is_ours:
+        return "handled by lookup_hints"
+    if checked.not_created is not None:
+        return f"lookups unknown: {checked.not_created} is not created"
+    if checked.unread is not None:
+        return f"lookups unknown before it runs: {checked.unread} takes its columns from its source"
+    if checked.plan is None or not (checked.plan.joins or checked.plan.scans):
+        return "handed to Spark as it is"
+    return joins_text(checked.plan, line)
+
+
+def _give_it(name: str) -> str:
+    return f"Give it: --param {name}=VALUE."
+
+
+def _finding_in(statement: ScriptStatement, problem: Problem, script: str) -> Finding:
+    """The finding of a problem with ``statement``; its excerpt shows no values of a table's options."""
+    place = problem.at or _named_in_with(statement.text, problem.message)
+    if place is None:
+        return _finding(problem, _first_line(statement, script))
+    at = Span(script, statement.offset + place.start, statement.offset + place.end)
+    excerpt = Span(shown_text(statement.text), place.start, place.end).underlined()
+    return replace(_finding(problem, at), excerpt=excerpt)
+
+
+def _named_in_with(text: str, message: str) -> Span | None:
+    """The first option of a CREATE that ``message`` names, else the first value."""
+    found = code(pieces(text))
+    if not (found and found[0].is_word("CREATE")):
+        return None
+    strings = [
+        (not behind.is_symbol("="), message.index(repr(piece.value)), Span(text, piece.start, piece.end))
+        for piece, behind in pairwise(found)
+        if piece.kind is Kind.STRING and repr(piece.value) in message
+    ]
+    return min(strings, key=lambda each: each[:2])[2] if strings else None
+
+
+def _first_line(statement: ScriptStatement, script: str) -> Span:
+    return Span(script, statement.offset, statement.offset + len(statement.text.splitlines()[0]))
+
+
+def _finding(problem: Problem, at: Span) -> Finding:
+    message = f"{problem.message} {problem.tip}".rstrip()
+    return Finding(message, at.line, at.column, start=at.start, end=at.end)
+
+
+_UNKNOWN_HERE = {"spark.master": "local"}
+"""What only Spark knows, so that its absence is no mistake of the text: how many tasks share a budget."""
+
+
+def _unread(key: str) -> str:
+    """A stand-in for a value of Spark's configuration."""
+    return f"${{conf:{key}}}"
+
+
+def _function_name(spec: LookupSpec, _repeated: bool) -> str:
+    return f"lookup_{spec.table.name}"
+
+
+def _scan_name(table: LookupTable, _columns: tuple[str, ...], _filters: tuple[Filter, ...]) -> str:
+    return f"lookup_scan_{table.name}"

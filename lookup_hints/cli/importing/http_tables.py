@@ -1,0 +1,318 @@
+"""A request and the shape of its answer -> a table of the connector ``http``: rows, columns, keys, pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyarrow import types
+
+from lookup_hints.cli.importing.shapes import URI, finished_members
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.policy import Policy
+
+HOLE = re.compile(r"(?<!\$)\{([^{}]*)\}")
+"""A place for a key in the address."""
+
+_HOLDS_ROWS = re.compile(
+    "data|items|results?|rows|records|values?|entries|content|elements|list|objects|hits|response|payload|_embedded",
+    re.IGNORECASE,
+)
+_BESIDE_ROWS = re.compile(
+    r"""_?(links?|meta\w*|next\w*|prev\w*|first\w*|last\w*|self|total\w*|count|page\w*|per_?page|limit
+    |offset|size|start|end|skip|cursors?|end_?cursor|has_?(more|next|prev)\w*|more|is_?last\w*|pagination|paging
+    |object|kind|type|ur[li]|etag|status\w*|success|ok|code|message|errors?|warnings|request_?id|response_metadata
+    |included|jsonapi|self_?link|incomplete_results|truncated|number|number_?of_?elements|empty|sort|pageable
+    |@odata\.\w+|api_?version|generated_?at|took)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_PAGED = re.compile(
+    r"next\w*|has_?more|total\w*|count|page\w*|paging|pagination|meta|_?links|offset|limit|cursors?",
+    re.IGNORECASE,
+)
+"""Members beside many rows, and not of one."""
+
+_NAMES_A_ROW = re.compile("u?u?id|guid|key|number|code|sku|slug", re.IGNORECASE)
+
+PAGE = re.compile(r"page(_?(number|num|no|index)|\[number\])?", re.IGNORECASE)
+OFFSET = re.compile(r"offset|skip|start(_?(at|index))?|page\[offset\]", re.IGNORECASE)
+CURSOR = re.compile(
+    r"(next_?|page_?)?(cursor|token)|cursor|marker|after|starting_?after|since_?id|page\[(after|cursor)\]|bookmark"
+    r"|continuation_?(token)?|\$?skip_?token",
+    re.IGNORECASE,
+)
+SIZE = re.compile(
+    r"limit|(page_?)?size|per_?page|max_?results|page_?limit|page\[(size|limit)\]|count|\$top", re.IGNORECASE
+)
+"""A parameter that says how many rows a page has."""
+_NEXT_CURSOR = re.compile(
+    r"next_?(cursor|page_?token|token|marker|page)?|end_?cursor|after|cursor|continuation_?(token)?|bookmark"
+    r"|marker",
+    re.IGNORECASE,
+)
+_NEXT_URL = re.compile(r"next(_?page)?(?P<sure>_?(url|link|href|uri))?|@?odata\.nextlink", re.IGNORECASE)
+
+
+class NoTable(Exception):
+    """No table can be made of it; why, as a sentence."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A table, and what a reader of its statement should know."""
+
+    table: LookupTable
+    notes: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+@dataclass
+class Asked:
+    """A request for one key, as far as it is known.
+
+    Args:
+        table: the name of the table.
+        url: the address, whose holes name parameters.
+        keys: the parameters in its holes, with the types of their columns.
+        in_path: those of them that stand in the path.
+        says: whether a member of the rows is known to say the key in a hole; None: that is guessed.
+        lists: those that take several values, and how many.
+        options: further options.
+        notes: what to tell of it.
+        page_names: the parameters that may ask for a page.
+        page_size: rows of a page, where that is known.
+        first_page: the number of the first one.
+        has_link: whether a header Link leads to the next one.
+    """
+
+    table: str = ""
+    url: str = ""
+    keys: dict[str, pa.DataType] = field(default_factory=dict)
+    in_path: Collection[str] = ()
+    says: Callable[[str, str], bool] | None = None
+    lists: dict[str, int] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    page_names: list[str] = field(default_factory=list)
+    page_size: int | None = None
+    first_page: int = 1
+    has_link: bool = False
+
+
+def identifier(name: str) -> str:
+    """``name`` as the name of a column that needs no quotes.
+
+    >>> identifier("@odata.etag"), identifier("2nd-line")
+    ('odata_etag', '_2nd_line')
+    """
+    plain = re.sub(r"\W+", "_", name).strip("_") or "column"
+    return f"_{plain}" if plain[0].isdigit() else plain
+
+
+def jmespath(*names: str) -> str:
+    """The JMESPath that leads through the members ``names``.
+
+    >>> jmespath("value", "@odata.nextLink")
+    'value."@odata.nextLink"'
+    """
+    return ".".join(
+        name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else json.dumps(name, ensure_ascii=False)
+        for name in names
+    )
+
+
+@dataclass(frozen=True)
+class RowsPlace:
+    """Where the rows of an answer are: the way there, what a row is, whether there may be several."""
+
+    way: tuple[str, ...]
+    row: pa.DataType
+    are_listed: bool
+    beside: tuple[str, ...] = ()
+
+
+def find_rows(answer: pa.DataType, named: str) -> RowsPlace:
+    """Where the rows are in an answer of that shape.
+
+    Args:
+        answer: the shape.
+        named: what the address calls them: the ``orders`` of ``/customers/{id}/orders``.
+
+    Raises:
+        NoTable: there are none.
+    """
+    way: tuple[str, ...] = ()
+    beside: list[str] = []
+    names = {named.lower(), named.lower().removesuffix("s")}
+    while types.is_struct(answer) and (holder := _holder(answer, names)) is not None:
+        beside += [jmespath(*way, each.name) for each in answer if each.name != holder.name]
+        way, answer = (*way, holder.name), holder.type
+    if types.is_list(answer) and types.is_struct(answer.value_type):
+        return RowsPlace(way, answer.value_type, True, tuple(beside))
+    if not types.is_struct(answer) or not answer.num_fields:
+        raise NoTable("it answers no objects, of which rows could be made")
+    return RowsPlace(way, answer, False, tuple(beside))
+
+
+def _holder(answer: pa.DataType, names: set[str]) -> pa.Field | None:
+    """The member of ``answer`` that holds the rows; None where ``answer`` is a row itself."""
+    for each in answer:
+        is_list = types.is_list(each.type) and types.is_struct(each.type.value_type)
+        if not (is_list or (types.is_struct(each.type) and each.type.num_fields)):
+            continue
+        others = [other.name for other in answer if other.name != each.name]
+        is_named = each.name.lower() in names or _HOLDS_ROWS.fullmatch(each.name)
+        is_paged = is_list and any(map(_PAGED.fullmatch, others))
+        if all(map(_BESIDE_ROWS.fullmatch, others)) and (is_named or is_paged or not others):
+            return each
+    return None
+
+
+def last_name(url: str) -> str:
+    """What the path of ``url`` calls what it gives: the last segment without a hole."""
+    return next((each.removesuffix(".json") for each in reversed(_segments(url)) if "{" not in each), "")
+
+
+def _segments(url: str) -> list[str]:
+    return [each for each in re.sub(r"^\w+://[^/]*|\?.*", "", url).split("/") if each]
+
+
+def http_table(asked: Asked, answer: pa.DataType) -> Imported:
+    """The table that ``asked`` answers with ``answer``.
+
+    Raises:
+        NoTable: no table can be made of it.
+    """
+    rows = find_rows(answer, last_name(asked.url))
+    notes = list(asked.notes)
+    members = {each.name.lower(): each for each in finished_members(rows.row, "", notes)}
+    columns: dict[str, pa.Field] = {}
+    paths: dict[str, str] = {}
+
+    def add(name: str, kind: pa.DataType, member: str | None, *, is_key: bool = False) -> str:
+        """Add a column that is read from ``member``, or is what was asked with; a key must say its own."""
+        unique = plain = identifier(name)
+        while unique.lower() in map(str.lower, columns):
+            unique = f"{plain}_{len(columns)}"
+        columns[unique] = pa.field(unique, kind)
+        if member is not None and (is_key or unique != member):
+            paths[unique] = jmespath(member)
+        return unique
+
+    holes: dict[str, str] = {}
+    for hole, kind in asked.keys.items():
+        # A member of its name may be something else: an order of the customer {id} has an id of its own.
+        segment = _segment_before(hole, _segments(asked.url)).removesuffix("s")
+        names = [hole, f"{segment}_{hole}"]
+        short = re.sub(rf"^{segment}_?", "", hole, flags=re.IGNORECASE)
+        if not rows.are_listed and _NAMES_A_ROW.fullmatch(
+            short
+        ):  # /files/{file_id} gives a file, with its id
+            names.append(short)
+        alike = [members.get(each.lower()) for each in names]
+        is_same = asked.says or (
+            lambda hole, name: name.lower() != hole.lower() or not (rows.are_listed and hole in asked.in_path)
+        )
+        member = next(
+            (each for each in alike if each and _is_spelled(each.type) and is_same(hole, each.name)), None
+        )
+        if member is None:
+            holes[hole] = add(f"{segment}_{hole}" if alike[0] else hole, kind, None)
+        else:
+            del members[member.name.lower()]
+            holes[hole] = add(member.name, member.type, member.name, is_key=True)
+    keys = tuple(columns)
+    for each in members.values():
+        add(each.name, each.type, each.name)
+    if not members and not paths:
+        raise NoTable("no member of its answer can be a column")
+    options = {"connector": "http", "url": with_holes(asked.url, holes)}
+    if rows.way:
+        options["rows"] = jmespath(*rows.way)
+    options |= {f"path.{column}": path for column, path in paths.items()}
+    lists = {holes[name]: most for name, most in asked.lists.items() if holes[name] in paths}
+    if lists:
+        options |= {"keys-per-request": str(min(lists.values())), "list-columns": ",".join(lists)}
+    if rows.are_listed:
+        options |= paging(asked, answer, rows)
+    if rows.beside:
+        notes.append(f"beside the rows, and so no columns: {', '.join(rows.beside)}")
+    primary = keys if not rows.are_listed and set(asked.in_path) == set(asked.keys) else ()
+    schema = pa.schema(list(columns.values()))
+    table = LookupTable(asked.table, schema, primary, options | asked.options, policy=Policy())
+    return Imported(table, tuple(notes), keys)
+
+
+def _is_spelled(kind: pa.DataType) -> bool:
+    """Whether a key of ``kind`` is spelled in a request as the API spells it in its answers."""
+    return bool(
+        types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_date(kind)
+    )
+
+
+def _segment_before(parameter: str, segments: Sequence[str]) -> str:
+    at = next((number for number, each in enumerate(segments) if f"{{{parameter}}}" in each), 0)
+    return identifier(segments[at - 1]) if at else "key"
+
+
+def with_holes(url: str, holes: Mapping[str, str]) -> str:
+    """``url`` with other names in its holes."""
+    return HOLE.sub(lambda hole: f"{{{holes.get(hole[1], hole[1])}}}", url)
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def paging(asked: Asked, answer: pa.DataType, rows: RowsPlace) -> dict[str, str]:
+    """The options by which further pages are found; none where nothing shows them."""
+    found = {
+        kind: name
+        for kind, sign in (("page", PAGE), ("offset", OFFSET), ("cursor", CURSOR))
+        for name in asked.page_names
+        if sign.fullmatch(name)
+    }
+    members = dict(_plain_members(answer, rows.way))
+    cursor = found.get("cursor")
+    if cursor is not None and (path := _cursor_path(cursor, members, rows)):
+        return {"paging": "cursor", "paging-path": path, "paging-parameter": cursor}
+    for way, kind in members.items():
+        *_, before, last = ("", *way)
+        match = _NEXT_URL.fullmatch(last)
+        is_next = match or (last in ("href", "url") and before == "next")
+        is_url = kind == URI or (types.is_string(kind) and (not found or (match and match["sure"])))
+        if is_next and is_url:
+            return {"paging": "next_url", "paging-path": jmespath(*way)}
+    if asked.has_link:
+        return {"paging": "link"}
+    for how in ("page", "offset"):
+        if how in found:
+            first = {"first-page": str(asked.first_page)} if how == "page" and asked.first_page != 1 else {}
+            size = {} if asked.page_size is None else {"page-size": str(asked.page_size)}
+            return {"paging": how, "paging-parameter": found[how], **first, **size}
+    return {}
+
+
+def _cursor_path(
+    parameter: str, members: Mapping[tuple[str, ...], pa.DataType], rows: RowsPlace
+) -> str | None:
+    for way, kind in members.items():
+        if types.is_string(kind) and _NEXT_CURSOR.fullmatch(way[-1]):
+            return jmespath(*way)
+    more = next((way for way in members if way[-1].lower() in ("has_more", "hasmore")), None)
+    if more and "after" in parameter.lower() and rows.row.get_field_index("id") >= 0:
+        return f"{jmespath(*more)} && {jmespath(*rows.way)}[-1].id"
+    return None
+
+
+def _plain_members(
+    answer: pa.DataType, rows: Sequence[str], way: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    """The ways to all members of ``answer`` that are not nested, and stand outside the rows."""
+    if types.is_struct(answer) and way != tuple(rows):
+        for each in answer:
+            yield from _plain_members(each.type, rows, (*way, each.name))
+    elif not types.is_nested(answer):
+        yield way, answer

@@ -1,0 +1,468 @@
+"""An OpenAPI document (3.0, 3.1) -> a table for each GET that one key can be asked by. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urljoin
+
+import pyarrow as pa
+from pyarrow import types
+
+from lookup_hints.cli.importing.http_tables import (
+    CURSOR,
+    HOLE,
+    OFFSET,
+    PAGE,
+    SIZE,
+    Asked,
+    Imported,
+    NoTable,
+    find_rows,
+    http_table,
+    identifier,
+    last_name,
+)
+from lookup_hints.cli.importing.shapes import URI, WIDE, NoType, field, finished, together, type_of
+from lookup_hints.spi.secrets import references
+from lookup_hints.spi.types import TIMESTAMP
+
+_UINT64 = pa.decimal128(20, 0)
+_BY_FORMAT: Mapping[str, Mapping[str, pa.DataType]] = {
+    "string": {
+        "date": pa.date32(),
+        "date-time": TIMESTAMP,
+        # JSON has them as texts, as JavaScript would round the numbers. A DECIMAL takes both.
+        **dict.fromkeys(("int64", "uint64", "integer"), _UINT64),
+        **dict.fromkeys(("decimal", "number", "money", "bignumber"), WIDE),
+        **dict.fromkeys(("double", "float"), pa.float64()),
+        **dict.fromkeys(("uri", "url", "uri-reference", "iri"), URI),
+    },
+    "integer": {"int32": pa.int32(), "int16": pa.int32(), "int8": pa.int32(), "uint64": _UINT64},
+    "number": {"decimal": WIDE, "int32": pa.int32(), "int64": pa.int64()},
+}
+_PLAIN = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64()}
+_PLAIN |= {"boolean": pa.bool_(), "null": pa.null()}
+_HAVE_PARTS = {"$ref", "properties", "additionalProperties", "items", "allOf", "anyOf", "oneOf"}
+_MOST_PARTS = 1_000
+"""More parts of one answer are not looked at: schemas that name one another grow without bounds."""
+_KEYS_PER_REQUEST = 50
+_MOST_ROWS = 1_000
+_OF_NO_TABLE = re.compile(r"v\d[\w.]*|\d{4}-\d\d(-\d\d)?|api|rest|public", re.IGNORECASE)
+
+
+class Refused(NamedTuple):
+    """An operation of which no table is made, and why."""
+
+    operation: str
+    why: str
+
+
+def read(
+    document: Mapping[str, Any], path: str = "*", operation: str = "*", server: str | None = None
+) -> Iterator[Imported | Refused]:
+    """The tables of ``document``; what none is made of says so.
+
+    Args:
+        document: as it is parsed.
+        path: pattern of the paths that are wanted.
+        operation: pattern of their ``operationId``.
+        server: the base URL, in place of the document's.
+
+    Raises:
+        NoTable: it is no document of OpenAPI 3.
+    """
+    if not str(document.get("openapi", "")).startswith("3."):
+        other = document.get("swagger") or document.get("openapi")
+        what = f"This is version {other}" if other else "The document has no member 'openapi'"
+        raise NoTable(f"{what}: versions 3.0 and 3.1 are read. Try: convert it, as by swagger2openapi.")
+    found = [*_found(_Document(document, server), path, operation)]
+    names = [each.table.name.lower() for each in found if isinstance(each, Imported)]
+    taken: set[str] = set()
+    for each in found:
+        if isinstance(each, Refused):
+            yield each
+            continue
+        name = each.table.name
+        if names.count(name.lower()) > 1:
+            name += f"_by_{'_'.join(each.keys)}"
+        while name.lower() in taken:
+            name += f"_{len(taken)}"
+        taken.add(name.lower())
+        yield replace(each, table=replace(each.table, name=name))
+
+
+def _found(document: _Document, path: str, operation: str) -> Iterator[Imported | Refused]:
+    for address, node in _mapping(document.root.get("paths")).items():
+        try:
+            item = document.resolved(node)
+            get = _mapping(item.get("get"))
+            called = str(get.get("operationId", ""))
+            if get and fnmatchcase(address, path) and fnmatchcase(called, operation):
+                yield _Operation(document, address, item, get).table()
+        except NoTable as none:
+            yield Refused(f"GET {address}", str(none))
+        except NoType as none:
+            yield Refused(f"GET {address}", f"a part of it {none}")
+
+
+def _mapping(node: Any) -> Mapping[str, Any]:
+    return node if isinstance(node, Mapping) else {}
+
+
+def _listed(node: Any) -> Sequence[Any]:
+    return node if isinstance(node, list) else ()
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+class _Document:
+    """A document, and the types that its schemas describe."""
+
+    def __init__(self, root: Mapping[str, Any], server: str | None) -> None:
+        self.root, self.server = root, server
+        title = str(_mapping(root.get("info")).get("title", ""))
+        words = re.findall(r"[A-Za-z0-9]+", title)[:3]
+        # The title is the document's: without LOOKUP_ it could name any variable of the reader's.
+        self.prefix = "_".join(["LOOKUP", *(words or ["API"])]).upper()
+        self._left = 0
+
+    def resolved(self, node: Any) -> Mapping[str, Any]:
+        """``node``, or what it refers to."""
+        for _ in range(100):
+            if "$ref" not in _mapping(node):
+                return _mapping(node)
+            node = {**self._at(str(node["$ref"])), **{key: node[key] for key in node if key != "$ref"}}
+        raise NoTable("its references lead in a circle")
+
+    def _at(self, reference: str) -> Mapping[str, Any]:
+        if not reference.startswith("#"):
+            raise NoType(f"is described in another document: {reference}")
+        node: Any = self.root
+        for part in reference.lstrip("#/").split("/"):
+            name = unquote(part).replace("~1", "/").replace("~0", "~")
+            node = node[int(name)] if isinstance(node, list) and name.isdigit() else _mapping(node).get(name)
+        if not isinstance(node, Mapping):
+            raise NoType(f"is described nowhere: {reference}")
+        return node
+
+    def kind(self, schema: Any, inside: tuple[str, ...] | None = None) -> pa.DataType:
+        """The type that ``schema`` describes, which stands inside of what the references ``inside`` lead to.
+
+        Raises:
+            NoType: it describes none.
+        """
+        self._left = _MOST_PARTS if inside is None else self._left - 1
+        found = self._said(_mapping(schema), inside or ())
+        if found == pa.null() and _mapping(schema).get("type") != "null":
+            raise NoType("may be anything")
+        return found
+
+    def _said(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
+        """What ``schema`` says of the type; NULL for nothing, as where it is a description alone."""
+        if self._left < 0 and not schema.keys().isdisjoint(_HAVE_PARTS):
+            raise NoType("is left out, as the answer has too many parts")
+        if (reference := schema.get("$ref")) is not None:
+            if reference in inside:
+                raise NoType("holds itself")
+            beside = {key: schema[key] for key in schema if key != "$ref"}
+            return self._said({**self._at(str(reference)), **beside}, (*inside, str(reference)))
+        every = (self._said(_mapping(each), inside) for each in _listed(schema.get("allOf")))
+        one = (self.kind(each, inside) for word in ("anyOf", "oneOf") for each in _listed(schema.get(word)))
+        return together([self._own(schema, inside), *every, *one])
+
+    def _own(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
+        """What ``schema`` says itself, apart from what it is composed of; NULL for nothing."""
+        named = schema.get("type")
+        if isinstance(named, list):
+            return together(self._own({**schema, "type": each}, inside) for each in named)
+        if named is None:
+            values = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else ()
+            if values:
+                return together(pa.string() if isinstance(each, str) else type_of(each) for each in values)
+            named = "object" if "properties" in schema or "additionalProperties" in schema else named
+            named = "array" if "items" in schema else named
+        if named == "object":
+            return self._object(schema, inside)
+        if named == "array":
+            return pa.list_(self.kind(schema.get("items"), inside))
+        form = str(schema.get("format", ""))
+        if named is None:
+            return _BY_FORMAT["string"].get(form, pa.string()) if form else pa.null()
+        if not isinstance(named, str) or named not in _PLAIN:
+            raise NoType(f"has the type {named}, which JSON has not")
+        bounds = (schema.get(each) for each in ("minimum", "maximum"))
+        if named == "integer" and any(isinstance(each, int) and abs(each) > 2**63 for each in bounds):
+            return pa.decimal128(38, 0)
+        if named == "number" and isinstance(step := schema.get("multipleOf"), float) and 0 < step < 1:
+            return pa.decimal128(38, len(f"{step:.18f}".rstrip("0").partition(".")[2]))
+        return _BY_FORMAT.get(named, {}).get(form, _PLAIN[named])
+
+    def _object(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
+        properties, others = _mapping(schema.get("properties")), schema.get("additionalProperties")
+        if not properties and isinstance(others, Mapping) and others:
+            return pa.map_(pa.string(), self.kind(others, inside))
+        answered = [name for name, each in properties.items() if not _mapping(each).get("writeOnly")]
+        return pa.struct([field(name, partial(self.kind, properties[name], inside)) for name in answered])
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    name: str
+    place: str
+    schema: Mapping[str, Any]
+    is_required: bool
+    is_exploded: bool
+    is_plain: bool
+
+    @property
+    def fixed(self) -> str | None:
+        """The value that it has where nobody gives it one."""
+        values = [self.schema.get("const"), self.schema.get("default")]
+        values += self.schema["enum"] if len(_listed(self.schema.get("enum"))) == 1 else []
+        value = next((each for each in values if isinstance(each, str | int | float)), None)
+        return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class _Operation:
+    """A GET on its way to become a table."""
+
+    def __init__(
+        self, document: _Document, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
+    ) -> None:
+        self._document, self._path, self._item, self._operation = document, path, item, operation
+        self._asked = Asked()
+        self._query: list[str] = []
+        self._left_out: list[str] = []
+        self._secrets: set[tuple[str, str]] = set()
+
+    def table(self) -> Imported:
+        """The table.
+
+        Raises:
+            NoTable: there can be none.
+        """
+        asked, answer = self._asked, self._answer()
+        self._sign()
+        parameters = [*self._parameters()]
+        in_path = [each for each in parameters if each.place == "path" and f"{{{each.name}}}" in self._path]
+        asked.in_path = [each.name for each in in_path if self._add_key(each, each.name)]
+        if unknown := {*HOLE.findall(self._path)} - asked.keys.keys():
+            raise NoTable(f"nothing describes the parameter {min(unknown)} of its path")
+        rows = find_rows(answer, last_name(self._path))
+        members = {each.name.lower(): each.name for each in rows.row} if rows.are_listed else {}
+        for each in parameters:
+            if each.place == "query":
+                self._add_query(each, members)
+            elif each.place == "header":
+                self._add_header(each)
+            elif each.place == "cookie" and each.is_required:
+                raise NoTable(f"it needs the cookie {each.name}")
+        if not asked.keys:
+            others = [*self._left_out, *asked.page_names]
+            reason = f": no member of its rows is called {', '.join(others)}" if others else ""
+            raise NoTable(f"no parameter of its path or query can be a key{reason}")
+        asked.table, asked.url = self._name(), self._server() + self._path
+        asked.url += f"?{'&'.join(self._query)}" if self._query else ""
+        made = http_table(asked, answer)
+        foreign = {each for text in made.table.options.values() for each in references(text)} - self._secrets
+        if foreign:  # whoever wrote the document could ask for any variable of the reader's
+            raise NoTable(
+                f"it holds a reference, ${{{':'.join(min(foreign))}}}, which only its reader may write"
+            )
+        unused = [each for each in asked.page_names if each != made.table.options.get("paging-parameter")]
+        if left_out := [*self._left_out, *unused]:
+            note = f"parameters that are not asked by: {', '.join(left_out)}"
+            made = replace(made, notes=(note, *made.notes))
+        return made
+
+    def _name(self) -> str:
+        static = [each.removesuffix(".json") for each in self._path.split("/") if each and "{" not in each]
+        named = [each for each in static if not _OF_NO_TABLE.fullmatch(each)]
+        return identifier("_".join(named) or str(self._operation.get("operationId", "rows")))
+
+    # The answer.
+
+    def _answer(self) -> pa.DataType:
+        """The shape of what a success answers."""
+        responses = _mapping(self._operation.get("responses"))
+        success = sorted(code for code in responses if str(code).startswith("2")) or ["default"]
+        response = self._document.resolved(responses.get(success[0]))
+        for kind, media in _mapping(response.get("content")).items():
+            plain = str(kind).partition(";")[0].strip().lower()
+            if plain in ("application/json", "text/json", "*/*", "application/*") or plain.endswith("+json"):
+                if plain.endswith("+json"):
+                    self._asked.options["header.Accept"] = str(kind)
+                headers = map(str.lower, map(str, _mapping(response.get("headers"))))
+                self._asked.has_link = "link" in headers
+                try:
+                    return self._document.kind(_mapping(media).get("schema"))
+                except NoType as none:
+                    raise NoTable(f"its answer {none}") from None
+        raise NoTable("its answer is no JSON")
+
+    # Who we are.
+
+    def _sign(self) -> None:
+        """Let options say who asks, by references to secrets that are to be set."""
+        schemes = _mapping(_mapping(self._document.root.get("components")).get("securitySchemes"))
+        wanted = _listed(self._operation.get("security", self._document.root.get("security")))
+        for name, scopes in _mapping(next(iter(wanted), None)).items():
+            self._add_scheme(str(name), self._document.resolved(schemes.get(name)), _listed(scopes))
+
+    def _secret(self, name: str) -> str:
+        variable = f"{self._document.prefix}_{name}"
+        self._secrets.add(("env", variable))
+        return f"${{env:{variable}}}"
+
+    def _add_scheme(self, name: str, scheme: Mapping[str, Any], scopes: Sequence[Any]) -> None:
+        kind, place, called = (str(scheme.get(each, "")) for each in ("type", "in", "name"))
+        flow = _mapping(_mapping(scheme.get("flows")).get("clientCredentials"))
+        if kind == "apiKey" and place != "cookie":
+            secret = self._secret(identifier(called).upper())
+            if place == "query":
+                self._query.append(f"{quote(called)}={secret}")
+            elif (
+                place == "header"
+                and called.lower() != "authorization"
+                and "api-key" not in self._asked.options
+            ):
+                self._asked.options |= {"api-key": secret, "api-key-header": called}
+            else:
+                self._asked.options[f"header.{called}"] = secret
+        elif kind == "http" and str(scheme.get("scheme", "")).lower() == "basic":
+            self._asked.options |= {
+                "username": self._secret("USERNAME"),
+                "password": self._secret("PASSWORD"),
+            }
+        elif kind == "oauth2" and flow:
+            url = urljoin(self._server(), str(flow.get("tokenUrl", "")))
+            self._asked.options |= {
+                "oauth2-token-url": url,
+                "oauth2-client-id": self._secret("CLIENT_ID"),
+                "oauth2-client-secret": self._secret("CLIENT_SECRET"),
+                **({"oauth2-scope": " ".join(map(str, scopes))} if scopes else {}),
+            }
+        elif kind in ("http", "oauth2", "openIdConnect"):
+            self._asked.options["token"] = self._secret("TOKEN")
+        else:
+            raise NoTable(f"its security scheme {name} is {f'{kind} {place}'.strip() or 'not described'}")
+
+    # The request.
+
+    def _server(self) -> str:
+        if self._document.server is not None:
+            return self._document.server.rstrip("/")
+        places = (self._operation, self._item, self._document.root)
+        servers = next((found for each in places if (found := _listed(each.get("servers")))), ())
+        server = _mapping(next(iter(servers), None))
+        url = str(server.get("url", ""))
+        for name, variable in _mapping(server.get("variables")).items():
+            url = url.replace(f"{{{name}}}", str(_mapping(variable).get("default", "")))
+        if not url.lower().startswith(("http://", "https://")):
+            url = f"{self._secret('URL')}/{url.lstrip('/')}"
+        return url.rstrip("/")
+
+    def _parameters(self) -> Iterator[_Parameter]:
+        found: dict[tuple[str, str], Mapping[str, Any]] = {}
+        for node in (*_listed(self._item.get("parameters")), *_listed(self._operation.get("parameters"))):
+            each = self._document.resolved(node)
+            found[str(each.get("in")), str(each.get("name"))] = each
+        for (place, name), each in found.items():
+            style = each.get("style", "form" if place == "query" else "simple")
+            yield _Parameter(
+                name,
+                place,
+                self._document.resolved(each.get("schema")),
+                bool(each.get("required")) or place == "path",
+                bool(each.get("explode", style == "form")),
+                "schema" in each and style == ("form" if place == "query" else "simple"),
+            )
+
+    def _add_key(self, parameter: _Parameter, hole: str) -> bool:
+        """Let ``parameter`` be a key, where it is one value.
+
+        Raises:
+            NoTable: it is not, and must be given.
+        """
+        kind: pa.DataType | None = None
+        with suppress(NoType):
+            kind = finished(self._document.kind(parameter.schema), hole, [])
+        if kind is not None and parameter.is_plain and not types.is_nested(kind):
+            # A key is compared for equality, and texts of numbers are what a request holds.
+            self._asked.keys[hole] = WIDE if types.is_float64(kind) else kind
+            return True
+        if parameter.is_required:
+            raise NoTable(f"its parameter {parameter.name} is not one plain value")
+        return False
+
+    def _add_query(self, parameter: _Parameter, members: Mapping[str, str]) -> None:
+        """Ask by ``parameter`` where that is required, or a member of its name says whose a row is."""
+        name, schema = parameter.name, parameter.schema
+        in_url = quote(name, safe="[]$")
+        if in_url in {each.partition("=")[0] for each in self._query}:
+            return  # the key of the API
+        if SIZE.fullmatch(name) and "enum" not in schema and name.lower() not in members:
+            self._add_size(parameter, in_url)
+        elif name.lower() not in members and any(each.fullmatch(name) for each in (PAGE, OFFSET, CURSOR)):
+            self._asked.page_names.append(name)
+            first = schema.get("default", schema.get("minimum", 1))
+            if PAGE.fullmatch(name) and isinstance(first, int):
+                self._asked.first_page = max(first, 0)
+        elif "items" in schema:
+            self._add_list(parameter, in_url, members)
+        elif parameter.is_required and parameter.fixed is not None and name.lower() not in members:
+            self._query.append(f"{in_url}={quote(parameter.fixed)}")
+        elif (parameter.is_required or name.lower() in members) and self._add_key(parameter, name):
+            self._query.append(f"{in_url}={{{name}}}")
+            if parameter.fixed is not None:
+                self._asked.notes.append(f"where {name} is not asked by, it is {parameter.fixed!r}")
+        else:
+            self._left_out.append(name)
+
+    def _add_size(self, parameter: _Parameter, in_url: str) -> None:
+        """Ask for pages as large as they may be."""
+        given = (parameter.schema.get(each) for each in ("maximum", "default"))
+        size = next((min(each, _MOST_ROWS) for each in given if isinstance(each, int) and each > 0), None)
+        if size is None and not parameter.is_required:
+            self._left_out.append(parameter.name)
+            return
+        self._asked.page_size = size or _KEYS_PER_REQUEST
+        self._query.append(f"{in_url}={self._asked.page_size}")
+
+    def _add_list(self, parameter: _Parameter, in_url: str, members: Mapping[str, str]) -> None:
+        """Ask for several keys at once, where rows say whose they are; else for one."""
+        name = parameter.name.removesuffix("[]")
+        alike = (name.lower(), name.lower().removesuffix("s"))
+        member = next((members[each] for each in alike if each in members), None)
+        element = replace(parameter, schema=self._document.resolved(parameter.schema["items"]))
+        hole = member or name
+        if not ((member or parameter.is_required) and self._add_key(element, hole)):
+            self._left_out.append(parameter.name)
+            return
+        self._query.append(f"{in_url}={{{hole}}}")
+        if member is not None and not self._asked.lists:
+            most = parameter.schema.get("maxItems")
+            self._asked.lists[hole] = most if isinstance(most, int) and most > 0 else _KEYS_PER_REQUEST
+            self._asked.options |= {"list-style": "repeat"} if parameter.is_exploded else {}
+
+    def _add_header(self, parameter: _Parameter) -> None:
+        name = parameter.name
+        if name.lower() in ("accept", "content-type", "authorization"):
+            return  # which are no parameters, as the specification says
+        if not parameter.is_required:
+            self._left_out.append(name)
+        elif parameter.fixed is not None:
+            self._asked.options[f"header.{name}"] = parameter.fixed
+        else:
+            self._asked.options[f"header.{name}"] = self._secret(identifier(name).upper())
+            self._asked.notes.append(f"the header {name} must be given")

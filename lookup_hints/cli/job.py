@@ -1,0 +1,448 @@
+"""Running a file of SQL: each statement with its plan, its rows and its counts, and a summary at the end."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import importlib
+import io
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TextIO
+
+from lookup_hints.cli.archive import Module, build_modules
+from lookup_hints.cli.check import CheckOptions, dry_run_results, unknown_connectors
+from lookup_hints.cli.counts import COLUMNS, TITLES, aligned, table_of, without_empty
+from lookup_hints.cli.error_text import reported_once
+from lookup_hints.cli.progress import TerminalBar
+from lookup_hints.cli.results import TABLE, written
+from lookup_hints.cli.statement_run import StatementRun, failure
+from lookup_hints.cli.stream_run import run_with_streams
+from lookup_hints.driver.functions import is_connect
+from lookup_hints.driver.measure import run_to_its_end
+from lookup_hints.errors import LookupHintsError, OptionError
+from lookup_hints.metrics.figures import Measured, what_mattered
+from lookup_hints.plan.explain import joins_text
+from lookup_hints.spec import LookupName
+from lookup_hints.statements.commands import check_configuration
+from lookup_hints.statements.script import ScriptStatement, parse_params, read_script, split_statements
+from lookup_hints.statements.statement import shown_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lookup_hints.session import LookupSession
+
+_log = logging.getLogger("lookup_hints.job")
+
+WELL, FAILED, WRONG_USE = 0, 1, 2
+"""Exit codes: all well, a statement failed, wrong use of the command."""
+
+
+class WrongUse(Exception):
+    """The command cannot be understood: a file that is not there, a parameter without a value."""
+
+
+MODULE_HELP = (
+    "a .py file, the folder of a package or the name of a module that registers connectors or retry"
+    " predicates of yours: imported first; may be repeated"
+)
+
+
+def add_script_options(parser: argparse.ArgumentParser) -> None:
+    """Let a command take a file of SQL and what it runs with."""
+    parser.add_argument("file", metavar="FILE.sql")
+    add_surroundings(parser)
+
+
+def add_surroundings(parser: argparse.ArgumentParser) -> None:
+    """Let a command take values for parameters, configuration, and modules of the user's own."""
+    parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="value of the parameter marker :NAME; a number, true, false, null or text",
+    )
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="Spark or lookup configuration"
+    )
+    parser.add_argument("--module", action="append", default=[], metavar="MODULE", help=MODULE_HELP)
+
+
+def add_showing_options(parser: argparse.ArgumentParser) -> None:
+    """Let a command that runs a file say what it shows."""
+    parser.add_argument(
+        "--rows", type=int, default=20, metavar="N", help="rows of each result to show (default 20)"
+    )
+    parser.add_argument(
+        "--analyze",
+        action="store_true",
+        help="run each query to its end, and show its plan with measured figures in place of its rows",
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="show rows and errors alone: no plan, no counts, no progress"
+    )
+
+
+def configuration(given: Sequence[str]) -> dict[str, str]:
+    """The values of ``--conf``, by key.
+
+    Raises:
+        WrongUse: one is no ``KEY=VALUE``, or looks like an option of ours and is none.
+    """
+    conf = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise WrongUse(f"--conf needs KEY=VALUE, not {text!r}")
+        try:
+            check_configuration(key.strip(), value)
+        except LookupHintsError as error:
+            raise WrongUse(f"--conf: {error}") from None
+        conf[key.strip()] = value
+    return conf
+
+
+@dataclass(frozen=True)
+class Script:
+    """A file of SQL and the values of its parameters.
+
+    Args:
+        file: where it is, as the user says it.
+        statements: its statements.
+        params: values of parameter markers, by name.
+    """
+
+    file: str
+    statements: Sequence[ScriptStatement]
+    params: Mapping[str, Any]
+
+
+STDIN = "-"
+"""The name of a file that means the standard input."""
+
+
+def read(file: str, params: Sequence[str] = ()) -> Script:
+    """The script in ``file`` with ``params`` (``name=value``).
+
+    Raises:
+        WrongUse: there is no such file, or a parameter is malformed.
+        QueryError: the file cannot be split into statements.
+    """
+    if file == STDIN:
+        return script_of(sys.stdin.read(), "standard input", params)
+    try:
+        text = read_script(Path(file))
+    except LookupHintsError as error:
+        raise WrongUse(str(error)) from None
+    return script_of(text, file, params)
+
+
+def script_of(text: str, name: str, params: Sequence[str]) -> Script:
+    """The script ``text`` with ``params``.
+
+    Args:
+        text: its statements.
+        name: what it is called where it is spoken of.
+        params: values of parameter markers, as ``name=value``.
+
+    Raises:
+        WrongUse: a parameter is malformed.
+        QueryError: the text cannot be split into statements.
+    """
+    values = read_params(params)
+    return Script(name, split_statements(text), values)
+
+
+def read_params(params: Sequence[str]) -> dict[str, Any]:
+    """The values of ``--param``, by name.
+
+    Raises:
+        WrongUse: one is malformed.
+    """
+    try:
+        return parse_params(params)
+    except LookupHintsError as error:
+        raise WrongUse(str(error)) from None
+
+
+@contextmanager
+def importing(modules: Sequence[Module]) -> Iterator[None]:
+    """Let modules be imported from where they are, and import them, for a block.
+
+    Raises:
+        WrongUse: one cannot be imported.
+    """
+    folders = [str(module.path.resolve().parent) for module in modules]
+    sys.path[:0] = folders
+    try:
+        import_all(module.name for module in modules)
+        yield
+    finally:
+        for folder in folders:
+            sys.path.remove(folder)
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import modules.
+
+    Raises:
+        WrongUse: one cannot be imported.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise WrongUse(f"The module {name!r} cannot be imported: {error}") from error
+
+
+def ship(spark: SparkSession, modules: Sequence[Module]) -> None:
+    """Give ``modules`` to the workers of ``spark``, whose functions name them."""
+    if not modules:
+        return
+    # Spark reads it for as long as it runs; and what was shipped before under a name stays.
+    folder = Path(mkdtemp(prefix="lookup-hints-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    ships = str(build_modules(folder / f"{folder.name}.zip", modules))
+    if is_connect(spark):
+        spark.addArtifacts(ships, pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(ships)
+
+
+def surroundings(
+    options: argparse.Namespace, modules: Collection[str], conf: Mapping[str, str] = MappingProxyType({})
+) -> CheckOptions:
+    """What a script is checked with, on the command line.
+
+    Args:
+        options: those with ``--conf``.
+        modules: the names of those of ``--module``.
+        conf: more configuration.
+    """
+    return CheckOptions(modules=modules, settings={**conf, **configuration(options.conf)})
+
+
+def check_connectors(script: Script) -> None:
+    """Refuse tables of connectors that nobody registered: before Spark starts, which takes long.
+
+    Raises:
+        OptionError: all of them, each with its line.
+    """
+    problems = [
+        replace(problem, message=f"{script.file}, line {statement.line}: {problem.message}")
+        for statement, error in unknown_connectors(script.statements)
+        for problem in error.problems
+    ]
+    if problems:
+        raise OptionError(problems)
+
+
+# --- running ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Showing:
+    """What is shown of statements that run.
+
+    Args:
+        rows: how many rows of each result.
+        bar: whether how far a statement is; for a terminal.
+        analyze: whether its plan with measured figures comes in place of its rows.
+        quiet: whether rows and errors are all that is shown.
+        report: where plans, counts and the summary go; None is the standard output.
+        results: where rows go; None is the standard output.
+        format: how rows are written, one of ``results.FORMATS``.
+    """
+
+    rows: int | None
+    bar: bool
+    analyze: bool = False
+    quiet: bool = False
+    report: TextIO | None = None
+    results: TextIO | None = None
+    format: str = TABLE
+
+    @property
+    def tell(self) -> Callable[..., None]:
+        """Prints into the report, at once; nothing where it is quiet."""
+        return _be_quiet if self.quiet else partial(print, file=self.report, flush=True)
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, *, bar: bool) -> Showing:
+        """As options of a command say; ``bar``: whether the standard error is a terminal."""
+        return cls(options.rows, bar and not options.quiet, options.analyze, options.quiet)
+
+
+def _be_quiet(_: str) -> None:
+    """Takes the place of the report."""
+
+
+def run(session: LookupSession, script: Script, showing: Showing) -> int:
+    """Run each statement, stop at the first that fails, and sum up; returns the exit code.
+
+    Results and the report go where ``showing`` says, errors to the standard error, and a line for each
+    statement to the log. Streaming queries that the statements start are waited for.
+
+    Args:
+        session: where they run.
+        script: what runs.
+        showing: what is shown.
+    """
+    ran: list[StatementRun] = []
+    started = time.perf_counter()
+
+    def run_all() -> int:
+        for number, statement in enumerate(script.statements, 1):
+            head = head_of(statement, number, len(script.statements))
+            showing.tell(f"\n{head}")
+            try:
+                with reported_once():
+                    ran.append(run_statement(session, statement, script.params, showing))
+            except Exception as error:
+                said = failure(statement, error)
+                print(f"\nerror in the statement at line {statement.line}: {said}", file=sys.stderr)
+                _log.info("%s: failed", head)  # why is said above, once
+                return FAILED
+            _log.info("%s: %s", head, _log_line(ran[-1]))
+        return WELL
+
+    exit_code = run_with_streams(
+        session.streams,
+        run_all,
+        showing.tell,
+        partial(print, file=sys.stderr),
+        quiet=showing.quiet,
+    )
+    for each in ran:
+        if each.stream is not None:
+            _print_counts(each, showing)
+    showing.tell(f"\n{_summary(script, ran, time.perf_counter() - started)}")
+    return exit_code
+
+
+def run_statement(
+    session: LookupSession, statement: ScriptStatement, params: Mapping[str, Any], showing: Showing
+) -> StatementRun:
+    """Run one statement and print its plan, its rows and its counts."""
+    watch = partial(TerminalBar(sys.stderr).over, session.spark) if showing.bar else None
+    few_rows = not showing.analyze and showing.rows is not None
+    ran = StatementRun(session, statement, params, watch, few_rows=few_rows)
+    is_analyzed = showing.analyze and ran.plan is not None and bool(ran.plan.joins)
+    if ran.plan is not None and not is_analyzed:
+        showing.tell(f"\n{joins_text(ran.plan, statement.line)}\n")
+
+    def rows_of(frame: DataFrame) -> str:
+        if is_analyzed:
+            run_to_its_end(frame)
+            return ""
+        return _shown(frame, showing, is_text=ran.gives_text)
+
+    shown = ran.take(rows_of)
+    if ran.stream is not None:
+        showing.tell(f"started: {ran.stream}")
+        return ran
+    if is_analyzed:
+        print(f"\n{ran.analyzed}\n", file=showing.report, flush=True)
+        return ran
+    print(shown, end="", file=showing.results, flush=True)
+    _print_counts(ran, showing)
+    showing.tell(f"{ran.seconds:.1f} s")
+    return ran
+
+
+def _shown(frame: DataFrame, showing: Showing, *, is_text: bool) -> str:
+    if showing.format != TABLE:
+        return written(frame, showing.format, showing.rows)
+    rows = showing.rows or 0
+    if is_text:
+        return "".join(f"{row[0]}\n" for row in frame.collect())
+    if not frame.columns or rows <= 0:
+        return ""
+    with redirect_stdout(io.StringIO()) as printed:  # the bar must have gone before the rows come
+        frame.show(rows, truncate=40)
+    return printed.getvalue()
+
+
+def head_of(statement: ScriptStatement, number: int, of: int) -> str:
+    """One line that says which statement it is; without secrets."""
+    first_line = shown_text(statement.text).splitlines()[0]
+    return f"[{number}/{of}] line {statement.line}: {first_line[:90]}"
+
+
+# --- what it did -----------------------------------------------------------------------------------
+
+
+def _print_counts(ran: StatementRun, showing: Showing) -> None:
+    table = table_of(ran.lookups)
+    if table:
+        showing.tell(aligned(table))
+    if ran.uncounted:
+        showing.tell(ran.uncounted)
+
+
+def _log_line(ran: StatementRun) -> str:
+    """What the log says of a statement."""
+    if ran.stream is not None:
+        return "started"
+    done = [
+        f"{name.alias}: {', '.join(f'{n} {title}' for title, text in COLUMNS if (n := text(each.counts)))}"
+        for name, each in ran.lookups.items()
+        if each.counts.rows_in
+    ]
+    return "; ".join([f"done in {ran.seconds:.1f} s", *done])
+
+
+def _summary(script: Script, ran: Sequence[StatementRun], seconds: float) -> str:
+    """What mattered, how many statements ran, and a line for each lookup that was made."""
+    number = len(script.statements)
+    of = f"{number} statement{'' if number == 1 else 's'}"
+    head = f"{script.file}: {of if len(ran) == number else f'{len(ran)} of {of}'} in {seconds:.1f} s"
+    lines: list[list[str]] = []
+    all_lookups: dict[LookupName, Measured] = {}
+    for each in ran:
+        all_lookups.update(each.lookups)
+        for name, lookup in each.lookups.items():
+            if lookup.counts.rows_in:
+                pace = lookup.counts.rows_in / each.seconds
+                rate = "" if each.stream is not None else f"{pace:,.{0 if pace >= 10 else 1}f}"
+                texts = (text(lookup.counts) for _, text in COLUMNS)
+                lines.append([str(each.statement.line), name.alias, rate, *texts])
+    if not lines:
+        return head
+    mattered = what_mattered(all_lookups)
+    if number == 1:  # whose counts stand above
+        return "\n".join(filter(None, (mattered, head)))
+    table = aligned(without_empty([["line", TITLES[0], "rows/s", *TITLES[1:]], *lines]), left=2)
+    return "\n".join(filter(None, (mattered, head, table)))
+
+
+# --- a dry run -------------------------------------------------------------------------------------
+
+
+def dry_run(script: Script, given: CheckOptions) -> int:
+    """Say what each statement would do, from its text alone: no Spark, no source; returns the exit code.
+
+    Args:
+        script: what would run.
+        given: what it would run with.
+    """
+    exit_code = WELL
+    for number, (statement, what) in enumerate(dry_run_results(script.statements, given), 1):
+        print(f"\n{head_of(statement, number, len(script.statements))}")
+        if isinstance(what, LookupHintsError):
+            print(f"error: {failure(statement, what)}", file=sys.stderr)
+            exit_code = FAILED
+        else:
+            print("\n".join(f"    {line}" for line in what.splitlines()))
+    return exit_code

@@ -1,0 +1,279 @@
+"""How far a running statement is: what Spark says about its tasks, and a bar on a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TextIO
+
+from lookup_hints.driver.functions import is_connect
+from lookup_hints.metrics.figures import Moment, live_text
+from lookup_hints.spec import LookupName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EVERY = 0.25
+"""Seconds between two looks."""
+
+_SILENT = 1.0
+"""Seconds after which a statement that has no tasks yet is said to be planned: a cold Spark takes ten."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a statement is.
+
+    Args:
+        done: tasks that have ended.
+        tasks: tasks that are known; more may follow, as Spark plans stages when it needs them.
+        running: tasks that run now.
+        seconds: since the statement began.
+        lookups: a line about each of its lookups.
+    """
+
+    done: int
+    tasks: int
+    running: int
+    seconds: float
+    lookups: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self.done / self.tasks if self.tasks else 0.0
+
+    def __str__(self) -> str:
+        if not self.tasks:
+            return f"planning, {self.seconds:.0f} s"
+        running = f", {self.running} running" if self.running else ""
+        return f"{self.done}/{self.tasks} tasks{running}, {self.seconds:.0f} s"
+
+
+Show = Callable[[Progress], None]
+"""Takes each news of a statement; called from any thread."""
+
+
+Lines = Callable[[], tuple[str, ...]]
+"""Gives the lines about the lookups of a statement."""
+
+Watch = Callable[[Lines], AbstractContextManager[None]]
+"""Makes what is entered while a statement runs, to show how far it is; takes its lookups' lines."""
+
+
+class LiveLines:
+    """A line about each lookup of a statement that runs, with its pace over the last seconds.
+
+    Args:
+        names: the lookups.
+        look: gives what was counted until now, since the session began.
+    """
+
+    def __init__(self, names: Sequence[LookupName], look: Callable[[], Mapping[LookupName, Moment]]) -> None:
+        self._names, self._look = names, look
+        self._began = look()
+        self._seen: deque[Mapping[LookupName, Moment]] = deque(maxlen=_PACE_LOOKS)
+
+    def __call__(self) -> tuple[str, ...]:
+        now = self._look()
+        since = {name: self._since(name, now[name]) for name in self._names if name in now}
+        self._seen.append(since)
+        before = self._seen[0]
+        return tuple(
+            live_text(name.alias, moment, before.get(name, moment))
+            for name, moment in since.items()
+            if moment.counts.rows_in
+        )
+
+    def _since(self, name: LookupName, now: Moment) -> Moment:
+        before = self._began.get(name)
+        return now if before is None else replace(now, counts=now.counts - before.counts)
+
+
+_PACE_LOOKS = 9
+"""The pace is that since this many looks ago."""
+
+
+@contextmanager
+def following(spark: SparkSession, show: Show, lookups: Lines = tuple) -> Iterator[None]:
+    """Tell ``show`` how far the statements are that this thread runs inside the block.
+
+    A bar is no reason to fail: where Spark does not say how far it is, nothing is shown.
+    """
+
+    def with_lookups(progress: Progress) -> None:
+        show(replace(progress, lookups=lookups()))
+
+    if is_connect(spark):
+        with _by_messages(spark, with_lookups):
+            yield
+    else:
+        with _by_looking(spark, with_lookups):
+            yield
+
+
+# --- classic Spark: ask from time to time ----------------------------------------------------------
+
+
+@contextmanager
+def _by_looking(spark: SparkSession, show: Show) -> Iterator[None]:
+    tracker = spark.sparkContext.statusTracker()
+    # Streaming queries run in job groups of their own, and are not of this statement.
+    group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+    over = threading.Event()
+
+    def look() -> None:
+        seen = _Seen()
+        others = set(tracker.getActiveJobsIds())
+        while not over.wait(_EVERY):
+            try:
+                jobs = set(tracker.getJobIdsForGroup(group)) & set(tracker.getActiveJobsIds()) - others
+                active = set(tracker.getActiveStageIds())
+                stages = [stage for job in jobs for stage in _stages_of(tracker, job, active)]
+            except Exception:  # Spark is going away: whoever waits for the statement says so
+                return
+            is_known = seen.add((one.stageId, one.numTasks, one.numCompletedTasks) for one in stages)
+            if is_known or seen.seconds >= _SILENT:
+                show(seen.progress(sum(one.numActiveTasks for one in stages)))
+
+    # In the context of the caller: a notebook finds the cell by it that the bar belongs to.
+    looking = threading.Thread(target=copy_context().run, args=(look,), name="lookup-progress", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
+def _stages_of(tracker: Any, job: int, active: set[int]) -> Iterator[Any]:
+    """The stages of a job that run now: of the others, Spark skips some whose rows are there already."""
+    info = tracker.getJobInfo(job)
+    for number in () if info is None else active.intersection(info.stageIds):
+        stage = tracker.getStageInfo(number)
+        if stage is not None:
+            yield stage
+
+
+# --- Spark Connect: be told ------------------------------------------------------------------------
+
+
+@contextmanager
+def _by_messages(spark: Any, show: Show) -> Iterator[None]:
+    seen = _Seen()
+
+    def told(stages: Iterable[Any] | None, inflight_tasks: int, **_: Any) -> None:
+        known = list(stages or ())
+        skipped = _skipped(known)
+        seen.forget(skipped)
+        running = (one for one in known if one.stage_id not in skipped)
+        if seen.add((one.stage_id, one.num_tasks, one.num_completed_tasks) for one in running):
+            show(seen.progress(inflight_tasks))
+
+    register = getattr(spark, "registerProgressHandler", None)  # from 4.0 on
+    if register is None:
+        yield
+        return
+    register(told)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(told)
+
+
+def _skipped(stages: Sequence[Any]) -> set[int]:
+    """The numbers of the stages that Spark skips: they have done nothing, and later ones have."""
+    last = max((one.stage_id for one in stages if one.num_completed_tasks), default=-1)
+    return {one.stage_id for one in stages if one.stage_id < last and not one.num_completed_tasks}
+
+
+class _Seen:
+    """The stages seen so far; one that is not told of any more has ended."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._tasks: dict[int, int] = {}
+        self._done: dict[int, int] = {}
+
+    def add(self, stages: Iterable[tuple[int, int, int]]) -> bool:
+        """Take what is known now, by stage: number, tasks, tasks done; whether anything is known at all."""
+        now = {number: (tasks, done) for number, tasks, done in stages}
+        for number, tasks in self._tasks.items():
+            if number not in now:
+                self._done[number] = tasks
+        for number, (tasks, done) in now.items():
+            self._tasks[number], self._done[number] = tasks, done
+        return bool(self._tasks)
+
+    def forget(self, stages: Iterable[int]) -> None:
+        """These stages do not run, though they were seen: only later ones showed that Spark skips them."""
+        for number in stages:
+            self._tasks.pop(number, None)
+            self._done.pop(number, None)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def progress(self, running: int) -> Progress:
+        return Progress(sum(self._done.values()), sum(self._tasks.values()), running, self.seconds)
+
+
+# --- on a terminal ---------------------------------------------------------------------------------
+
+_WIDTH = 30
+
+
+NO_BAR_OF_SPARK = {"spark.ui.showConsoleProgress": "false"}
+"""Configuration by which a new Spark draws no bar: ours stands on the same line, and a log wants none."""
+
+
+class TerminalBar:
+    """Says on a terminal how far a statement is, with a line for each lookup; goes away when it has ended.
+
+    Examples:
+        >>> with TerminalBar(sys.stderr).over(spark):
+        ...     frame.collect()
+    """
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self._lines = 0
+
+    @contextmanager
+    def over(self, spark: SparkSession, lookups: Lines = tuple) -> Iterator[None]:
+        """Show the bar, and below it ``lookups``, while the block runs."""
+        try:
+            with following(spark, self.draw, lookups):
+                yield
+        finally:
+            self.clear()
+
+    def draw(self, progress: Progress) -> None:
+        """Draw over what was drawn before."""
+        full = round(progress.share * _WIDTH)
+        width = shutil.get_terminal_size().columns - 1
+        lines = (f"[{'=' * full}{' ' * (_WIDTH - full)}] {progress}", *progress.lookups)
+        self._write(self._erased() + "\n".join(line[:width] for line in lines))
+        self._lines = len(lines)
+
+    def clear(self) -> None:
+        """Leave the lines as if nothing had been there."""
+        if self._lines:
+            self._write(self._erased())
+            self._lines = 0
+
+    def _erased(self) -> str:
+        """Goes to the first line that was drawn, and takes away all from there."""
+        up = f"\x1b[{self._lines - 1}A" if self._lines > 1 else ""
+        return f"\r{up}\x1b[J"
+
+    def _write(self, text: str) -> None:
+        self._terminal.write(text)
+        self._terminal.flush()

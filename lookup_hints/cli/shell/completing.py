@@ -1,0 +1,291 @@
+"""What can stand at the cursor: tables, columns, words of SQL, and options of hints, WITH and SET."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lookup_hints.cli.shell.names import CompletionNames
+from lookup_hints.errors import LookupHintsError
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.option_types import TEXT
+from lookup_hints.spi.options import Option, Place, options_at
+from lookup_hints.sql.lexer import Kind, Piece, code, pieces
+from lookup_hints.sql.splice import Cut
+from lookup_hints.statements.commands import SESSION_KEYS
+from lookup_hints.statements.statement import FIRST_WORDS
+from lookup_hints.tables.registry import connector_class, connector_names, retry_predicates
+
+_CLAUSES = (
+    *("ALL", "AND", "ANTI", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CROSS", "DESC", "DISTINCT"),
+    *("ELSE", "END", "EXCEPT", "EXISTS", "FALSE", "FOR SYSTEM_TIME AS OF", "FROM", "FULL", "GROUP BY"),
+    *("HAVING", "IN", "INNER", "INTERSECT", "INTO", "IS", "JOIN", "LATERAL VIEW", "LEFT", "LIKE", "LIMIT"),
+    *("NOT", "NULL", "OFFSET", "ON", "OR", "ORDER BY", "OVER", "PARTITION BY", "RIGHT", "SEMI", "TABLES"),
+    *("TEMPORARY", "THEN", "TRUE", "UNION", "USING", "VIEW", "WHEN", "WHERE"),
+)
+_BEFORE_TABLE = ("FROM", "JOIN", "INTO", "TABLE", "DESCRIBE", "DESC", "UPDATE")
+_NO_ALIAS = frozenset(
+    {word for clause in (*_CLAUSES, *FIRST_WORDS) for word in clause.split()}
+    | {"FOR", "LATERAL", "NATURAL", "PIVOT", "TABLESAMPLE", "UNPIVOT", "WINDOW"}
+)
+_SETTING = re.compile(r"\s*SET\s+(['\"`]?)([\w.-]+)", re.IGNORECASE)
+_CONNECTOR = Option("connector", TEXT, "Who asks the source.")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to go on at the cursor.
+
+    Args:
+        text: what stands there then.
+        typed: how many characters before the cursor it replaces.
+        meaning: what it is, in a few words.
+    """
+
+    text: str
+    typed: int
+    meaning: str = ""
+
+
+def candidates(text: str, at: int, names: CompletionNames, *, asked: bool = True) -> list[Candidate]:
+    """How ``text`` can go on at the place ``at``.
+
+    Args:
+        text: what is typed so far, on both sides of the cursor.
+        at: where the cursor is.
+        names: the tables and columns that there are.
+        asked: whether the user asked, by Tab: else nothing is offered where nothing is typed.
+    """
+    start = _start_of_statement(text[:at])
+    before, after = text[start:at], text[at:]
+    found = pieces(before)
+    if _is_in_line_comment(found, before):
+        return []
+    if found and found[-1].kind is Kind.UNCLOSED:
+        return list(_in_unclosed(found, before + after, after))
+    setting = re.match(r"\s*SET\s+([\w.-]*)$", before, re.IGNORECASE)
+    if setting:
+        return _matching(setting[1], ((key, SESSION_KEYS[key].meaning) for key in _setting_keys()))
+    options = _options_of_table(found)
+    if options is not None:
+        return list(_option(code(found), options, "", after))
+    return _name(code(found), before + after, names, asked=asked, is_new=before[-1:].isspace())
+
+
+def _is_in_line_comment(found: Sequence[Piece], before: str) -> bool:
+    return bool(found) and found[-1].text.startswith("--") and "\n" not in before[found[-1].end :]
+
+
+def _start_of_statement(before: str) -> int:
+    return max((piece.end for piece in pieces(before) if piece.is_symbol(";")), default=0)
+
+
+def _matching(typed: str, offered: Iterable[tuple[str, str]]) -> list[Candidate]:
+    return [
+        Candidate(text, len(typed), meaning)
+        for text, meaning in offered
+        if text.lower().startswith(typed.lower()) and text != typed
+    ]
+
+
+# --- inside hints and strings ----------------------------------------------------------------------
+
+
+def _in_unclosed(found: Sequence[Piece], text: str, after: str) -> Iterator[Candidate]:
+    """Inside a hint or a string; a comment and a quoted name have no candidates."""
+    last = found[-1]
+    if last.text.startswith("/*+"):
+        yield from _in_hint(last.text[3:], text, after)
+    elif last.text[0] in "'\"":
+        options = _options_of_table(found)
+        if options is not None:
+            yield from _option(code(found), options, text, after)
+
+
+def _in_hint(inside: str, text: str, after: str) -> Iterator[Candidate]:
+    found = code(pieces(inside))
+    if _is_within_lookup(found):
+        yield from _option(found, options_at(Place.HINT, LOOKUP_OPTIONS), text, after)
+    elif not found or found[-1].kind is Kind.WORD:
+        typed = found[-1].text if found else ""
+        yield from _matching(typed, [("LOOKUP('table' = '", "how a lookup table is asked")])
+
+
+def _is_within_lookup(found: Sequence[Piece]) -> bool:
+    opened = max((n for n, piece in enumerate(found) if piece.is_symbol("(")), default=0)
+    closed = any(piece.is_symbol(")") for piece in found[opened:])
+    return opened > 0 and not closed and found[opened - 1].is_word("LOOKUP")
+
+
+def _option(
+    found: Sequence[Piece], options: Mapping[str, Option], text: str, after: str
+) -> Iterator[Candidate]:
+    """A key or a value of ``'key' = 'value', ...``, whose last piece may be a string that is still open."""
+    is_open = found[-1].kind is Kind.UNCLOSED
+    typed = found[-1].text[1:] if is_open else ""
+    closed = found[:-1] if is_open else found
+    quote = "" if is_open else "'"
+    end = "" if is_open and after.startswith("'") else "'"
+    if closed[-1].is_symbol("="):
+        values = _values(closed[-2].value if closed[-2].kind is Kind.STRING else "", options, text)
+        yield from _matching(typed, ((f"{quote}{value}{end}", "") for value in values))
+    elif closed[-1].is_symbol("(") or closed[-1].is_symbol(","):
+        given = {piece.value for piece in closed if piece.kind is Kind.STRING}
+        keys = ((key, option.meaning) for key, option in options.items() if key not in given)
+        follows = "" if end == "" else "' = '"
+        yield from _matching(typed, ((f"{quote}{key}{follows}", meaning) for key, meaning in keys))
+
+
+def _values(key: str, options: Mapping[str, Option], text: str) -> Sequence[str]:
+    if key == "table":
+        return [alias for alias, _ in relations(text)]
+    if key == "retry-predicate":
+        return ("lookup_miss", "exception", *retry_predicates())
+    if key == "connector":
+        return connector_names()
+    return options[key].type.values if key in options else ()
+
+
+@dataclass(frozen=True)
+class GivenOption:
+    """An option as a statement gives it.
+
+    Args:
+        option: which it is.
+        key: what it is called there.
+        value: its value, where that is what was asked about; else empty.
+        place: the key or the value, as far as it was asked about.
+    """
+
+    option: Option
+    key: str
+    value: str
+    place: Cut
+
+
+def option_at(text: str, at: int) -> GivenOption | None:
+    """The option whose key or value stands at the place ``at`` of a statement."""
+    setting = _SETTING.match(text)
+    if setting is not None and setting.start(2) <= at < setting.end(2):
+        option = SESSION_KEYS.get(setting[2].lower())
+        return None if option is None else GivenOption(option, setting[2], "", Cut(*setting.span(2)))
+    here = next((piece for piece in pieces(text) if piece.start <= at < piece.end), None)
+    if here is None:
+        return None
+    start, inside = (here.start + 3, here.text[3:-2]) if here.kind is Kind.HINT else (0, text)
+    found = [piece for piece in code(pieces(inside)) if piece.start <= at - start]
+    if here.kind is not Kind.HINT:
+        options = _options_of_table(found, text)
+    else:
+        options = options_at(Place.HINT, LOOKUP_OPTIONS) if _is_within_lookup(found) else None
+    if options is None or found[-1].kind is not Kind.STRING or at - start >= found[-1].end:
+        return None
+    is_value = found[-2].is_symbol("=")
+    key = found[-3].value if is_value else found[-1].value
+    option = next((each for name, each in options.items() if name == key or each.is_named(key)), None)
+    place = Cut(start + found[-1].start, start + found[-1].end)
+    return None if option is None else GivenOption(option, key, found[-1].value if is_value else "", place)
+
+
+def _options_of_table(found: Sequence[Piece], text: str = "") -> Mapping[str, Option] | None:
+    """The options of the WITH clause that is open, where it is that of a lookup table.
+
+    Args:
+        found: the pieces up to the cursor.
+        text: the whole statement, where it is there.
+    """
+    words = code(found)
+    if not (words and words[0].is_word("CREATE")):
+        return None
+    opened = [
+        n for n, piece in enumerate(words) if n and piece.is_symbol("(") and words[n - 1].is_word("WITH")
+    ]
+    if not opened or any(piece.is_symbol(")") for piece in words[opened[-1] :]):
+        return None
+    given = code(pieces(text))[opened[-1] :] if text else words[opened[-1] :]
+    names = [
+        value.value
+        for key, value in zip(given, given[2:], strict=False)
+        if key.kind is value.kind is Kind.STRING and key.value == "connector"
+    ]
+    return {"connector": _CONNECTOR, **_own_options(names), **options_at(Place.TABLE, LOOKUP_OPTIONS)}
+
+
+def _own_options(connectors: Sequence[str]) -> Mapping[str, Option]:
+    try:
+        own = connector_class(connectors[0]).OPTIONS if connectors else ()
+    except LookupHintsError:  # not typed to its end, or its driver is missing
+        return {}
+    return {option.key: option for option in own}
+
+
+def _setting_keys() -> list[str]:
+    return [key for key in SESSION_KEYS if not key.startswith("spark.")]
+
+
+# --- names and words -------------------------------------------------------------------------------
+
+
+def relations(text: str) -> list[tuple[str, str]]:
+    """The alias and the name of each table that ``text`` joins, as far as it is typed.
+
+    >>> relations("SELECT FROM orders AS o JOIN shop.customers c ON ")
+    [('o', 'orders'), ('c', 'shop.customers')]
+    """
+    found = code(pieces(text))
+    named: list[tuple[str, str]] = []
+    for at, piece in enumerate(found):
+        follows_comma = piece.is_symbol(",") and bool(named) and _stands_in_from(found[:at])
+        if piece.is_word("FROM", "JOIN") or follows_comma:
+            relation = _relation(found[at + 1 :])
+            named += [relation] if relation is not None else []
+    return named
+
+
+def _stands_in_from(before: Sequence[Piece]) -> bool:
+    words = [piece for piece in before if piece.is_word(*_NO_ALIAS) and not piece.is_word("AS")]
+    return bool(words) and words[-1].is_word("FROM")
+
+
+def _relation(found: Sequence[Piece]) -> tuple[str, str] | None:
+    if not (found and found[0].is_name) or found[0].is_word(*_NO_ALIAS):
+        return None
+    parts, at = [found[0].name], 1
+    while at + 1 < len(found) and found[at].is_symbol(".") and found[at + 1].is_name:
+        parts.append(found[at + 1].name)
+        at += 2
+    rest = [piece for piece in found[at : at + 6] if not piece.is_word("AS")]
+    if rest and rest[0].is_word("FOR"):  # FOR SYSTEM_TIME AS OF o.time AS c
+        rest = [piece for piece in found[at + 4 : at + 10] if not piece.is_symbol(".")]
+        marks = [n for n, piece in enumerate(rest) if piece.is_word("AS")]
+        rest = rest[marks[0] + 1 :] if marks else []
+    has_alias = bool(rest) and rest[0].is_name and not rest[0].is_word(*_NO_ALIAS)
+    return (rest[0].name if has_alias else parts[-1]), ".".join(parts)
+
+
+def _name(
+    found: Sequence[Piece], text: str, names: CompletionNames, *, asked: bool, is_new: bool
+) -> list[Candidate]:
+    """A column behind an alias and a dot, a table, a column, or a word of SQL."""
+    has_word = bool(found) and found[-1].is_name and not is_new
+    typed = found[-1].text if has_word else ""
+    before = found[:-1] if has_word else found
+    if len(before) > 1 and before[-1].is_symbol(".") and before[-2].is_name:
+        meant = [table for alias, table in relations(text) if alias.lower() == before[-2].name.lower()]
+        return _matching(typed, ((column, "") for table in meant for column in names.columns(table)))
+    tables = [(table, "table") for table in names.tables()]
+    if before and before[-1].is_word(*_BEFORE_TABLE):
+        return _matching(typed, tables)
+    if not typed and not asked:
+        return []
+    joined = relations(text)
+    columns = [(column, alias) for alias, table in joined for column in names.columns(table)]
+    aliases = [(alias, "table") for alias, _ in joined]
+    words = [(_as_typed(word, typed), "") for word in ((*_CLAUSES, *FIRST_WORDS) if before else FIRST_WORDS)]
+    offered = [*columns, *aliases, *words] if before else words
+    return _matching(typed, dict.fromkeys(offered))
+
+
+def _as_typed(word: str, typed: str) -> str:
+    return word.lower() if typed.islower() else word

@@ -1,0 +1,391 @@
+"""Files of SQL through ``spark-submit``: the command that is run, and what it runs on the driver."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from lookup_hints.cli import archive, job, metrics_option
+from lookup_hints.cli.progress import NO_BAR_OF_SPARK
+from lookup_hints.cli.start import await_server
+from lookup_hints.driver.functions import is_connect
+from lookup_hints.errors import LookupHintsError
+
+SCRIPT = Path(__file__).resolve().parent / "scripts" / "lookup_job.py"
+"""What ``spark-submit`` runs."""
+_HOME = Path(__file__).resolve().parents[2]
+"""Where this library is: a folder, or the archive that ``spark-submit`` has put before all others."""
+
+# Of SparkSubmitOptionParser.
+_SWITCHES = {"--verbose", "-v", "--supervise", "--usage-error", "--version"}
+_WITH_VALUE = (
+    *("--archives", "--class", "--conf", "--deploy-mode", "--driver-class-path", "--driver-cores"),
+    *("--driver-java-options", "--driver-library-path", "--driver-memory", "--exclude-packages"),
+    *("--executor-cores", "--executor-memory", "--files", "--jars", "--keytab", "--kill"),
+    *("--load-spark-defaults", "--master", "--name", "--num-executors", "--packages", "--principal"),
+    *("--properties-file", "--proxy-user", "--py-files", "--queue", "--remote", "--repositories"),
+    *("--status", "--total-executor-cores"),
+)
+_AS_CLOSE = 0.8
+_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
+_log = logging.getLogger("lookup_hints.submit")
+_TOKEN = re.compile(r"(?i)(;token=)[^;]*")
+"""In the URL of a Connect server."""
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What ``lookup-hints submit`` is asked for.
+
+    Args:
+        file: the file of SQL.
+        script: arguments of the script, apart from the file and the modules.
+        spark: arguments of spark-submit.
+        modules: what is shipped besides the library.
+    """
+
+    file: str
+    script: tuple[str, ...]
+    spark: tuple[str, ...]
+    modules: tuple[archive.Module, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what spark-submit refuses with a stack of Java.
+
+        Raises:
+            WrongUse: no such master takes a driver of Python.
+        """
+        master = _last("--master", self.spark) or ""
+        if self.on_cluster and master.startswith(("spark://", "local")):
+            raise job.WrongUse(
+                f"--deploy-mode cluster: the master {master} runs no driver of Python in the cluster; YARN"
+                " and Kubernetes do. Leave --deploy-mode out, and the driver runs here."
+            )
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether the driver runs in the cluster too, where the file is not."""
+        return _last("--deploy-mode", self.spark) == "cluster"
+
+    def command(self, spark_submit: str, shipped: str) -> list[str]:
+        """The whole command.
+
+        Args:
+            spark_submit: the program.
+            shipped: where the archive is.
+        """
+        spark = _joined(self.spark, "--py-files", shipped)
+        if _last("--name", spark) is None:
+            spark = (*spark, "--name", Path(self.file).name)
+        file = self.file
+        if self.on_cluster:
+            # Spark lays it beside the driver, under its bare name.
+            spark, file = _joined(spark, "--files", file), Path(file).name
+        modules = [part for module in self.modules for part in ("--module", module.name)]
+        return [spark_submit, *spark, str(SCRIPT), file, *self.script, *modules]
+
+    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
+        """``given``, the Connect server, and which Python the driver is: this one by default."""
+        environment = dict(given)
+        if (remote := _last("--remote", self.spark)) is not None:
+            environment["SPARK_REMOTE"] = remote  # spark-submit tells only itself
+        if not self.on_cluster and not any("spark.pyspark." in each for each in self.spark):
+            environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+            if (_last("--master", self.spark) or "").startswith("local"):
+                environment.setdefault("PYSPARK_PYTHON", sys.executable)
+        return environment
+
+
+def _last(option: str, arguments: Sequence[str]) -> str | None:
+    """The value of an option of spark-submit; the last one counts."""
+    values = [value for name, value in pairwise(arguments) if name == option]
+    return values[-1] if values else None
+
+
+def _joined(arguments: tuple[str, ...], option: str, value: str) -> tuple[str, ...]:
+    """``arguments`` with ``value`` added to what ``option`` lists."""
+    given = _last(option, arguments)
+    if given is None:
+        return (*arguments, option, value)
+    at = len(arguments) - 1 - arguments[::-1].index(option)
+    return (*arguments[: at + 1], f"{given},{value}", *arguments[at + 2 :])
+
+
+def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[str], list[str]]:
+    """Arguments that are ours, and those of spark-submit, each in its order.
+
+    Args:
+        arguments: as they stand on the command line.
+        ours: our options, and whether each takes a value.
+
+    >>> divided(["job.sql", "--master", "local[2]", "--rows=5"], {"--rows": True})
+    (['job.sql', '--rows=5'], ['--master', 'local[2]'])
+
+    Raises:
+        WrongUse: an option is nearly one of ours or of spark-submit, which answers such with its whole help.
+    """
+    mine: list[str] = []
+    sparks: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        name, has_value, value = argument.partition("=")
+        if not argument.startswith("-") or argument == "-":
+            mine.append(argument)
+        elif name == "--conf" and not (value or (value := next(rest, ""))).startswith("spark."):
+            mine += ["--conf", value]  # spark-submit drops what is not Spark's
+        elif name == "--conf":
+            sparks += ["--conf", value]
+        elif name in ours:
+            mine.append(argument)
+            if ours[name] and not has_value:
+                mine += _next(rest)
+        elif tip := _misspelt(name, ours):
+            raise job.WrongUse(f"There is no option {name}. {tip}")
+        elif has_value and name.startswith("--"):
+            sparks += [name, value]
+        else:
+            sparks.append(argument)
+            if argument not in _SWITCHES:
+                sparks += _next(rest)
+    return mine, sparks
+
+
+def _misspelt(name: str, ours: Mapping[str, bool]) -> str:
+    """Which option ``name`` may have meant, where it is none; spark-submit may have more than we know."""
+    known = (*ours, *_WITH_VALUE, *_SWITCHES)
+    near = [] if name in known else get_close_matches(name, known, n=1, cutoff=_AS_CLOSE)
+    return f"Did you mean {near[0]}?" if near else ""
+
+
+def _next(rest: Iterator[str]) -> list[str]:
+    following = next(rest, None)
+    return [] if following is None else [following]
+
+
+def find_spark_submit(environment: Mapping[str, str]) -> str:
+    """The program ``spark-submit``: of SPARK_HOME, of the path, or beside this Python.
+
+    Raises:
+        WrongUse: there is none.
+    """
+    home = environment.get("SPARK_HOME")
+    beside = Path(sys.executable).parent
+    for candidate in (home and Path(home) / "bin", *map(Path, _path_of(environment)), beside):
+        if candidate and (program := shutil.which("spark-submit", path=str(candidate))):
+            return program
+    raise job.WrongUse(
+        "spark-submit is missing. Set SPARK_HOME, or install PySpark: pip install 'lookup-hints[spark]'"
+    )
+
+
+def _path_of(environment: Mapping[str, str]) -> list[str]:
+    return [folder for folder in environment.get("PATH", "").split(os.pathsep) if folder]
+
+
+def command_text(command: Sequence[str]) -> str:
+    """A command as one would type it, without secrets."""
+    masked = list(command)
+    for at, argument in enumerate(command[1:], 1):
+        key, sign, _ = argument.partition("=")
+        if command[at - 1] in ("--conf", "--param") and sign and _SECRET.search(key):
+            masked[at] = f"{key}=***"
+        if command[at - 1] == "--remote":
+            masked[at] = _TOKEN.sub(r"\1***", argument)
+    return shlex.join(masked)
+
+
+# --- lookup-hints submit, submit-script, archive ---------------------------------------------------
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands to the subparsers of ``lookup-hints``."""
+    # Options come in no order that argparse knows, as most are spark-submit's: all are taken as they are.
+    submit = commands.add_parser(
+        "submit",
+        help="run a file through spark-submit, with all that the workers need",
+        prefix_chars="\0",
+        add_help=False,
+    )
+    submit.add_argument("arguments", nargs="*")
+    submit.set_defaults(command=lambda options: _submit(options.arguments))
+
+    script = commands.add_parser(
+        "submit-script", help="print where the script is that spark-submit takes before FILE.sql"
+    )
+    script.set_defaults(command=lambda _: _print(str(SCRIPT)))
+
+    ships = commands.add_parser(
+        "archive", help="build the archive for spark-submit --py-files, and print where it is"
+    )
+    ships.add_argument(
+        "--module",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help=_SHIP_HELP,
+    )
+    ships.add_argument(
+        "--output", type=Path, default=Path(archive.NAME), metavar="FILE.zip", help="default: %(default)s"
+    )
+    ships.set_defaults(command=_archive)
+
+
+def _print(text: str) -> int:
+    print(text)
+    return job.WELL
+
+
+def _archive(options: argparse.Namespace) -> int:
+    if options.output.suffix != ".zip":
+        raise job.WrongUse(f"--output must end with .zip, as workers take nothing else: {options.output}")
+    modules = [archive.find_module(each) for each in options.module]
+    return _print(str(archive.build_archive(options.output.absolute(), modules)))
+
+
+def _submit(arguments: Sequence[str]) -> int:
+    """Run a file of SQL through spark-submit. This library and your own modules are shipped to the workers,
+    which need nothing but Python, pyarrow and the drivers of the connectors."""
+    parser = _script_parser(
+        "lookup-hints submit",
+        usage="%(prog)s FILE.sql [--param NAME=VALUE] [--module MODULE] [--rows N] [--dry-run]"
+        " [--metrics-port [HOST:]PORT] [OPTION ...]",
+        description=_submit.__doc__,
+        epilog="All other options are those of spark-submit: --master, --deploy-mode, --jars, ...",
+    )
+    mine, sparks = divided(arguments, _OURS)
+    options = parser.parse_args(mine)
+    sparks_conf = job.configuration([value for name, value in pairwise(sparks) if name == "--conf"])
+    script = job.read(options.file, options.param)
+    try:
+        modules = tuple(archive.find_module(each) for each in options.module)
+    except LookupHintsError as error:
+        raise job.WrongUse(str(error)) from None
+    conf = [f"{key}={value}" for key, value in job.configuration(options.conf).items()]
+    passed = [*_repeated("--param", options.param), *_repeated("--conf", conf)]
+    passed += ["--rows", str(options.rows), *metrics_option.passed_on(options)]
+    passed += [flag for flag in ("--analyze", "--quiet") if getattr(options, flag.strip("-"))]
+    # spark-submit sends all that the script writes through a pipe to its own standard output.
+    if options.progress or sys.stdout.isatty():
+        passed.append("--progress")
+    submission = Submission(options.file, tuple(passed), tuple(sparks), modules)
+    program = find_spark_submit(os.environ)
+    if options.dry_run:
+        print(command_text(submission.command(program, archive.NAME)))
+        with job.importing(modules):
+            return job.dry_run(
+                script, job.surroundings(options, [each.name for each in modules], sparks_conf)
+            )
+    with TemporaryDirectory(prefix="lookup-hints-") as folder:
+        ships = archive.build_archive(Path(folder) / archive.NAME, modules)
+        return _run(submission.command(program, str(ships)), submission.environment(os.environ))
+
+
+_FLAGS = dict.fromkeys(("--dry-run", "--analyze", "--quiet", "--progress", "--help", "-h"), False)
+_SHIP_HELP = "connectors of your own to ship: a .py file, the folder of a package, or a name"
+_OURS = {"--param": True, "--rows": True, "--module": True, **metrics_option.OPTIONS, **_FLAGS}
+
+
+def _repeated(option: str, values: Sequence[str]) -> list[str]:
+    return [part for value in values for part in (option, value)]
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command, hand signals on to it, and return its exit code."""
+    process = subprocess.Popen(command, env=environment)  # noqa: S603 (the user's own command)
+    before = {
+        number: signal.signal(number, lambda number, _: process.send_signal(number))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+# --- what spark-submit runs ------------------------------------------------------------------------
+
+
+def _script_parser(program: str, **texts: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(program, allow_abbrev=False, **texts)  # type: ignore[arg-type]
+    job.add_script_options(parser)
+    job.add_showing_options(parser)
+    metrics_option.add_options(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what each statement would do, and run nothing"
+    )
+    parser.add_argument(
+        "--progress",
+        action="store_true",
+        help="show a progress bar; on a terminal, lookup-hints submit does so by itself",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What ``spark-submit [...] $(lookup-hints submit-script) FILE.sql`` runs; returns the exit code."""
+    options = _script_parser(SCRIPT.name).parse_args(arguments)
+    try:
+        script = job.read(options.file, options.param)
+        job.import_all(options.module)
+        if options.dry_run:
+            return job.dry_run(script, job.surroundings(options, options.module))
+        metrics_option.check(options)
+        job.check_connectors(script)
+        return _on_spark(options, script)
+    except job.WrongUse as error:
+        print(f"error: {error}", file=sys.stderr)
+        return job.WRONG_USE
+    except LookupHintsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return job.FAILED
+
+
+def _on_spark(options: argparse.Namespace, script: job.Script) -> int:
+    from pyspark.sql import SparkSession
+
+    from lookup_hints.session import LookupSession
+
+    builder = SparkSession.builder
+    for key, value in {**NO_BAR_OF_SPARK, **job.configuration(options.conf)}.items():
+        builder = builder.config(key, value)
+    _log_to_stderr()
+    if (remote := os.environ.get("SPARK_REMOTE")) is not None:
+        await_server(remote, _log.info)
+    spark = builder.getOrCreate()
+    if is_connect(spark) and _HOME.is_file():
+        # What --py-files says reaches executors of this driver's, but no Connect server.
+        spark.addArtifacts(str(_HOME), pyfile=True)
+    try:
+        session = LookupSession(spark)
+        with metrics_option.serving(session, options):
+            return job.run(session, script, job.Showing.of(options, bar=options.progress))
+    finally:
+        spark.stop()
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log = logging.getLogger("lookup_hints")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False

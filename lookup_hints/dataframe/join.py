@@ -1,0 +1,380 @@
+"""Lookup joins of DataFrames: ``session.lookup_join(df, "customers", on="id")``.
+
+A call becomes a statement over the frame, ``SELECT df.*, ... FROM {df} AS df LEFT JOIN customers ON ...``,
+and goes the way of every statement: there is one planner, and one meaning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lookup_hints.dataframe.variables import is_frame, private_name
+from lookup_hints.errors import OptionError, Problem, QueryError, Span, nearest
+from lookup_hints.hints.validate import LookupHint
+from lookup_hints.retry import RetryPolicy, RetryStrategy
+from lookup_hints.spi import Connector
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.options import bad_value
+from lookup_hints.spi.versions import versions_of
+from lookup_hints.sql.lexer import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+LEFT = "df"
+"""What the frame is called in conditions."""
+
+_PRIVATE_KEY = "__lookup_key_"
+_JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "left semi": "LEFT SEMI JOIN", "left anti": "LEFT ANTI JOIN"}
+_SYNONYMS = {
+    "inner": "inner",
+    **dict.fromkeys(("left", "leftouter", "left_outer"), "left"),
+    **dict.fromkeys(("semi", "leftsemi", "left_semi"), "left semi"),
+    **dict.fromkeys(("anti", "leftanti", "left_anti"), "left anti"),
+}
+_INSTEAD = {
+    "right": "Read the whole table: df.join(session.sql('SELECT * FROM {}'), ...).",
+    "full": "Read the whole table: df.join(session.sql('SELECT * FROM {}'), ...).",
+    "cross": "A lookup needs a key; read the whole table: df.crossJoin(session.sql('SELECT * FROM {}')).",
+}
+
+On: TypeAlias = "str | Sequence[str] | Mapping[str, str] | Sequence[tuple[str | Column, str]] | None"
+"""Which columns are equal; see ``LookupSession.lookup_join``."""
+
+Columns: TypeAlias = "Sequence[str] | Mapping[str, str]"
+"""Which columns of the table come, and under which names."""
+
+
+@dataclass(frozen=True)
+class JoinRequest:
+    """What one call wants.
+
+    Args:
+        pairs: for each key what it is on the left, a text or a Column, and the table's column.
+        is_using: whether the columns of ``pairs`` have one name on both sides, and come once.
+        kind: of the join, as ``LookupJoin.kind`` in small letters.
+        condition: the rest of the ON condition, as SQL.
+        columns: the table's columns that come, by their new names; all where None.
+        alias: the name of the table in the statement.
+        options: typed values, by the keys of hints.
+        retry: the policy, if one is given.
+        as_of: the moment whose rows are joined, a text or a Column; None: all rows of a key.
+    """
+
+    pairs: tuple[tuple[Any, str], ...]
+    is_using: bool
+    kind: str
+    condition: str | None
+    columns: tuple[tuple[str, str], ...] | None
+    alias: str
+    options: Mapping[str, Any]
+    retry: RetryPolicy | None
+    as_of: Any = None
+
+
+@dataclass(frozen=True)
+class FrameJoin:
+    """A lookup join of a frame, as a statement.
+
+    Args:
+        text: the statement, which calls the frame ``private_name(LEFT)``.
+        frame: the frame, with private columns for keys that are no columns.
+        private: those columns, which the statement may give and the user must not see.
+        hint: the options.
+    """
+
+    text: str
+    frame: DataFrame
+    private: tuple[str, ...]
+    hint: LookupHint
+
+
+def frame_join(df: DataFrame, connector: Connector, request: JoinRequest, case_sensitive: bool) -> FrameJoin:
+    """``df`` joined with the table of ``connector``, as ``request`` says.
+
+    Raises:
+        QueryError: a column is not there, or the join has no key.
+    """
+    if not is_frame(df):
+        raise QueryError(Problem(f"A lookup join takes a DataFrame, not {type(df).__name__}."))
+    if request.alias.lower() == LEFT:
+        raise QueryError(
+            Problem(f"The table cannot be called {request.alias!r}: that is the frame.", tip="Give an alias.")
+        )
+    left = _Left(df, case_sensitive)
+    text = _statement(left, connector, request)
+    hint = LookupHint(request.alias, Span(text, 0, len("SELECT")), 0, request.options, retry=request.retry)
+    return FrameJoin(text, left.frame, tuple(left.private), hint)
+
+
+class _Left:
+    """The frame, and the private columns that it gets for keys that are no columns of it."""
+
+    def __init__(self, frame: DataFrame, case_sensitive: bool) -> None:
+        self.frame = frame
+        self.private: list[str] = []
+        self._case_sensitive = case_sensitive
+        self._names = list(frame.columns)
+        self._count = Counter(map(self._normal, self._names))
+
+    def _normal(self, name: str) -> str:
+        return name if self._case_sensitive else name.lower()
+
+    def named(self, name: str) -> str:
+        """The one column of that name, as the frame writes it.
+
+        Raises:
+            QueryError: there is none, or more than one.
+        """
+        if not self._count[self._normal(name)]:
+            raise self._unknown(name)
+        if self.has_twice(name):
+            raise QueryError(
+                Problem(
+                    f"The frame has more than one column {name!r}.",
+                    tip=f"Say which as a Column: on=[(df[...], {name!r})].",
+                )
+            )
+        return next(each for each in self._names if self._normal(each) == self._normal(name))
+
+    def _unknown(self, name: str) -> QueryError:
+        return QueryError(Problem(f"The frame has no column {name!r}.", tip=nearest(name, self._names)))
+
+    def has_twice(self, name: str) -> bool:
+        """Whether several columns have that name."""
+        return self._count[self._normal(name)] > 1
+
+    def key(self, left: Any) -> str:
+        """What a key's left side, a name, an SQL expression or a Column, is called in the statement."""
+        if isinstance(left, str) and self._count[self._normal(left)] == 1:
+            return f"{LEFT}.{quoted(self.named(left))}"
+        private = f"{_PRIVATE_KEY}{len(self.private)}"
+        # Here the frame's own aliases are known (`o.id`), and columns of its parts (`df.id`).
+        if isinstance(left, str):
+            try:
+                self.frame = self.frame.selectExpr("*", f"(\n{left}\n) AS {private}")
+            except Exception:
+                if not left.isidentifier():
+                    raise
+                # Spark's error speaks of the private column, and of a line that nobody wrote.
+                raise self._unknown(left) from None
+        else:
+            self.frame = self.frame.withColumn(private, left)
+        self.private.append(private)
+        return f"{LEFT}.{private}"
+
+    def star(self, first: Sequence[str]) -> str:
+        """All columns of the frame, ``first`` of them first."""
+        if self._names[: len(first)] == list(first):
+            return f"{LEFT}.*"
+        twice = [name for name in self._names if self.has_twice(name)]
+        if twice:
+            raise QueryError(
+                Problem(
+                    f"The frame has more than one column {twice[0]!r}: {first[0]!r} cannot come first.",
+                    tip=f"Rename one of them, or write on={{{first[0]!r}: ...}}.",
+                )
+            )
+        others = [name for name in self._names if name not in first]
+        return ", ".join(f"{LEFT}.{quoted(name)}" for name in (*first, *others))
+
+
+def _statement(left: _Left, connector: Connector, request: JoinRequest) -> str:
+    schema_names = connector.table.schema.names
+    keys = [left.named(one) for one, _ in request.pairs] if request.is_using else []
+    pairs = [(one, _column(connector, name, request)) for one, name in request.pairs]
+    alias = quoted(request.alias)
+    moment = "" if request.as_of is None else f" FOR SYSTEM_TIME AS OF {_moment(left, connector, request)}"
+    conditions = [f"{left.key(one)} = {alias}.{quoted(name)}" for one, name in pairs]
+    if request.condition is not None:
+        if not request.condition.strip():
+            raise QueryError(Problem("The condition is empty.", tip="Leave it out."))
+        conditions.append(f"(\n{request.condition}\n)")
+    if not conditions:
+        raise QueryError(
+            Problem(
+                f"The lookup join with {request.alias} has no key.",
+                tip=f"Give on='name', or on={{'column of the frame': {schema_names[0]!r}}}.",
+            )
+        )
+    selected = [left.star(keys)]
+    if request.kind in ("inner", "left"):
+        hidden = {name for _, name in pairs} if request.is_using else set()
+        selected += [
+            f"{alias}.{quoted(name)} AS {quoted(new)}" if new != name else f"{alias}.{quoted(name)}"
+            for name, new in _wanted(connector, request)
+            if name not in hidden
+        ]
+    elif request.columns is not None:
+        raise QueryError(
+            Problem(f"A {request.kind} join gives no columns of the table.", tip="Leave columns out.")
+        )
+    table = f"{quoted(connector.table.name)}{moment} AS {alias}"
+    return (
+        f"SELECT {', '.join(selected)} FROM {private_name(LEFT)} AS {LEFT}"  # noqa: S608
+        f" {_JOINS[request.kind]} {table} ON {' AND '.join(conditions)}"
+    )
+
+
+def _moment(left: _Left, connector: Connector, request: JoinRequest) -> str:
+    """The moment of ``request`` as the statement writes it."""
+    if versions_of(connector.table) is None:
+        raise QueryError(
+            Problem(
+                f"as_of chooses no rows of {request.alias}: no column says from when its rows are valid.",
+                tip="Name that column in its WITH: 'lookup.valid-from' = '...'.",
+            )
+        )
+    return left.key(request.as_of)
+
+
+def _wanted(connector: Connector, request: JoinRequest) -> Iterator[tuple[str, str]]:
+    if request.columns is None:
+        yield from ((name, name) for name in connector.table.schema.names)
+        return
+    for name, new in request.columns:
+        own = _column(connector, name, request)
+        yield own, own if new == name else new
+
+
+def _column(connector: Connector, name: str, request: JoinRequest) -> str:
+    """The table's own name of its column ``name``, which ignores case."""
+    if not isinstance(name, str):
+        raise QueryError(
+            Problem(
+                f"A column of the table {request.alias} is given by its name, not as {name!r}.", tip=_ON_HELP
+            )
+        )
+    names = connector.table.schema.names
+    for each in names:
+        if each.lower() == name.lower():
+            return str(each)
+    raise QueryError(Problem(f"The table {request.alias} has no column {name!r}.", tip=nearest(name, names)))
+
+
+# --- arguments -------------------------------------------------------------------------------------
+
+_ON_HELP = (
+    "Write on='id', on=['id', 'kind'], on={'customer_id': 'id'} or on=[(df.customer_id, 'id')], and other"
+    " conditions as SQL: condition=\"customers.country <> 'DE'\"."
+)
+
+
+def is_using(on: On) -> bool:
+    """Whether ``on`` names columns that both sides have."""
+    return isinstance(on, str) or (
+        isinstance(on, Sequence) and bool(on) and all(isinstance(each, str) for each in on)
+    )
+
+
+def pairs_of(on: On) -> tuple[tuple[Any, str], ...]:
+    """For each key its left side and the table's column.
+
+    Raises:
+        QueryError: ``on`` is something else.
+    """
+    if on is None:
+        return ()
+    if isinstance(on, str):
+        return ((on, on),)
+    if isinstance(on, Mapping):
+        return tuple(on.items())
+    if isinstance(on, Sequence):
+        items: list[Any] = list(on)
+        if all(isinstance(each, str) for each in items):
+            return tuple((each, each) for each in items)
+        if all(isinstance(each, tuple) and len(each) == 2 for each in items):
+            return tuple((each[0], each[1]) for each in items)
+    raise QueryError(Problem(f"on cannot be {on!r:.100}.", tip=_ON_HELP))
+
+
+def renamed(columns: Columns) -> tuple[tuple[str, str], ...]:
+    """Each column with its new name."""
+    if isinstance(columns, Mapping):
+        return tuple(columns.items())
+    if isinstance(columns, str):
+        raise QueryError(Problem(f"columns cannot be {columns!r}.", tip=f"Write columns=[{columns!r}]."))
+    return tuple((name, name) for name in columns)
+
+
+def kind_of(how: str, table: str) -> str:
+    """The kind of join that Spark calls ``how``.
+
+    Raises:
+        QueryError: it is no join, or none that a lookup can be.
+    """
+    normal = str(how).lower().strip()
+    if normal in _SYNONYMS:
+        return _SYNONYMS[normal]
+    word = normal.replace("_", "").replace("outer", "") or "full"
+    if word in _INSTEAD:
+        raise QueryError(Problem(f"A lookup join cannot be {how!r}.", tip=_INSTEAD[word].format(table)))
+    raise QueryError(Problem(f"No join is called {how!r}.", tip=nearest(normal, tuple(_SYNONYMS))))
+
+
+def output_mode(ordered: bool | None) -> str | None:
+    """The option that ``ordered`` stands for."""
+    return None if ordered is None else "ordered" if ordered else "allow_unordered"
+
+
+_AS_ARGUMENT = str.maketrans("-.", "__")
+
+
+def read_options(caller: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Typed values of the options that are given, checked as those of a hint are.
+
+    Raises:
+        OptionError: all bad values at once.
+    """
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for option in LOOKUP_OPTIONS:
+        value = given.get(option.key)
+        if value is None:
+            continue
+        text = _as_text(option.key, value)
+        try:
+            values[option.key] = option.type.parse(text)
+        except ValueError as error:
+            name = option.key.translate(_AS_ARGUMENT).replace("async", "asynchronous")
+            problems.append(bad_value(option, name, text, error, owner=f"{caller}: "))
+    if problems:
+        raise OptionError(problems)
+    return values
+
+
+def _as_text(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if key == "timeout" and isinstance(value, int | float):
+        return f"{round(value * 1000)} ms"
+    return str(value)
+
+
+def checked_retry(caller: str, retry: Any) -> RetryPolicy | None:
+    """``retry``, if it is a policy.
+
+    Raises:
+        OptionError: it is something else, or a strategy that does not say what is asked again.
+    """
+    if retry is None or isinstance(retry, RetryPolicy):
+        return retry
+    if isinstance(retry, RetryStrategy):
+        raise OptionError(
+            Problem(
+                f"{caller}: the retry does not say what is asked again.",
+                tip=f"Write {type(retry).__name__}(...).if_miss(), .if_exception() or .if_result(predicate).",
+            )
+        )
+    raise OptionError(
+        Problem(f"{caller}: retry cannot be {retry!r}.", tip="Write FixedDelay(3, 10.0).if_miss().")
+    )
+
+
+def no_table(name: str, known: Sequence[str]) -> Problem:
+    """What to say where no lookup table has that name."""
+    tip = "Create one: CREATE TEMPORARY TABLE ... WITH ('connector' = ...)."
+    return Problem(f"No lookup table is called {name!r}.", tip=f"{nearest(name, known)} {tip}".strip())

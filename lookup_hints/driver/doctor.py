@@ -1,0 +1,276 @@
+"""Whether lookup tables can be asked, from the driver and from each executor; what is found, in lines."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lookup_hints.compat import cloudpickled
+from lookup_hints.driver.scope import StatementScope
+from lookup_hints.driver.shipping import shipped, strip_annotations
+from lookup_hints.errors import cause_of
+from lookup_hints.metrics.figures import seconds_text
+from lookup_hints.plan.choose import session_option
+from lookup_hints.plan.cluster_share import cluster_of
+from lookup_hints.spi import Connector, HealthCheck, HealthRequest, ReportsHealth
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.tables.catalog import build_connector
+from lookup_hints.worker.health import HealthTask, looked_from_executor, package_versions
+from lookup_hints.worker.process.open_connectors import install_tip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DRIVER = "driver"
+WORKERS = "workers"
+"""What is said of Python and packages stands under this name."""
+
+_TASKS = 100_000  # rows, which Spark deals to as many tasks as it runs at once
+
+
+@dataclass(frozen=True)
+class DoctorFinding:
+    """A check of one table at one place.
+
+    Args:
+        table: the table.
+        place: ``driver``, or the host of an executor and a number.
+        check: what was found.
+    """
+
+    table: str
+    place: str
+    check: HealthCheck
+
+
+@dataclass(frozen=True, repr=False)
+class DoctorReport:
+    """What was found of all tables; as text, it has a line for each thing.
+
+    Args:
+        findings: table by table, place by place.
+        titles: what each table is asked through and where.
+    """
+
+    findings: tuple[DoctorFinding, ...]
+    titles: Mapping[str, str]
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is broken; there may be warnings."""
+        return all(each.check.verdict != "fail" for each in self.findings)
+
+    def __str__(self) -> str:
+        tables = dict.fromkeys(each.table for each in self.findings)
+        executors = len({each.place for each in self.findings} - {DRIVER})
+        lines = []
+        for table in tables:
+            own = [each for each in self.findings if each.table == table]
+            title = self.titles.get(table, "")
+            lines += [f"{table}: {title}" if title else table, *(_lines(own, executors)), ""]
+        return "\n".join([*lines, self._summary()])
+
+    __repr__ = __str__  # what a notebook shows
+
+    def _summary(self) -> str:
+        broken = sorted({each.table for each in self.findings if each.check.verdict == "fail"})
+        warnings = len(
+            {(each.table, each.check.what) for each in self.findings if each.check.verdict == "warn"}
+        )
+        warned = f"; {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
+        return f"broken: {', '.join(broken)}{warned}" if broken else f"all is well{warned}"
+
+
+@dataclass(frozen=True)
+class ExaminedTable:
+    """A table, and what is known of how it will be asked.
+
+    Args:
+        table: the table; without columns where its source could not be asked for them.
+        keys: lists of columns that lookups ask by; by default its primary key.
+        capacity: requests in flight of one task.
+    """
+
+    table: LookupTable
+    keys: tuple[tuple[str, ...], ...] = ()
+    capacity: int = 100
+
+
+def examine(
+    scope: StatementScope,
+    tables: Sequence[ExaminedTable],
+    *,
+    given: Mapping[str, str] | None = None,
+    timeout: float = 10.0,
+    joins: int = 1,
+) -> DoctorReport:
+    """Look at ``tables`` from the driver and from each executor; nothing is written.
+
+    Args:
+        scope: of the session.
+        tables: what is looked at.
+        given: values of keys that there are, by column.
+        timeout: seconds for one step.
+        joins: lookup joins in one stage of Spark, at most.
+    """
+    if not tables:
+        return DoctorReport((), {})
+    conf = scope.settings()
+    cluster = cluster_of(conf, session_option("cluster-tasks", conf))
+    processes = cluster.tasks and cluster.tasks * joins
+    connectors = [build_connector(each.table) for each in tables]
+    origins = Counter(connector.origin() for connector in connectors)
+    tasks, titles, packages = [], {}, ["pyarrow"]
+    for each, connector in zip(tables, connectors, strict=True):
+        name, origin = each.table.name, connector.origin()
+        request = HealthRequest(
+            each.keys or default_keys(connector),
+            each.capacity,
+            processes,
+            origins[origin] if origin else 1,
+            timeout,
+        )
+        tip = install_tip(connector)
+        tasks.append(HealthTask(name, cloudpickled(connector), request, dict(given or {}), tip))
+        titles[name] = ", ".join(filter(None, (each.table.connector, origin)))
+        packages += connector.DRIVERS if isinstance(connector, ReportsHealth) else ()
+    packages = list(dict.fromkeys(packages))
+    here = [DoctorFinding(task.name, DRIVER, check) for task in tasks for check in task.checks()]
+    # What the driver has seen for all need not be said by each executor.
+    said = {(each.table, each.check.name) for each in here if each.check.name == "connections"}
+    seen = _from_executors(scope.spark, tasks, packages)
+    there = [each for each in seen if (each.table, each.check.name) not in said]
+    versions = HealthCheck("versions", "ok", _versions_text(package_versions(packages)))
+    is_dynamic = (conf("spark.dynamicAllocation.enabled") or "").lower() == "true"
+    expected = None if is_dynamic else cluster.executors
+    missing = _executors_check(len({each.place for each in there} - {DRIVER}), expected)
+    ours = [DoctorFinding(WORKERS, DRIVER, each) for each in (versions, *missing)]
+    return DoctorReport((*ours, *here, *there), titles)
+
+
+def default_keys(connector: Connector) -> tuple[tuple[str, ...], ...]:
+    """By what it is asked where no query says it: what it needs and its primary key, or its first column."""
+    table = connector.table
+    wanted = {*connector.required_keys(), *table.primary_key} & connector.key_columns()
+    able = [name for name in table.schema.names if name in (wanted or connector.key_columns())]
+    return (tuple(able if wanted else able[:1]),) if able else ()
+
+
+def _versions_text(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
+
+
+def _executors_check(seen: int, expected: int | None) -> list[HealthCheck]:
+    if not expected or seen >= expected:
+        return []
+    what = f"{seen} of {expected} executors were there"
+    cure = (
+        "Start it again when all have come: spark.scheduler.minRegisteredResourcesRatio = 1 waits for them."
+    )
+    return [HealthCheck("executors", "warn", what, cure)]
+
+
+# --- executors ------------------------------------------------------------------------------------
+
+
+def _from_executors(
+    spark: SparkSession, tasks: Sequence[HealthTask], packages: Sequence[str]
+) -> list[DoctorFinding]:
+    """What a worker of each executor found; of several that looked, the first counts."""
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:  # to the end: Spark ends a worker that leaves input unread
+            pass
+        for told in looked_from_executor(tasks, packages):
+            yield pa.RecordBatch.from_arrays([pa.array([told])], names=["told"])
+
+    stub = shipped(look)
+    strip_annotations(stub)
+    try:
+        rows = spark.range(0, _TASKS).mapInArrow(stub, "told STRING").collect()
+    except Exception as error:
+        cure = "See docs/workers.md for what each worker needs."
+        return [DoctorFinding(WORKERS, DRIVER, HealthCheck("start", "fail", cause_of(error), cure))]
+    told = {(each["host"], each["executor"]): each for each in map(json.loads, (row[0] for row in rows))}
+    here, found = package_versions(packages), []
+    for number, ((host, _), each) in enumerate(sorted(told.items()), 1):
+        place = f"{host} #{number}"
+        found.append(DoctorFinding(WORKERS, place, versions_check(here, each["versions"])))
+        for task, checks in zip(tasks, each["checks"], strict=True):
+            found += [DoctorFinding(task.name, place, _read(check)) for check in checks]
+    return found
+
+
+def _read(check: Mapping[str, object]) -> HealthCheck:
+    return HealthCheck(**{**check, "seconds": tuple(check["seconds"])})  # type: ignore[arg-type]
+
+
+def versions_check(driver: Mapping[str, str], worker: Mapping[str, str]) -> HealthCheck:
+    """Whether a worker has the versions that the driver has."""
+    other = {name: number for name, number in worker.items() if driver.get(name) != number}
+    if not other:
+        return HealthCheck("versions", "ok", _versions_text(worker))
+    mine = _versions_text({name: driver.get(name, "missing") for name in other})
+    what = f"{_versions_text(other)}; the driver has {mine}"
+    return HealthCheck("versions", "warn", what, "Install the same versions on all machines.")
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def _lines(findings: Sequence[DoctorFinding], executors: int) -> Iterator[str]:
+    """A line for each thing that was found of a table, which many places may have found."""
+    merged: dict[tuple[str, ...], list[DoctorFinding]] = {}
+    for each in findings:
+        check = each.check
+        # Where all is well, addresses and numbers may differ from place to place; times are told apart.
+        told = "" if check.verdict == "ok" and check.name not in _EACH else check.what
+        side = ("driver" if each.place == DRIVER else "executors") if len(check.seconds) > 1 else ""
+        merged.setdefault((check.name, check.verdict, told, side), []).append(each)
+    order = list(dict.fromkeys(name for name, *_ in merged))
+    for key in sorted(merged, key=lambda key: order.index(key[0])):
+        yield _line(merged[key], executors)
+
+
+_EACH = ("index", "lookup")
+"""Checks of which there may be several for a table."""
+
+
+def _line(alike: Sequence[DoctorFinding], executors: int) -> str:
+    check = alike[0].check
+    seconds = sorted(second for each in alike for second in each.check.seconds)
+    times = f"; {_times(seconds)}" if seconds else ""
+    cure = f" {check.cure}" if check.cure else ""
+    where = _where(list(dict.fromkeys(each.place for each in alike)), executors)
+    return f"  {check.verdict:<7} {check.name:<11} {where}: {check.what.rstrip('.')}{times}.{cure}"
+
+
+def _times(seconds: Sequence[float]) -> str:
+    if len(seconds) < 10:
+        return (
+            f"{seconds_text(seconds[0])} to {seconds_text(seconds[-1])}"
+            if len(seconds) > 1
+            else seconds_text(seconds[0])
+        )
+    p50, p99 = (seconds[-(-len(seconds) * part // 100) - 1] for part in (50, 99))
+    return f"p50 {seconds_text(p50)}, p99 {seconds_text(p99)}"
+
+
+def _where(places: Sequence[str], executors: int) -> str:
+    """
+    >>> _where(["driver", "a #1", "b #2"], 2), _where(["b #2"], 3), _where(["driver"], 1)
+    ('driver, 2 executors', '1 of 3 executors (b #2)', 'driver')
+    """
+    others = [place for place in places if place != DRIVER]
+    parts = [DRIVER] if DRIVER in places else []
+    if len(others) == executors:
+        parts += [f"{executors} executor{'' if executors == 1 else 's'}"] if others else []
+    elif others:
+        named = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        parts.append(f"{len(others)} of {executors} executors ({named})")
+    return ", ".join(parts)

@@ -1,0 +1,279 @@
+"""Lookup specs as Spark functions, table scans as views, and what the workers counted.
+
+A function's name is a hash of all that decides its result, so that none is ever replaced by another: on Spark
+Connect a DataFrame is analysed again at each action, and must find the function it was made with.
+
+Spark hands each micro-batch of ``foreachBatch`` over in a session of its own. So what makes names and takes
+counts belongs to the application: the same lookup has one function, however many sessions it is made in.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from hashlib import blake2b
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+
+from lookup_hints.driver import connect_counts
+from lookup_hints.driver.counts import Counts, accumulating, listening
+from lookup_hints.driver.made_once import MadeOnce
+from lookup_hints.driver.reading import create_view
+from lookup_hints.driver.shipping import Batches, shipped, strip_annotations
+from lookup_hints.errors import OptionError, Problem
+from lookup_hints.metrics.counts import LookupMetrics, Report
+from lookup_hints.metrics.figures import Moment
+from lookup_hints.plan.draft import TableScan
+from lookup_hints.spec import LookupName, LookupSpec
+from lookup_hints.spi.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
+from lookup_hints.spi.types import sql_type
+from lookup_hints.worker.process.open_connectors import install_tip
+from lookup_hints.worker.reporting import Reporter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_LIVE_SECONDS = 1.0
+"""A Connect server is asked for the counts of tasks that have ended no more often than that."""
+
+
+class _Application:
+    """What the sessions of one Spark application share; on Spark Connect each session is on its own."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        # Names appear in plans; without the salt a short secret inside a spec could be guessed from its hash.
+        self.salt = token_bytes(16)
+        self.counts = Counts()
+        self._fetch: Callable[[], None] | None = None
+        self.report: Report | None = None
+        if not is_connect(spark):
+            self.report = Reporter(accumulating(spark, self.counts))
+        elif connect_counts.can_receive(spark):
+            self._fetch = connect_counts.receive(spark, self.counts.take)
+            self.report = Reporter(connect_counts.send)
+
+    def fetch_counts(self) -> None:
+        """Let the counts arrive that wait on a Connect server; on classic Spark they have."""
+        if self._fetch is not None:
+            self._fetch()
+
+
+_applications: MadeOnce[_Application] = MadeOnce()
+
+
+def _application_of(spark: SparkSession) -> _Application:
+    key = spark if is_connect(spark) else spark.sparkContext
+    return _applications.of(key, lambda: _Application(spark))
+
+
+class Functions:
+    """The lookup functions and scan views that one Spark session, and copies of it, have."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._application = _application_of(spark)
+        self._registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+        self._names: dict[str, LookupName] = {}
+
+    def name(self, prefix: str, *content: Any) -> str:
+        """A name for ``content``, the same for the same content in this session."""
+        from pyspark.cloudpickle import dumps
+
+        pickled = dumps(content)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
+        digest = blake2b(pickled, key=self._application.salt, digest_size=8)
+        return f"{prefix}_{digest.hexdigest()}"
+
+    def register(self, spark: SparkSession, spec: LookupSpec, repeated: bool, transport: str) -> None:
+        """Make ``spec`` callable in SQL under its name.
+
+        Args:
+            spark: the session.
+            spec: what the function does.
+            repeated: whether Spark must not compute it twice where its rows are read twice.
+            transport: how keys and rows travel: ``arrow`` or ``pandas``.
+        """
+        name = spec.name.function
+        if self._is_there(spark, name):
+            return
+        make = _arrow_function if transport == "arrow" else _pandas_function
+        function = make(spec, self._application.report)
+        spark.udf.register(name, function.asNondeterministic() if repeated else function)
+        self._names[name] = spec.name
+        self._add(spark, name)
+
+    def begin_task(self, spark: SparkSession, spec: LookupSpec, transport: str) -> None:
+        """Run one task of ``spec`` that asks nothing, as its key is NULL."""
+        from pyspark.sql import functions
+
+        make = _arrow_function if transport == "arrow" else _pandas_function
+        keys = [functions.lit(None).cast(sql_type(field.type)) for field in spec.argument_schema]
+        spark.range(0, 1, 1, 1).select(make(spec, None)(*keys).alias("nothing")).collect()
+
+    def create_scan(self, spark: SparkSession, scan: TableScan) -> None:
+        """Make the view that reads the whole table of ``scan``."""
+        if not self._is_there(spark, scan.relation):
+            create_view(spark, scan)
+            self._add(spark, scan.relation)
+
+    def metrics(self) -> Mapping[LookupName, LookupMetrics]:
+        """What each of these lookups counted so far."""
+        self.fetch_counts()
+        return self._named(self._application.counts.totals)
+
+    @contextmanager
+    def watching(self, spark: SparkSession) -> Iterator[Callable[[], Mapping[LookupName, Moment]]]:
+        """Gives a look at the counts while the block runs: on classic Spark of running tasks, too."""
+        counts = self._application.counts
+        fetched = -math.inf
+
+        def look() -> Mapping[LookupName, Moment]:
+            nonlocal fetched
+            now = time.monotonic()
+            if now - fetched >= _LIVE_SECONDS:
+                fetched = now
+                self.fetch_counts()
+            so_far = counts.so_far
+            return {
+                self._names[function]: Moment(each, waiting, now)
+                for function, (each, waiting) in so_far.items()
+                if function in self._names
+            }
+
+        with nullcontext() if is_connect(spark) else listening(spark, counts):
+            yield look
+
+    def metrics_of_batch(self, query: str, batch: int) -> Mapping[LookupName, LookupMetrics]:
+        """What has arrived of the counts of these lookups in one micro-batch of the query with that id."""
+        return self._named(self._application.counts.of_batch(query, batch))
+
+    def fetch_counts(self) -> None:
+        """Let counts arrive that are still on their way: a Connect server keeps them until it is asked."""
+        self._application.fetch_counts()
+
+    def _named(self, counts: Mapping[str, LookupMetrics]) -> Mapping[LookupName, LookupMetrics]:
+        return {self._names[function]: each for function, each in counts.items() if function in self._names}
+
+    def _is_there(self, spark: SparkSession, name: str) -> bool:
+        return name in self._registered.get(spark, ())
+
+    def _add(self, spark: SparkSession, name: str) -> None:
+        if spark not in self._registered:
+            _ask_for_rows(spark)
+        self._registered.setdefault(spark, set()).add(name)
+
+
+def run_the_drivers_python(spark: SparkSession) -> None:
+    """Let the workers of a local Spark run the driver's Python, if PYSPARK_PYTHON names none.
+
+    PySpark takes ``python3`` from the path: another one, where the driver's environment is not activated.
+    It reads the name from the context for each function that it makes, so this works at any time.
+    """
+    if is_connect(spark) or os.environ.get("PYSPARK_PYTHON"):
+        return
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and sys.executable:
+        context.pythonExec = sys.executable
+
+
+_COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+
+
+def _ask_for_rows(spark: SparkSession) -> None:
+    """Have Spark read rows, not columns, for a session's Python functions, if nothing else was said of that.
+
+    Columns cost a lookup more than rows; and where a source's own columns are Arrow's, Spark wants back as
+    many rows at a time as it gave, where a lookup answers in windows of its own (docs/decisions/0062).
+    """
+    if spark_version(spark) >= (4, 2) and _COLUMNAR_INPUT not in spark.conf.getAll:
+        spark.conf.set(_COLUMNAR_INPUT, "false")
+
+
+def policy_of(spark: SparkSession) -> Policy:
+    """What the application of ``spark``, and the environment of this process, allow SQL to use.
+
+    On classic Spark the application's own configuration is read, which no session changes; on Spark Connect
+    that of the session, which begins as the server's.
+
+    Raises:
+        OptionError: a switch is no list of patterns.
+    """
+    if not is_connect(spark):
+        settings = dict(spark.sparkContext.getConf().getAll())
+    elif hasattr(spark.conf, "getAll"):  # new in Spark 4.0
+        settings = spark.conf.getAll
+    else:
+        keys = [prefix + switch for switch in SWITCHES for prefix in ("", "spark.")]
+        settings = {key: value for key in keys if (value := spark.conf.get(key, None)) is not None}
+    return policy_of_configuration(settings) & policy_of_environment()
+
+
+def brings_counts(spark: SparkSession) -> bool:
+    """Whether counts of the workers come back from ``spark``."""
+    return not is_connect(spark) or connect_counts.can_receive(spark)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether ``spark`` is a Spark Connect session."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def spark_version(spark: SparkSession) -> tuple[int, int]:
+    """The first two numbers of Spark's version, of the server on Spark Connect."""
+    major, minor = spark.version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def transport_for(requested: str) -> str:
+    """How keys and rows travel between Spark and Python: ``arrow`` or ``pandas``, as far as ``requested``.
+
+    Raises:
+        OptionError: ``arrow`` is requested, and this PySpark has no Arrow functions.
+    """
+    from pyspark.sql import functions
+
+    available = hasattr(functions, "arrow_udf")
+    if requested == "arrow" and not available:
+        raise OptionError(
+            Problem("'lookup.transport' cannot be 'arrow': PySpark has Arrow functions from 4.1 on.")
+        )
+    return "arrow" if available and requested != "pandas" else "pandas"
+
+
+def wrapping_for(transport: str) -> Callable[[pa.DataType], tuple[str, str]]:
+    """What is written before and after a key of a type, so that ``transport`` carries all of its values."""
+    if transport == "arrow":
+        return lambda _: ("", "")
+    from lookup_hints.worker.pandas_worker import wrapping
+
+    return wrapping
+
+
+def _arrow_function(spec: LookupSpec, report: Report | None) -> Any:
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    from lookup_hints.worker.arrow_worker import arrow_lookup
+
+    return _made(arrow_udf, arrow_lookup(spec, report), spec, ("pyarrow",))
+
+
+def _pandas_function(spec: LookupSpec, report: Report | None) -> Any:
+    from pyspark.sql.pandas.functions import pandas_udf
+
+    from lookup_hints.worker.pandas_worker import pandas_lookup
+
+    return _made(pandas_udf, pandas_lookup(spec, report), spec, ("pyarrow", "pandas"))
+
+
+def _made(make: Any, function: Batches, spec: LookupSpec, packages: tuple[str, ...]) -> Any:
+    """A function of Spark's; ``make`` (without a type: it wants the kind said) reads the annotations."""
+    stub = shipped(function, packages, install_tip(spec.connector))
+    made = make(stub, sql_type(pa.list_(spec.row_type)))
+    strip_annotations(stub)
+    return made

@@ -1,0 +1,185 @@
+"""Invalidating remembered answers: what a session has invalidated of a table, and how executors hear of it.
+
+Each plan that is made afterwards says so to the executors on which it runs. So all of them are reached,
+wherever they are, and no clocks are compared: an executor invalidates what was asked for before it hears.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from lookup_hints.errors import Problem, QueryError
+from lookup_hints.plan.choose import cache_of, whole_of
+from lookup_hints.spec import Invalidation, LookupSettings, LookupSpec
+from lookup_hints.spi import AsyncLookup, Connector
+from lookup_hints.spi.in_force import Conf
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.sql.lexer import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_KEYS = 10_000
+"""Plans carry no more keys of a table; where there are more, all of the table is invalidated."""
+
+MOST_NOTED = 2 * MOST_KEYS
+"""This many keys of a table are noted; where there are more, the older half becomes a note of all keys."""
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """What was invalidated, and when."""
+
+    taken: Invalidation
+    time: float
+
+
+class InvalidationLog:
+    """What one session has invalidated, by table."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._session, self._numbers, self._clock = uuid4().hex, count(1), clock
+        self._noted: dict[str, list[_Noted]] = {}
+        self._lock = Lock()  # a note that another thread overwrites is an old answer that is used
+
+    def invalidate(
+        self, table: LookupTable, columns: tuple[str, ...] = (), keys: tuple[tuple[Any, ...], ...] = ()
+    ) -> None:
+        """Note that answers of ``table`` may not be used: those to ``keys``, or all without ``columns``."""
+        if columns and not keys:
+            return
+        with self._lock:
+            taken = Invalidation(self._session, next(self._numbers), columns, keys)
+            older = self._noted.get(table.name.lower(), []) if columns else []
+            self._noted[table.name.lower()] = _bounded([*older, _Noted(taken, self._clock())])
+
+    def of(self, table: LookupTable, longest: float) -> tuple[Invalidation, ...]:
+        """Invalidations of ``table`` in the last ``longest`` seconds; of many keys, the whole table."""
+        since = self._clock() - longest
+        with self._lock:
+            noted = [each for each in self._noted.get(table.name.lower(), ()) if each.time >= since]
+            if _keys_in(noted) > MOST_KEYS:
+                noted = [_of_all_keys(noted[-1])]
+                self._noted[table.name.lower()] = noted
+        return tuple(each.taken for each in noted)
+
+
+def _bounded(noted: list[_Noted]) -> list[_Noted]:
+    """``noted``, or less that invalidates more: who invalidates keys for days must not fill memory."""
+    if _keys_in(noted) <= MOST_NOTED:
+        return noted
+    half = (len(noted) + 1) // 2
+    return [_of_all_keys(noted[half - 1]), *noted[half:]]
+
+
+def _keys_in(noted: Sequence[_Noted]) -> int:
+    return sum(len(each.taken.keys) for each in noted)
+
+
+def _of_all_keys(last: _Noted) -> _Noted:
+    """All keys, at the moment of ``last``."""
+    return _Noted(Invalidation(last.taken.session, last.taken.number), last.time)
+
+
+def invalidation_spec(connector: Connector, log: InvalidationLog, conf: Conf) -> LookupSpec:
+    """A lookup that lets an executor hear of what was invalidated of the table of ``connector``."""
+    table = connector.table
+    try:
+        whole = whole_of(connector, conf)
+    except QueryError:  # a lookup of it says so
+        whole = None
+    cache = cache_of(table, conf) if whole is None else None
+    settings = LookupSettings(
+        asynchronous=isinstance(connector, AsyncLookup),
+        cache=cache,
+        whole=whole,
+        invalidations=log.of(table, math.inf if cache is None else cache.longest),
+    )
+    columns = table.schema.names[:1]
+    return LookupSpec(connector, table.primary_key or tuple(columns), tuple(columns), settings)
+
+
+def keys_of(table: LookupTable, keys: Iterable[Any] | DataFrame) -> tuple[tuple[Any, ...], ...]:
+    """``keys`` as values of the primary key of ``table``; those with a NULL are in no answer.
+
+    Raises:
+        QueryError: the table declares no primary key, or they are none of its keys.
+    """
+    columns = table.primary_key
+    if not columns:
+        tip = "Declare PRIMARY KEY (...) NOT ENFORCED, or invalidate the whole table: give no keys."
+        raise QueryError(Problem(f"The keys of table {table.name} are not known.", tip=tip))
+    rows = [_row(each) for each in _collected(table, keys)]
+    wrong = next((row for row in rows if len(row) != len(columns)), None)
+    if wrong is not None:
+        raise _not_a_key(table, f"one has {len(wrong)} values")
+    kinds = [table.schema.field(name).type for name in columns]
+    try:
+        rows = [tuple(map(_moment, kinds, row)) for row in rows]
+        for column, values in zip(columns, zip(*rows, strict=True), strict=False):
+            pa.array(values, table.schema.field(column).type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise _not_a_key(table, type(error).__name__) from None  # its text may hold a key
+    return tuple(row for row in dict.fromkeys(rows) if None not in row)
+
+
+def _collected(table: LookupTable, keys: Any) -> Iterable[Any]:
+    """The keys one by one."""
+    if hasattr(keys, "collect"):
+        return _by_name(keys, table.primary_key).collect()
+    is_one_value = isinstance(keys, str | bytes | bytearray | Mapping) or hasattr(keys, "columns")
+    if is_one_value or not isinstance(keys, Iterable):
+        raise _not_a_key(table, f"{type(keys).__name__} is not a list of keys")
+    return keys
+
+
+def _by_name(keys: DataFrame, wanted: Sequence[str]) -> DataFrame:
+    """``keys`` in the order of the ``wanted`` columns, where they are called so; else as they stand."""
+    names = {name.lower(): name for name in keys.columns}
+    if len(names) != len(keys.columns) or names.keys() != {name.lower() for name in wanted}:
+        return keys
+    return keys.select([quoted(names[each.lower()]) for each in wanted])
+
+
+def _row(key: Any) -> tuple[Any, ...]:
+    return tuple(map(_value, key)) if isinstance(key, list | tuple) else (_value(key),)
+
+
+def _value(value: Any) -> Any:
+    """As it is, but that it can be hashed (Spark before 4.1 gives a bytearray); NaT of pandas is None."""
+    if isinstance(value, datetime) and value != value:
+        return None
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _moment(kind: pa.DataType, value: Any) -> Any:
+    """A TIMESTAMP in UTC: without a zone it is a time of this process, as ``collect`` gives it.
+
+    Two times of the hour that comes twice in autumn are written alike, but differ in UTC.
+    """
+    if not isinstance(value, datetime) or not pa.types.is_timestamp(kind) or kind.tz is None:
+        return value
+    plain = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+    try:
+        return plain.astimezone(timezone.utc)
+    except (OverflowError, ValueError):
+        # Python has no local times at the ends of the calendar; those of UTC need no conversion.
+        if plain.tzinfo is None and time.localtime().tm_gmtoff == 0:
+            return plain.replace(tzinfo=timezone.utc)
+        raise
+
+
+def _not_a_key(table: LookupTable, why: str) -> QueryError:
+    kinds = ", ".join(f"{name} {table.schema.field(name).type}" for name in table.primary_key)
+    tip = f"Give values of ({kinds}): a value each, or a tuple where there are several columns."
+    return QueryError(Problem(f"Invalid keys for table {table.name}: {why}.", tip=tip))

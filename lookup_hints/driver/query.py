@@ -1,0 +1,167 @@
+"""Running a planned query: its functions, its text, and whether what Spark gives is what was asked for."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from lookup_hints.driver.functions import Functions
+from lookup_hints.driver.immediate import Immediate
+from lookup_hints.driver.prepare import Prepared, columns_of, transport_of
+from lookup_hints.driver.scope import Args, StatementScope
+from lookup_hints.driver.spark_errors import (
+    not_taken,
+    refuse_functions_in_lambdas,
+    refuse_own_functions,
+    refuse_unknown_table,
+)
+from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
+from lookup_hints.plan.draft import LookupPlan
+from lookup_hints.plan.planner import mentions_lookup
+from lookup_hints.plan.write.views import HIDDEN_PREFIX, PRIVATE_PREFIX
+
+_log = logging.getLogger("lookup_hints")
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def run_query(prepared: Prepared, scope: StatementScope, functions: Functions) -> DataFrame:
+    """The rows of a query, or of a statement that writes what one gives, by Spark."""
+    frame = _run(prepared, scope, functions)
+    if mentions_lookup(prepared.text, scope.may_concern):
+        scope.remember_view(prepared.text, prepared.args)
+    return frame
+
+
+def _run(prepared: Prepared, scope: StatementScope, functions: Functions) -> DataFrame:
+    if prepared.plan is None:
+        return _run_by_spark_alone(prepared, scope)
+    planned = prepared.plan
+    for scan in planned.scans:
+        if scan.warning:
+            _log.warning(
+                "Table %s is read whole because %s: %s.", scan.use.table.name, scan.reason, scan.warning
+            )
+    for warning in planned.warnings:
+        _log.warning("%s.", warning)
+    register(planned, scope, functions)
+    refuse_functions_in_lambdas(planned, prepared.args, scope)
+    try:
+        if planned.query is None:
+            frame = _analysed(planned, scope, prepared.args, into=True)
+            has_rows = not (isinstance(prepared.args, Immediate) and prepared.args.into)
+            return _named_as_written(planned, frame) if has_rows else frame
+        if planned.output is not None:
+            # Before it writes: what it would write must be what the user's text says.
+            _check_columns(planned, _analysed(planned, scope, prepared.args))
+        return scope.sql(planned.sql, prepared.args)
+    except Exception as error:
+        refuse_own_functions(error)
+        raise
+
+
+def check_taken(prepared: Prepared, scope: StatementScope) -> None:
+    """Let Spark analyse what a query becomes, whose functions are known to it.
+
+    Raises:
+        NotTaken: Spark does not take it.
+        InternalError: it gives anything else than the user's would have given.
+    """
+    planned = prepared.plan
+    if planned is not None and planned.output is not None:
+        _renamed_columns(planned, _analysed(planned, scope, prepared.args))
+
+
+def _analysed(planned: LookupPlan, scope: StatementScope, args: Args, *, into: bool = False) -> DataFrame:
+    """The rows of the query that a plan has, which are not computed yet."""
+    try:
+        return scope.sql(planned.query or planned.sql, args, into=into)
+    except Exception as error:
+        from pyspark.errors import AnalysisException
+
+        refuse_own_functions(error)
+        if planned.output and isinstance(error, AnalysisException):
+            raise not_taken(error) from error
+        raise
+
+
+def _run_by_spark_alone(prepared: Prepared, scope: StatementScope) -> DataFrame:
+    try:
+        return scope.sql(prepared.text, prepared.args)
+    except Exception as error:
+        refuse_unknown_table(error, scope)
+        raise
+
+
+_ITERATIONS = "spark.sql.analyzer.maxIterations"
+_FEW_JOINS = 20
+_ITERATIONS_OF_A_JOIN = 5
+"""A lookup join takes Spark's analyzer three rounds, or more where it is packed; it gives up after 100."""
+
+
+def register(planned: LookupPlan, scope: StatementScope, functions: Functions) -> None:
+    """Make the functions and views of a plan known to Spark."""
+    if len(planned.joins) > _FEW_JOINS:
+        _let_analyse(scope, 100 + _ITERATIONS_OF_A_JOIN * len(planned.joins))
+    transport = transport_of(scope.conf)
+    for planned_join in planned.joins:
+        functions.register(scope.spark, planned_join.function, planned_join.repeated, transport)
+    for scan in planned.scans:
+        functions.create_scan(scope.spark, scan)
+
+
+def _let_analyse(scope: StatementScope, iterations: int) -> None:
+    """Let Spark's analyzer take at least this many rounds; it takes them only where it needs them."""
+    if int(scope.conf(_ITERATIONS) or 100) < iterations:
+        scope.spark.conf.set(_ITERATIONS, str(iterations))
+
+
+def _named_as_written(planned: LookupPlan, frame: DataFrame) -> DataFrame:
+    """``frame`` with the names that the columns of the user's text have."""
+    renamed = _renamed_columns(planned, frame)
+    return frame.toDF(*(name for name, _ in planned.output or ())) if renamed else frame
+
+
+def _check_columns(planned: LookupPlan, frame: DataFrame) -> None:
+    """What a statement writes must be what the user's would have written."""
+    renamed = _renamed_columns(planned, frame)
+    if renamed:
+        raise UnsupportedLookup(
+            Problem(
+                f"The column {renamed[0]} of what is written takes its name from its expression, which is"
+                " another one inside.",
+                tip=f"Give it a name: {renamed[0]} AS x.",
+            )
+        )
+
+
+def _renamed_columns(planned: LookupPlan, frame: DataFrame) -> list[str]:
+    """The columns that Spark names after expressions which the rewrite changed.
+
+    Raises:
+        InternalError: the rewritten statement gives anything else than the user's would have given.
+    """
+    found, wanted = columns_of(frame), planned.output
+    if wanted is None or found == wanted:
+        return []
+    pairs = list(zip(found, wanted, strict=False))
+    is_same = len(found) == len(wanted) and all(
+        has[1] == should[1] and _is_same_expression(has[0], should[0]) for has, should in pairs
+    )
+    if not is_same:
+        raise InternalError(
+            f"the rewritten statement gives {found} instead of {wanted}; please report"
+            f" this with the statement:\n{planned.text}"
+        )
+    return [should[0] for has, should in pairs if has != should]
+
+
+def _is_same_expression(found: str, wanted: str) -> bool:
+    """Whether Spark's names of two expressions differ only in what a rewrite changes.
+
+    That is a column under a private name, or how often a subquery names the outer query.
+    """
+    subquery = "scalarsubquery("
+    is_private = PRIVATE_PREFIX in found or HIDDEN_PREFIX in found
+    return found == wanted or is_private or (subquery in found and subquery in wanted)

@@ -1,0 +1,230 @@
+"""What a statement runs over: the Spark session, and the tables, frames and hints that its text may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lookup_hints.compat import all_settings
+from lookup_hints.dataframe.join import no_table
+from lookup_hints.dataframe.variables import run_over
+from lookup_hints.driver.functions import is_connect
+from lookup_hints.driver.immediate import Immediate
+from lookup_hints.driver.invalidation import InvalidationLog
+from lookup_hints.driver.left_costs import LeftCosts
+from lookup_hints.driver.table_sizes import TableSizes
+from lookup_hints.driver.views import LookupViews, view_definition
+from lookup_hints.errors import QueryError
+from lookup_hints.hints.validate import LookupHint
+from lookup_hints.plan.keys import ANSI
+from lookup_hints.plan.read.virtual import LookThrough
+from lookup_hints.spi import Connector
+from lookup_hints.spi.in_force import Conf
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.types import TIMESTAMP
+from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_long_pipes, with_variables
+from lookup_hints.sql.lexer import pieces, text_value
+from lookup_hints.tables.catalog import LookupCatalog, build_connector
+from lookup_hints.tables.ddl import plain_timestamp
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+Args = Mapping[str, Any] | Sequence[Any] | Immediate | None
+"""Values of a statement's parameter markers, as ``spark.sql`` takes them."""
+
+
+@dataclass(frozen=True)
+class StatementScope:
+    """What one statement runs over.
+
+    Args:
+        spark: the session.
+        catalog: its lookup tables.
+        frames: DataFrames, by the names that stand in braces for ``spark.sql``.
+        connectors: lookup tables that stand in no catalog, by their names in lower case.
+        hints: LOOKUP hints beside those of the text.
+        sizes: how large the tables are.
+        costs: what Spark says of left sides.
+        views: its views over lookup tables.
+        invalidations: which remembered answers of them may not be used.
+    """
+
+    spark: SparkSession
+    catalog: LookupCatalog
+    frames: Mapping[str, DataFrame] = field(default_factory=dict)
+    connectors: Mapping[str, Connector] = field(default_factory=dict)
+    hints: tuple[LookupHint, ...] = ()
+    sizes: TableSizes = field(default_factory=TableSizes)
+    costs: LeftCosts = field(default_factory=LeftCosts)
+    views: LookupViews = field(default_factory=LookupViews)
+    invalidations: InvalidationLog = field(default_factory=InvalidationLog)
+
+    def over(self, frames: Mapping[str, DataFrame]) -> StatementScope:
+        """This scope with ``frames``, in the Spark session that they are of: a micro-batch has a copy."""
+        others = (frame.sparkSession for frame in frames.values() if frame.sparkSession is not self.spark)
+        return replace(self, frames=frames, spark=next(others, self.spark))
+
+    def with_table(self, connector: Connector, hint: LookupHint) -> StatementScope:
+        """This scope with a lookup table more, and the hint that is about it."""
+        return replace(self, connectors={connector.table.name.lower(): connector}, hints=(hint,))
+
+    # --- tables ------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> LookupTable | None:
+        """The lookup table of that name, or None."""
+        own = self.connectors.get(name.lower())
+        return self.catalog.find(name) if own is None else own.table
+
+    def table(self, name: str) -> LookupTable:
+        """The lookup table of that name.
+
+        Raises:
+            QueryError: there is none.
+        """
+        found = self.catalog.find(name)
+        if found is None:
+            raise QueryError(no_table(name, [table.name for table in self.catalog.tables()]))
+        return found
+
+    def may_concern(self, name: str) -> bool:
+        """Whether a lookup table has that name, or a view over one."""
+        return self.find(name) is not None or self.views.knows(name)
+
+    def find_view(self, name: str) -> LookThrough | None:
+        """What the view of that name sees, where it is one lookup table seen through a query."""
+        if not self.views.knows(name) or name in self.frames:
+            return None
+        return self.views.find(name, self._rows_of, case_sensitive=self._is_case_sensitive)
+
+    def is_lookup_view(self, name: str) -> bool:
+        """Whether a view of that name reads a lookup table."""
+        if not self.views.knows(name) or name in self.frames:
+            return False
+        return self.views.reads_lookups(name, self._rows_of, case_sensitive=self._is_case_sensitive)
+
+    def remember_view(self, text: str, args: Args = None) -> None:
+        """Remember the view that the statement has made, if it made one."""
+        found = view_definition(
+            text, self.find, self.find_view, self.is_lookup_view, case_sensitive=self._is_case_sensitive
+        )
+        if found is None:
+            return
+        if args or "${" in text:
+            # The view keeps the values that the statement had; its text would take those of later statements.
+            found = replace(found, through=None)
+        self.views.remember(found, self._rows_of)
+
+    def _rows_of(self, text: str) -> list[Row]:
+        return self.sql(text).collect()
+
+    @property
+    def _is_case_sensitive(self) -> bool:
+        return self._is_on("spark.sql.caseSensitive")
+
+    def connector_of(self, table: LookupTable) -> Connector:
+        """The connector of one of its tables."""
+        own = self.connectors.get(table.name.lower())
+        return build_connector(table) if own is None else own
+
+    # --- Spark -------------------------------------------------------------------------------------
+
+    @property
+    def has_one_executor(self) -> bool:
+        """Whether all tasks run on this machine, in the process of the driver's Spark."""
+        if is_connect(self.spark):  # to ask it for its master would be a trip for nothing
+            return False
+        master = self.conf("spark.master") or ""
+        return master == "local" or master.startswith("local[")
+
+    def sql(self, text: str, args: Args = None, *, into: bool = False) -> DataFrame:
+        """Spark's own ``sql``, also where ``enable`` has put ours in its place.
+
+        With ``into`` the row of an EXECUTE IMMEDIATE goes where it says.
+        """
+        if isinstance(args, Immediate):
+            text, args = args.running(text, into=into), args.args
+        if self.frames:
+            return run_over(self.spark, text, args, self.frames)
+        original: Callable[..., DataFrame] = type(self.spark).sql
+        return original(self.spark, text, args) if args else original(self.spark, text)
+
+    def value_of(self, expression: str, args: Args = None) -> object:
+        """The value of a constant expression; raises what Spark says of one that has none."""
+        value: object = self.sql(f"SELECT {expression}", args).collect()[0][0]
+        return value
+
+    def explained(self, text: str, args: Args, mode: str) -> str:
+        """What Spark's own EXPLAIN says."""
+        row = self.sql(f"EXPLAIN {mode.upper()} {text.rstrip().rstrip(';')}", args).collect()[0]
+        return str(row[0])
+
+    def conf(self, key: str) -> str | None:
+        """The value of a key of Spark's configuration, or None."""
+        if key == ANSI:  # its default differs between versions
+            return self.spark.conf.get(key)
+        return self.spark.conf.get(key, None)
+
+    def as_read(self, text: str) -> str:
+        """``text`` as Spark's parser reads it in this session, in words that mean it under every setting."""
+        if "${" in text:
+            text = with_variables(text, cache(self._value_of))
+        if '"' in text and self._is_on("spark.sql.ansi.doubleQuotedIdentifiers") and self._is_on(ANSI):
+            text = with_backquotes(text)
+        if "|" in text and self._has_short_pipes:
+            text = with_long_pipes(text)
+        if "\\" in text and self._is_on("spark.sql.parser.escapedStringLiterals"):
+            text = with_escapes(text)
+        return text
+
+    @property
+    def _has_short_pipes(self) -> bool:
+        try:
+            return self.spark.conf.get("spark.sql.parser.singleCharacterPipeOperator.enabled") == "true"
+        except Exception:  # a Spark before 4.3
+            return False
+
+    def timestamp_of(self, text: str) -> pa.DataType:
+        """The type that TIMESTAMP is in this session, if ``text`` may create a table with such a column."""
+        may_say_it = {"create", "timestamp"} <= {piece.text.lower() for piece in pieces(text)}
+        return plain_timestamp(self.conf) if may_say_it else TIMESTAMP
+
+    def _value_of(self, reference: str) -> str | None:
+        """What Spark puts in place of ``${name}``: the end of the name of a column that is called so."""
+        for opening, quote in (("1 AS ", "`"), ("r", "'"), ("r", '"')):  # the value may hold quotes
+            with suppress(Exception):
+                name = self.sql(f"SELECT {opening}{quote}={reference}{quote}").columns[0]
+                return name.partition("=")[2]
+        return None
+
+    def _is_on(self, key: str) -> bool:
+        return (self.conf(key) or "false").lower() == "true"
+
+    def settings(self) -> Conf:
+        """What ``conf`` says of one statement: all is asked for at once, as each key is a round trip."""
+        found: dict[str, str] | None
+        if is_connect(self.spark):
+            found = getattr(self.spark.conf, "getAll", None)  # new in Spark 4.0
+        elif (found := all_settings(self.spark.conf)) is not None and ANSI not in found:
+            found[ANSI] = str(self.spark.conf.get(ANSI))  # its default differs between versions
+        return cache(self.conf) if found is None else found.get
+
+    def rows(self, schema: str, rows: Sequence[tuple[str | bool | None, ...]]) -> DataFrame:
+        """A few rows of text: as SQL, for ``createDataFrame`` would start a Python worker to read them."""
+        if not rows:
+            return self.spark.createDataFrame([], schema)
+        listed = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
+        columns = (column.split() for column in schema.split(", "))
+        select = ", ".join(
+            f"CAST(col{number} AS {kind}) AS {name}" for number, (name, kind) in enumerate(columns, 1)
+        )
+        return self.sql(f"SELECT {select} FROM VALUES {listed}")  # noqa: S608 (all parts are ours)
+
+
+def _literal(value: str | bool | None) -> str:
+    return text_value(value) if isinstance(value, str) else str(value).upper().replace("NONE", "NULL")

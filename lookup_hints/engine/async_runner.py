@@ -1,0 +1,315 @@
+"""Drives a flow on an event loop: many requests in flight, timers instead of sleeping.
+
+The flow lives on the loop. Spark's thread reads the input, hands windows over, and takes settled ones
+back; it meets the loop only through the ``call`` that it is given, so tests run both on one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from lookup_hints.engine.arrow import Keys
+from lookup_hints.engine.flow import LookupFlow, feed
+from lookup_hints.engine.permits import Request, RequestPermits, with_permits_async
+from lookup_hints.engine.steps import Ask, Hold, Idle, WaitUntil
+from lookup_hints.engine.window import HAND_OUT_BYTES, Settled
+from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
+from lookup_hints.metrics.counts import Cause
+from lookup_hints.metrics.observing import TIMER_TOLERANCE
+from lookup_hints.spi import SupportsBackpressure
+from lookup_hints.spi.model import Answer, LookupRequest
+from lookup_hints.spi.reporting import reporting_to
+from lookup_hints.spi.turns import taking
+
+CLOSE_SECONDS = 5.0
+"""How long the end of a run waits for cancelled requests to hand back what they borrowed."""
+
+CANCEL_SECONDS, CLOSE_LATE_SECONDS = 0.25, 0.8
+"""How long a request whose time is up may take to end, and then the run. It fails a second late at most.
+
+What is not handed back by then comes later, on the loop, which goes on.
+"""
+
+_T = TypeVar("_T")
+
+
+class LoopCall(Protocol):
+    """Runs a coroutine on the loop and gives its result to another thread."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, _T], /) -> _T: ...
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """What has come of a run since it was last asked.
+
+    Args:
+        finished: settled rows, in the order of the input; not all of them where they are large.
+        wants_input: whether the next window should be given now.
+        is_done: whether everything is handed back.
+    """
+
+    finished: tuple[Settled, ...]
+    wants_input: bool
+    is_done: bool
+
+
+def run_async(driver: AsyncDriver, inputs: Iterator[Keys], call: LoopCall) -> Iterator[Settled]:
+    """Settle the rows of ``inputs``, in their order; on any end every request in flight is cancelled."""
+    try:
+        progress = call(_progress_with(driver, next(inputs, None)))
+        while not progress.is_done:
+            yield from progress.finished
+            wants_input = progress.wants_input
+            del progress  # what was handed out may be large
+            if wants_input:
+                progress = call(_progress_with(driver, next(inputs, None)))
+            else:
+                progress = call(driver.progress())
+    finally:
+        call(driver.close())
+
+
+async def _progress_with(driver: AsyncDriver, keys: Keys | None) -> RunProgress:
+    # One call: each takes the time of two threads' waking up.
+    await driver.feed(keys)
+    return await driver.progress()
+
+
+def _up_to(nbytes: int, finished: Iterator[Settled]) -> Iterator[Settled]:
+    """Of ``finished`` what takes about so much memory: the rest stays counted until it is wanted."""
+    for settled in finished:
+        yield settled
+        nbytes -= settled.nbytes
+        if nbytes <= 0:
+            return
+
+
+class AsyncDriver:
+    """One run of a flow on the event loop. Its methods are called on the loop's thread only."""
+
+    def __init__(self, flow: LookupFlow, lookup: Callable[[LookupRequest], Awaitable[Answer]]) -> None:
+        self._flow = flow
+        self._lookup = self._in_turn(lookup)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._given_up: set[asyncio.Task[Any]] = set()
+        self._is_late = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._holding: Hold | None = None
+        self._end_of_hold: asyncio.TimerHandle | None = None
+        self._failure: Exception | None = None
+        self._changed = asyncio.Event()
+        self._is_closing = False
+        self._looks_again = False
+        flow.tally.pending_waits.on_change = self._look_again_soon
+
+    def _in_turn(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
+        return with_permits_async(lookup, self._flow.connector, self._flow.limiter, self._now)
+
+    async def feed(self, keys: Keys | None) -> None:
+        """Give the next window, or None at the end of the input; its requests start at once."""
+        feed(self._flow, keys)
+        self._go_on()
+
+    async def progress(self) -> RunProgress:
+        """Wait until rows are settled, input is wanted, or all is done.
+
+        Raises:
+            ConnectorError: the run failed.
+        """
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            shown_again = self._flow.show(self._now())
+            finished = tuple(_up_to(HAND_OUT_BYTES, self._flow.finished()))
+            if finished:
+                self._go_on()  # what they held may be what others waited for
+            if finished or self._flow.wants_input or self._flow.is_done:
+                is_done = self._flow.is_done and not finished
+                return RunProgress(finished, self._flow.wants_input, is_done)
+            self._changed.clear()
+            await self._wait(shown_again)
+
+    async def _wait(self, until: float) -> None:
+        """Until something has changed. An answer ends what is counted as waiting before it is worked on."""
+        self._flow.waits(self._blocked_by(), self._now())
+        timer = None if math.isinf(until) else asyncio.get_running_loop().call_at(until, self._changed.set)
+        await self._changed.wait()
+        if timer is not None:
+            timer.cancel()
+        self._flow.waits(None, self._now())
+
+    def _blocked_by(self) -> Cause:
+        return self._flow.blocked_by(self._now())
+
+    def _look_again_soon(self) -> None:
+        """Many requests that begin or end to wait together are looked at once."""
+        if not self._looks_again and self._flow.tally.waits.cause is not None:
+            self._looks_again = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._looks_again = False
+        if self._flow.tally.waits.cause is not None:
+            self._flow.waits(self._blocked_by(), self._now())
+
+    async def close(self) -> None:
+        """Cancel every request in flight and wait, for some seconds at most, until they are gone."""
+        self._is_closing = True
+        self._flow.tally.close()
+        self._flow.waits(None, self._now())
+        self._set_timer(None)
+        self._hold_back(None)
+        # Those that were given up are cancelled already: a second time would cut short what they hand back.
+        for task in self._tasks - self._given_up:
+            task.cancel()
+        if self._tasks:
+            seconds = CLOSE_LATE_SECONDS if self._is_late else CLOSE_SECONDS
+            await asyncio.wait(self._tasks, timeout=seconds)
+        self._flow.limiter.close()
+
+    def _go_on(self) -> None:
+        """Send all that may be sent now, and wake up when more falls due."""
+        if self._is_closing:  # a connector may answer its cancellation with rows, or an error of its own
+            return
+        try:
+            step = self._send_all()
+        except Exception as failure:
+            self._fail(failure)
+        else:
+            self._set_timer(step.time if isinstance(step, WaitUntil) else None)
+            self._mind_memory()
+            self._changed.set()
+
+    def _send_all(self) -> WaitUntil | Idle:
+        while isinstance(step := self._flow.next(self._now()), Ask):
+            self._start(step)
+        return step
+
+    def _start(self, ask: Ask) -> None:
+        task = self._spawn(self._serve(ask))
+        give_up_at = ask.deadline + CANCEL_SECONDS
+        timer = asyncio.get_running_loop().call_at(give_up_at, self._give_up, task, ask)
+        task.add_done_callback(lambda _: timer.cancel())
+
+    def _give_up(self, task: asyncio.Task[None], ask: Ask) -> None:
+        """Tell of a request that was cancelled and does not end; what still comes of it is nobody's."""
+        if self._is_closing or task.done():
+            return
+        self._given_up.add(task)
+        task.add_done_callback(self._given_up.discard)
+        self._is_late = True
+        try:
+            self._flow.failed(ask, _no_answer(ask), max(self._now(), ask.deadline))
+        except Exception as failure:
+            self._fail(failure)
+        else:
+            self._go_on()
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _set_timer(self, time: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if time is None else asyncio.get_running_loop().call_at(time, self._go_on)
+
+    def _mind_memory(self) -> None:
+        """Let the connector's lookups wait while too much is held, if it can."""
+        hold = self._flow.hold(self._now())
+        if hold != self._holding:
+            self._hold_back(hold)
+
+    def _hold_back(self, hold: Hold | None) -> None:
+        connector = self._flow.connector
+        if self._end_of_hold is not None:
+            self._end_of_hold.cancel()
+            self._end_of_hold = None
+        if isinstance(connector, SupportsBackpressure):
+            if hold is not None:
+                connector.hold_back(self, needs_answer=hold.needs_answer)
+                self._end_of_hold = asyncio.get_running_loop().call_at(
+                    hold.until + TIMER_TOLERANCE, self._mind_memory
+                )
+            elif self._holding is not None:
+                connector.go_on(self)
+        self._holding = hold
+
+    def _fail(self, failure: Exception) -> None:
+        self._failure = failure if self._failure is None else self._failure
+        self._changed.set()
+
+    async def _serve(self, ask: Ask) -> None:
+        permits = self._flow.limiter.permits()
+        with reporting_to(self._flow.tally):
+            outcome = await self._outcome(ask, permits)
+        if asyncio.current_task() in self._given_up:
+            return
+        try:
+            if isinstance(outcome, _Failure):
+                self._flow.failed(ask, outcome.error, outcome.time)
+            else:
+                if permits.waited:
+                    ask = replace(ask, asked=ask.asked + permits.waited)
+                self._flow.answered(ask, outcome, self._now())
+        except Exception as failure:
+            self._fail(failure)
+        else:
+            self._go_on()
+
+    async def _outcome(self, ask: Ask, permits: RequestPermits) -> Answer | _Failure:
+        try:
+            with taking(permits):
+                return await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
+        except asyncio.CancelledError as error:
+            if self._is_closing:
+                raise
+            cancelled = ConnectorError("the connector cancelled the lookup itself")
+            cancelled.__cause__ = error
+            return _Failure(cancelled, self._now())
+        except asyncio.TimeoutError as error:
+            return self._timed_out(ask, error, is_own=had_turn(permits, permits.waited, ask))
+        except Exception as error:
+            return _Failure(error, self._now())
+
+    def _timed_out(self, ask: Ask, error: Exception, *, is_own: bool) -> _Failure:
+        now = self._now()
+        self._is_late |= now + TIMER_TOLERANCE >= ask.deadline
+        if not is_own:
+            return _Failure(no_turn(self._flow, ask), max(now, ask.deadline))
+        if now + TIMER_TOLERANCE < ask.deadline:  # a time-out of the driver's own
+            return _Failure(error, now)
+        return _Failure(_no_answer(ask), max(now, ask.deadline))
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What a request came to that has no answer, and when."""
+
+    error: Exception
+    time: float
+
+
+def _no_answer(ask: Ask) -> LookupTimeout:
+    return LookupTimeout(f"no answer within {ask.request.timeout:g} s")
+
+
+def had_turn(permits: RequestPermits, waited: float, ask: Ask) -> bool:
+    """Whether ``ask``, whose time is up and which ``waited`` for its turn, had half of it for its request."""
+    return not permits.gave_up and 2 * waited < (ask.request.timeout or math.inf)
+
+
+def no_turn(flow: LookupFlow, ask: Ask) -> ConnectorError:
+    """The time of ``ask`` is up, and some of it got no permit: the source is down, or at its limit."""
+    waited = f"no request was allowed within {ask.request.timeout:g} s"
+    return LookupTimeout(f"{waited}: {flow.limiter.outage}") if flow.limiter.outage else NoTurn(waited)

@@ -1,0 +1,137 @@
+"""What happens in a task and is worth a line in a log: told once for each kind, here and on the driver."""
+
+from __future__ import annotations
+
+import logging
+import re
+import unicodedata
+from collections.abc import Set
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote_plus
+
+import pyarrow as pa
+
+from lookup_hints.engine.failures import shown_keys
+from lookup_hints.engine.masking import known_secrets
+from lookup_hints.metrics.counts import Events
+from lookup_hints.spec import LookupSpec
+from lookup_hints.spi import Connector
+from lookup_hints.spi.secrets import MASK, masker
+
+_log = logging.getLogger("lookup_hints.events")
+
+
+class EventLog:
+    """Tells each kind of event once.
+
+    Args:
+        spec: the lookup.
+        secrets: what may not be shown beside what the connector knows; read when something happens.
+    """
+
+    def __init__(self, spec: LookupSpec, secrets: Set[str]) -> None:
+        self._spec = spec
+        self._secrets = secrets
+        self._told: dict[str, str] = {}
+
+    @property
+    def told(self) -> Events:
+        """Kind and text of each."""
+        return Events(tuple(self._told.items()))
+
+    def failed(self, keys: pa.Table, error: Exception) -> None:
+        """A request for ``keys`` failed."""
+        if "failure" in self._told:
+            return
+        if self._spec.settings.log_keys:
+            which, what = shown_keys(keys), str(error)
+        else:
+            which, what = _counted(keys.num_rows), without_values(str(error), keys)
+        kind = type(error).__name__
+        self._tell("failure", logging.WARNING, f"the first failure in this task, of {which}: {kind}: {what}")
+
+    def dropped(self, strangers: pa.Table, asked: pa.Table) -> None:
+        """Rows came of ``strangers``, which are not among the keys that were ``asked``."""
+        if "unasked" in self._told:
+            return
+        which = shown_keys(strangers) if self._spec.settings.log_keys else _counted(strangers.num_rows)
+        text = f"the first rows in this task of keys that were not asked are dropped: of {which}"
+        if _spelled_alike(strangers, asked):
+            text += (
+                ". They differ from keys that were asked in capitals, blanks, leading zeros or the form of a"
+                " character alone: write the key as the source does, as in ON upper(o.k) = c.k"
+            )
+        self._tell("unasked", logging.WARNING, text)
+
+    def throttled(self, keys: int) -> None:
+        """The source refused a request for a while; this many keys are under way."""
+        if "throttled" not in self._told:
+            text = f"the source refuses requests for a while; {_counted(keys)} under way"
+            self._tell("throttled", logging.WARNING, text)
+
+    def down(self, outage: str) -> None:
+        """The source is held to be down, as ``outage`` says: requests wait until it answers again."""
+        if "outage" not in self._told:
+            self._tell(
+                "outage", logging.WARNING, f"{outage}; requests wait, and a few try whether it does again"
+            )
+
+    def stopped(self, keys: int) -> None:
+        """Spark wants no more rows; this many keys were asked."""
+        self._tell("stopped", logging.INFO, f"stopped after {_counted(keys)}: Spark wants no more rows")
+
+    def _tell(self, kind: str, level: int, text: str) -> None:
+        spec = self._spec
+        mask = masker({*self._secrets, *known_secrets(spec.connector)})
+        name = str(spec.name) if spec.name.table else spec.table.name
+        self._told[kind] = mask(f"Lookup of {name} ({_source(spec.connector)}): {text}")
+        _log.log(level, "%s", self._told[kind])
+
+
+def _source(connector: Connector) -> str:
+    """The kind of source, and its place where that is known."""
+    kind, place = connector.table.options.get("connector", type(connector).__name__), ""
+    with suppress(Exception):  # it is only for a line
+        place = connector.place()
+    return f"{kind} at {place}" if place else kind
+
+
+def _spelled_alike(strangers: pa.Table, asked: pa.Table) -> bool:
+    """Whether one of ``strangers`` is one of the keys ``asked`` in another spelling."""
+    known = {_plain(row) for row in zip(*asked.to_pydict().values(), strict=True)}
+    return any(_plain(row) in known for row in zip(*strangers.to_pydict().values(), strict=True))
+
+
+def _plain(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(
+        unicodedata.normalize("NFKC", part).casefold().strip().lstrip("0") if isinstance(part, str) else part
+        for part in key
+    )
+
+
+def _counted(keys: int) -> str:
+    return "1 key" if keys == 1 else f"{keys:,} keys"
+
+
+def without_values(text: str, keys: pa.Table) -> str:
+    """``text`` without the values of ``keys``, as errors may repeat what they were asked.
+
+    Long values are found as secrets are, short ones where they stand alone.
+    """
+    spellings = " ".join((text, unquote_plus(text), text.replace("\\", ""))).casefold()
+    values = {_spelled(value) for column in keys.columns for value in column.to_pylist()}
+    found = {value for value in values if value and value.casefold() in spellings}
+    if not found:
+        return text
+    short = "|".join(re.escape(value) for value in found if len(value) < _LONG)
+    if short:
+        text = re.sub(rf"(?<!\w)(?:{short})(?!\w)", MASK, text, flags=re.IGNORECASE)
+    return masker({value for value in found if len(value) >= _LONG})(text)
+
+
+_LONG = 4
+
+
+def _spelled(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

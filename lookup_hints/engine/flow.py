@@ -1,0 +1,333 @@
+"""What to ask next: the heart of the runtime, without a clock, a thread or any I/O.
+
+The flow takes windows of keys, says which request to send now or until when to wait, takes the answers,
+and hands back the windows in their order once they are settled. A runner drives it: see
+``sync_runner`` and ``async_runner``. Times are seconds on the runner's clock.
+
+A key's life: it is *asked* first in a batch of its window; a batch's keys that must be asked again wait
+together as a ``Part``, and parts of many batches that are due go out as one request. A key is *settled*
+when its outcome is final.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from lookup_hints.engine.arrow import Keys, place
+from lookup_hints.engine.asking import Asking
+from lookup_hints.engine.dead_letters import Keep
+from lookup_hints.engine.failures import connector_name
+from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
+from lookup_hints.engine.settling import Settling
+from lookup_hints.engine.state import LookupState
+from lookup_hints.engine.steps import Ask, Hold, Part, Step
+from lookup_hints.engine.task_cache import Learn
+from lookup_hints.engine.window import Settled
+from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
+from lookup_hints.metrics.counts import Cause, LookupMetrics
+from lookup_hints.metrics.observing import UNOBSERVED, RequestObserver
+from lookup_hints.metrics.tally import Tally
+from lookup_hints.metrics.watching import Watch, WatchCalls
+from lookup_hints.spec import LookupSpec
+from lookup_hints.spi import Connector
+from lookup_hints.spi.model import Answer, Outcomes
+
+HOLD_BYTES = 96 * 1024 * 1024
+"""Lookups under way are held back while rows hold this much: rows of more keys came than were expected."""
+
+HOLD_SECONDS = 30.0
+"""Lookups under way are held back for this long at a time: servers end connections that nobody reads."""
+
+
+class LookupFlow:
+    """The state of one lookup join in one task. Not thread-safe: one thread drives it.
+
+    Args:
+        spec: the lookup.
+        random: for jitter.
+        secrets: what may not be shown beside what the connector knows, as it is when something is.
+        watch: is shown what was counted, while the flow is driven.
+        observer: is told of each HTTP request.
+        keep: takes the keys that failed for good, where they are to be kept as dead letters.
+        learn: takes what the source answered, where that is to be remembered.
+        limiter: the limits of the origin.
+    """
+
+    def __init__(
+        self,
+        spec: LookupSpec,
+        random: Random,
+        *,
+        secrets: Set[str] = frozenset(),
+        watch: Watch | None = None,
+        observer: RequestObserver = UNOBSERVED,
+        keep: Keep = lambda _: None,
+        learn: Learn | None = None,
+        limiter: RequestLimiter = UNLIMITED,
+    ) -> None:
+        self._watched = WatchCalls(watch)
+        self._state = LookupState(spec, secrets, observer, keep, limiter, learn)
+        self._settling = Settling(self._state, random)
+        self._asking = Asking(self._state, self._settling)
+        self._held_since: float | None = None
+        self._is_heard = False
+        self._is_ended = False
+
+    @property
+    def connector(self) -> Connector:
+        return self._state.spec.connector
+
+    @property
+    def metrics(self) -> LookupMetrics:
+        """What was counted so far."""
+        return replace(self._state.tally.total, events=self._state.events.told)
+
+    def show(self, now: float) -> float:
+        """Show the counts, if it is time; when it will be time again is returned."""
+        if now >= self._watched.due:
+            self._watched.show(self.metrics, self._state.waiting.keys, now)
+        return self._watched.due
+
+    def check_errors(self) -> None:
+        """All is settled: fail if more keys failed for good than `max-error-ratio` allows.
+
+        Raises:
+            ConnectorError: they are more.
+        """
+        self._state.given_up.check_ratio()
+
+    def stopped(self) -> None:
+        """Spark wants no more rows."""
+        self._state.events.stopped(self.metrics.keys)
+
+    def took(self, seconds: Sequence[float], in_flight: int) -> None:
+        """The own requests of keys took so long, and so many were in flight at once; told by their runner."""
+        self._state.tally.took(seconds)
+        self._state.tally.in_flight(in_flight)
+
+    def waits(self, cause: Cause | None, now: float) -> None:
+        """From ``now`` on the runner can only wait for ``cause``, or works where it is None.
+
+        An answer ends the wait by itself.
+        """
+        self._state.tally.waits.turn(cause, now)
+
+    def blocked_by(self, now: float, *, under_way: int | None = None, has_queue: bool = False) -> Cause:
+        """Why the runner can only wait at ``now``, when it can.
+
+        Args:
+            now: the time.
+            under_way: how many requests are, where the runner knows better.
+            has_queue: whether it has keys to ask itself, and no free slot for them.
+        """
+        under_way = self._state.slots.in_flight if under_way is None else under_way
+        return self._asking.blocked_by(now, under_way, has_queue=has_queue)
+
+    @property
+    def limiter(self) -> RequestLimiter:
+        """The limits of the origin."""
+        return self._state.limiter
+
+    @property
+    def tally(self) -> Tally:
+        """Listens to what the connector tells."""
+        return self._state.tally
+
+    # Input and output.
+
+    @property
+    def wants_input(self) -> bool:
+        """Whether the next window should be added now.
+
+        Nothing is read ahead of the first answer, and ahead of no answer where a LIMIT may stop the task.
+        """
+        reads_ahead = self._is_heard and not self._state.spec.settings.stops_early
+        is_stuck = self._state.held.is_full or (self._state.slots.in_flight > 0 and not reads_ahead)
+        return not (self._is_ended or self._state.fresh or is_stuck)
+
+    @property
+    def most_rows(self) -> int | None:
+        """How many rows the next window should have at most; None where it does not matter."""
+        return self._state.size.rows
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the input is at its end and all windows are handed back."""
+        return self._is_ended and not self._state.held
+
+    def add(self, keys: Keys) -> None:
+        """Take the keys of a new window of input."""
+        window = self._state.held.add(keys)
+        self._state.size.saw(keys.table)
+        asked = window.everything if keys.known is None else self._settling.recall(window, keys.known)
+        if len(asked):
+            self._state.fresh.add(window, asked)
+        self._state.tally.count(
+            rows_in=len(keys.codes), null_key_rows=keys.codes.null_count, keys=keys.table.num_rows
+        )
+
+    def end_input(self) -> None:
+        """There will be no more windows."""
+        self._is_ended = True
+
+    def finished(self) -> Iterator[Settled]:
+        """Hand back settled rows before which no unsettled one is, in the order of the input."""
+        return self._state.held.finished()
+
+    def hold(self, now: float) -> Hold | None:
+        """Whether lookups under way should wait. What they have left of their time must do for the source."""
+        if self._state.held.found_bytes < HOLD_BYTES:
+            self._held_since = None
+            return None
+        self._held_since = now if self._held_since is None else self._held_since
+        asked = self._state.slots.oldest
+        late = math.inf if asked is None else asked.deadline - self._state.spec.settings.timeout / 2
+        until = min(self._held_since + HOLD_SECONDS, late)
+        return Hold(until, self._needs_answer) if now < until else None
+
+    @property
+    def _needs_answer(self) -> bool:
+        """Whether the first row that is held waits for a lookup under way, or for its slot."""
+        window = self._state.held.first
+        head = window.head
+        if head is None or window.has_settled_rows:
+            return False
+        if self._state.slots.free <= 0:
+            return True
+        return self._state.waiting.of_key(window, head) is None and not self._state.fresh.holds(window, head)
+
+    def has_room_for(self, keys: int) -> bool:
+        """Whether rows of this many keys may be on their way, beside those that are held."""
+        return self._state.has_room_for(keys)
+
+    # What to ask.
+
+    def next(self, now: float) -> Step:
+        """What the runner should do at ``now``; after an ``Ask``, ask again what is next.
+
+        Raises:
+            LookupTimeout: the time of waiting keys ran out, and `on-error` is ``fail``.
+        """
+        return self._asking.next(now)
+
+    # What came of it.
+
+    def answered(self, ask: Ask, answer: Answer, now: float) -> None:
+        """Take the answer of ``ask``.
+
+        Raises:
+            AnswerError: the answer breaks the connector's contract.
+            LookupTimeout: keys must be asked again after their time is up, and `on-error` is ``fail``.
+        """
+        self._heard(ask, now)
+        name = connector_name(self._state.spec)
+        placed = place(answer, ask.request, name, lambda keys: self._drop(keys, ask.request.keys))
+        nbytes = placed.rows.nbytes
+        self._state.size.found(ask.request.keys.num_rows, nbytes)
+        self._state.tally.found(nbytes)
+        self._mind_the_width()
+        notes: Mapping[int, Any] = {}
+        if isinstance(answer, Outcomes):
+            notes = answer.notes
+            if answer.failures:
+                self._take_failures(ask, answer.failures, now)
+                ask, placed, notes = ask.without_failed(placed, answer)
+        for part, share in ask.shares(placed):
+            self._settling.judge(part, share, ask.asked, now, ask.notes_of(part, notes))
+
+    def _drop(self, strangers: pa.Table, asked: pa.Table) -> None:
+        """Rows came of ``strangers``, which are not among the keys that were ``asked``."""
+        self._state.tally.count(unasked_rows=strangers.num_rows)
+        self._state.events.dropped(strangers, asked)
+
+    def _take_failures(self, ask: Ask, failures: Mapping[int, Exception], now: float) -> None:
+        """Each key fails for its own reason; those of one reason fail together."""
+        alike: dict[int, list[int]] = {}
+        name, count = connector_name(self._state.spec), ask.request.keys.num_rows
+        for position, error in failures.items():
+            if not 0 <= position < count:
+                raise AnswerError(f"{name} failed key {position}; it was asked {count} keys (from 0).")
+            alike.setdefault(id(error), []).append(position)
+        for positions in alike.values():
+            failed = ask.among(pa.array(positions, pa.int32()))
+            self._fail(failed, failures[positions[0]], now)
+
+    def failed(self, ask: Ask, error: Exception, now: float) -> None:
+        """Take the failure of ``ask``.
+
+        Raises:
+            ConnectorError: some keys may not be asked again, and `on-error` is ``fail``.
+        """
+        self._heard(ask, now)
+        if isinstance(error, AnswerTooLarge) and ask.request.keys.num_rows > 1:
+            self._state.size.too_large(min(error.keys, ask.request.keys.num_rows - 1))
+            self._mind_the_width()
+            for part in ask.parts:
+                self._put_back(part, now)
+        else:
+            self._fail(ask, error, now)
+
+    def _fail(self, ask: Ask, error: Exception, now: float) -> None:
+        if isinstance(error, NoTurn):
+            self._had_no_turn(ask, now)
+        else:
+            if self._state.limiter.outage:
+                self._state.events.down(self._state.limiter.outage)
+            self._settling.fail(ask, error, now)
+
+    def _had_no_turn(self, ask: Ask, now: float) -> None:
+        """The limits of the origin left ``ask`` no time: none of that counts."""
+        self._uncount(ask)
+        for part in ask.parts:
+            part.batch.deadline = max(part.batch.deadline, now + self._state.spec.settings.timeout)
+            self._put_back(part, now)
+
+    def unasked(self, ask: Ask, now: float) -> None:
+        """Take back ``ask``, which was not sent."""
+        self._release(ask)
+        self._uncount(ask)
+        for part in ask.parts:
+            self._put_back(part, now)
+
+    def _uncount(self, ask: Ask) -> None:
+        again = sum(len(part) for part in ask.parts if part.attempt > 1)
+        self._state.tally.count(requests=-ask.slots, retried_keys=-again)
+
+    def _put_back(self, part: Part, now: float) -> None:
+        """Let the keys of ``part`` be asked as if they had not been; each attempt counts when it is made."""
+        if part.attempt > 1:
+            self._state.waiting.add(part, now)
+        else:
+            self._settling.leave(part.batch, len(part))
+            self._state.fresh.put_back(part.batch.window, part.positions, self._state.held)
+
+    def _mind_the_width(self) -> None:
+        """Windows that will hold much let their first rows go as soon as they can."""
+        if self._state.size.rows is not None and not self._state.spec.by_row:
+            self._state.fresh.sort_longer_than(self._state.size.rows)
+
+    def _heard(self, ask: Ask, now: float) -> None:
+        self.waits(None, now)
+        self._release(ask)
+        self._state.size.answered(ask.request.keys.num_rows, now - ask.asked)
+        if not self._state.spec.by_row:
+            self._state.tally.took([now - ask.asked])
+        self._is_heard = True
+
+    def _release(self, ask: Ask) -> None:
+        self._state.slots.in_flight -= ask.slots
+        self._state.keys_in_flight -= ask.request.keys.num_rows
+
+
+def feed(flow: LookupFlow, keys: Keys | None) -> None:
+    """Give ``flow`` its next window, or tell it that there is none."""
+    if keys is None:
+        flow.end_input()
+    else:
+        flow.add(keys)

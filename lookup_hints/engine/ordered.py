@@ -1,0 +1,164 @@
+"""Which rows of a key answer a value: the nearest on one side, or all whose range holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookup_hints.engine.arrow import Placed, one_zero, whole
+from lookup_hints.spi.model import OrderCondition
+
+Numbers = npt.NDArray[np.int64]
+
+MOST_PAIRS = 4_000_000
+"""Where ranges overlap, each value is compared with each row of its key: so many pairs at once."""
+
+
+@dataclass(frozen=True)
+class Answering:
+    """The rows that answer some values.
+
+    Args:
+        rows: positions of rows, those of the first value first.
+        ends: for each value where in ``rows`` its own end.
+    """
+
+    rows: pa.Array
+    ends: pa.Array
+
+    @classmethod
+    def of(cls, rows: Numbers, counts: Numbers) -> Answering:
+        """``counts``: how many of ``rows`` each value has."""
+        return cls(pa.array(rows), pa.array(np.cumsum(counts, dtype=np.int64)))
+
+
+def answering(found: Placed, codes: pa.Array, values: pa.Array, condition: OrderCondition) -> Answering:
+    """The rows of ``found`` that answer ``values``, each with the key at its place in ``codes``.
+
+    A NULL answers nothing and is answered by nothing. Of equal rows that are nearest, one answers.
+
+    Args:
+        found: rows of keys, with the columns of ``condition``.
+        codes: for each value the position of its key, or NULL.
+        values: of the type of the column that they are compared with.
+        condition: which rows answer.
+    """
+    count, column = len(values), whole(found.rows.column(condition.column))
+    until = None if condition.until is None else whole(found.rows.column(condition.until))
+    ranks, null = _ranks([column, values, *([] if until is None else [until])])
+    starts, asked = ranks[: len(column)], ranks[len(column) : len(column) + count]
+    keys = pc.fill_null(codes, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    owners = found.positions.to_numpy(zero_copy_only=False).astype(np.int64)
+    asked = np.where(keys < 0, null, asked)
+    known = np.flatnonzero(starts != null)
+    ordered = known[np.lexsort((starts[known], owners[known]))]
+    index = _OrderedRows(owners[ordered], starts[ordered], ordered, null + 1)
+    if until is None:
+        at = index.nearest(keys, asked, condition.operator)
+        at = np.where(asked == null, -1, at)
+        return Answering.of(ordered[at[at >= 0]], (at >= 0).astype(np.int64))
+    ends = ranks[len(column) + count :]
+    # A range without an end holds whatever comes after its start; no rank is larger than that of NULL.
+    return index.holding(keys, asked, ends[ordered], null)
+
+
+def _ranks(columns: list[pa.Array]) -> tuple[Numbers, int]:
+    """A number for each value of all ``columns``, in their order; and the largest, which is for NULL.
+
+    They sort as Spark does: NaN is above all other numbers, and -0.0 is 0.0.
+    """
+    every = one_zero(pa.concat_arrays(columns))
+    order = pc.array_sort_indices(every)
+    ascending = every.take(order).drop_null()
+    changes = pc.fill_null(pc.not_equal(ascending[1:], ascending[:-1]), False).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(every.type):
+        nan = pc.is_nan(ascending).to_numpy(zero_copy_only=False)
+        changes = changes & ~(nan[1:] & nan[:-1])
+    dense = np.concatenate([np.zeros(min(1, len(ascending)), np.int64), np.cumsum(changes, dtype=np.int64)])
+    null = int(dense[-1]) + 1 if len(dense) else 0
+    ranks = np.full(len(every), null, np.int64)
+    ranks[order.to_numpy()[: len(ascending)]] = dense
+    return ranks, null
+
+
+@dataclass(frozen=True)
+class _OrderedRows:
+    """Rows in the order of their keys, and of each key in the order of the column.
+
+    Args:
+        owners: for each row the position of its key.
+        starts: for each row the rank of its value.
+        rows: for each row where it is.
+        width: above all ranks.
+    """
+
+    owners: Numbers
+    starts: Numbers
+    rows: Numbers
+    width: int
+
+    def nearest(self, keys: Numbers, asked: Numbers, operator: str) -> Numbers:
+        """For each key and rank the place of the nearest row on the side that ``operator`` names, or -1."""
+        at = self._place(keys, asked, right=operator in (">=", "<"))
+        if operator in (">=", ">"):
+            at = at - 1
+        at = np.where(at < len(self.owners), at, -1)
+        if not len(self.owners):
+            return at
+        return np.where((at >= 0) & (self.owners[at] == keys), at, -1)
+
+    def holding(self, keys: Numbers, asked: Numbers, ends: Numbers, null: int) -> Answering:
+        """The rows whose range holds the rank: it starts at or before it, and ends after it or never.
+
+        Args:
+            keys: the key of each value.
+            asked: the rank of each value.
+            ends: for each row of this index the rank at which it ends.
+            null: the rank of NULL.
+        """
+        is_known = asked != null
+        if not _overlap(self.owners, self.starts, ends, null):
+            at = np.where(is_known, self.nearest(keys, asked, ">="), -1)
+            holds = (at >= 0) & self._is_before(asked, ends, at, null)
+            return Answering.of(self.rows[at[holds]], holds.astype(np.int64))
+        first = self._place(keys, np.zeros_like(asked), right=False)
+        last = np.where(is_known, self._place(keys, asked, right=True), first)
+        counts, rows = np.zeros(len(keys), np.int64), list[Numbers]()
+        pairs = np.cumsum(last - first)
+        begin = 0
+        while begin < len(keys):
+            before = pairs[begin - 1] if begin else 0
+            end = max(begin + 1, int(np.searchsorted(pairs, before + MOST_PAIRS, side="right")))
+            lengths = (last - first)[begin:end]
+            value = np.repeat(np.arange(begin, end), lengths)
+            offset = np.arange(len(value)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            at = first[value] + offset
+            holds = self._is_before(asked[value], ends, at, null)
+            counts += np.bincount(value[holds], minlength=len(keys))
+            rows.append(self.rows[at[holds]])
+            begin = end
+        return Answering.of(np.concatenate([np.zeros(0, np.int64), *rows]), counts)
+
+    def _place(self, keys: Numbers, ranks: Numbers, *, right: bool) -> Numbers:
+        """Where rows of the key and rank would go: behind equal ones, or before them."""
+        ascending = self.owners * self.width + self.starts
+        return np.searchsorted(ascending, keys * self.width + ranks, side="right" if right else "left")
+
+    @staticmethod
+    def _is_before(asked: Numbers, ends: Numbers, at: Numbers, null: int) -> npt.NDArray[np.bool_]:
+        if not len(ends):
+            return np.zeros(len(asked), np.bool_)
+        own = ends[at]
+        is_before: npt.NDArray[np.bool_] = (own == null) | (asked < own)
+        return is_before
+
+
+def _overlap(owners: Numbers, starts: Numbers, ends: Numbers, null: int) -> bool:
+    """Whether a row of a key starts before the one before it has ended."""
+    same = owners[1:] == owners[:-1]
+    before = ends[:-1]
+    return bool(np.any(same & ((before == null) | (before > starts[1:]))))

@@ -1,0 +1,170 @@
+"""What a task must pass before it asks its source: the limits, budgets and outages of the origin."""
+
+from __future__ import annotations
+
+import os
+import time
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from lookup_hints.errors import ConnectorError
+from lookup_hints.limits.limiter import OriginLimiter, OriginPermits
+from lookup_hints.limits.shared_limits import Rules
+from lookup_hints.limits.store import LimitStores
+from lookup_hints.metrics.observing import TIMER_TOLERANCE
+from lookup_hints.spec import LookupSpec
+from lookup_hints.spi import Answer, Connector, Ending, LookupRequest, RowRequest, TakesTurns, Turns, turns
+from lookup_hints.spi.turns import FREE
+
+Request = TypeVar("Request", LookupRequest, RowRequest)
+_T = TypeVar("_T")
+
+
+class _NoLimits:
+    """Where nothing bounds the requests: limiter and permits in one."""
+
+    room: int | None = None
+    limit = outages = 0
+    outage = ""
+    gave_up = False
+    waited = 0.0
+    take_at_once, take = FREE.take_at_once, FREE.take
+    wait_for_turn, over = FREE.wait_for_turn, FREE.over
+
+    def permits(self) -> _NoLimits:
+        return self
+
+    def is_crowded(self, asked: int) -> bool:
+        return False
+
+    def retry_delay(self, requests: int) -> float:
+        return 0.0
+
+    def close(self) -> None:
+        pass
+
+
+UNLIMITED = _NoLimits()
+"""Lets each request pass at once."""
+
+RequestPermits: TypeAlias = OriginPermits | _NoLimits
+RequestLimiter: TypeAlias = OriginLimiter | _NoLimits
+
+_STATEMENTS = "the requests of statements"
+
+
+def limiter_of(
+    spec: LookupSpec,
+    stores: LimitStores,
+    folder: Path | None,
+    *,
+    statement: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> RequestLimiter:
+    """What the requests of ``spec`` have to pass, whose connector is the one that is open here.
+
+    Args:
+        spec: the lookup.
+        stores: those that this process has opened.
+        folder: where the processes of the executor share what they know; None where they cannot.
+        statement: the number of the statement that runs.
+        clock: seconds, the same for all processes.
+        sleep: waits this many seconds.
+    """
+    budget, origin = spec.settings.budget, spec.connector.origin()
+    is_bounded = any((budget.concurrency, budget.rate, budget.task_concurrency, budget.task_rate))
+    if not origin and not is_bounded and budget.max_requests is None:
+        return UNLIMITED
+    # Executors of unknown number share nothing: each task keeps to its own part.
+    folder = None if budget.executors is None else folder
+    store = stores.of(folder, budget.name or origin or f"table {spec.table.name}")
+    concurrency, rate = budget.concurrency, budget.rate
+    if not store.is_shared:
+        concurrency, rate = budget.without_file(os.cpu_count() or 1)
+    rules = Rules(
+        source=f"table {spec.table.name}: {spec.connector.place() or 'the source'}",
+        capacity=spec.settings.capacity,
+        concurrency=concurrency,
+        rate=rate,
+        adapts=bool(origin),
+        timeout=spec.settings.timeout,
+        waits_on_open=budget.on_open == "wait",
+        max_requests=budget.max_requests,
+        statement=statement,
+    )
+    spent = None if budget.max_requests is None else stores.of(folder, _STATEMENTS)
+    return OriginLimiter(store, rules, spent=spent, process=os.getpid(), clock=clock, sleep=sleep)
+
+
+def with_permits(
+    lookup: Callable[[LookupRequest], Answer],
+    connector: Connector,
+    limiter: RequestLimiter,
+    clock: Callable[[], float],
+) -> Callable[[LookupRequest], Answer]:
+    """``lookup``, each call of which takes a turn; not where the connector does that itself."""
+    if limiter is UNLIMITED or isinstance(connector, TakesTurns):
+        return lookup
+
+    def taking_turns(request: LookupRequest) -> Answer:
+        own = turns()
+        if not own.take_at_once():
+            deadline = None if request.timeout is None else clock() + request.timeout
+            own.wait_for_turn(deadline)
+            if deadline is not None:  # nothing else ends a lookup that has the time of its turn as well
+                request = replace(request, timeout=max(TIMER_TOLERANCE, deadline - clock()))
+        with _Permit(own, connector, request.timeout, clock):
+            return lookup(request)
+
+    return taking_turns
+
+
+def with_permits_async(
+    lookup: Callable[[Request], Awaitable[_T]],
+    connector: Connector,
+    limiter: RequestLimiter,
+    clock: Callable[[], float],
+) -> Callable[[Request], Awaitable[_T]]:
+    """The same of a lookup on an event loop."""
+    if limiter is UNLIMITED or isinstance(connector, TakesTurns):
+        return lookup
+
+    async def taking_turns(request: Request) -> _T:
+        own = turns()
+        if not own.take_at_once():
+            await own.take(None if request.timeout is None else clock() + request.timeout)
+        with _Permit(own, connector, request.timeout, clock):
+            return await lookup(request)
+
+    return taking_turns
+
+
+class _Permit:
+    """A block in which a turn is used for one lookup, and then is over."""
+
+    def __init__(
+        self, own: Turns, connector: Connector, timeout: float | None, clock: Callable[[], float]
+    ) -> None:
+        self._own, self._connector, self._timeout, self._clock = own, connector, timeout, clock
+        self._started = clock()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        pause = error.retry_after if isinstance(error, ConnectorError) else None
+        self._own.over(self._started, self._ending(error), pause)
+
+    def _ending(self, error: BaseException | None) -> Ending:
+        if error is None:
+            return "served"
+        if isinstance(error, CancelledError):
+            is_late = (
+                self._timeout is not None and self._clock() - self._started + TIMER_TOLERANCE >= self._timeout
+            )
+            return "lost" if is_late else "unknown"
+        return self._connector.ending(error) if isinstance(error, Exception) else "unknown"

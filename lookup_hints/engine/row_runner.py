@@ -1,0 +1,236 @@
+"""Drives a flow through a row door: many keys in flight, each looked up by itself.
+
+The flow is made for columns, and telling it of one key costs as much as of a thousand. So finished keys are
+told together, a few milliseconds late at most, and it gives out more keys than may be in flight: the
+workers here never wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import pyarrow as pa
+
+from lookup_hints.engine.async_runner import CANCEL_SECONDS, AsyncDriver, had_turn, no_turn
+from lookup_hints.engine.flow import LookupFlow
+from lookup_hints.engine.steps import Ask
+from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.metrics.counts import Cause
+from lookup_hints.spi.model import RowRequest, Rows
+from lookup_hints.spi.reporting import reporting_to
+from lookup_hints.spi.row_door import RowDoor, outcomes_of, rows_of
+from lookup_hints.spi.turns import taking
+
+LATE_SECONDS = 0.005
+"""How long a finished key may wait for others, to be told to the flow with them."""
+
+
+class _Asked:
+    """An ask whose keys are looked up one by one."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.rows = rows_of(ask.request)
+        self.unfinished = len(self.rows)
+        self.finished: list[tuple[int, Rows | Exception]] = []
+        self.is_out_of_time = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class RowDriver(AsyncDriver):
+    """One run of a flow whose connector is asked one key at a time, ``capacity`` of them at once."""
+
+    def __init__(
+        self,
+        flow: LookupFlow,
+        door: RowDoor,
+        lookup_row: Callable[[RowRequest], Awaitable[Rows]],
+        capacity: int,
+    ) -> None:
+        super().__init__(flow, _never)
+        self._door = door
+        self._lookup_row = self._in_turn(lookup_row)
+        self._capacity = capacity
+        self._waiting: deque[tuple[_Asked, int]] = deque()
+        self._running: dict[asyncio.Task[None], tuple[_Asked, int]] = {}
+        self._asked: dict[_Asked, None] = {}  # in the order of asking
+        self._in_flight = self._most_in_flight = 0
+        self._took: list[float] = []
+        """Seconds that each finished key took, until the flow is told of them."""
+        self._untold = 0
+        self._telling: asyncio.TimerHandle | None = None
+
+    async def close(self) -> None:
+        """Cancel every lookup in flight and wait, for some seconds at most, until they are gone."""
+        self._waiting.clear()
+        for asked in self._asked:
+            if asked.timer is not None:
+                asked.timer.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
+        await super().close()
+        self._tell_times()
+
+    def _blocked_by(self) -> Cause:
+        has_queue = bool(self._waiting) and len(self._running) >= self._capacity
+        return self._flow.blocked_by(self._now(), under_way=len(self._running), has_queue=has_queue)
+
+    def _start(self, ask: Ask) -> None:
+        asked = _Asked(ask)
+        self._asked[asked] = None
+        asked.timer = asyncio.get_running_loop().call_at(ask.deadline, self._run_out, asked)
+        self._waiting.extend((asked, position) for position in range(len(asked.rows)))
+        self._employ()
+
+    def _employ(self) -> None:
+        """As many workers as there are keys for, up to ``capacity``."""
+        for _ in range(min(len(self._waiting), self._capacity - len(self._running))):
+            mine = self._waiting.popleft()
+            task = self._spawn(self._work(*mine))
+            self._running[task] = mine
+            task.add_done_callback(self._leave)
+
+    def _leave(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        if not self._is_closing:
+            self._employ()
+
+    async def _work(self, asked: _Asked, position: int) -> None:
+        """Look up one key after the other, until none waits or one had to be cancelled."""
+        task = asyncio.current_task()
+        assert task is not None
+        permits, clock = self._flow.limiter.permits(), asyncio.get_running_loop().time
+        with reporting_to(self._flow.tally), taking(permits):
+            while True:
+                self._in_flight += 1
+                if self._in_flight > self._most_in_flight:
+                    self._most_in_flight = self._in_flight
+                started, waited = clock(), permits.waited
+                try:
+                    outcome: Rows | Exception = await self._lookup_row(asked.rows[position])
+                except asyncio.CancelledError as error:
+                    if self._is_closing:
+                        raise
+                    if task not in self._running:
+                        return
+                    own = had_turn(permits, permits.waited - waited, asked.ask)
+                    self._finish(asked, position, self._cancelled(asked, error, is_own=own))
+                    return  # a task that was cancelled once is not fit for more
+                except Exception as error:
+                    outcome = error
+                finally:
+                    if task in self._running:
+                        self._in_flight -= 1
+                        self._took.append(clock() - started - (permits.waited - waited))
+                if task not in self._running:
+                    return
+                self._finish(asked, position, outcome)
+                del outcome  # it may be large, and the next key takes its time
+                if not self._waiting:
+                    return
+                self._running[task] = asked, position = self._waiting.popleft()
+
+    def _cancelled(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
+        if asked.is_out_of_time:
+            return _out_of_time(asked) if is_own else no_turn(self._flow, asked.ask)
+        cancelled = ConnectorError("the connector cancelled the lookup itself")
+        cancelled.__cause__ = error
+        return cancelled
+
+    def _run_out(self, asked: _Asked) -> None:
+        """The time of ``asked`` is up: its keys in flight are cancelled, the others not even started."""
+        if self._is_closing:
+            return
+        asked.is_out_of_time = self._is_late = True
+        for task, (own, _) in self._running.items():
+            if own is asked:
+                task.cancel()
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._give_up_keys, asked)
+        unstarted = [position for own, position in self._waiting if own is asked]
+        self._waiting = deque(each for each in self._waiting if each[0] is not asked)
+        limiter = self._flow.limiter
+        lacks_turns = limiter.is_crowded(len(self._running) + len(self._waiting)) or limiter.outage
+        late = no_turn(self._flow, asked.ask) if lacks_turns else _out_of_time(asked)
+        for position in unstarted:
+            self._finish(asked, position, late)
+
+    def _give_up_keys(self, asked: _Asked) -> None:
+        """Tell of the keys of ``asked`` that were cancelled and do not end."""
+        if self._is_closing:
+            return
+        left = [(task, position) for task, (own, position) in self._running.items() if own is asked]
+        for task, position in left:
+            del self._running[task]
+            self._given_up.add(task)
+            task.add_done_callback(self._given_up.discard)
+            self._in_flight -= 1
+            self._finish(asked, position, _out_of_time(asked))
+        self._employ()
+
+    def _finish(self, asked: _Asked, position: int, outcome: Rows | Exception) -> None:
+        asked.finished.append((position, outcome))
+        self._untold += 1
+        is_last = not self._waiting and not self._in_flight
+        if is_last or self._untold >= self._capacity:
+            self._tell()
+        elif self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(LATE_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        """Give the flow what has finished, and send what it wants next."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        if self._is_closing:
+            return
+        self._untold = 0
+        self._tell_times()
+        try:
+            for asked in [each for each in self._asked if each.finished]:
+                self._tell_of(asked)
+            if self._waiting and not self._flow.has_room_for(self._in_flight):
+                self._give_back()
+        except Exception as failure:
+            self._fail(failure)
+        else:
+            self._go_on()
+
+    def _tell_times(self) -> None:
+        took, self._took = self._took, []
+        self._flow.took(took, self._most_in_flight)
+
+    def _give_back(self) -> None:
+        """Let the flow say again when the keys that wait here are asked: rows of others fill the memory."""
+        waiting: dict[_Asked, list[int]] = {}
+        for asked, position in self._waiting:
+            waiting.setdefault(asked, []).append(position)
+        self._waiting.clear()
+        for asked, positions in waiting.items():
+            self._flow.unasked(self._without(asked, positions), self._now())
+
+    def _without(self, asked: _Asked, positions: list[int]) -> Ask:
+        """The part of ``asked`` at ``positions``, which it will not wait for any more."""
+        asked.unfinished -= len(positions)
+        if not asked.unfinished:
+            del self._asked[asked]
+            assert asked.timer is not None
+            asked.timer.cancel()
+        return asked.ask.among(pa.array(positions, pa.int32()))
+
+    def _tell_of(self, asked: _Asked) -> None:
+        finished = sorted(asked.finished, key=lambda each: each[0])
+        asked.finished = []
+        told = self._without(asked, [position for position, _ in finished])
+        outcomes = [(asked.rows[position], outcome) for position, outcome in finished]
+        now = max(self._now(), asked.ask.deadline) if asked.is_out_of_time else self._now()
+        self._flow.answered(told, outcomes_of(self._door, outcomes, asked.ask.request.schema), now)
+
+
+def _out_of_time(asked: _Asked) -> LookupTimeout:
+    return LookupTimeout(f"no answer within {asked.ask.request.timeout:g} s")
+
+
+async def _never(_: object) -> pa.Table:
+    raise AssertionError("a row door is asked by row")

@@ -1,0 +1,244 @@
+"""What becomes of keys when their answer or failure is there: they are settled, or asked again later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookup_hints.engine.arrow import (
+    KnownAnswers,
+    Placed,
+    absent,
+    count_up_to,
+    lists_per_key,
+    place,
+    present,
+)
+from lookup_hints.engine.failures import connector_name, failure, is_defect, out_of_time
+from lookup_hints.engine.state import LookupState
+from lookup_hints.engine.steps import Ask, Batch, Part
+from lookup_hints.engine.window import Window
+from lookup_hints.errors import ConnectorError, LookupTimeout, SourceDown
+from lookup_hints.spi import ReportsOutcomes
+from lookup_hints.spi.model import LookupRequest, Outcome, PlacedRows
+
+_LONGEST_BEAT = 0.125
+
+
+class Settling:
+    """Applies the retry policy and `on-error`; the rows of settled keys are held, the others wait."""
+
+    def __init__(self, state: LookupState, random: Random) -> None:
+        self._state, self._spec, self._settings = state, state.spec, state.spec.settings
+        self._random = random
+
+    def fail(self, ask: Ask, error: Exception, now: float) -> None:
+        """All keys of ``ask`` failed."""
+        self._state.tally.failed(error)
+        self._state.events.failed(ask.request.keys, error)
+        if is_defect(error):
+            raise error
+        # A request has the time of its most urgent part. The others did not have theirs: ask them again.
+        was_cut_short = isinstance(error, LookupTimeout) and ask.deadline <= now
+        for part in ask.parts:
+            if isinstance(error, SourceDown):
+                self.give_up(part, failure(self._spec, part, error))
+            elif part.batch.deadline <= now:
+                self.give_up(part, out_of_time(self._spec, part, error))
+            elif was_cut_short:
+                self._state.waiting.add(part, now)
+            else:
+                self._retry_error(part, error, now)
+
+    def judge(self, part: Part, placed: Placed, asked: float, now: float, notes: Sequence[Any]) -> None:
+        """Settle the keys of ``part``, ``asked`` then, whose outcome is final, and let the others wait."""
+        missed = absent(placed.positions, len(part))
+        delay = self._settings.retry.delay_after_miss(part.attempt, self._spread())
+        again = missed[:0] if delay is None else self._refused(placed, missed, len(part))
+        if len(again):
+            placed = placed.filter(pc.invert(pc.is_in(placed.positions, value_set=again)))
+            missed = missed.filter(pc.invert(pc.is_in(missed, value_set=again)))
+        self._keep(part, placed)
+        self._learn(part, placed, missed, asked, notes)
+        if len(missed):
+            told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
+            self._tell(part.among(missed), Outcome(None, part.attempt, told))
+        self._state.tally.count(hits=len(part) - len(again) - len(missed), misses=len(missed))
+        if delay is None or not len(again):
+            self._settle(part)
+        else:
+            self._settle(part.among(absent(again, len(part))))
+            self._retry(part.among(again), now, delay)
+
+    def recall(self, window: Window, known: KnownAnswers) -> pa.Array:
+        """Settle the keys of a new window that are known, and return those that must be asked.
+
+        What the retry policy would ask again is asked: a late row is not known yet.
+        """
+        known = self._believed(known, window.keys.num_rows)
+        part = Part(Batch(window, len(window.everything), math.inf), window.everything, attempt=0)
+        found = pa.concat_arrays([count_up_to(0), *(each.positions for each in known.found)])
+        hits = present(found, len(part))
+        settled = pa.concat_arrays([hits, known.missing])
+        for each in known.found:
+            self._keep(part, each)
+        if len(known.missing):
+            nothing = Outcome(None, 0, [None] * len(known.missing))
+            self._tell(part.among(known.missing), nothing)
+        window.settle(settled)
+        self._count_known(len(hits), len(known.missing), of=len(part))
+        if known.refreshing is not None:
+            refreshing = pc.sum(pc.is_in(known.refreshing, value_set=hits)).as_py()
+            self._state.tally.count(cache_stale=refreshing or 0)
+        if len(hits):
+            self._state.size.found(len(hits), sum(each.rows.nbytes for each in known.found))
+        return absent(settled, len(part))
+
+    def _count_known(self, hits: int, missing: int, of: int) -> None:
+        self._state.tally.count(
+            hits=hits,
+            misses=missing,
+            cache_hits=hits,
+            cache_missing=missing,
+            cache_misses=of - hits - missing,
+        )
+
+    def _believed(self, known: KnownAnswers, size: int) -> KnownAnswers:
+        """``known`` without what the retry policy would ask again."""
+        retry = self._settings.retry
+        if retry.on_rows is None:
+            return replace(known, missing=known.missing[:0]) if retry.on_miss else known
+        none = Placed(self._state.answer_schema.empty_table(), count_up_to(0))
+        rows = pa.concat_tables([each.rows for each in (none, *known.found)])
+        positions = pa.concat_arrays([each.positions for each in (none, *known.found)])
+        again = self._refused(Placed(rows, positions), known.missing, size)
+        found = (each.filter(pc.invert(pc.is_in(each.positions, value_set=again))) for each in known.found)
+        missing = known.missing.filter(pc.invert(pc.is_in(known.missing, value_set=again)))
+        return replace(known, found=tuple(found), missing=missing)
+
+    def _learn(
+        self, part: Part, placed: Placed, missed: pa.Array, asked: float, notes: Sequence[Any]
+    ) -> None:
+        """Let what is final be remembered; not a miss of which the connector tells more than that."""
+        if self._state.learn is not None:
+            missing = missed[:0] if notes else missed
+            self._state.learn(part.keys, placed, missing, asked)
+
+    def _refused(self, placed: Placed, missed: pa.Array, size: int) -> pa.Array:
+        """The positions of keys that the retry policy wants to ask again."""
+        retry = self._settings.retry
+        if retry.on_rows is None:
+            return missed
+        if not retry.on_miss:
+            missed = missed[:0]
+        schema = placed.rows.schema
+        lists = lists_per_key(placed, size, pa.struct(list(schema))).to_pylist()
+        refused = [position for position, rows in enumerate(lists) if retry.on_rows(rows)]
+        return pc.unique(pa.concat_arrays([missed, pa.array(refused, pa.int32())]))
+
+    def _keep(self, part: Part, placed: Placed) -> None:
+        if placed.rows.num_rows:
+            found = Placed(placed.rows.select(self._spec.held_columns), part.positions.take(placed.positions))
+            self._state.held.keep(part.batch.window, found)
+
+    def _retry_error(self, part: Part, error: Exception, now: float) -> None:
+        is_down = bool(self._state.limiter.outage)
+        if is_down and part.attempt > 1:
+            part = replace(part, attempt=part.attempt - 1)  # to probe a source that is down is no attempt
+        delay = self._settings.retry.delay_after_error(part.attempt, error, self._spread())
+        if delay is None:
+            self.give_up(part, failure(self._spec, part, error))
+        else:
+            requests = len(part) if self._spec.by_row else 1
+            allowed = 0.0 if is_down else self._state.limiter.retry_delay(requests)
+            self._retry(part, now, max(delay, allowed), error)
+
+    def _retry(self, part: Part, now: float, delay: float, error: Exception | None = None) -> None:
+        """Ask the keys of ``part`` again after ``delay``, unless their time is up before."""
+        due, deadline = now + delay, part.batch.deadline
+        if due >= deadline:
+            self.give_up(part, out_of_time(self._spec, part, error))
+        else:
+            beat = _next_beat(due, delay)
+            self._count_retry(len(part), error)
+            self._state.waiting.add(part.again(), beat if beat < deadline else due)
+
+    def _count_retry(self, keys: int, error: Exception | None) -> None:
+        if error is None:
+            self._state.tally.count(retried_misses=keys)
+        else:
+            self._state.tally.count(retried_failures=keys)
+
+    def _spread(self) -> float:
+        return self._random.uniform(-1.0, 1.0)
+
+    def give_up(self, part: Part, error: ConnectorError) -> None:
+        """The keys of ``part`` failed for good: do what `on-error` says, where no rows are left of before."""
+        part = self._without_stale(part)
+        if not len(part):
+            return
+        if self._settings.on_error == "fail":
+            raise error
+        self._state.given_up.take(part, error)
+        if self._settings.on_error == "skip":
+            part.batch.window.skip(part.positions)
+            self._state.tally.count(skipped=len(part))
+        else:
+            self._state.tally.count(misses=len(part))
+            told = error.__cause__ if isinstance(error.__cause__, Exception) else error
+            self._tell(part, Outcome(told, part.attempt, [None] * len(part)))
+        self._settle(part)
+
+    def _without_stale(self, part: Part) -> Part:
+        """Settle the keys of ``part`` of which there are rows that are too old; the others are returned."""
+        every = part.batch.window.fallback
+        fallback = [each.filter(pc.is_in(each.positions, value_set=part.positions)) for each in every]
+        positions = pa.concat_arrays([part.positions[:0], *(each.positions for each in fallback)])
+        if not len(positions):
+            return part
+        for each in fallback:
+            self._state.held.keep(
+                part.batch.window, Placed(each.rows.select(self._spec.held_columns), each.positions)
+            )
+        is_settled = pc.is_in(part.positions, value_set=positions)
+        settled = replace(part, positions=part.positions.filter(is_settled))
+        self._state.tally.count(hits=len(settled), cache_stale=len(settled))
+        self._settle(settled)
+        return replace(part, positions=part.positions.filter(pc.invert(is_settled)))
+
+    def _tell(self, part: Part, outcome: Outcome) -> None:
+        """Let the connector say in rows how it ended for keys without rows, where it does."""
+        connector = self._spec.connector
+        if not isinstance(connector, ReportsOutcomes):
+            return
+        told = connector.outcome_rows(part.keys, self._state.answer_schema, outcome)
+        if told is not None:
+            positions = count_up_to(len(part))
+            request = LookupRequest(part.keys, self._state.answer_schema)
+            self._keep(part, place(PlacedRows(told, positions), request, connector_name(self._spec)))
+
+    def _settle(self, part: Part) -> None:
+        part.batch.window.settle(part.positions)
+        self.leave(part.batch, len(part))
+
+    def leave(self, batch: Batch, size: int) -> None:
+        """This many keys of ``batch`` are settled, or belong to it no more."""
+        batch.unsettled -= size
+        if batch.unsettled == 0:
+            self._state.slots.leave(batch)
+
+
+def _next_beat(due: float, delay: float) -> float:
+    """``due``, or up to a sixteenth of ``delay`` later.
+
+    Misses of requests that were answered within one beat then fall due together and go out as one
+    request. Beats are powers of two: those of different delays fall together, and rounding is exact.
+    """
+    beat = min(_LONGEST_BEAT, 2.0 ** (math.frexp(delay / 16)[1] - 1))
+    return math.ceil(due / beat) * beat

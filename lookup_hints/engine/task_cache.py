@@ -1,0 +1,255 @@
+"""Between a flow and a cache: what is known of the keys of a window, and what the source has answered.
+
+The flow's driver hands over answers and does not wait; the thread that reads the input asks the cache, and
+writes. Where the cache fails, the task goes on without it and says so once: its rows are the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed
+from lookup_hints.errors import LookupHintsError
+from lookup_hints.metrics.counts import CountsByKey, LookupMetrics, MaxGauge
+from lookup_hints.spec import LookupSpec
+
+KEYS_AT_ONCE = 64 * 1024
+BYTES_AT_ONCE = 16 * 1024 * 1024
+"""This many keys, or bytes of rows, are held in memory before they are written."""
+
+_log = logging.getLogger("lookup_hints.cache")
+
+Learn = Callable[[pa.Table, Placed, pa.Array, float], None]
+"""Takes keys, the rows of those found, the positions of those that have none, and when they were asked.
+
+What is neither found nor missing is not known yet. Called by whoever drives the flow, so it must not wait.
+"""
+
+
+class NotKept(Exception):
+    """There is no cache, for a reason that its text tells."""
+
+
+NOTHING = KnownAnswers((), pa.nulls(0, pa.int32()))
+"""What is known where nothing takes part that could know keys: they are not counted as unknown to a cache."""
+
+CacheWrite = tuple[pa.Table, Placed, pa.Array, float]
+
+
+@dataclass(frozen=True)
+class Loads:
+    """How often a whole table was read for a task.
+
+    Args:
+        done: it is there since.
+        failed: it could not be read, or kept.
+        millis: how long the last one took.
+        age: how old it is, in seconds.
+        after: for how many keys the executor had asked before.
+    """
+
+    done: int = 0
+    failed: int = 0
+    millis: int = 0
+    age: int = 0
+    after: int = 0
+
+
+class Cache(Protocol):
+    """Answers that are kept for other windows, tasks and queries.
+
+    Any error means that there is none, but those of the source: they fail the task.
+    """
+
+    @property
+    def learns(self) -> bool:
+        """Whether it takes answers."""
+
+    def keys_of(self, rows: pa.Table) -> Keys | None:
+        """The distinct keys of ``rows`` in the order in which it has them; None where any other will do."""
+
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
+        """What is known of ``keys``; ``NOTHING`` where there is nothing yet that could know them."""
+
+    def refresh(self, keys: pa.Table) -> None:
+        """Let fresh rows of ``keys`` be asked for beside the task."""
+
+    def learn(self, learned: Sequence[CacheWrite]) -> None:
+        pass
+
+    @property
+    def evicted(self) -> CountsByKey[int]:
+        """How many rows have left it for this task, by reason."""
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Rows and bytes that it holds."""
+
+    @property
+    def loads(self) -> Loads:
+        """How often a whole table was read for this task."""
+
+
+class ChangeCheck(Protocol):
+    """Finds out whether rows have changed since they were remembered."""
+
+    @property
+    def asked(self) -> int:
+        """How often this task has asked the source for that."""
+
+    def is_current(self) -> bool:
+        """Whether what is known may be used; it may wait for the source."""
+
+
+class TaskCache:
+    """The cache of one lookup in one task, as the task uses it.
+
+    Args:
+        spec: the lookup.
+        cache: the answers; None where there is no cache.
+        warn: takes the table, and why it is asked without its cache.
+        watch: says whether answers may be used; None where they may while they are young.
+    """
+
+    def __init__(
+        self,
+        spec: LookupSpec,
+        cache: Cache | None,
+        warn: Callable[[str, str], None] | None = None,
+        watch: ChangeCheck | None = None,
+    ) -> None:
+        retry = spec.settings.retry
+        self._table = spec.table.name
+        self._columns = spec.held_columns if retry.on_rows is None else tuple(spec.answer_schema.names)
+        self._cache, self._warn, self._watch = cache, warn or warn_without_cache, watch
+        kept = spec.settings.cache
+        self._keeps_stale = kept is not None and kept.stale_if_error > 0
+        # Where rows that are too old may be used, a miss is kept, too: it hides them, and is not used itself.
+        self._keeps_missing = kept is not None and (
+            kept.missing_ttl is not None or self._keeps_stale or kept.stale_while_revalidate > 0
+        )
+        self._pending: deque[CacheWrite] = deque()
+        self._learned = self._written = (0, 0)  # keys and bytes; each is changed by one thread
+        self._most_rows = self._most_bytes = 0
+        self._evicted: CountsByKey[int] = CountsByKey()
+        self._loads = Loads()
+
+    @property
+    def learn(self) -> Learn | None:
+        """Takes what the source answers, where that is remembered."""
+        return None if self._cache is None or not self._cache.learns else self._learn
+
+    def _learn(self, keys: pa.Table, found: Placed, missing: pa.Array, asked: float) -> None:
+        self._pending.append((keys, found, missing if self._keeps_missing else missing[:0], asked))
+        count, nbytes = self._learned
+        self._learned = count + keys.num_rows, nbytes + found.rows.nbytes
+
+    def keys_of(self, rows: pa.Table) -> Keys | None:
+        """The distinct keys of ``rows`` in the order of the cache; None where it has none."""
+        try:
+            return None if self._cache is None else self._cache.keys_of(rows)
+        except Exception as error:
+            self._give_up(error)
+            return None
+
+    def recall(self, keys: Keys) -> Keys:
+        """``keys`` with what is known of them. What has been learned is written before."""
+        self.write()
+        cache = self._cache
+        if cache is None or not keys.table.num_rows:
+            return keys
+        try:
+            known = self._known(cache, keys.table)
+            if known.refreshing is not None:
+                cache.refresh(keys.table.take(known.refreshing))
+        except LookupHintsError:
+            raise
+        except Exception as error:
+            self._give_up(error)
+            return keys
+        finally:
+            self._look()
+        return keys if known is NOTHING else replace(keys, known=known)
+
+    def _known(self, cache: Cache, keys: pa.Table) -> KnownAnswers:
+        if self._watch is not None and not self._watch.is_current():
+            return self._fallback(cache, keys)
+        return cache.probe(keys, self._columns)
+
+    def _fallback(self, cache: Cache, keys: pa.Table) -> KnownAnswers:
+        """What may be used where asking fails, too: nobody knows whether it has changed."""
+        known = cache.probe(keys, self._columns) if self._keeps_stale else KnownAnswers((), NOTHING.missing)
+        return KnownAnswers((), known.missing[:0], fallback=(*known.found, *known.fallback))
+
+    def write_if_due(self) -> None:
+        """Write what has been learned, if it takes much memory."""
+        learned, written = self._learned, self._written
+        if learned[0] - written[0] >= KEYS_AT_ONCE or learned[1] - written[1] >= BYTES_AT_ONCE:
+            self.write()
+
+    def write(self) -> None:
+        """Write what has been learned."""
+        cache, pending = self._cache, []
+        while self._pending:
+            pending.append(self._pending.popleft())
+        self._written = (
+            self._written[0] + sum(keys.num_rows for keys, *_ in pending),
+            self._written[1] + sum(found.rows.nbytes for _, found, *_ in pending),
+        )
+        if cache is None or not pending:
+            return
+        try:
+            cache.learn(pending)
+        except Exception as error:
+            self._give_up(error)
+        self._look()
+
+    def close(self) -> None:
+        """The task is over, well or not: what it has learned is of use for others."""
+        self.write()
+
+    def _look(self) -> None:
+        if self._cache is not None:
+            rows, nbytes = self._cache.held
+            self._most_rows, self._most_bytes = max(self._most_rows, rows), max(self._most_bytes, nbytes)
+            self._evicted, self._loads = self._cache.evicted, self._cache.loads
+
+    def _give_up(self, error: Exception) -> None:
+        self._look()
+        self._cache = None
+        self._pending.clear()
+        self._warn(self._table, error_summary(error))
+
+    @property
+    def counts(self) -> LookupMetrics:
+        """What the cache has done."""
+        return LookupMetrics(
+            cache_rows=MaxGauge(self._most_rows),
+            cache_bytes=MaxGauge(self._most_bytes),
+            cache_evicted_by_reason=self._evicted,
+            cache_checks=0 if self._watch is None else self._watch.asked,
+            cache_loads=self._loads.done,
+            cache_load_failures=self._loads.failed,
+            cache_load_millis=MaxGauge(self._loads.millis),
+            cache_age=MaxGauge(self._loads.age),
+            switched_after=MaxGauge(self._loads.after),
+        )
+
+
+def warn_without_cache(table: str, why: str) -> None:
+    """Say that a task asks a table without the cache that it should have."""
+    _log.warning("Lookup of %s runs without its cache: %s", table, why)
+
+
+def error_summary(error: Exception) -> str:
+    """What went wrong; not where, as names of files are of no use to the reader."""
+    if isinstance(error, NotKept):
+        return str(error)
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"{type(error).__name__}: {text}"

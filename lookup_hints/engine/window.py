@@ -1,0 +1,227 @@
+"""One window of input: its keys, what became of them so far, and the rows that can be handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookup_hints.engine.arrow import (
+    Keys,
+    Placed,
+    bytes_by_position,
+    count_up_to,
+    handed_out,
+    holds,
+    lists_per_key,
+    rows_in_lists,
+    with_empty_last,
+    with_nulls,
+)
+from lookup_hints.engine.ordered import answering
+from lookup_hints.engine.request_size import WINDOW_BYTES
+from lookup_hints.spec import LookupSpec
+from lookup_hints.spi.model import OrderCondition
+
+HAND_OUT_BYTES = 32 * 1024 * 1024
+"""Where much was found for a window, its rows are handed out in portions of about this."""
+
+
+class Settled:
+    """Rows of input, one after the other, whose outcome is final.
+
+    Args:
+        codes: for each row the position of its key, NULL where a key column is NULL.
+        keys: positions are below this.
+        found: the rows of these keys.
+        skipped: positions of keys whose rows are dropped.
+        values: for each row what it compares with the ordered column, where there is one.
+    """
+
+    def __init__(
+        self,
+        codes: pa.Array,
+        keys: int,
+        found: list[Placed],
+        skipped: list[pa.Array],
+        values: pa.Array | None = None,
+    ) -> None:
+        self._codes, self._keys, self._found, self._skipped = codes, keys, found, skipped
+        self._values = values
+
+    @property
+    def nbytes(self) -> int:
+        """What its rows take."""
+        return sum(each.rows.nbytes for each in self._found)
+
+    def results(self, spec: LookupSpec) -> Iterator[pa.ListArray]:
+        """For each input row, in order, the list of its rows; cut as memory wants.
+
+        A miss and a key with a NULL give an empty list; a skipped key gives NULL.
+        """
+        if spec.chosen_order is not None:
+            yield from self._answers(spec, spec.chosen_order)
+            return
+        lists = with_empty_last(self._lists(spec))
+        nowhere = pa.scalar(len(lists) - 1, pa.int32())
+        yield from handed_out(lists, pc.fill_null(self._codes, nowhere))
+
+    def _lists(self, spec: LookupSpec) -> pa.ListArray:
+        lists = lists_per_key(self._all_found(spec), self._keys, spec.row_type)
+        return with_nulls(lists, pa.concat_arrays(self._skipped)) if self._skipped else lists
+
+    def _answers(self, spec: LookupSpec, order: OrderCondition) -> Iterator[pa.ListArray]:
+        """The same, of the rows of its key those that answer the value of the input row."""
+        assert self._values is not None, "the value comes with the keys"
+        found = self._all_found(spec)
+        skipped = pa.concat_arrays([self._codes[:0], *self._skipped])
+        is_skipped = pc.is_in(self._codes, value_set=skipped)
+        answers = answering(found, self._codes, self._values, order)
+        yield from rows_in_lists(found.rows, answers.rows, answers.ends, is_skipped, spec.row_type)
+
+    def _all_found(self, spec: LookupSpec) -> Placed:
+        if not self._found:
+            schema = pa.schema([spec.table.schema.field(name) for name in spec.held_columns])
+            return Placed(schema.empty_table(), count_up_to(0))
+        # Answers come in any order; by their first position they are mostly in the order of the keys.
+        found = sorted(self._found, key=lambda each: each.positions[0].as_py())
+        rows = pa.concat_tables([each.rows for each in found])
+        return Placed(rows, pa.concat_arrays([each.positions for each in found]))
+
+
+class Window:
+    """The rows read at one time, whose keys are asked.
+
+    A key is settled when it has its final outcome; one that is settled without rows is a miss. A row is
+    settled with its key. Where little is found, all rows are handed out at the end; where much is found,
+    those before the first unsettled one are handed out before.
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys.table
+        self.everything = count_up_to(keys.table.num_rows)
+        self.found_bytes = 0
+        """What is kept for rows that are not handed out."""
+        self.is_asked_by_row = False
+        """Whether its keys are asked in the order of the rows that need them."""
+        values_bytes = 0 if keys.values is None else keys.values.nbytes
+        self._key_bytes: int = keys.table.nbytes + keys.codes.nbytes + values_bytes
+        self._codes = keys.codes.cast(pa.int32())
+        self._values = keys.values
+        self._unsettled: int = keys.table.num_rows
+        self._settled: list[pa.Array] = []
+        self._found: list[Placed] = []
+        self._skipped: list[pa.Array] = []
+        self.fallback: tuple[Placed, ...] = () if keys.known is None else keys.known.fallback
+        """Rows that are too old, of keys that are asked."""
+        self._ready = 0  # rows before the first one that is known to be unsettled
+        self._head: int | None = None  # the key of that one, as far as was looked
+
+    @property
+    def nbytes(self) -> int:
+        return self._key_bytes + self.found_bytes
+
+    @property
+    def rows(self) -> int:
+        """How many rows of input it has that are not handed out."""
+        return len(self._codes)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all is handed out."""
+        return not self._unsettled and not len(self._codes)
+
+    @property
+    def head(self) -> int | None:
+        """The key that the first unsettled row waits for; None where all are settled."""
+        if self._head is None and self._unsettled:
+            self._look_for_head()
+        return self._head
+
+    @property
+    def has_settled_rows(self) -> bool:
+        """Whether its first row is known to be settled."""
+        return self._ready > 0 or not self._unsettled
+
+    def in_order_of_rows(self, positions: pa.Array) -> pa.Array:
+        """The keys at ``positions``, those first that the first rows need."""
+        needed = pc.unique(self._codes.drop_null())
+        return needed.filter(pc.is_in(needed, value_set=positions))
+
+    def settle(self, positions: pa.Array) -> None:
+        """The keys at ``positions`` have their final outcome."""
+        self._unsettled -= len(positions)
+        self._settled.append(positions)
+        if self._head is not None and holds(positions, self._head):
+            self._head = None
+
+    def add(self, found: Placed) -> None:
+        """Keep rows of keys of this window; their positions are those of ``keys``."""
+        self._found.append(found)
+        self.found_bytes += found.rows.nbytes
+
+    def skip(self, positions: pa.Array) -> None:
+        """Mark the keys at ``positions`` as skipped; no rows are kept for them."""
+        self._skipped.append(positions)
+
+    def take_settled(self) -> Settled | None:
+        """The next rows to hand out; None where it is not worth it yet.
+
+        What was found for them is let go, but for keys that later rows need, too.
+        """
+        rows = self._settled_rows()
+        if not rows:
+            return None
+        if self.found_bytes > WINDOW_BYTES:
+            rows = self._fitting(rows)
+        if rows == self.rows:
+            return self._rest()
+        return self._first(rows)
+
+    def _settled_rows(self) -> int:
+        if not self._unsettled:
+            return self.rows
+        if self.found_bytes >= WINDOW_BYTES and self._head is None:
+            self._look_for_head()
+        return self._ready
+
+    def _look_for_head(self) -> None:
+        self._settled = [pa.concat_arrays([count_up_to(0), *self._settled])]
+        codes = self._codes[self._ready :]
+        is_settled = pc.or_(codes.is_null(), pc.is_in(codes, value_set=self._settled[0]))
+        self._ready += pc.index(is_settled, pa.scalar(False)).as_py()
+        self._head = self._codes[self._ready].as_py()
+
+    def _fitting(self, rows: int) -> int:
+        """How many of the first ``rows`` hold not much more than ``HAND_OUT_BYTES``; one at least."""
+        keys = pc.unique(self._codes[:rows].drop_null())
+        before = pc.cumulative_sum(bytes_by_position(self._found, self.keys.num_rows).take(keys))
+        fitting = max(1, pc.sum(pc.less_equal(before, HAND_OUT_BYTES)).as_py() or 0)
+        return rows if fitting >= len(keys) else pc.index(self._codes, keys[fitting]).as_py()
+
+    def _rest(self) -> Settled:
+        settled = Settled(self._codes, self.keys.num_rows, self._found, self._skipped, self._values)
+        self._codes, self._found, self.found_bytes, self._ready = self._codes[:0], [], 0, 0
+        return settled
+
+    def _first(self, rows: int) -> Settled:
+        codes, self._codes = self._codes[:rows], self._codes[rows:]
+        values = self._values
+        if values is not None:
+            values, self._values = values[:rows], values[rows:]
+        self._ready = max(0, self._ready - rows)
+        settled = Settled(codes, self.keys.num_rows, _of_keys(self._found, codes), self._skipped, values)
+        self._found = _of_keys(self._found, self._codes)
+        self.found_bytes = sum(each.rows.nbytes for each in self._found)
+        return settled
+
+
+def _of_keys(found: list[Placed], codes: pa.Array) -> list[Placed]:
+    """What was found for the keys at ``codes``; what holds nothing else is not copied."""
+    among = [pc.is_in(each.positions, value_set=codes) for each in found]
+    return [
+        each if pc.all(mask).as_py() else each.filter(mask)
+        for each, mask in zip(found, among, strict=True)
+        if pc.any(mask).as_py()
+    ]

@@ -1,0 +1,249 @@
+"""Metrics and spans of requests by OpenTelemetry, sent from a worker process over OTLP.
+
+It needs OpenTelemetry's SDK: `workers` knows whether that is there. Nothing of a request's content is told:
+no keys, no URLs, no messages of errors.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from time import perf_counter
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from opentelemetry import propagate
+from opentelemetry.metrics import Counter, Histogram, Meter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+
+from lookup_hints import __version__
+from lookup_hints.metrics.counts import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
+from lookup_hints.metrics.exported_names import division
+from lookup_hints.metrics.exporting import ExportStatus, WatchedMetricExporter, WatchedSpanExporter
+from lookup_hints.metrics.flushing import Flusher
+from lookup_hints.metrics.signals import Signals
+from lookup_hints.spec import LookupName
+from lookup_hints.spi.reporting import HttpExchange
+
+Attributes = dict[str, str | int]
+
+_SCOPE = "lookup_hints"
+_UNITS = {"seconds": "s", "bytes": "By"}
+
+DATABASES = {"postgres": ("postgresql", "SELECT"), "sqlite": ("sqlite", "SELECT"), "redis": ("redis", "")}
+"""By connector: OpenTelemetry's name of the system, and of the operation where there is just one."""
+
+_HTTP = "http"
+"""The connector that reports each HTTP request itself: a request of its lookup may have several."""
+
+# The bounds that the semantic conventions give.
+_DATABASE_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)
+_HTTP_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+
+
+class Sending:
+    """The providers of this process, and what sends for them.
+
+    Args:
+        wanted: which signals are sent.
+    """
+
+    def __init__(self, wanted: Signals) -> None:
+        self._outcome = ExportStatus()
+        own: Attributes = {
+            "service.instance.id": str(uuid4()),
+            "host.name": socket.gethostname(),
+            "process.pid": os.getpid(),
+        }
+        resource = Resource(own).merge(Resource.create())
+        self._providers: list[MeterProvider | TracerProvider] = []
+        self.tracer: Tracer | None = None
+        self.instruments: Instruments | None = None
+        # None is shut down when the process ends: that would wait for a collector that hangs.
+        if wanted.traces:
+            tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+            tracers.add_span_processor(BatchSpanProcessor(WatchedSpanExporter(self._outcome)))
+            self.tracer = tracers.get_tracer(_SCOPE, __version__)
+            self._providers.append(tracers)
+        if wanted.metrics:
+            reader = PeriodicExportingMetricReader(WatchedMetricExporter(self._outcome))
+            meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+            self.instruments = Instruments(meters.get_meter(_SCOPE, __version__))
+            self._providers.append(meters)
+        self._outcome.hush()
+        self._flusher = Flusher(self._flush, self._outcome.warn)
+
+    def observer(self, name: LookupName) -> LookupObserver:
+        """What observes the requests of one lookup in one task."""
+        return LookupObserver(self, name)
+
+    def finish(self, span: Span, error_type: str | None) -> None:
+        """End ``span``; its queue may be full, which the log need not say each time."""
+        if error_type is not None:
+            span.set_attribute("error.type", error_type)
+            span.set_status(Status(StatusCode.ERROR))
+        with self._outcome.queueing():
+            span.end()
+
+    def flush(self) -> None:
+        """Send all that was measured, for a moment at most."""
+        self._flusher.end_of_task()
+
+    def _flush(self) -> bool:
+        return self._outcome.of(lambda: [provider.force_flush() for provider in self._providers])
+
+
+class Instruments:
+    """The metrics of this process."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._counters: dict[str, Counter] = {}
+        self._most: dict[str, Any] = {}
+        for field, about in about_counts().items():
+            kind = type(getattr(LookupMetrics(), field))
+            unit = _UNITS.get(about.unit, f"{{{about.unit}}}")
+            if issubclass(kind, MaxGauge):
+                self._most[field] = meter.create_gauge(f"lookup.{field}", unit, about.meaning)
+            elif not issubclass(kind, Latencies):  # they are measured as they come
+                self._counters[field] = meter.create_counter(f"lookup.{field}", unit, about.meaning)
+        self.database = meter.create_histogram(
+            "db.client.operation.duration",
+            "s",
+            "Duration of database client operations.",
+            explicit_bucket_boundaries_advisory=_DATABASE_BOUNDS,
+        )
+        self.http = meter.create_histogram(
+            "http.client.request.duration",
+            "s",
+            "Duration of HTTP client requests.",
+            explicit_bucket_boundaries_advisory=_HTTP_BOUNDS,
+        )
+        self.other = meter.create_histogram(
+            "lookup.request.duration",
+            "s",
+            "Duration of requests to connectors that are neither databases nor HTTP.",
+            explicit_bucket_boundaries_advisory=_HTTP_BOUNDS,
+        )
+
+    def count(self, counts: LookupMetrics, attributes: Mapping[str, str | int]) -> None:
+        """Add what a task counted."""
+        for field, gauge in self._most.items():
+            gauge.set(int(getattr(counts, field)), attributes)
+        for field, counter in self._counters.items():
+            value = getattr(counts, field)
+            if isinstance(value, CountsByKey):
+                for key, count in value.counts.items():
+                    counter.add(count, {**attributes, f"lookup.{division(field)}": str(key)})
+            elif value:
+                counter.add(value, attributes)
+
+
+class LookupObserver:
+    """Measures the requests of one lookup, and traces them where that is wanted."""
+
+    def __init__(self, sending: Sending, name: LookupName) -> None:
+        self._sending = sending
+        self._instruments = sending.instruments
+        self._is_http = name.connector == _HTTP
+        self._tracer = None if self._is_http else sending.tracer
+        self.lookup: Attributes = {
+            "lookup.table": name.table,
+            "lookup.alias": name.alias,
+            "lookup.connector": name.connector,
+        }
+        system, operation = DATABASES.get(name.connector, ("", ""))
+        self._attributes = {**self.lookup, **_database_attributes(system, operation)}
+        self._span_name = f"{operation or system or 'lookup'} {name.table}"
+        self._durations = self._histogram(bool(system))
+
+    def _histogram(self, is_database: bool) -> Histogram | None:
+        if self._instruments is None or self._is_http:
+            return None
+        return self._instruments.database if is_database else self._instruments.other
+
+    def begin(self, keys: int) -> Span | None:
+        """A request for this many keys is sent."""
+        if self._tracer is None:
+            return None
+        attributes = {**self._attributes, "lookup.keys": keys}
+        return self._tracer.start_span(self._span_name, kind=SpanKind.CLIENT, attributes=attributes)
+
+    def end(self, begun: Span | None, seconds: float, error: type[BaseException] | None) -> None:
+        """It has its answer, or failed."""
+        error_type = None if error is None else error.__name__
+        if self._durations is not None:
+            self._durations.record(seconds, with_error(self._attributes, error_type))
+        if begun is not None:
+            self._sending.finish(begun, error_type)
+
+    def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
+        """A block in which one HTTP request is sent, and its response read."""
+        return _Exchange(self._sending, {**self.lookup, **_http_attributes(method, url)}, method)
+
+    def task_ended(self, counts: LookupMetrics) -> None:
+        """Add what the task counted, and send all."""
+        if self._instruments is not None:
+            self._instruments.count(counts, self.lookup)
+        self._sending.flush()
+
+
+class _Exchange:
+    """One HTTP request and its response."""
+
+    def __init__(self, sending: Sending, attributes: Attributes, method: str) -> None:
+        self._sending, self._attributes, self._method = sending, attributes, method
+        self._span: Span | None = None
+        self._status: int | None = None
+        self._started = 0.0
+        self.headers: dict[str, str] = {}
+
+    def answered(self, status: int) -> None:
+        """The response has this status code."""
+        self._status = status
+
+    def __enter__(self) -> _Exchange:
+        self._started = perf_counter()
+        tracer = self._sending.tracer
+        if tracer is not None:
+            self._span = tracer.start_span(self._method, kind=SpanKind.CLIENT, attributes=self._attributes)
+            propagate.inject(self.headers, set_span_in_context(self._span))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        seconds, attributes, error_type = perf_counter() - self._started, self._attributes, None
+        if self._status is not None:
+            attributes = {**attributes, "http.response.status_code": self._status}
+            error_type = str(self._status) if self._status >= 400 else None
+        if kind is not None:
+            error_type = kind.__name__
+        if self._sending.instruments is not None:
+            self._sending.instruments.http.record(seconds, with_error(attributes, error_type))
+        if self._span is not None:
+            if self._status is not None:
+                self._span.set_attribute("http.response.status_code", self._status)
+            self._sending.finish(self._span, error_type)
+
+
+def with_error(attributes: Attributes, error_type: str | None) -> Attributes:
+    """``attributes``, and which error there was."""
+    return attributes if error_type is None else {**attributes, "error.type": error_type}
+
+
+def _database_attributes(system: str, operation: str) -> Attributes:
+    named = {"db.system.name": system, "db.operation.name": operation}
+    return {name: value for name, value in named.items() if value}
+
+
+def _http_attributes(method: str, url: str) -> Attributes:
+    """What may be told of a request: whom it asks. Path and query hold keys, and may hold secrets."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return {"http.request.method": method, "server.address": parts.hostname or "", "server.port": port}

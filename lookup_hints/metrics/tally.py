@@ -1,0 +1,165 @@
+"""Counts what one lookup function does in one task, and for what the task waits."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, get_type_hints
+
+from lookup_hints.metrics.counts import Cause, CountsByKey, Latencies, LookupMetrics, MaxGauge
+from lookup_hints.metrics.observing import UNOBSERVED, RequestObserver
+from lookup_hints.spi import HttpExchange, Wait
+
+_PLAIN = [name for name, kind in get_type_hints(LookupMetrics).items() if kind is int]
+"""The fields that are plain numbers."""
+
+
+class Waits:
+    """Adds up by cause how long a task could only wait: for one thing at a time. Times are given."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[Cause, float] = {}
+        self._cause: Cause | None = None
+        self._since = -math.inf
+
+    @property
+    def cause(self) -> Cause | None:
+        """What is waited for now; None while the task works."""
+        return self._cause
+
+    def turn(self, cause: Cause | None, now: float) -> None:
+        """From ``now`` on the task waits for ``cause``; with None it works."""
+        now = max(now, self._since)  # a runner may tell of a deadline a moment before it
+        if self._cause is not None:
+            self._seconds[self._cause] = self._seconds.get(self._cause, 0.0) + (now - self._since)
+        self._cause, self._since = cause, now
+
+    @property
+    def total(self) -> CountsByKey[float]:
+        """All waits that are over."""
+        return CountsByKey({cause: seconds for cause, seconds in self._seconds.items() if seconds})
+
+
+class PendingWaits:
+    """The requests under way that wait in the connector, and are not sent yet."""
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[], None] | None = None
+        """Called when one begins or ends to wait."""
+        self._requests: dict[Cause, int] = {}
+
+    def most_of(self, under_way: int) -> Cause | None:
+        """For what at least half of the requests ``under_way`` wait; None where fewer do."""
+        if 2 * sum(self._requests.values()) < max(1, under_way):
+            return None
+        return max(self._requests, key=self._requests.__getitem__)
+
+    @contextmanager
+    def waiting(self, wait: Wait) -> Iterator[None]:
+        """A block in which one more of them waits."""
+        self._add(wait, 1)
+        try:
+            yield
+        finally:
+            self._add(wait, -1)
+
+    def _add(self, wait: Wait, requests: int) -> None:
+        self._requests[wait] = self._requests.get(wait, 0) + requests
+        if self.on_change is not None:
+            self.on_change()
+
+
+class Tally:
+    """Adds up what one lookup function counts in one task. What comes with each request is cheap to add.
+
+    It listens to the connector, too: see ``spi.reporting``. ``refused`` is called when that says that the
+    source refused a request for a while.
+    """
+
+    def __init__(
+        self, refused: Callable[[], None] | None = None, observer: RequestObserver = UNOBSERVED
+    ) -> None:
+        self._refused = refused
+        self.waits = Waits()
+        self.pending_waits = PendingWaits()
+        self._observer = observer
+        self._sent = 0
+        self._received = 0
+        self._counts = dict.fromkeys(_PLAIN, 0)
+        self._errors: Counter[str] = Counter()
+        self._latencies: Counter[int] = Counter()
+        self._most_in_flight = 0
+        self._key_bytes = 0
+        self._row_bytes = 0
+
+    def count(self, **counts: int) -> None:
+        """Count so much more of each, by the names of ``LookupMetrics``."""
+        for name, count in counts.items():
+            self._counts[name] += count
+
+    def failed(self, error: Exception) -> None:
+        """A request failed with ``error``."""
+        self._counts["errors"] += 1
+        self._errors[type(error).__name__] += 1
+
+    def took(self, seconds: Sequence[float]) -> None:
+        """Requests took so long."""
+        self._latencies.update(map(Latencies.bucket_of, seconds))
+
+    def in_flight(self, requests: int) -> None:
+        """This many requests are in flight now."""
+        self._most_in_flight = max(self._most_in_flight, requests)
+
+    def asked(self, nbytes: int) -> None:
+        """Keys of this many bytes were asked."""
+        self._key_bytes += nbytes
+
+    def found(self, nbytes: int) -> None:
+        """Rows of this many bytes were answered."""
+        self._row_bytes += nbytes
+
+    def close(self) -> None:
+        """The run is over. What outlives it, as a kept connection, may know the tally, and nothing more."""
+        self._refused = self.pending_waits.on_change = None
+
+    # What the connector tells.
+
+    def sent(self, nbytes: int) -> None:
+        """This many bytes of a request went out."""
+        self._sent += nbytes
+
+    def received(self, nbytes: int) -> None:
+        """This many bytes of an answer came in."""
+        self._received += nbytes
+
+    def throttled(self) -> None:
+        """The source refused a request for a while."""
+        self._counts["throttled"] += 1
+        if self._refused is not None:
+            self._refused()
+
+    def waiting(self, wait: Wait) -> AbstractContextManager[None]:
+        """A block in which one request waits before it is sent."""
+        return self.pending_waits.waiting(wait)
+
+    def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
+        """A block in which one HTTP request is sent, and its response read."""
+        return self._observer.http(method, url)
+
+    @property
+    def total(self) -> LookupMetrics:
+        """All that was counted so far."""
+        counts: dict[str, Any] = {
+            **self._counts,
+            "bytes_out": self._sent or self._key_bytes,
+            "bytes_in": self._received or self._row_bytes,
+        }
+        return LookupMetrics(
+            **counts,
+            errors_by_class=CountsByKey(dict(self._errors)),
+            most_in_flight=MaxGauge(self._most_in_flight),
+            waited=self.waits.total,
+            latency=Latencies(dict(self._latencies)),
+        )

@@ -1,0 +1,449 @@
+"""Notebooks: ``%load_ext lookup_hints`` brings ``%%lookup_sql``, ``%lookup_sql`` and ``%lookup_tables``.
+
+IPython comes with the notebook (or by the extra ``notebook``); only this module knows it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import DisplayHandle, display
+
+from lookup_hints.cli.counts import aligned, table_of
+from lookup_hints.cli.error_text import brief, reported_once
+from lookup_hints.cli.progress import Progress, TerminalBar, Watch, following
+from lookup_hints.cli.start import spark_builder, starting_spark
+from lookup_hints.cli.statement_run import StatementRun, failure
+from lookup_hints.driver.measure import run_to_its_end
+from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
+from lookup_hints.metrics.figures import facts_of, what_mattered
+from lookup_hints.notebook import html
+from lookup_hints.plan.explain import joins_text
+from lookup_hints.session import LookupSession
+from lookup_hints.spi.types import sql_type
+from lookup_hints.statements.script import ScriptStatement, parse_params, split_statements
+from lookup_hints.statements.statement import parameters
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lookup_hints.plan.draft import LookupPlan
+
+_ROWS = 20
+
+_VALUES = (
+    *(str, bool, int, float, decimal.Decimal, bytes, type(None)),
+    *(datetime.date, datetime.datetime, datetime.timedelta, list, tuple, dict),
+)
+"""What a parameter can be."""
+
+
+def load(shell: InteractiveShell) -> None:
+    """Add the magics to a shell."""
+    shell.register_magics(LookupMagics)
+
+
+class CellFailed(LookupHintsError):
+    """What a cell of SQL fails with: its message is all that the notebook shows; the error is its cause."""
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython shows these lines in place of a stack."""
+        first, *more = str(self).splitlines()
+        return [f"\x1b[31m{first}\x1b[0m", *more]
+
+
+@magics_class
+class LookupMagics(Magics):
+    """``%%lookup_sql``, ``%lookup_sql`` and ``%lookup_tables``, on the Spark session of the notebook."""
+
+    @magic_arguments()
+    @argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="value of the marker :NAME; without it, the variable NAME of the notebook",
+    )
+    @argument("--into", metavar="NAME", help="keep the DataFrame of the last statement, and show no rows")
+    @argument("--limit", type=int, default=_ROWS, metavar="N", help=f"rows to show (default {_ROWS})")
+    @argument(
+        "--analyze",
+        action="store_true",
+        help="run the last statement to its end, and show its plan with measured figures, not its rows",
+    )
+    @argument(
+        "--explain",
+        action="store_true",
+        help="show how the last statement would run, and run only those before",
+    )
+    @line_cell_magic
+    def lookup_sql(self, line: str, cell: str | None = None) -> None:
+        """Run SQL with lookup joins, one statement or several, and show the rows of the last.
+
+        As ``%%lookup_sql`` it takes a cell, as ``%lookup_sql`` the rest of the line after its options.
+        """
+        options, text = _split_line(line) if cell is None else (line, cell)
+        self._briefly(text, lambda: self._lookup_sql(options, text))
+
+    @line_magic
+    def lookup_tables(self, line: str) -> None:
+        """Show the lookup tables of the session, and their columns."""
+        self._briefly("", self._lookup_tables)
+
+    def _briefly(self, text: str, action: Callable[[], None]) -> None:
+        try:
+            with reported_once():
+                action()
+        except CellFailed:
+            raise
+        except Exception as error:
+            raise CellFailed(brief(error, text)) from error
+
+    def _lookup_tables(self) -> None:
+        session = self._session(_Screen(is_kernel=hasattr(self.shell, "kernel")))
+        tables = session.tables()
+        rows = [
+            (
+                table.name,
+                table.connector,
+                ", ".join(table.primary_key) or None,
+                ", ".join(f"{column.name} {sql_type(column.type)}" for column in table.schema),
+            )
+            for table in tables
+        ]
+        titles = ("table", "connector", "key", "columns")
+        count = f"{len(rows)} lookup table{'' if len(rows) == 1 else 's'}"
+        markup = (html.table(titles, rows) if rows else "") + html.note(count)
+        lines = [titles, *([html.shown_value(each) for each in row] for row in rows)]
+        display(Shown(markup, f"{aligned(lines, left=4)}\n{count}" if rows else count))
+
+    def _lookup_sql(self, line: str, cell: str) -> None:
+        options = _cell_options(line)
+        if options.into is not None and not options.into.isidentifier():
+            raise QueryError(Problem(f"--into {options.into}: a name of a variable is expected."))
+        statements = split_statements(cell)
+        if not statements:
+            display(_noted("The cell contains no statements."))
+            return
+        given = parse_params(options.param)
+        with _Screen(is_kernel=hasattr(self.shell, "kernel")) as screen:
+            session = self._session(screen)
+            for statement in statements:
+                is_last = statement is statements[-1]
+                try:
+                    values = values_for(statement.text, given, self._namespace)
+                    result = self._result(session, statement, values, options if is_last else None, screen)
+                except Exception as error:
+                    where = f"in the statement at line {statement.line}: " if len(statements) > 1 else ""
+                    raise CellFailed(f"{where}{failure(statement, error)}") from error
+            screen.show(result)
+
+    def _session(self, screen: _Screen) -> LookupSession:
+        """A session on the Spark of the notebook; where there is none, one starts and is called ``spark``."""
+        spark = find_spark(self._namespace)
+        if spark is None:
+            with screen.starting():
+                spark = self._namespace["spark"] = spark_builder().getOrCreate()
+        return LookupSession(spark)
+
+    def _result(
+        self,
+        session: LookupSession,
+        statement: ScriptStatement,
+        values: Mapping[str, Any],
+        options: Any,
+        screen: _Screen,
+    ) -> Shown:
+        """What comes of a statement; ``options`` are for the last one of a cell."""
+        if options is None:
+            return _ran(session, statement, values, 0, screen)
+        if options.explain:
+            return _explained(session, statement, values)
+        if options.analyze:
+            return _analyzed(session, statement, values, screen)
+        if options.into is not None:
+            return self._kept(session, statement, values, options.into)
+        return _ran(session, statement, values, options.limit, screen)
+
+    def _kept(
+        self, session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], name: str
+    ) -> Shown:
+        run = StatementRun(session, statement, values, few_rows=False)
+        frame = self._namespace[name] = run.start()
+        columns = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in frame.schema)
+        text = f"{name}: DataFrame[{columns}]"
+        return _noted(text) + _plan_of(run.plan)
+
+    @property
+    def _namespace(self) -> dict[str, Any]:
+        shell: Any = self.shell
+        namespace: dict[str, Any] = shell.user_ns
+        return namespace
+
+
+_WITH_VALUE = {"--param": "NAME=VALUE", "--into": "NAME", "--limit": "N"}
+_OPTIONS = (*_WITH_VALUE, "--analyze", "--explain")
+_LEADING_OPTION = re.compile(r"""\s*(?:--(?:explain|analyze)\b|--\w[\w-]*[=\s]\s*(?:"[^"]*"|'[^']*'|\S)+)""")
+
+
+def _split_line(line: str) -> tuple[str, str]:
+    """The options before the SQL of ``%lookup_sql``, and the SQL.
+
+    >>> _split_line("--limit 5 --explain SELECT 1 -- one")
+    ('--limit 5 --explain', 'SELECT 1 -- one')
+    """
+    at = 0
+    while option := _LEADING_OPTION.match(line, at):
+        at = option.end()
+    return line[:at].strip(), line[at:].strip()
+
+
+def _cell_options(line: str) -> Any:
+    """The options of a cell.
+
+    Raises:
+        QueryError: one is unknown or malformed; names them all.
+    """
+    try:
+        return parse_argstring(LookupMagics.lookup_sql, line)
+    except UsageError as error:
+        given = [word.partition("=")[0] for word in line.split() if word.startswith("--")]
+        unknown = next((word for word in given if word not in _OPTIONS), None)
+        near = did_you_mean(unknown, _OPTIONS) if unknown else ""
+        listed = ", ".join(
+            f"{name} {_WITH_VALUE[name]}" if name in _WITH_VALUE else name for name in _OPTIONS
+        )
+        tip = f"{near} The options: {listed}.".strip()
+        raise QueryError(Problem(f"lookup_sql: {error}.", tip=tip)) from None
+
+
+# --- what a cell shows -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Something to show, for a notebook and for a terminal."""
+
+    html: str
+    text: str
+
+    def __add__(self, other: Shown) -> Shown:
+        return Shown(self.html + other.html, "\n".join(filter(None, (self.text, other.text))))
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+_NOTHING = Shown("", "")
+
+
+class _Screen:
+    """The output of a cell: a bar while something runs, and what came of it in its place."""
+
+    def __init__(self, *, is_kernel: bool) -> None:
+        self._is_kernel = is_kernel
+        self._handle: DisplayHandle | None = None
+
+    def following(self, spark: SparkSession) -> Watch | None:
+        """Shows how far the statements of a block are; None where nothing can."""
+        if self._is_kernel:
+            return partial(following, spark, self._draw)
+        return partial(TerminalBar(sys.stderr).over, spark) if sys.stderr.isatty() else None
+
+    def starting(self) -> AbstractContextManager[object]:
+        """Shows that Spark starts, and keeps what it logs out of the notebook, while a block starts it."""
+        if self._is_kernel:
+            line = _Screen(is_kernel=True)  # of its own, as it stays: it says where Spark logs
+            return starting_spark(say=lambda text: line._put(_noted(text)))
+        return starting_spark() if sys.stderr.isatty() else nullcontext()
+
+    def _draw(self, progress: Progress) -> None:
+        self._put(Shown(html.bar(progress), "\n".join([str(progress), *progress.lookups])))
+
+    def _put(self, shown: Shown) -> None:
+        if self._handle is None:
+            self._handle = display(shown, display_id=True)
+        else:
+            self._handle.update(shown)
+
+    def show(self, shown: Shown) -> None:
+        """Show what came of it."""
+        if self._is_kernel:
+            self._put(shown)
+        else:
+            display(shown)
+
+    def __enter__(self) -> _Screen:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Take the bar away, where nothing came in its place."""
+        if kind is not None and self._handle is not None:
+            self._handle.update(_NOTHING)
+
+
+def _ran(
+    session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], limit: int, screen: _Screen
+) -> Shown:
+    ran = StatementRun(session, statement, values, screen.following(session.spark))
+    taken = ran.take(lambda frame: _FirstRows.of(frame, limit))
+    if taken is None:
+        text = f"started: {ran.stream}; stop it with session.streams.stop()"
+        return _noted(text) + _plan_of(ran.plan)
+    return _rows(ran, taken, limit) + _counts(ran) + _plan_of(ran.plan)
+
+
+@dataclass(frozen=True)
+class _FirstRows:
+    """The first rows of a frame, one more than are shown."""
+
+    frame: DataFrame
+    rows: Sequence[Any]
+
+    @classmethod
+    def of(cls, frame: DataFrame, limit: int) -> _FirstRows:
+        return cls(frame, frame.take(limit + 1) if frame.columns and limit else [])
+
+
+def _rows(ran: StatementRun, first: _FirstRows, limit: int) -> Shown:
+    frame, rows = first.frame, first.rows
+    if not frame.columns:
+        return _noted(f"done in {ran.seconds:.1f} s")
+    if ran.gives_text:
+        text = "\n".join(str(row[0]) for row in rows)
+        return Shown(html.text_block(text), text)
+    numbers = [kind not in ("string", "binary", "boolean", "date") for _, kind in frame.dtypes]
+    shown = [tuple(row) for row in rows[:limit]]
+    cells = [[html.shown_value(value) for value in row] for row in shown]
+    more = "the first " if len(rows) > limit else ""
+    count = f"{more}{len(shown)} row{'' if len(shown) == 1 else 's'}, {ran.seconds:.1f} s"
+    return Shown(
+        html.table(frame.columns, shown, numbers=numbers), aligned([frame.columns, *cells], left=0)
+    ) + _noted(count)
+
+
+def _counts(ran: StatementRun) -> Shown:
+    lines = table_of(ran.lookups)
+    table = _NOTHING
+    if lines:
+        numbers = [False, *[True] * (len(lines[0]) - 1)]
+        table = Shown(html.table(lines[0], lines[1:], numbers=numbers), aligned(lines))
+    notes = filter(None, (what_mattered(ran.lookups), ran.uncounted))
+    return sum(map(_noted, notes), table)
+
+
+def _plan_of(plan: LookupPlan | None) -> Shown:
+    if plan is None:
+        return _NOTHING
+    joins = len(plan.joins) + len(plan.scans)
+    title = f"how it ran: {joins} lookup{'' if joins == 1 else 's'}"
+    return Shown(html.folded(title, html.plan_picture(plan)), "")
+
+
+def _explained(session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any]) -> Shown:
+    prepared = session.prepare(statement.text, values, line=statement.line)
+    text = session.explain(statement.text, values)
+    if prepared.plan is None:
+        return Shown(html.text_block(text), text)
+    whole = Shown(html.plan_picture(prepared.plan), "")
+    facts = html.folded("all options", html.text_block(joins_text(prepared.plan, statement.line)))
+    sql = html.folded("the Spark SQL that runs, and Spark's plan", html.text_block(_from_sql(text)))
+    return whole + Shown(facts + sql, text)
+
+
+def _analyzed(
+    session: LookupSession, statement: ScriptStatement, values: Mapping[str, Any], screen: _Screen
+) -> Shown:
+    ran = StatementRun(session, statement, values, screen.following(session.spark), few_rows=False)
+    ran.take(run_to_its_end)
+    if ran.plan is None or ran.stream is not None:
+        return _noted(f"started: {ran.stream}" if ran.stream else f"no lookup join; {ran.seconds:.1f} s")
+    measured = {name: [text for _, text in facts_of(each)] for name, each in ran.lookups.items()}
+    head = _noted(ran.analyzed.partition("\n")[0])
+    facts = html.folded("all figures", html.text_block(ran.analyzed))
+    return Shown(head.html + html.plan_picture(ran.plan, measured) + facts, ran.analyzed)
+
+
+def _from_sql(text: str) -> str:
+    _, mark, rest = text.partition("== Spark SQL ==")
+    return mark + rest if mark else text
+
+
+def _noted(text: str) -> Shown:
+    return Shown(html.note(text), text)
+
+
+# --- the session and the values --------------------------------------------------------------------
+
+
+def find_spark(namespace: Mapping[str, Any]) -> SparkSession | None:
+    """The Spark session that a notebook means: its variable ``spark``, else the active one, if any."""
+    from pyspark.sql import SparkSession as Classic
+
+    own = namespace.get("spark")
+    found: SparkSession | None = own if _is_session(own) else Classic.getActiveSession()
+    return found
+
+
+def _is_session(value: Any) -> bool:
+    return any(
+        kind.__name__ == "SparkSession" and kind.__module__.startswith("pyspark.sql")
+        for kind in type(value).__mro__
+    )
+
+
+def values_for(text: str, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for each parameter marker (``:name``) of a statement.
+
+    Args:
+        text: the statement.
+        given: values that come before those of the notebook.
+        namespace: the notebook's variables.
+
+    Raises:
+        QueryError: a marker has no value, or its variable is none.
+    """
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, at in parameters(text):
+        if name in given:
+            values[name] = given[name]
+        elif name not in namespace:
+            problems.append(
+                Problem(
+                    f"The marker :{name} has no value.",
+                    at,
+                    f"Give --param {name}=..., or make a variable {name}.",
+                )
+            )
+        elif not isinstance(value := _plain(namespace[name]), _VALUES):
+            kind = type(value).__name__
+            tip = "Make a temporary view of it." if kind == "DataFrame" else ""
+            problems.append(
+                Problem(f"The variable {name} is a {kind}, which cannot be used as a SQL parameter.", at, tip)
+            )
+        else:
+            values[name] = value
+    if problems:
+        raise QueryError(problems)
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """A value of numpy as Python's own."""
+    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value

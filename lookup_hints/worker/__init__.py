@@ -1,0 +1,1 @@
+"""What Spark calls on its Python workers: functions over Arrow and pandas, and what they leave behind."""

@@ -1,0 +1,326 @@
+"""The functions that Spark calls on its Python workers: key columns in, lists of rows out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookup_hints.cache.cached import Stores
+from lookup_hints.engine.arrow import Keys, distinct_keys, ordered_keys, whole, without_keys
+from lookup_hints.engine.async_runner import AsyncDriver, run_async
+from lookup_hints.engine.batching import (
+    CAREFUL_GROWTH,
+    GROWTH,
+    ending_at,
+    key_batches,
+    window_sizes,
+    windows,
+)
+from lookup_hints.engine.flow import LookupFlow
+from lookup_hints.engine.masking import without_secrets
+from lookup_hints.engine.permits import UNLIMITED, RequestLimiter, limiter_of
+from lookup_hints.engine.row_runner import RowDriver
+from lookup_hints.engine.sync_runner import run_sync
+from lookup_hints.engine.task_cache import TaskCache
+from lookup_hints.engine.window import Settled
+from lookup_hints.errors import InternalError
+from lookup_hints.limits.store import LimitStores, folder_of_executor
+from lookup_hints.metrics.counts import Cause, LookupMetrics, MaxGauge, Report
+from lookup_hints.metrics.observing import UNOBSERVED, RequestObserver, observed, observed_async
+from lookup_hints.metrics.tally import Waits
+from lookup_hints.metrics.watching import Watch
+from lookup_hints.metrics.workers import Telemetry
+from lookup_hints.spec import LookupSpec
+from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
+from lookup_hints.worker.background import Background
+from lookup_hints.worker.dead_letter_files import DeadLetterWriter
+from lookup_hints.worker.frozen_objects import FrozenObjects
+from lookup_hints.worker.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
+from lookup_hints.worker.process import open_connectors as process
+from lookup_hints.worker.process.carried import CarriedConnector
+from lookup_hints.worker.process.open_connectors import OpenedAsync, OpenedSync
+from lookup_hints.worker.process.task import running_statement
+from lookup_hints.worker.reporting import teller
+
+ArrowLookup = Callable[[Iterator[Any]], Iterator[pa.Array]]
+
+_C = TypeVar("_C", bound=Connector)
+
+
+def arrow_lookup(spec: LookupSpec, report: Report | None = None) -> ArrowLookup:
+    """The lookup join ``spec`` as a function for ``arrow_udf``, of the iterator kind.
+
+    Spark hands an iterator of arrays to a function of one argument and one of tuples to others; the
+    annotations tell it so. The function returns ``ARRAY<STRUCT<...>>``: empty for a miss or a NULL in
+    the key, NULL for a key that `on-error=skip` drops. ``report`` is called at the end of each task.
+    """
+    carried = CarriedConnector.of(spec.connector)
+    identity, spec = carried.identity, spec.over(carried)
+
+    def one_key(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return look_up(spec, identity, ((column,) for column in columns), report)
+
+    def several_keys(columns: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        return look_up(spec, identity, columns, report)
+
+    def packed_keys(structs: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return look_up(spec, identity, (struct.flatten() for struct in structs), report)
+
+    if spec.packed:
+        return packed_keys
+    return one_key if len(spec.argument_schema) == 1 else several_keys
+
+
+def look_up(
+    spec: LookupSpec,
+    identity: str,
+    batches: Iterator[Sequence[pa.Array]],
+    report: Report | None,
+) -> Iterator[pa.ListArray]:
+    """For each row of ``batches``, in order, the list of its rows; the arrays are cut again.
+
+    Raises:
+        ConnectorError: the lookup failed; secrets are masked.
+        NotAllowed: this machine does not allow the connector, or a reference.
+    """
+    spec.table.check_allowed()
+    process.this_process.the(FrozenObjects).begin_task()
+    here = process.this_process
+    with _opened(spec, identity, here) as opened:
+        observer = here.the(Telemetry).observer(spec.name)
+        watch = teller(spec.name.function)
+        own = spec.over(opened.connector)
+        memory = here.the(Stores).task_cache(
+            own, identity, folder_of_executor(), _asking_anew(spec, identity)
+        )
+        task = _Task(own, opened, batches, watch, observer, _limiter(own, here), memory)
+        try:
+            yield from task.results()
+        finally:
+            counts = task.metrics
+            if report is not None:
+                report(spec.name.function, counts)
+            observer.task_ended(counts)
+
+
+def _asking_anew(spec: LookupSpec, identity: str) -> Callable[[pa.Table], None] | None:
+    """Lets keys be asked for again beside the tasks, where rows that are too old may be used meanwhile."""
+    cache, background = spec.settings.cache, process.this_process.the(Background)
+    if cache is None or not cache.stale_while_revalidate:
+        return None
+    return lambda keys: background.do(partial(_refresh, spec, identity, keys, background.process))
+
+
+def _refresh(spec: LookupSpec, identity: str, keys: pa.Table, here: process.Process) -> None:
+    """Ask for ``keys``, but for those of which others have got fresh rows by now; what fails is left."""
+    settings = replace(spec.settings, on_error="fail", dead_letters=None, stops_early=False)
+    with _opened(spec, identity, here) as opened:
+        own = replace(spec, settings=settings, columns=spec.held_columns, order=None).over(opened.connector)
+        memory = here.the(Stores).task_cache(own, identity, folder_of_executor())
+        columns = iter([[column.combine_chunks() for column in keys.columns]])
+        for _ in _Task(own, opened, columns, limiter=_limiter(own, here), memory=memory, here=here).results():
+            pass
+
+
+def _opened(
+    spec: LookupSpec, identity: str, here: process.Process
+) -> AbstractContextManager[OpenedSync | OpenedAsync]:
+    """What this process has opened for ``spec``: its connector, or the one that an earlier task left."""
+
+    def read(ability: type[_C]) -> _C:
+        carried = spec.connector
+        connector = carried.connector() if isinstance(carried, CarriedConnector) else carried
+        if isinstance(connector, ability):
+            return connector
+        kind = "async" if spec.settings.asynchronous else "sync"
+        raise InternalError(f"{type(connector).__name__} was planned to run {kind}, which it cannot")
+
+    if spec.settings.asynchronous:
+        return here.asynchronous(identity, lambda: read(AsyncLookup))  # type: ignore[type-abstract]
+    return here.sync(identity, lambda: read(SyncLookup))  # type: ignore[type-abstract]
+
+
+def _limiter(spec: LookupSpec, here: process.Process) -> RequestLimiter:
+    """What the requests of this task have to pass."""
+    stores, statement = here.the(LimitStores), running_statement()
+    return limiter_of(spec, stores, folder_of_executor(), statement=int(statement or 0))
+
+
+def _pause_seconds() -> float:
+    """For how long Spark may look at the first rows of this task."""
+    return process.this_process.the(LimitPauses).next_seconds(running_statement())
+
+
+def rows_of_join(lists: pa.ListArray, kind: str) -> tuple[int, int]:
+    """How many rows ``lists`` hold, and how many rows a join of that ``kind`` has of them.
+
+    Each list is what one input row found; NULL stands for a row that is dropped.
+    """
+    lengths = pc.list_value_length(lists)
+    found = pc.sum(lengths).as_py() or 0
+    if kind == "INNER":
+        return found, found
+    missing = pc.sum(pc.equal(lengths, 0)).as_py() or 0
+    if kind == "LEFT":
+        return found, found + missing
+    return found, missing if kind == "LEFT ANTI" else len(lists) - lists.null_count - missing
+
+
+class _Task:
+    """One lookup join over the rows of one task; the connector of ``spec`` is the one that is ``opened``."""
+
+    def __init__(
+        self,
+        spec: LookupSpec,
+        opened: OpenedSync | OpenedAsync,
+        batches: Iterator[Sequence[pa.Array]],
+        watch: Watch | None = None,
+        observer: RequestObserver = UNOBSERVED,
+        limiter: RequestLimiter = UNLIMITED,
+        memory: TaskCache | None = None,
+        here: process.Process | None = None,
+    ) -> None:
+        self._spec = spec
+        self._here = here or process.this_process
+        self._opened = opened
+        self._batches = batches
+        self._observer = observer
+        self._letters = DeadLetterWriter(spec, opened.secrets)
+        self._memory = memory or TaskCache(spec, None)
+        self._flow = LookupFlow(
+            spec,
+            Random(),  # noqa: S311 - jitter, not cryptography
+            secrets=opened.secrets,
+            watch=watch and (lambda counts, waiting: watch(counts + self._counts, waiting)),
+            observer=observer,
+            keep=self._letters.keep,
+            learn=self._memory.learn,
+            limiter=limiter,
+        )
+        self._limit_pause = LimitPause(PAUSE_ROWS if spec.settings.stops_early else 0, _pause_seconds)
+        self._rows_found = self._rows_out = 0
+        self._waits = Waits()
+        self._started = time.monotonic()
+
+    @property
+    def metrics(self) -> LookupMetrics:
+        """What was counted so far; read when the task is over, as the flow may live on another thread."""
+        return self._flow.metrics + self._counts + self._memory.counts
+
+    @property
+    def _counts(self) -> LookupMetrics:
+        return LookupMetrics(
+            tasks=1,
+            seconds=time.monotonic() - self._started,
+            rows_out=self._rows_out,
+            rows_found=self._rows_found,
+            waited=self._waits.total,
+            limit=MaxGauge(self._flow.limiter.limit),
+            outages=self._flow.limiter.outages,
+        )
+
+    def results(self) -> Iterator[pa.ListArray]:
+        """The lists of all input rows, in order."""
+        try:
+            yield from self._results()
+        except GeneratorExit:
+            self._flow.stopped()
+            raise
+
+    def _results(self) -> Iterator[pa.ListArray]:
+        for settled in self._settled_rows():
+            for lists in settled.results(self._spec):
+                self._count_rows(lists)
+                with self._waiting("writing"):
+                    yield lists
+                if self._limit_pause.is_due_after(len(lists), time.monotonic()):
+                    yield from filling(lists.type)
+            del settled, lists  # they may be large, and the next ones take their time
+
+    def _count_rows(self, lists: pa.ListArray) -> None:
+        found, out = rows_of_join(lists, self._spec.kind)
+        self._rows_found += found
+        self._rows_out += out
+
+    @contextmanager
+    def _waiting(self, cause: Cause) -> Iterator[None]:
+        self._waits.turn(cause, time.monotonic())
+        try:
+            yield
+        finally:
+            self._waits.turn(None, time.monotonic())
+
+    def _settled_rows(self) -> Iterator[Settled]:
+        opened = self._opened
+        run = self._run_sync(opened) if isinstance(opened, OpenedSync) else self._run_async(opened)
+        return without_secrets(self._checked(run), opened.connector, opened.secrets)
+
+    def _checked(self, run: Iterator[Settled]) -> Iterator[Settled]:
+        """``run``; it ends when its dead letters are written, and not too much has failed."""
+        with self._letters, closing(self._memory):
+            for settled in run:
+                self._memory.write_if_due()
+                yield settled
+                del settled  # it may be large, and the next one takes its time
+                self._letters.write_full_parts()
+            self._flow.check_errors()
+            self._letters.finish()
+
+    def _run_sync(self, opened: OpenedSync) -> Iterator[Settled]:
+        lookup = observed(opened.lookup, self._observer)
+        return run_sync(self._flow, self._inputs(), lookup, clock=time.monotonic, sleep=time.sleep)
+
+    def _run_async(self, opened: OpenedAsync) -> Iterator[Settled]:
+        return run_async(self._driver(opened), self._inputs(), self._here.loop.call)
+
+    def _driver(self, opened: OpenedAsync) -> AsyncDriver:
+        if not self._spec.by_row:
+            return AsyncDriver(self._flow, observed_async(opened.lookup, self._observer))
+        assert isinstance(opened.connector, AsyncRowLookup)
+        lookup_row = observed_async(opened.lookup_row, self._observer)
+        return RowDriver(self._flow, opened.connector, lookup_row, self._spec.settings.capacity)
+
+    def _inputs(self) -> Iterator[Keys]:
+        batches = key_batches(self._read(), self._spec.argument_schema)
+        read = windows(batches, self._window_sizes())
+        wanted = after_pause(read, self._limit_pause, clock=time.monotonic, sleep=self._pause)
+        return (self._memory.recall(self._keys_of(rows)) for rows in wanted)
+
+    def _keys_of(self, rows: pa.Table) -> Keys:
+        """The keys of a window; the ordered column's values are beside them."""
+        keys_of = distinct_keys if self._spec.by_row else ordered_keys
+        if self._spec.chosen_order is None:
+            return self._memory.keys_of(rows) or keys_of(rows)
+        rows, values = rows.select(self._spec.key_columns), whole(rows.column(rows.num_columns - 1))
+        rows = without_keys(rows, values.is_null())
+        return replace(self._memory.keys_of(rows) or keys_of(rows), values=values)
+
+    def _read(self) -> Iterator[Sequence[pa.Array]]:
+        """Spark's batches of key columns."""
+        while True:
+            with self._waiting("reading"):
+                batch = next(self._batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _pause(self, seconds: float) -> None:
+        """Give Spark time to look at the rows that it has."""
+        with self._waiting("writing"):
+            time.sleep(seconds)
+
+    def _window_sizes(self) -> Iterator[int]:
+        if self._spec.settings.stops_early:
+            return ending_at(PAUSE_ROWS, self._growing(CAREFUL_GROWTH))
+        return self._growing(CAREFUL_GROWTH if self._spec.by_row else GROWTH)
+
+    def _growing(self, growth: int) -> Iterator[int]:
+        return window_sizes(growth, lambda: self._flow.most_rows)

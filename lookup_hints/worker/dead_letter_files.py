@@ -1,0 +1,242 @@
+"""Dead letters as files: each task writes its own, and those of a task that is repeated take their place.
+
+A file is written under a name that no reader takes, and gets its own when the task is about to end. So a task
+that Spark takes for done has its letters in the folder, and one that failed has none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterator, Set
+from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
+from hashlib import blake2b
+from socket import gethostname
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from lookup_hints.engine.dead_letters import SCHEMA, FailedKeys, Origin, letters_of
+from lookup_hints.engine.masking import known_secrets
+from lookup_hints.errors import ConnectorError
+from lookup_hints.metrics.records import TaskRun
+from lookup_hints.spec import DeadLetters, LookupSpec
+from lookup_hints.spi.secrets import masker
+from lookup_hints.worker.process.task import job_property, running_statement, task_run
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+PART = 10_000
+"""This many letters are held in memory before they are written as a part of the task's letters."""
+
+_NAME = re.compile(r"(?P<task>.+-s\d+-p\d+-(?P<run>[0-9a-f]{8}))-\d{5}\.(?:parquet|json)")
+
+
+class DeadLetterWriter:
+    """The dead letters of one task; a context that leaves nothing behind unless ``finish`` was reached.
+
+    ``keep`` may be called on another thread than the rest, which waits for the file system.
+
+    Args:
+        spec: the lookup; without ``dead_letters`` nothing is kept.
+        secrets: what is masked beside what the connector knows, as it is when letters are written.
+    """
+
+    def __init__(self, spec: LookupSpec, secrets: Set[str]) -> None:
+        self._spec, self._secrets = spec, secrets
+        self._pending: deque[tuple[FailedKeys, datetime]] = deque()
+        self._kept = self._taken = 0
+        self._files: _TaskFiles | None = None
+
+    def __enter__(self) -> DeadLetterWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._files is not None:
+            self._files.discard()
+
+    def keep(self, failed: FailedKeys) -> None:
+        """Take keys that failed for good now."""
+        self._pending.append((failed, datetime.now(timezone.utc)))
+        self._kept += failed.keys.num_rows
+
+    def write_full_parts(self) -> None:
+        """Write what would take much memory.
+
+        Raises:
+            ConnectorError: the folder cannot be written to; NotAllowed: it may not.
+        """
+        while self._kept - self._taken >= PART:
+            self._write_part()
+
+    def finish(self) -> None:
+        """Write the rest, and give all parts their names; those of an earlier run of the task are removed.
+
+        Raises:
+            ConnectorError: the folder cannot be written to; NotAllowed: it may not.
+        """
+        if self._spec.settings.dead_letters is None:
+            return
+        while self._pending:
+            self._write_part()
+        files = self._opened()
+        with self._telling_where():
+            files.publish()
+
+    def _write_part(self) -> None:
+        letters = list(self._some_letters())
+        files = self._opened()
+        with self._telling_where():
+            files.write(letters)
+
+    def _some_letters(self) -> Iterator[dict[str, Any]]:
+        name, connector = self._spec.name, self._spec.connector
+        run = task_run()
+        origin = Origin(
+            name.table or self._spec.table.name,
+            name.alias,
+            name.connector or self._spec.table.options.get("connector", type(connector).__name__),
+            name.line,
+            None if run is None else run.batch,
+        )
+        mask = masker({*self._secrets, *known_secrets(connector)})
+        taken = 0
+        while self._pending and taken < PART:
+            failed, at = self._pending.popleft()
+            taken += failed.keys.num_rows
+            yield from letters_of(failed, at, origin, mask)
+        self._taken += taken
+
+    def _opened(self) -> _TaskFiles:
+        if self._files is None:
+            where = self._spec.settings.dead_letters
+            assert where is not None
+            self._spec.table.check_folder(where.folder, option="dead-letter.path")
+            with self._telling_where():
+                self._files = _TaskFiles(where, self._spec.name.function or "lookup")
+        return self._files
+
+    @contextmanager
+    def _telling_where(self) -> Iterator[None]:
+        """A block whose errors are told with the table, the folder and the machine."""
+        where = self._spec.settings.dead_letters
+        try:
+            yield
+        except Exception as error:
+            raise ConnectorError(
+                f"The dead letters of table {self._spec.table.name} cannot be written to"
+                f" {where and where.folder} on {gethostname()}: {_said(error)} Every worker must see the"
+                " folder and be allowed to write there."
+            ) from error
+
+
+class _TaskFiles:
+    """The files of one task: ``<folder>/run=<run>/<function>-s<stage>-p<partition>-<run>-<part>``."""
+
+    def __init__(self, where: DeadLetters, function: str) -> None:
+        self._system, root = _file_system(where.folder)
+        run = task_run() or TaskRun(0, 0, 0, 0)
+        # A statement's files are told apart by their stage. A micro-batch that is repeated after a restart
+        # has stages of other numbers: its files take the place of all of the run before.
+        self._repeats_batches = run.batch is not None
+        self._folder = f"{root.rstrip('/')}/run={_statement(where.application, run)}"
+        self._task = f"{function}-s{run.stage}-p{run.partition}-{_token(where.application)}"
+        self._number, self._format = run.number, where.format
+        self._parts = 0
+
+    def write(self, letters: list[dict[str, Any]]) -> None:
+        """Write a part of the letters, which no reader takes yet."""
+        if not self._parts:
+            self._system.create_dir(self._folder, recursive=True)
+        self._parts += 1
+        path = self._unfinished(self._parts)
+        if self._format == "json":
+            with self._system.open_output_stream(path) as file:
+                file.write("".join(map(_json_line, letters)).encode())
+            return
+        from pyarrow.parquet import write_table
+
+        write_table(pa.Table.from_pylist(letters, SCHEMA), path, filesystem=self._system)
+
+    def publish(self) -> None:
+        """Remove what earlier runs of the task have left, and give the parts their names."""
+        for path in self._outdated():
+            # All tasks of a repeated batch remove what its first run left.
+            with suppress(FileNotFoundError):
+                self._system.delete_file(path)
+        for part in range(1, self._parts + 1):
+            self._system.move(self._unfinished(part), f"{self._folder}/{self._name(part)}")
+        self._parts = 0
+
+    def discard(self) -> None:
+        """Remove parts that have no names yet, as far as that can be done."""
+        for part in range(1, self._parts + 1):
+            with suppress(Exception):
+                self._system.delete_file(self._unfinished(part))
+
+    def _outdated(self) -> list[str]:
+        from pyarrow.fs import FileSelector
+
+        found = self._system.get_file_info(FileSelector(self._folder, allow_not_found=True))
+        named = ((each.path, _NAME.fullmatch(each.base_name)) for each in found)
+        return [path for path, name in named if name and self._is_outdated(name)]
+
+    def _is_outdated(self, name: re.Match[str]) -> bool:
+        is_of_another_run = name["run"] != self._task[-len(name["run"]) :]
+        return name["task"] == self._task or (self._repeats_batches and is_of_another_run)
+
+    def _name(self, part: int) -> str:
+        return f"{self._task}-{part:05}.{self._format}"
+
+    def _unfinished(self, part: int) -> str:
+        return f"{self._folder}/_{self._number}-{self._name(part)}"
+
+
+def probe(folder: str) -> str | None:
+    """Why ``folder`` cannot be written to from here; None where it can."""
+    try:
+        system, root = _file_system(folder)
+        path = f"{root.rstrip('/')}/_probe-{uuid4().hex}"
+        system.create_dir(root, recursive=True)
+        with system.open_output_stream(path) as file:
+            file.write(b"x")
+        system.delete_file(path)
+    except Exception as error:
+        return _said(error)
+    return None
+
+
+def _file_system(folder: str) -> tuple[FileSystem, str]:
+    """The file system of a folder, and what the folder is called there."""
+    # Imported late: it takes its time, and most lookups keep no letters.
+    from pyarrow import fs
+
+    if folder.startswith("/"):
+        return fs.LocalFileSystem(), folder
+    system, path = fs.FileSystem.from_uri(folder)
+    return system, path
+
+
+def _statement(application: str, run: TaskRun) -> str:
+    """What the run of a statement, or a micro-batch however often it runs, is called."""
+    if run.batch is not None:
+        return "{}-{}".format(*run.batch)
+    return "-".join(filter(None, (application or "here", running_statement())))
+
+
+def _token(application: str) -> str:
+    """Tells runs of a streaming query apart, by which Spark groups its jobs."""
+    group = job_property("spark.jobGroup.id") or application
+    return blake2b(group.encode(), digest_size=4).hexdigest()
+
+
+def _json_line(letter: dict[str, Any]) -> str:
+    return json.dumps({**letter, "failed_at": letter["failed_at"].isoformat()}, ensure_ascii=False) + "\n"
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(". ") + "."

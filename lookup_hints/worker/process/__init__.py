@@ -1,0 +1,1 @@
+"""What one worker process keeps between its tasks, and what it knows of the task it is in."""

@@ -1,0 +1,324 @@
+"""What one worker process keeps between tasks: an event loop, and the connectors that it has opened.
+
+Spark reuses a worker over tasks and queries, so pools of connections are worth keeping; and it drops
+workers without a word, so nothing here is needed to end well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import socket
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from threading import Lock, Thread
+from typing import Any, Protocol, TypeVar
+
+from lookup_hints.engine.masking import known_secrets
+from lookup_hints.errors import ConnectorError, LookupTimeout
+from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
+from lookup_hints.spi.model import Answer, LookupRequest, RowRequest, Rows
+from lookup_hints.spi.reporting import NOBODY, reporting_to
+from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
+
+IDLE_CONNECTORS = 8
+"""How many opened connectors are kept that no task uses."""
+
+OPEN_SECONDS = 900.0
+"""What was opened longer ago is opened again at the next task: a name may lead to another server by now."""
+
+CLOSE_SECONDS = 5.0
+
+GRACE_SECONDS = 0.25
+"""A connector that keeps to the time of a request itself may be so late, and says more of its failure."""
+
+_T = TypeVar("_T")
+
+
+class LoopThread:
+    """An event loop on a daemon thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        Thread(target=self._loop.run_forever, name="lookup_hints", daemon=True).start()
+
+    def call(self, coroutine: Coroutine[Any, Any, _T], /) -> _T:
+        """Run ``coroutine`` on the loop and wait for its result; called on any other thread."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # an interrupt of this thread must not leave it running
+
+
+class Opened(Protocol):
+    """An opened connector, as far as it is shared and closed."""
+
+    @property
+    def connector(self) -> Connector:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class OpenedSync:
+    """A connector that is opened at its first lookup, and asked by one caller at a time.
+
+    It is called on a thread of its own: a call that hangs must not keep the task from failing in time.
+    """
+
+    def __init__(self, connector: SyncLookup) -> None:
+        self.connector = connector
+        self.secrets: set[str] = set()
+        """The secrets that it was opened with; a file may hold another one by now."""
+        self._lock = Lock()
+        self._thread: CallThread | None = None
+        self._is_open = False
+
+    def lookup(self, request: LookupRequest) -> Answer:
+        """The connector's answer.
+
+        Raises:
+            LookupTimeout: it did not return within the time of the request, and a moment.
+        """
+        with self._lock:
+            thread = self._thread = self._thread or CallThread("lookup_hints sync")
+        seconds = None if request.timeout is None else request.timeout + GRACE_SECONDS
+        try:
+            return thread.call(partial(self._lookup, request), seconds)
+        except CallTimeout:
+            raise LookupTimeout(
+                f"{type(self.connector).__name__}.lookup has not returned within {request.timeout:g} s"
+            ) from None
+
+    def _lookup(self, request: LookupRequest) -> Answer:
+        with needing_its_driver(self.connector):
+            if not self._is_open:
+                self.secrets |= known_secrets(self.connector)
+                self.connector.open()
+                self._is_open = True
+            return self.connector.lookup(request)
+
+    def close(self) -> None:
+        """Close the connector, if it is open, within some seconds."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        try:
+            thread.call(self._close, CLOSE_SECONDS)
+        except CallTimeout:
+            raise ConnectorError(f"{type(self.connector).__name__}.close has not returned") from None
+        finally:
+            thread.end()
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self.connector.close()
+
+
+class OpenedAsync:
+    """A connector that is opened at its first lookup; the lookups that come meanwhile wait for it."""
+
+    def __init__(self, connector: AsyncLookup, loop: LoopThread) -> None:
+        self.connector = connector
+        self.secrets: set[str] = set()
+        """The secrets that it was opened with; a file may hold another one by now."""
+        self._loop = loop
+        self._opening: asyncio.Task[None] | None = None
+        self._ask_row: Callable[[RowRequest], Awaitable[Rows]] | None = None
+        """The row door of the connector, once that is open."""
+
+    async def lookup(self, request: LookupRequest) -> Answer:
+        with needing_its_driver(self.connector):
+            await asyncio.shield(self._open_task())  # a lookup out of time takes no other's connection away
+            return await self.connector.alookup(request)
+
+    async def lookup_row(self, request: RowRequest) -> Rows:
+        """The connector's answer through its row door."""
+        ask = self._ask_row
+        if ask is None:  # looked at for every key: no detour for those that come later
+            assert isinstance(self.connector, AsyncRowLookup)
+            with needing_its_driver(self.connector):
+                await asyncio.shield(self._open_task())
+            ask = self._ask_row = self.connector.alookup_row
+        try:
+            return await ask(request)
+        except ModuleNotFoundError as error:
+            raise _lacks(self.connector, error) from error
+
+    def _open_task(self) -> asyncio.Task[None]:
+        if self._opening is None or _has_failed(self._opening):
+            self.secrets |= known_secrets(self.connector)
+            with reporting_to(NOBODY):  # what it starts in the background serves all tasks
+                self._opening = asyncio.get_running_loop().create_task(self.connector.aopen())
+        return self._opening
+
+    def close(self) -> None:
+        """Close the connector, if it is open, within some seconds."""
+        if self._opening is not None and not _has_failed(self._opening):
+            self._loop.call(asyncio.wait_for(self.connector.aclose(), CLOSE_SECONDS))
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+@contextmanager
+def needing_its_driver(connector: Connector) -> Iterator[None]:
+    """Let a module that is missing be an error that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise _lacks(connector, error) from error
+
+
+def _lacks(connector: Connector, error: ModuleNotFoundError) -> ConnectorError:
+    return ConnectorError(
+        f"connector {type(connector).__name__} needs the Python module {error.name!r}, which the worker on"
+        f" {socket.gethostname()} (Python {platform.python_version()}, {sys.executable}) does not have;"
+        f" install it for that Python on every worker{install_tip(connector)}, or name one that has it in"
+        " PYSPARK_PYTHON before Spark starts",
+        permanent=True,
+    )
+
+
+def install_tip(connector: Connector) -> str:
+    """How the drivers of ``connector`` are installed, where that is known."""
+    is_ours = type(connector).__module__.startswith("lookup_connectors.")
+    return f" (pip install 'lookup-hints[{connector.table.connector}]')" if is_ours else ""
+
+
+class _Shared:
+    """An opened connector and how many tasks use it.
+
+    Args:
+        opened: it, and how it is closed.
+        opened_with: what it reads when it is opened, as it was then.
+        time: when that was.
+    """
+
+    def __init__(self, opened: Opened, opened_with: Hashable, time: float) -> None:
+        self.opened = opened
+        self.users = 0
+        self._opened_with = opened_with
+        self._until = time + OPEN_SECONDS
+
+    def is_fresh(self, opened_with: Hashable, now: float) -> bool:
+        """Whether opening it now would give the same."""
+        return now < self._until and opened_with == self._opened_with
+
+
+class Process:
+    """The loop and the opened connectors of this process, and what it knows of its tasks so far."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._loop: LoopThread | None = None
+        self._shared: OrderedDict[tuple[str, type], _Shared] = OrderedDict()
+        self._outdated: list[_Shared] = []
+        self._kept: dict[type, Any] = {}
+
+    def the(self, kind: type[_T]) -> _T:
+        """The one object of ``kind`` that this process keeps, made when it is first wanted."""
+        with self._lock:
+            if kind not in self._kept:
+                self._kept[kind] = kind()
+            kept: _T = self._kept[kind]
+            return kept
+
+    @property
+    def loop(self) -> LoopThread:
+        """The event loop, started when it is first wanted."""
+        with self._lock:
+            self._loop = self._loop or LoopThread()
+            return self._loop
+
+    def has(self, identity: str) -> bool:
+        """Whether the connector of that ``identity`` is here."""
+        with self._lock:
+            return any(kept == identity for kept, _ in self._shared)
+
+    @contextmanager
+    def sync(self, identity: str, read: Callable[[], SyncLookup]) -> Iterator[OpenedSync]:
+        """The connector of that ``identity`` for sync lookups: what is here, or what ``read`` gives."""
+        with self._use((identity, OpenedSync), lambda: OpenedSync(read())) as opened:
+            assert isinstance(opened, OpenedSync)
+            yield opened
+
+    @contextmanager
+    def asynchronous(self, identity: str, read: Callable[[], AsyncLookup]) -> Iterator[OpenedAsync]:
+        """The connector of that ``identity`` for async lookups: what is here, or what ``read`` gives."""
+        with self._use((identity, OpenedAsync), lambda: OpenedAsync(read(), self.loop)) as opened:
+            assert isinstance(opened, OpenedAsync)
+            yield opened
+
+    @contextmanager
+    def _use(self, key: tuple[str, type], make: Callable[[], Opened]) -> Iterator[Opened]:
+        shared = self._begin_use(key, make)
+        try:
+            yield shared.opened
+        finally:
+            with self._lock:
+                shared.users -= 1
+                dropped = self._drop_unused()
+            for one in dropped:
+                with suppress(Exception):  # it must not fail the task that happens to be here
+                    one.close()
+
+    def _begin_use(self, key: tuple[str, type], make: Callable[[], Opened]) -> _Shared:
+        """What is kept under ``key``, or a new one in its place where opening gives something else by now."""
+        with self._lock:
+            kept = self._shared.get(key)
+            if kept is not None:
+                kept.users += 1  # another task's end must not drop it while it is looked at
+        try:
+            shared, now = kept, self._clock()
+            if shared is None or not shared.is_fresh(shared.opened.connector.opened_with(), now):
+                opened = make()
+                shared = _Shared(opened, opened.connector.opened_with(), now)
+            with self._lock:
+                there = self._shared.get(key)
+                if there is not None and there is not kept:  # another task was faster
+                    shared = there
+                elif kept is not None and shared is not kept:
+                    self._outdated.append(kept)  # tasks that use it go on with it
+                self._shared[key] = shared
+                self._shared.move_to_end(key)
+                shared.users += 1
+            return shared
+        finally:
+            if kept is not None:
+                with self._lock:
+                    kept.users -= 1
+
+    def _drop_unused(self) -> list[Opened]:
+        """Forget what no task uses and is outdated, or idle for longest, and return it."""
+        idle = [key for key, shared in self._shared.items() if shared.users == 0]
+        dropped = [self._shared.pop(key) for key in idle[: max(0, len(idle) - IDLE_CONNECTORS)]]
+        dropped += [shared for shared in self._outdated if shared.users == 0]
+        self._outdated = [shared for shared in self._outdated if shared.users]
+        return [shared.opened for shared in dropped]
+
+
+this_process = Process()
+_left_behind: list[Process] = []
+
+
+def _start_anew() -> None:
+    # A forked child has neither the parent's threads nor a right to its connections. They are kept, as
+    # a driver's finalizer might say goodbye on a socket that the parent still uses.
+    global this_process
+    _left_behind.append(this_process)
+    this_process = Process()
+
+
+os.register_at_fork(after_in_child=_start_anew)

@@ -1,0 +1,160 @@
+"""What was invalidated is not used any more, whoever has it and whenever it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lookup_hints.cache.store.invalidations import Invalidations
+from lookup_hints.cache.store.store import Store
+from tests.unit.cache.support import AGES, KEYS, SCHEMA, Clock, asked, keys, learned, store
+
+LONGEST = 1000.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def invalidate(
+    folder: Path, clock: Clock, number: int, *ids: int, who: str = "me", whole: bool = False
+) -> None:
+    """As another process does."""
+    taken = Invalidations(folder / "lookup_hints", KEYS)
+    taken.invalidate(who, number, None if whole else keys(ids), clock.now, LONGEST)
+
+
+def test_nothing_counts_that_was_asked_for_before(tmp_path: Path, clock: Clock) -> None:
+    one = store(tmp_path, clock)
+    one.learn([learned({1: ["a"], 2: []})])
+    invalidate(tmp_path, clock, 1, whole=True)
+    assert asked(one, [1, 2]) == {}
+    clock.now += 1
+    one.learn([learned({1: ["b"]}), learned({2: ["late"]}, when=clock.now - 2)])
+    assert asked(one, [1, 2]) == {1: ["b"]}, "an answer is as old as its question"
+
+
+def test_only_the_keys_that_were_invalidated_are_asked_again(tmp_path: Path, clock: Clock) -> None:
+    one = store(tmp_path, clock)
+    one.learn([learned({1: ["a"], 2: [], 3: ["c"]})])
+    invalidate(tmp_path, clock, 1, 1, 2, 99)
+    assert asked(one, [1, 2, 3]) == {3: ["c"]}
+    clock.now += 1
+    one.learn([learned({1: ["b"]})])
+    assert asked(one, [1, 2, 3]) == {1: ["b"], 3: ["c"]}
+
+
+def test_what_was_written_down_is_not_written_again(tmp_path: Path, clock: Clock) -> None:
+    one = store(tmp_path, clock)
+    invalidate(tmp_path, clock, 5, 1)
+    clock.now += 1
+    one.learn([learned({1: ["b"]})])
+    clock.now += 1
+    invalidate(tmp_path, clock, 5, 1)
+    invalidate(tmp_path, clock, 4, whole=True)
+    assert asked(one, [1]) == {1: ["b"]}
+    invalidate(tmp_path, clock, 1, 1, who="another")
+    assert asked(one, [1]) == {}
+
+
+def test_there_is_one_file_for_each_who_takes_back(tmp_path: Path, clock: Clock) -> None:
+    for number in range(1, 20):
+        invalidate(tmp_path, clock, number, number)
+        clock.now += 100
+    (file,) = tmp_path.rglob("*.taken")
+    assert file.stat().st_size == 16 + 16 * 10, "what is too old to be used needs no notes"
+    invalidate(tmp_path, clock, 20, whole=True)
+    (file,) = tmp_path.rglob("*.taken")
+    assert file.stat().st_size == 16
+
+
+def test_a_store_of_other_columns_has_any_row_of_these_keys(tmp_path: Path, clock: Clock) -> None:
+    path, schema = tmp_path / "lookup_hints", pa.schema([("zip", pa.string())])
+    other = Store(
+        path / "other", store(tmp_path, clock)._folder.limits, AGES, clock, Invalidations(path, schema)
+    )
+    by_zip = pa.schema([("id", pa.string()), SCHEMA.field("name")])
+    other.learn([learned({"x": ["a"]}, by_zip, when=clock.now)])
+    assert asked(other, ["x"], by_zip) == {"x": ["a"]}
+    invalidate(tmp_path, clock, 1, 7)
+    assert asked(other, ["x"], by_zip) == {}
+
+
+def test_a_primary_key_that_changes_takes_the_older_keys_back_with_all_others(
+    tmp_path: Path, clock: Clock
+) -> None:
+    one = store(tmp_path, clock)
+    one.learn([learned({1: ["a"], 2: ["b"]})])
+    invalidate(tmp_path, clock, 1, 1)
+    text = pa.table({"id": ["x"]})
+    Invalidations(tmp_path / "lookup_hints", KEYS).invalidate("me", 2, text, clock.now, LONGEST)
+    assert asked(one, [1, 2]) == {}
+
+
+@pytest.mark.parametrize("harm", [b"", b"x" * 15, b"x" * 17])
+def test_a_damaged_note_takes_everything_back(tmp_path: Path, clock: Clock, harm: bytes) -> None:
+    one = store(tmp_path, clock)
+    one.learn([learned({1: ["a"]})])
+    invalidate(tmp_path, clock, 1, 2)
+    (file,) = tmp_path.rglob("*.taken")
+    file.write_bytes(harm)
+    assert asked(one, [1]) == {}
+    clock.now += 1
+    one.learn([learned({1: ["b"]})])
+    assert asked(one, [1]) == {1: ["b"]}
+
+
+def test_nobody_else_can_read_the_notes(tmp_path: Path, clock: Clock) -> None:
+    invalidate(tmp_path, clock, 1, 1)
+    found = list((tmp_path / "lookup_hints").rglob("*"))
+    assert any(each.is_file() for each in found)
+    for each in found:
+        assert each.stat().st_mode & 0o077 == 0, each
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("learn"), st.integers(0, 9), st.integers(0, 3)),
+    st.tuples(st.just("take"), st.integers(0, 9), st.booleans()),
+    st.tuples(st.just("wait"), st.integers(1, 300), st.just(0)),
+)
+
+
+@pytest.mark.work(4)
+@given(steps=st.lists(STEPS, max_size=30))
+def test_it_says_what_a_dictionary_says(steps: list[tuple[str, int, int]]) -> None:
+    with TemporaryDirectory() as name:
+        folder, clock = Path(name), Clock()
+        one, truth = store(folder, clock), dict[int, tuple[str, float]]()
+        for number, (what, key, more) in enumerate(steps, 1):
+            clock.now += 0.5
+            if what == "learn":
+                when = clock.now - more
+                one.learn([learned({key: [f"v{number}"]}, when=when)])
+                truth[key] = f"v{number}", when
+            elif what == "take":
+                invalidate(folder, clock, number, key, whole=bool(more))
+            else:
+                clock.now += key
+            taken = _moments(steps[:number])
+            right = {each: said for each, said in truth.items() if said[1] > taken.get(each, -1.0)}
+            found = asked(one, list(range(10)))
+            assert all(names == [right[each][0]] for each, names in found.items())
+            assert {each for each, said in right.items() if clock.now - said[1] < 0.9 * AGES.rows} <= set(
+                found
+            )
+
+
+def _moments(steps: list[tuple[str, int, int]]) -> dict[int, float]:
+    """When each key was last invalidated."""
+    now, moments = Clock().now, dict[int, float]()
+    for what, key, more in steps:
+        now += 0.5 + (key if what == "wait" else 0)
+        if what == "take":
+            moments.update(dict.fromkeys(range(10) if more else [key], now))
+    return moments

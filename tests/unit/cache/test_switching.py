@@ -1,0 +1,148 @@
+"""Lookups that ask, and then read their table: when, who, and that their rows stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lookup_hints.cache import cached
+from lookup_hints.spec import Switch
+from lookup_hints.worker.process import open_connectors as process
+from lookup_hints.worker.process.open_connectors import Process
+from tests.unit.cache.test_whole_tables import FLOATS, VALUES, Readable, Row, run, warnings
+
+NAMES = [(each, f"n{each}") for each in range(0, 200, 2)]
+NUMBERS = count()
+Running = Callable[[str | None], None]
+
+
+@pytest.fixture(autouse=True)
+def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worker: Process) -> Path:
+    """The folder of an executor, in which this process is a worker."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    monkeypatch.setattr(cached, "running_statement", lambda: "7")
+    return tmp_path
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Running:
+    """Says which run of a statement it is."""
+    return lambda number: monkeypatch.setattr(cached, "running_statement", lambda: number)
+
+
+def names(connector: Readable, *ids: Any, keys: int = 10, **settings: Any) -> Any:
+    return run(connector, *ids, whole=None, switch=Switch(keys), **settings)
+
+
+def expected(*ids: int) -> list[list[str]]:
+    return [[f"n{each}"] if each % 2 == 0 else [] for each in ids]
+
+
+def test_it_asks_until_that_has_cost_as_much_as_reading() -> None:
+    connector = Readable(NAMES)
+    assert names(connector, *range(4))[0] == expected(*range(4))
+    process.this_process = Process()
+    assert names(connector, *range(4, 9))[0] == expected(*range(4, 9))
+    assert (connector.reads, sorted(connector.asked)) == (0, list(range(9)))
+    found, counts = names(connector, 9, 10, 300)
+    assert found == [[], ["n10"], []]
+    assert (connector.reads, len(connector.asked)) == (1, 9)
+    assert (counts.cache_loads, counts.switched_after, counts.cache_rows) == (1, 12, 100)
+    process.this_process = Process()
+    _, counts = names(connector, *range(100))
+    assert (connector.reads, len(connector.asked)) == (1, 9)
+    assert (counts.cache_loads, counts.switched_after, counts.requests) == (0, 0, 0)
+
+
+def test_who_only_asks_counts_nothing_of_a_cache() -> None:
+    _, counts = names(Readable(NAMES), 1, 2)
+    assert counts.cache_hits + counts.cache_missing + counts.cache_misses == 0
+    assert counts.requests == 1
+
+
+def test_another_run_of_the_statement_begins_anew(running: Running, executor: Path) -> None:
+    connector = Readable(NAMES)
+    names(connector, *range(20))
+    running("8")
+    connector.rows = [(2, "new")]
+    assert names(connector, 2)[0] == [["new"]]
+    assert connector.asked == [2]
+    assert [each.name for each in executor.rglob("read/*")] == ["8"], "nobody uses what the other has left"
+
+
+def test_others_go_on_asking_while_one_reads() -> None:
+    connector, other = Readable(NAMES), Readable(NAMES)
+    scan = connector.scan
+
+    def meanwhile(schema: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(process, "this_process", Process())
+            assert names(other, 1, 2)[0] == expected(1, 2)
+        return scan(schema)
+
+    connector.scan = meanwhile  # type: ignore[method-assign]
+    assert names(connector, *range(20))[0] == expected(*range(20))
+    assert (other.reads, other.asked) == (0, [1, 2])
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_stream_and_what_is_no_statement_of_sparks_ask_on(
+    stream: bool, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if stream:
+        monkeypatch.setattr(cached, "in_stream", lambda: True)
+    else:
+        running(None)
+    connector = Readable(NAMES)
+    names(connector, *range(50))
+    assert connector.reads == 0
+
+
+def test_a_table_that_cannot_be_read_is_asked_on(caplog: pytest.LogCaptureFixture) -> None:
+    connector = Readable(NAMES)
+    connector.down = OSError("no rights to read it")
+    for _ in range(3):
+        assert names(connector, *range(20))[0] == expected(*range(20))
+    assert connector.reads == 1
+    (said,) = warnings(caplog)
+    assert "Table people is still asked by key, as it could not be read" in said
+    assert "no rights" in said
+
+
+def test_a_table_that_is_too_large_is_asked_on(caplog: pytest.LogCaptureFixture) -> None:
+    connector = Readable(NAMES)
+    small = Switch(10, max_bytes=100)
+    for _ in range(2):
+        assert run(connector, *range(20), whole=None, switch=small)[0] == expected(*range(20))
+    assert connector.reads == 1
+    assert len(warnings(caplog)) == 1
+
+
+def test_without_a_folder_it_asks_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS")
+    connector = Readable(NAMES)
+    assert names(connector, *range(20))[0] == expected(*range(20))
+    assert connector.reads == 0
+    # It answers with all of its rows, whatever it is asked.
+    assert [said for said in caplog.messages if "keys that were not asked" not in said] == []
+
+
+@pytest.mark.work(6)
+@given(
+    rows=st.lists(st.tuples(VALUES, st.text(max_size=3)), max_size=30),
+    tasks=st.lists(st.lists(VALUES, min_size=1, max_size=30), min_size=1, max_size=4),
+    keys=st.integers(1, 40),
+)
+def test_it_changes_no_row(rows: list[Row], tasks: list[list[float | None]], keys: int) -> None:
+    connector = Readable(rows, FLOATS, number=f"switch {next(NUMBERS)}")
+    for ids in tasks:
+        assert names(connector, *ids, keys=keys)[0] == run(connector, *ids, whole=None)[0]
+    assert connector.reads <= 1

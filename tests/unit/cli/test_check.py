@@ -1,0 +1,172 @@
+"""What a check of a script sees in its text, beside what the planner says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from lookup_hints.cli.check import check_script, dry_run_results
+from lookup_hints.cli.names_in_text import ScriptNames
+from lookup_hints.errors import QueryError
+from lookup_hints.plan.read.kinds import query_parts
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.statements.script import split_statements
+from tests.queries.corpus import cases
+from tests.queries.tpch.pairs import QUERIES
+from tests.unit.plan.golden import golden_cases
+from tests.unit.plan.planning import CUSTOMERS
+
+ROOT = Path(__file__).parents[3]
+TABLE = (
+    "CREATE TEMPORARY TABLE c (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)"
+    " WITH ('connector' = '{}', 'rows' = '[]');\n"
+)
+
+
+def found(query: str, connector: str = "memory") -> list[str]:
+    """The mistakes of a script that creates a table and runs a query, with their places."""
+    return [
+        f"{each.line}:{each.column} {each.message}" for each in check_script(TABLE.format(connector) + query)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "mistakes"),
+    [
+        (
+            "SELECT c.nam, o.nam FROM o JOIN c ON o.id = c.id",
+            ["2:10 The table c has no column 'nam'. Did you mean 'name'?"],
+        ),
+        (
+            "SELECT o.id FROM o JOIN c AS p ON o.id = p.id WHERE P.`Idd` = 1 AND p.nme > 'a'",
+            [
+                "2:55 The table c has no column 'Idd'. Did you mean 'id'?",
+                "2:71 The table c has no column 'nme'. Did you mean 'name'?",
+            ],
+        ),
+        (
+            "SELECT o.id FROM o JOIN c ON o.id = c.id WHERE o.x = (SELECT max(x) FROM u WHERE u.z = c.nm)",
+            ["2:90 The table c has no column 'nm'. Did you mean 'name'?"],
+        ),
+        (
+            "SELECT o.id, FROM o JOIN c ON o.id = c.id",
+            ["2:12 There is no column between this comma and FROM. Leave the comma out."],
+        ),
+    ],
+)
+def test_columns_that_are_not_there(query: str, mistakes: list[str]) -> None:
+    assert found(query) == mistakes
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT C.NAME, c.*, o.c.nam, c.name.field FROM o JOIN c ON o.id = c.id",
+        "SELECT o.id FROM o JOIN c ON o.id = c.id WHERE EXISTS (SELECT 1 FROM d AS c WHERE c.nope = 1)",
+        "SELECT x.a, x.b FROM o JOIN c AS x(a, b) ON o.id = x.a",
+        "FROM o |> JOIN c ON o.id = c.id |> EXTEND 1 AS n |> SELECT c.name, n",
+    ],
+)
+def test_columns_that_may_be_there(query: str) -> None:
+    assert found(query) == []
+
+
+def test_a_misspelt_connector_is_one_mistake() -> None:
+    (mistake,) = found("SELECT o.id, c.name FROM o JOIN c ON o.id = c.id", connector="memry")
+    assert "No connector is called 'memry'. Did you mean 'memory'?" in mistake
+
+
+ORDERS = "CREATE TABLE orders (id INT, customer INT) USING csv;\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "mistakes"),
+    [
+        (
+            "SELECT q.nope FROM orders o JOIN c ON o.id = c.id",
+            ["3:8 Nothing is called 'q' here. Known: o, c."],
+        ),
+        (
+            "WITH x AS (SELECT id FROM orders) SELECT x.id FROM x JOIN c ON x.id = c.id AND cc.id = 1",
+            ["3:80 Nothing is called 'cc' here. Did you mean 'c'?"],
+        ),
+        (
+            "CREATE TEMPORARY VIEW v AS SELECT o.*, 1 AS n FROM orders o CROSS JOIN range(3);\n"
+            "SELECT v.n, `Q`.x FROM v JOIN c ON v.id = c.id",
+            ["4:13 Nothing is called 'Q' here. Known: v, c."],
+        ),
+        (
+            "SELECT o.id FROM (VALUES (1)) AS o(id) JOIN c ON o.id = c.id WHERE EXISTS (SELECT 1 WHERE p.id = 1)",
+            ["3:91 Nothing is called 'p' here. Known: o, c."],
+        ),
+    ],
+)
+def test_aliases_that_are_not_there(query: str, mistakes: list[str]) -> None:
+    assert found(ORDERS + query) == mistakes
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT q.nope FROM unknown o JOIN c ON o.id = c.id",
+        "SELECT q.nope FROM db.orders o JOIN c ON o.id = c.id",
+        "SELECT named_struct('f', 1) AS q, q.f FROM orders o JOIN c ON o.id = c.id",
+        "SELECT q.f FROM (SELECT id, from_json(j, 'q STRUCT<f: INT>').* FROM orders) o JOIN c ON o.id = c.id",
+        "SELECT q.f FROM (SELECT inline(mine(id)) FROM orders) o JOIN c ON o.id = c.id",
+        "SELECT o.id, (SELECT max(o.id) FROM c AS i WHERE i.id = o.id) FROM orders o JOIN c ON o.id = c.id",
+        "SELECT q.f(c.id), :q.f, session.q FROM orders o JOIN c ON o.id = c.id",
+        "DECLARE q STRUCT<f: INT>; SELECT q.f FROM orders o JOIN c ON o.id = c.id",
+        "ALTER TABLE orders ADD COLUMN q STRUCT<f: INT>; SELECT q.f FROM orders o JOIN c ON o.id = c.id",
+        "USE other; SELECT q.f FROM orders o JOIN c ON o.id = c.id",
+        "CREATE TABLE IF NOT EXISTS t (id INT) USING csv; SELECT q.f FROM t JOIN c ON t.id = c.id",
+        "SELECT transform(array(c), q -> q.id), w.start FROM orders o JOIN c ON o.id = c.id LATERAL VIEW f(1) AS w",
+    ],
+)
+def test_aliases_that_may_be_there(query: str) -> None:
+    assert found(ORDERS + query) == []
+
+
+_CUT_OFF = "a time that ends the text"
+
+
+def right_statements() -> Iterator[tuple[str, str]]:
+    """Scripts that run, and where they stand; each table of theirs may be taken for a lookup table."""
+    yield from ((f"flights, {case.topic}", case.text) for case in cases() if case.runs)
+    yield from (
+        ("golden", case.text) for case in golden_cases() if not case.refused and case.title != _CUT_OFF
+    )
+    yield from (("TPC-H", text) for text in QUERIES.values())
+    for file in (ROOT / "tests/queries/shapes.sql", *sorted((ROOT / "sql_examples").glob("*.sql"))):
+        yield file.name, file.read_text(encoding="utf-8")
+
+
+@pytest.mark.work(10)
+def test_no_alias_of_a_right_statement_is_unknown() -> None:
+    read = 0
+    for where, script in right_statements():
+        names = ScriptNames()
+        for each in split_statements(script):
+            statement = Statement(each.text, lambda _: CUSTOMERS)
+            with suppress(QueryError):  # no statement that holds a query
+                statement.queries = query_parts(Statement(each.text, lambda _: None))
+                assert [f"{where}: {problem}" for problem in names.unknown_aliases(statement)] == []
+                names.read(each.text, lambda _: None)
+                read += 1
+    assert read > 500
+
+
+def test_a_table_that_is_not_created_is_one_mistake() -> None:
+    script = (
+        "CREATE TEMPORARY TABLE c (id BIGINT) WITH ('connector' = 'memry');\n"
+        "SELECT /*+ LOOKUP('table' = 'c') */ o.id FROM o JOIN c ON o.id = c.id;\n"
+        "CREATE TEMPORARY TABLE d (id BIGINT, ) WITH ('connector' = 'memory');\n"
+        "SELECT /*+ LOOKUP('table' = 'd') */ o.id FROM o JOIN d ON o.id = d.id;\n"
+        "CREATE TEMPORARY TABLE c (id BIGINT) WITH ('connector' = 'memory', 'rows' = '[]');\n"
+        "SELECT /*+ LOOKUP('table' = 'x') */ o.id FROM o JOIN c ON o.id = c.id;\n"
+    )
+    assert [each.line for each in check_script(script)] == [1, 3, 6]
+    told = [what for _, what in dry_run_results(split_statements(script))]
+    assert told[1] == "lookups unknown: c is not created"

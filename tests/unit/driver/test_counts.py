@@ -1,0 +1,79 @@
+"""What the driver keeps of the workers' counts: each task once, by lookup and by micro-batch."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from lookup_hints.driver.counts import Counts
+from lookup_hints.metrics.counts import CountsByKey, Latencies, LookupMetrics, MaxGauge
+from lookup_hints.metrics.records import TaskRecord, TaskRun
+
+ALL_KINDS = LookupMetrics(
+    keys=3,
+    errors_by_class=CountsByKey({"OSError": 2}),
+    most_in_flight=MaxGauge(7),
+    latency=Latencies({10: 4}),
+)
+
+
+def taken(*records: TaskRecord) -> Counts:
+    counts = Counts()
+    for record in records:
+        counts.take([record.plain()])
+    return counts
+
+
+def record(number: int, *, stage: int = 1, partition: int = 0, attempt: int = 0, keys: int = 3) -> TaskRecord:
+    return TaskRecord("f", TaskRun(stage, partition, attempt, number), LookupMetrics(keys=keys))
+
+
+def of_batch(number: int, batch: int) -> TaskRecord:
+    return TaskRecord("f", TaskRun(number, 0, 0, number, ("q", batch)), LookupMetrics(keys=2))
+
+
+def test_a_record_travels_as_plain_data_and_comes_back_as_it_was() -> None:
+    sent = TaskRecord("f", TaskRun(1, 2, 3, 4, ("q", 5)), ALL_KINDS)
+    assert TaskRecord.of(pickle.loads(pickle.dumps(sent.plain()))) == sent
+    assert b"lookup_hints" not in pickle.dumps(sent.plain()), "no class of ours is named"
+    assert sent.plain()["counts"].keys() == {"keys", "errors_by_class", "most_in_flight", "latency"}
+
+
+def test_tasks_add_up() -> None:
+    counts = taken(record(1), record(2, partition=1, keys=4), record(3, stage=2))
+    assert counts.totals == {"f": LookupMetrics(keys=10)}
+
+
+def test_a_task_that_spark_computes_again_counts_once() -> None:
+    counts = taken(record(1), record(8, keys=5), record(9, keys=5))
+    assert counts.totals == {"f": LookupMetrics(keys=3, repeated_tasks=2)}
+
+
+def test_a_task_that_failed_before_it_succeeded_tells_of_its_repeats() -> None:
+    assert taken(record(5, attempt=2)).totals == {"f": LookupMetrics(keys=3, repeated_tasks=2)}
+
+
+def test_a_copy_that_spark_started_of_a_slow_task_is_one_repeat_whoever_comes_first() -> None:
+    once = {"f": LookupMetrics(keys=3, repeated_tasks=1)}
+    assert taken(record(1), record(2, attempt=1)).totals == once
+    assert taken(record(2, attempt=1), record(1)).totals == once
+
+
+def test_two_lookups_of_the_same_function_in_one_task_both_count() -> None:
+    assert taken(record(1), record(1)).totals == {"f": LookupMetrics(keys=6)}
+
+
+@pytest.mark.work(5)
+def test_what_is_remembered_of_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lookup_hints.driver.counts.REMEMBERED_TASKS", 20)
+    counts = taken(*(record(number, partition=number) for number in range(30)))
+    assert len(counts._tasks) == 20
+
+
+def test_micro_batches_add_up_to_the_total_each_by_itself() -> None:
+    counts = taken(of_batch(1, 0), of_batch(2, 0), of_batch(3, 1))
+    assert counts.of_batch("q", 0) == {"f": LookupMetrics(keys=4)}
+    assert counts.of_batch("q", 1) == {"f": LookupMetrics(keys=2)}
+    assert counts.of_batch("another", 0) == {}
+    assert counts.totals == {"f": LookupMetrics(keys=6)}

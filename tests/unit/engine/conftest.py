@@ -1,0 +1,20 @@
+"""Settings of the runtime's tests, and the loop on whose clock they run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.engine.support import VirtualLoop
+
+
+@pytest.fixture
+def loop() -> Iterator[VirtualLoop]:
+    """A loop that waits in no time, and on which nothing may be left when the test ends."""
+    loop = VirtualLoop()
+    yield loop
+    left = asyncio.all_tasks(loop)
+    loop.close()
+    assert not left, "a task outlived its run"

@@ -1,0 +1,281 @@
+"""The row door: many keys in flight, each with an outcome of its own, on a loop of virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lookup_hints.engine.arrow import Keys
+from lookup_hints.engine.async_runner import run_async
+from lookup_hints.engine.flow import LookupFlow
+from lookup_hints.engine.row_runner import RowDriver
+from lookup_hints.engine.sync_runner import run_sync
+from lookup_hints.engine.window import Settled
+from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
+from lookup_hints.spi import AsyncRowLookup, OrderCondition, ReportsOutcomes, SyncRowLookup
+from lookup_hints.spi.model import LookupRequest, LookupTable, Miss, Outcome, Outcomes, RowRequest, Rows
+from tests.unit.engine.support import (
+    ON_ERROR,
+    ON_MISS,
+    SCHEMA,
+    Clock,
+    VirtualLoop,
+    asks,
+    flow,
+    handed_back,
+    keys,
+    rows,
+    spec,
+)
+
+
+class People(AsyncRowLookup, SyncRowLookup, ReportsOutcomes):
+    """Answers ``n<id>`` after a latency given per key; keys may be missing or fail."""
+
+    def __init__(
+        self,
+        latency: Callable[[int], float] = lambda _: 1.0,
+        missing: Sequence[int] = (),
+        failing: Sequence[int] = (),
+        healed_on: int = 99,
+        tells: bool = False,
+    ) -> None:
+        super().__init__(LookupTable("people", SCHEMA, options={"connector": "people"}))
+        self.latency, self.missing, self.failing = latency, missing, failing
+        self.healed_on, self.tells = healed_on, tells
+        self.asked: list[tuple[float, int]] = []
+        self.in_flight = self.most_in_flight = 0
+        self.cancelled: list[int] = []
+
+    async def alookup_row(self, request: RowRequest) -> Rows:
+        key = request.key["id"]
+        self.asked.append((asyncio.get_running_loop().time(), key))
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await asyncio.sleep(self.latency(key))
+        except asyncio.CancelledError:
+            self.cancelled.append(key)
+            raise
+        finally:
+            self.in_flight -= 1
+        return self.lookup_row(request)
+
+    def lookup_row(self, request: RowRequest) -> Rows:
+        key = request.key["id"]
+        if request.attempt < self.healed_on:
+            if key in self.failing:
+                raise ConnectorError(f"no luck with {key}")
+            if key in self.missing:
+                return Miss(f"nobody {key}")
+        return [{"name": f"n{key}"}]
+
+    def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
+        if not self.tells:
+            return None
+        told = [str(outcome.error or note) + f" after {outcome.attempts}" for note in outcome.notes]
+        return pa.table({"id": keys.column("id"), "name": told})
+
+
+def run(loop: VirtualLoop, people: AsyncRowLookup, *inputs: Keys, **settings: Any) -> Iterator[Settled]:
+    lookup = spec(people, asynchronous=True, **settings)
+    assert lookup.by_row
+    driver = RowDriver(LookupFlow(lookup, Random(1)), people, people.alookup_row, lookup.settings.capacity)
+    return run_async(driver, iter(inputs), loop.call)
+
+
+def named(*ids: int) -> list[Any]:
+    return [[(key, f"n{key}")] for key in ids]
+
+
+def test_a_row_door_is_not_asked_in_order() -> None:
+    lookup = replace(spec(People(), asynchronous=True), order=OrderCondition("name"))
+    assert lookup.by_row
+    assert not replace(lookup, order_asked=True).by_row
+
+
+def test_capacity_counts_keys_and_key_columns_are_filled_in(loop: VirtualLoop) -> None:
+    people = People()
+    assert handed_back(run(loop, people, keys(*range(20)), capacity=5)) == named(*range(20))
+    assert people.most_in_flight == 5
+    assert loop.time() == pytest.approx(4.0, abs=0.1)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_rows_leave_in_input_order_and_no_slot_waits_for_a_slow_key(loop: VirtualLoop, ordered: bool) -> None:
+    people = People(lambda key: 4.0 if key == 0 else 1.0)
+    found = handed_back(run(loop, people, keys(*range(9)), capacity=3, ordered=ordered))
+    assert found == named(*range(9))
+    assert loop.time() == pytest.approx(4.0, abs=0.1)
+
+
+def test_a_failing_key_is_asked_again_alone(loop: VirtualLoop) -> None:
+    people = People(failing=[3], healed_on=2)
+    assert handed_back(run(loop, people, keys(*range(6)), retry=ON_ERROR)) == named(*range(6))
+    assert [key for _, key in people.asked] == [*range(6), 3]
+    assert loop.time() == pytest.approx(12.0, abs=1.0)
+
+
+def test_misses_are_asked_again_alone_while_others_go_on(loop: VirtualLoop) -> None:
+    people = People(missing=[0], healed_on=3)
+    inputs = [keys(0, 1), keys(2, 3)]
+    assert handed_back(run(loop, people, *inputs, retry=ON_MISS, capacity=1)) == named(0, 1, 2, 3)
+    assert [key for _, key in people.asked] == [0, 1, 2, 3, 0, 0]
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("null", []), ("skip", None)])
+def test_on_error_touches_the_failing_key_alone(loop: VirtualLoop, policy: str, outcome: Any) -> None:
+    people = People(failing=[1])
+    found = handed_back(run(loop, people, keys(0, 1, 2), on_error=policy))
+    assert found == [[(0, "n0")], outcome, [(2, "n2")]]
+
+
+def test_a_failure_names_its_key_and_cancels_the_others(loop: VirtualLoop) -> None:
+    people = People(lambda key: 1.0 if key == 1 else 50.0, failing=[1])
+    with pytest.raises(ConnectorError, match=r"1 key \(id = 1\).* failed after 1 attempt: no luck with 1"):
+        list(run(loop, people, keys(0, 1, 2)))
+    assert sorted(people.cancelled) == [0, 2]
+    assert loop.time() < 2.0
+
+
+def test_only_the_slow_key_runs_out_of_time(loop: VirtualLoop) -> None:
+    people = People(lambda key: 99.0 if key == 1 else 1.0)
+    found = handed_back(run(loop, people, keys(0, 1, 2), timeout=5.0, on_error="null", capacity=2))
+    assert found == [[(0, "n0")], [], [(2, "n2")]]
+    assert people.cancelled == [1]
+
+
+def test_keys_that_wait_for_a_slot_run_out_of_time_too(loop: VirtualLoop) -> None:
+    people = People(lambda _: 99.0)
+    with pytest.raises(LookupTimeout, match="no final outcome within the timeout of 5 s"):
+        list(run(loop, people, keys(0, 1, 2), timeout=5.0, capacity=1))
+    found = handed_back(run(loop, people, keys(0, 1, 2), timeout=5.0, capacity=1, on_error="null"))
+    assert found == [[], [], []]
+
+
+def test_a_row_that_is_no_row_fails_its_key_alone_and_says_why(loop: VirtualLoop) -> None:
+    class Odd(People):
+        def lookup_row(self, request: RowRequest) -> Rows:
+            return [{"nmae": "x"}] if request.key["id"] == 1 else [{"name": 5 if request.key["id"] else "a"}]
+
+    found = handed_back(run(loop, Odd(), keys(0, 1, 2), on_error="null"))
+    assert found == [[(0, "a")], [], []]
+    with pytest.raises(ConnectorError, match=r"a row has 'nmae', which is not a column. Did you mean 'name'"):
+        list(run(loop, Odd(), keys(1)))
+    with pytest.raises(ConnectorError, match=r"column 'name' of the row .*: 5 \(int\) does not fit STRING"):
+        list(run(loop, Odd(), keys(2)))
+
+
+def test_a_run_that_is_given_up_leaves_nothing_in_flight(loop: VirtualLoop) -> None:
+    people = People(lambda key: float(key))
+    given_up = run(loop, people, keys(0), keys(*range(50, 90)), capacity=20)
+    next(given_up)
+    given_up.close()  # type: ignore[attr-defined]
+    assert people.in_flight == 0
+
+
+def test_a_connector_that_tells_outcomes_tells_them_once_they_are_final(loop: VirtualLoop) -> None:
+    people = People(missing=[1], failing=[2], tells=True)
+    found = handed_back(run(loop, people, keys(0, 1, 2), on_error="null", retry=ON_MISS))
+    assert found == [[(0, "n0")], [(1, "nobody 1 after 4")], [(2, "no luck with 2 after 1")]]
+
+
+def test_the_sync_row_door_has_the_same_outcomes() -> None:
+    people = People(missing=[1], failing=[2], tells=True)
+    lookup = spec(people, asynchronous=False, on_error="null", retry=ON_MISS)
+    clock = Clock()
+    run_of = run_sync(
+        LookupFlow(lookup, Random(1)), iter([keys(0, 1, 2)]), people.lookup, clock=clock, sleep=clock.sleep
+    )
+    assert handed_back(run_of) == [[(0, "n0")], [(1, "nobody 1 after 4")], [(2, "no luck with 2 after 1")]]
+
+
+def test_the_two_row_doors_answer_a_whole_request_alike() -> None:
+    people = People(missing=[1], failing=[2])
+    request = LookupRequest(pa.table({"id": [0, 1, 2]}), SCHEMA)
+    for answer in (people.lookup(request), asyncio.run(People(lambda _: 0.0, [1], [2]).alookup(request))):
+        assert isinstance(answer, Outcomes)
+        assert answer.rows.to_pylist() == [{"id": 0, "name": "n0"}]
+        assert answer.positions == pa.array([0], pa.int32())
+        assert (list(answer.failures), answer.notes) == ([2], {1: "nobody 1"})
+
+
+# --- outcomes of single keys in a batch
+
+
+def test_a_batch_answer_may_fail_some_keys_and_settle_the_others() -> None:
+    lookup = flow(on_error="null", retry=ON_ERROR)
+    lookup.add(keys(1, 2, 3, 4))
+    (ask,) = asks(lookup)
+    trouble = ConnectorError("busy")
+    found = Outcomes(rows((4, "d"), (1, "a")), pa.array([3, 0]), {1: trouble, 2: trouble})
+    lookup.answered(ask, found, 0.0)
+    assert lookup.metrics.errors == 1
+    (again,) = asks(lookup, 11.0)
+    assert again.request.keys.column("id").to_pylist() == [2, 3]
+    assert again.request.attempt == 2
+    lookup.answered(again, rows((2, "b")), 11.0)
+    assert handed_back(lookup.finished()) == [[(1, "a")], [(2, "b")], [], [(4, "d")]]
+
+
+def test_a_batch_answer_may_fail_every_key() -> None:
+    lookup = flow(on_error="null")
+    lookup.add(keys(1, 2))
+    (ask,) = asks(lookup)
+    found = Outcomes(rows(), pa.array([], pa.int32()), dict.fromkeys((0, 1), ConnectorError("busy")))
+    lookup.answered(ask, found, 0.0)
+    assert handed_back(lookup.finished()) == [[], []]
+
+
+def test_a_failure_of_a_key_that_was_not_asked_breaks_the_contract() -> None:
+    lookup = flow()
+    lookup.add(keys(1, 2))
+    (ask,) = asks(lookup)
+    found = Outcomes(rows(), pa.array([], pa.int32()), {7: ConnectorError("busy")})
+    with pytest.raises(AnswerError, match="failed key 7; it was asked 2 keys"):
+        lookup.answered(ask, found, 0.0)
+
+
+@pytest.mark.parametrize("policy", ["fail", "null"])
+def test_a_door_that_fails_to_open_tells_its_own_error(loop: VirtualLoop, policy: str) -> None:
+    class Closed(People):
+        async def alookup_row(self, request: RowRequest) -> Rows:
+            raise OptionError(Problem("option 'url': the environment variable 'A' cannot be read."))
+
+        def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
+            raise AssertionError("open() comes first")
+
+    with pytest.raises(OptionError, match="the environment variable 'A' cannot be read"):
+        list(run(loop, Closed(), keys(1, 2), on_error=policy))
+
+
+@pytest.mark.parametrize("on_error", ["fail", "null"])
+def test_a_key_that_does_not_end_when_it_is_cancelled_holds_nobody_up(
+    loop: VirtualLoop, on_error: str
+) -> None:
+    class Stubborn(People):
+        async def alookup_row(self, request: RowRequest) -> Rows:
+            if request.key["id"] != 1:
+                return await super().alookup_row(request)
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1000.0)
+            await asyncio.sleep(60.0)
+            return [{"name": "comes too late to be anybody's"}]
+
+    began = loop.time()
+    run_once = partial(run, loop, Stubborn(), keys(0, 1, 2), timeout=3.0, capacity=2, on_error=on_error)
+    if on_error == "null":
+        assert handed_back(run_once()) == [[(0, "n0")], [], [(2, "n2")]]
+    else:
+        with pytest.raises(LookupTimeout, match="within the timeout of 3 s"):
+            list(run_once())
+    assert 3.0 <= loop.time() - began <= 4.1
+    loop.call(asyncio.sleep(60.0))

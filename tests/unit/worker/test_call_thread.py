@@ -1,0 +1,157 @@
+"""Sync connectors are called on a thread of their own: one that hangs does not keep its task from failing."""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import TimeoutError as NotInTime
+from threading import Event, get_ident
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lookup_hints.engine.permits import with_permits
+from lookup_hints.errors import LookupTimeout
+from lookup_hints.spi import SyncLookup
+from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
+from lookup_hints.spi.turns import taking
+from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
+from lookup_hints.worker.process.open_connectors import Process
+from tests.unit.engine.support import SCHEMA, Asked, names_of
+
+
+def requested(key: int, timeout: float | None = None) -> LookupRequest:
+    return LookupRequest(pa.table({"id": pa.array([key], pa.int64())}), SCHEMA, timeout)
+
+
+class Hangs(SyncLookup):
+    """Waits for ``goes_on`` in each of its lookups for key 1."""
+
+    def __init__(self) -> None:
+        super().__init__(LookupTable("people", SCHEMA, options={"connector": "hangs"}))
+        self.goes_on = Event()
+        self.called: list[str] = []
+        self.threads: set[int] = set()
+
+    def open(self) -> None:
+        self._note("open")
+
+    def lookup(self, request: LookupRequest) -> Answer:
+        self._note("lookup")
+        if request.keys.column("id").to_pylist() == [1]:
+            self.goes_on.wait(60.0)
+        return names_of()(request)
+
+    def close(self) -> None:
+        self._note("close")
+
+    def _note(self, what: str) -> None:
+        self.called.append(what)
+        self.threads.add(get_ident())
+
+
+@pytest.fixture
+def connector() -> Iterator[Hangs]:
+    hangs = Hangs()
+    yield hangs
+    hangs.goes_on.set()
+
+
+def test_a_lookup_that_hangs_is_out_of_time(connector: Hangs) -> None:
+    with Process().sync("people", lambda: connector) as opened:
+        with pytest.raises(LookupTimeout, match=r"Hangs\.lookup has not returned within 0\.01 s"):
+            opened.lookup(requested(1, timeout=0.01))
+        with pytest.raises(LookupTimeout):  # it is not called a second time meanwhile
+            opened.lookup(requested(2, timeout=0.01))
+        assert connector.called == ["open", "lookup"]
+        connector.goes_on.set()
+        assert opened.lookup(requested(2, timeout=60.0)) == names_of()(requested(2))
+        opened.close()
+    assert connector.called == ["open", "lookup", "lookup", "close"]
+    assert len(connector.threads) == 1, "a connection may belong to the thread that opened it"
+    assert get_ident() not in connector.threads
+
+
+def test_a_call_sees_the_context_of_its_caller_and_its_errors_come_back() -> None:
+    thread, variable = CallThread("test"), contextvars.ContextVar[int]("variable")
+    variable.set(7)
+    assert thread.call(variable.get, None) == 7
+
+    def fail() -> None:
+        raise NotInTime("its own")
+
+    with pytest.raises(NotInTime, match="its own"):
+        thread.call(fail, 60.0)
+    thread.end()
+
+
+def test_a_call_that_has_not_begun_in_time_is_not_made() -> None:
+    thread, goes_on, made = CallThread("test"), Event(), []
+    with pytest.raises(CallTimeout):
+        thread.call(lambda: goes_on.wait(60.0), 0.01)
+    with pytest.raises(CallTimeout):
+        thread.call(lambda: made.append("late"), 0.01)
+    goes_on.set()
+    thread.call(lambda: made.append("in time"), 60.0)
+    assert made == ["in time"]
+    thread.end()
+
+
+def test_an_answer_is_not_kept_for_the_next_call() -> None:
+    class Large:
+        pass
+
+    thread = CallThread("test")
+    answer = weakref.ref(thread.call(Large, 60.0))
+    thread.call(int, 60.0)  # behind it the first call has been left
+    gc.collect()
+    assert answer() is None
+    thread.end()
+
+
+def test_a_thread_ends_with_its_connector(connector: Hangs) -> None:
+    before = set(threading.enumerate())
+    with Process().sync("people", lambda: connector) as opened:
+        opened.lookup(requested(2))
+        [own] = set(threading.enumerate()) - before
+        opened.close()
+    own.join(60.0)
+    assert not own.is_alive()
+
+
+class Waits:
+    """A turn that comes after 2 of the 3 seconds that a lookup has."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def take_at_once(self) -> bool:
+        return False
+
+    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+        self.now += 2.0
+
+    def over(self, started: float, ending: Any, pause: float | None = None) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize(("timeout", "left"), [(3.0, 1.0), (None, None), (1.0, 0.001)])
+def test_what_a_turn_takes_is_no_longer_there_for_the_lookup(
+    timeout: float | None, left: float | None
+) -> None:
+    seen: list[float | None] = []
+
+    def lookup(request: LookupRequest) -> pa.Table:
+        seen.append(request.timeout)
+        return names_of()(request)
+
+    turns: Any = Waits()
+    limiter: Any = object()
+    asked = with_permits(lookup, Asked(names_of()), limiter, lambda: turns.now)
+    with taking(turns):
+        asked(requested(1, timeout=timeout))
+    assert seen == [left]
