@@ -124,7 +124,6 @@ def async_wait(
 
 
 def _checked_function(func: Any, inputs: Sequence[Any]) -> str:
-    """The name of ``func``, if it is a function of this many arguments."""
     name = getattr(func, "__name__", type(func).__name__).strip("<>")
     if not callable(func):
         raise QueryError(Problem(f"{NAME} takes a function, not {func!r:.100}."))

@@ -100,8 +100,6 @@ class BytesInFlight:
 
 
 class _WaitingRequest(NamedTuple):
-    """``lease`` waits for ``size`` bytes; sorted by age."""
-
     age: int
     number: int
     size: int

@@ -124,11 +124,7 @@ def from_json_values(values: Sequence[Any], target: pa.DataType) -> pa.Array:
 
 
 def as_floats(numbers: Sequence[float | None], kind: pa.DataType) -> pa.Array:
-    """``numbers`` as FLOAT or DOUBLE.
-
-    Raises:
-        ValueError: one is finite, and too large for a FLOAT.
-    """
+    """``numbers`` as FLOAT or DOUBLE."""
     values = pa.array(numbers, kind)
     if types.is_float32(kind) and pc.sum(pc.is_inf(values)).as_py():
         cast(pa.array(numbers, pa.float64()), kind)

@@ -249,7 +249,6 @@ class _Index:
             self._positions[key].append(position)
 
     def positions(self, keys: pa.Table) -> pa.Array:
-        """Row numbers of the rows of ``keys``."""
         # 0.0 and -0.0 are one key here, and so are two NaNs.
         found = filter(None, map(self._positions.get, dict.fromkeys(_hashable(keys))))
         return pa.array(chain.from_iterable(found), pa.int64())

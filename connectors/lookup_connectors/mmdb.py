@@ -166,7 +166,6 @@ class MmdbConnector(SyncLookup):
         return ConnectorError(f"table {self.table.name}: {what}.", permanent=True)
 
     def _mistakes(self) -> Iterator[tuple[str, str]]:
-        """What is wrong with the options, each with what to try."""
         names = {name.lower(): name for name in self.table.schema.names}
         given = self.table.options
         for key in given:
@@ -194,7 +193,6 @@ class MmdbConnector(SyncLookup):
 
 
 def _path_of(column: str, options: Mapping[str, str]) -> json_paths.Path:
-    """The way from a record to the value of ``column``."""
     text = next((text for key, text in options.items() if key.lower() == f"{_PATH}{column}".lower()), None)
     if text is None:
         return json_paths.named(column)
@@ -206,8 +204,6 @@ def _path_of(column: str, options: Mapping[str, str]) -> json_paths.Path:
 
 
 class _OpenMmdb(NamedTuple):
-    """A file that is open, and how it is read."""
-
     path: str
     identity: Hashable
     reader: Any
@@ -216,8 +212,6 @@ class _OpenMmdb(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What the file says of one address."""
-
     text: str
     address: IPv4Address | IPv6Address
     record: Any

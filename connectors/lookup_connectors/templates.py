@@ -167,8 +167,6 @@ def parse_template(text: str, columns: Sequence[str], place: Place = "key", star
 
 
 class _Parsing:
-    """One template on its way to be read."""
-
     def __init__(self, text: str, columns: Sequence[str], place: Place, start: int) -> None:
         self._text, self._columns, self._place, self._start = text, columns, place, start
         self._tokens = list(_TOKEN.finditer(text))
@@ -218,7 +216,6 @@ class _Parsing:
         return next((each for each in self._columns if each.lower() == name.lower()), None)
 
     def _is_own_brace(self, token: re.Match[str]) -> bool:
-        """Whether a brace of ``text`` is neither doubled nor part of what looks like a hole."""
         inside = token["inside"]
         if inside is None:
             return token["brace"] is not None

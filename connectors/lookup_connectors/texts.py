@@ -32,11 +32,7 @@ REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError, RecursionEr
 
 
 def from_texts(texts: Sequence[str | None] | pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values of ``kind`` that ``texts`` spell.
-
-    Raises:
-        REFUSALS: one of them spells none.
-    """
+    """The values of ``kind`` that ``texts`` spell."""
     column = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
     if types.is_string(kind) or types.is_binary(kind):
         return column.cast(kind)
@@ -283,7 +279,6 @@ def _date(text: str) -> date | None:
 
 
 def _moment(text: str, has_zone: bool) -> datetime | None:
-    """The moment, in UTC where it ``has_zone``; one with a zone is none without, and the other way round."""
     match = _MOMENT.fullmatch(text)
     if match is None or (match[8] is not None) != has_zone:
         return None
@@ -300,11 +295,7 @@ def _moment(text: str, has_zone: bool) -> datetime | None:
 
 @lru_cache(256)
 def _zone(name: str) -> tzinfo:
-    """The zone of that name, as Spark's CAST takes it, but for abbreviations: CST is many.
-
-    Raises:
-        LookupError: there is none.
-    """
+    """The zone of that name, as Spark's CAST takes it, but for abbreviations: CST is many."""
     if name in _UTC:
         return timezone.utc
     match = _OFFSET.fullmatch(name)

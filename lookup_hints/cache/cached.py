@@ -132,7 +132,7 @@ class Stores:
         if run is None or in_stream():
             return None
         try:
-            from lookup_hints.cache.switching import Switching
+            from lookup_hints.cache.whole_tables import Switching
 
             return Switching(_folder_of(spec, identity, folder) / "read", run, spec, switch)
         except (ImportError, OSError, TypeError):
@@ -172,12 +172,7 @@ def _keep_few(opened: OrderedDict[Any, Any]) -> None:
 
 
 def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
-    """The folder of its answers, below that of the executor.
-
-    Raises:
-        OSError: the executor has none.
-        TypeError: its keys cannot be told apart by hashes.
-    """
+    """The folder of its answers, below that of the executor."""
     from lookup_hints.cache.store.hashing import can_hash
 
     if folder is None:
@@ -189,8 +184,6 @@ def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
 
 
 class _StoreCache:
-    """A store as a flow's cache; it counts what happens from now on."""
-
     learns, loads = True, Loads()
 
     def __init__(
@@ -204,7 +197,6 @@ class _StoreCache:
         """As a source has them, which is asked for most of them at first."""
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
-        """What is known of ``keys``."""
         known = self._store.probe(keys, columns)
         if self._store.damaged > self._damaged_before:
             self._warn("a file of it is damaged and is not used")
@@ -218,7 +210,6 @@ class _StoreCache:
         return KnownAnswers((*found, *refreshing), known.missing, positions, fallback)
 
     def refresh(self, keys: pa.Table) -> None:
-        """Let fresh rows of ``keys`` be asked for beside the task."""
         if self._refresh is not None:
             self._refresh(keys)
 
@@ -234,12 +225,10 @@ class _StoreCache:
 
     @property
     def evicted(self) -> CountsByKey[int]:
-        """How many rows have left it, by reason."""
         return CountsByKey(dict(self._store.evicted - self._evicted_before))
 
     @property
     def held(self) -> tuple[int, int]:
-        """Rows and bytes that it holds."""
         return self._store.rows, self._store.nbytes
 
 
@@ -267,7 +256,6 @@ def _hashed(parts: object) -> str:
 
 
 def _invalidations(folder: Path, spec: LookupSpec, longest: float) -> Invalidations:
-    """What is invalidated of the table that has this ``folder``, what ``spec`` says of it included."""
     from lookup_hints.cache.store.invalidations import Invalidations
 
     invalidations = Invalidations(folder, spec.key_schema, lasting=spec.settings.whole is not None)
@@ -282,7 +270,6 @@ def _invalidations(folder: Path, spec: LookupSpec, longest: float) -> Invalidati
 
 
 def _keys_of(invalidations: Sequence[Invalidation], table: LookupTable) -> pa.Table | None:
-    """The keys that were invalidated; None where that is the whole table."""
     columns = invalidations[-1].columns
     if not columns or any(each.columns != columns for each in invalidations):
         return None

@@ -25,13 +25,7 @@ _FIRST_DAY = -719_162
 
 
 class WatchedTable:
-    """A table whose changes are asked for, as one task looks at it.
-
-    Args:
-        checks: what the executor knows of them.
-        spec: the lookup, over the connector that is open here.
-        warn: takes why the cache is not used.
-    """
+    """A table whose changes are asked for, as one task looks at it."""
 
     def __init__(self, checks: Checks, spec: LookupSpec, warn: Callable[[str], None]) -> None:
         self._checks, self._spec, self._warn = checks, spec, warn

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import math
+import os
+import shutil
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +18,17 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_hints.cache.store.folder import StoreLimits
+from lookup_hints.cache.store.folder import StoreLimits, locked, make_private
 from lookup_hints.cache.store.generations import Generation, Generations, Note
 from lookup_hints.cache.store.hashing import comparable, distinct, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.whole import TooLarge
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
-from lookup_hints.engine.task_cache import CacheWrite, Loads, NotKept, error_summary
+from lookup_hints.engine.task_cache import NOTHING, CacheWrite, Loads, NotKept, error_summary
 from lookup_hints.errors import ConnectorError, LookupHintsError
 from lookup_hints.metrics.counts import CountsByKey
-from lookup_hints.spec import DailyReload, FullCache, LookupSpec, PeriodicReload
-from lookup_hints.worker.process.scanning import scanned
+from lookup_hints.spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
+from lookup_hints.worker.process.open_connectors import scanned
 
 RETRY_SECONDS = 60.0
 """A load that failed is tried again after so long, or after the interval of reloads, if that is less."""
@@ -33,12 +38,6 @@ _log = logging.getLogger("lookup_hints.cache")
 
 class HeldTable:
     """One table that this executor keeps whole, as one process sees it.
-
-    Args:
-        path: its folder, which all processes of the executor share.
-        spec: a lookup of it, over the connector that is open here.
-        clock: seconds, the same for all processes.
-        wall: seconds since 1970.
 
     Raises:
         OSError: there can be no such folder.
@@ -127,7 +126,6 @@ class HeldTable:
     # --- loading ---------------------------------------------------------------------------------------
 
     def _first(self) -> Generation:
-        """Load the table, or wait for whoever does."""
         came = self._generations.now
         with self._generations.loading(wait=True):
             current = self._generations.opened()
@@ -252,3 +250,88 @@ class HeldCache(WholeCache):
         now, before = self._table.loads, self._before
         done, failed = now.done - before.done, now.failed - before.failed
         return Loads(done, failed, now.millis if done else 0, now.age)
+
+
+class Switching(WholeCache):
+    """The table of one lookup in one run of a statement, as a task sees it: asked first, then maybe read.
+
+    Raises:
+        OSError: there can be no such folder.
+    """
+
+    learns = False
+    evicted: CountsByKey[int] = CountsByKey()
+
+    def __init__(self, folder: Path, run: str, spec: LookupSpec, switch: Switch) -> None:
+        self._path, self._switch, self._table = folder / run, switch, spec.table.name
+        if not self._path.is_dir():
+            _remove_unused(folder)
+        make_private(self._path)
+        weakref.finalize(self, os.close, _shared(self._path / "in-use"))
+        whole = FullCache(PeriodicReload(math.inf), max_bytes=switch.max_bytes)
+        self._held = HeldTable(self._path, replace(spec, settings=replace(spec.settings, whole=whole)))
+        self._is_read = self._is_given_up = False  # each stays as it has become
+        self._after = 0
+
+    def keys_of(self, rows: pa.Table) -> Keys | None:
+        """By their hashes, once the table is read: then the rows that are found need no other order."""
+        return keys_by_hash(rows) if self._is_read else None
+
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
+        """The rows of ``keys``, once the table is read."""
+        if self._is_given_up:
+            return NOTHING
+        try:
+            self._is_read = self._is_read or self._held.is_there() or self._has_read(keys.num_rows)
+            return self._held.probe(keys, columns) if self._is_read else NOTHING
+        except Exception as error:  # it can be asked still
+            self._is_given_up = True
+            _log.warning(
+                "Table %s is still asked by key, as it could not be read: %s",
+                self._table,
+                error_summary(error),
+            )
+            return NOTHING
+
+    def _has_read(self, keys: int) -> bool:
+        """Read the table, if this many more keys make that worth it, and nobody else does."""
+        asked = _counted(self._path / "asked", keys)
+        if asked < self._switch.keys:
+            return False
+        self._after = asked
+        return self._held.read_alone()
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Rows and bytes that it has."""
+        return self._held.held
+
+    @property
+    def loads(self) -> Loads:
+        """Whether this task has read the table, and after how many keys."""
+        loads = self._held.loads
+        return replace(loads, after=self._after if loads.done else 0)
+
+
+def _shared(path: Path) -> int:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(file, fcntl.LOCK_SH)
+    return file
+
+
+def _remove_unused(folder: Path) -> None:
+    for run in folder.iterdir() if folder.is_dir() else ():
+        with locked(run / "in-use", wait=False) as is_unused:
+            if is_unused:
+                shutil.rmtree(run, ignore_errors=True)
+
+
+def _counted(path: Path, more: int) -> int:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        count = int(os.read(file, 20) or b"0") + more
+        os.pwrite(file, str(count).encode(), 0)
+        return count
+    finally:
+        os.close(file)

@@ -28,12 +28,7 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Module:
-    """A module or package that is shipped.
-
-    Args:
-        name: as it is imported.
-        path: its file, or its folder.
-    """
+    """A module or package that is shipped."""
 
     name: str
     path: Path
@@ -50,10 +45,6 @@ class Module:
 
 def find_module(given: str, *, to_ship: bool = True) -> Module:
     """The module that ``given`` means: a file ``geo.py``, a folder with a package, or an importable name.
-
-    Args:
-        given: what names it.
-        to_ship: whether workers elsewhere are to have it, too.
 
     Raises:
         QueryError: there is none, or it is to be shipped and compiled.
@@ -79,23 +70,13 @@ def find_module(given: str, *, to_ship: bool = True) -> Module:
 
 
 def build_archive(target: Path, modules: Sequence[Module] = ()) -> Path:
-    """Write the archive to ``target``, and return that; the same content gives the same bytes.
-
-    Args:
-        target: a file ending with ``.zip``; one that is there is replaced.
-        modules: what is shipped besides.
-    """
+    """Write the archive to ``target``, and return that; the same content gives the same bytes."""
     metadata = [(name, text.encode()) for name, text in _metadata()]
     return _written(target, [*_contents((*map(_importable, _PACKAGES), *modules)), *metadata])
 
 
 def build_modules(target: Path, modules: Sequence[Module]) -> Path:
-    """Write an archive of ``modules`` alone to ``target``, and return that; workers must have the library.
-
-    Args:
-        target: a file ending with ``.zip``; one that is there is replaced.
-        modules: what is shipped.
-    """
+    """Write an archive of ``modules`` alone to ``target``, and return that; workers must have the library."""
     return _written(target, _contents(modules))
 
 

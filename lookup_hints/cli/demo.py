@@ -43,11 +43,7 @@ _SHOWING = job.Showing(rows=20, bar=False)
 
 
 def prepare(folder: Path) -> Path:
-    """Make the demo's data in ``folder``; what an earlier demo made there goes. Returns the file of SQL.
-
-    Raises:
-        WrongUse: something else is there.
-    """
+    """Make the demo's data in ``folder``; what an earlier demo made there goes. Returns the file of SQL."""
     if (
         folder.exists()
         and not (folder / "demo.sql").is_file()
@@ -81,12 +77,7 @@ def configuration(folder: Path) -> Mapping[str, str]:
 
 
 def run(session: LookupSession, script: Path) -> int:
-    """Run the demo's statements, tell what they did and what to type next; returns the exit code.
-
-    Args:
-        session: where they run.
-        script: what ``prepare`` made.
-    """
+    """Run the demo's statements, tell what they did and what to type next; returns the exit code."""
     text = script.read_text("utf-8")
     plain, patient, stream = (one for one in split_statements(text) if not _sets_the_scene(one))
     for statement in split_statements(text):
@@ -167,11 +158,7 @@ def _remove(path: Path) -> None:
 
 
 def _in_sql(folder: Path) -> str:
-    """The folder, as it stands in a string, a quoted name and a setting.
-
-    Raises:
-        WrongUse: a character of it would have to be written differently in these.
-    """
+    """The folder, as it stands in a string, a quoted name and a setting."""
     text = folder.as_posix()
     if any(letter in text for letter in "'`;\\\n"):
         raise job.WrongUse(f"A quote, a backslash or a semicolon stands in {text!r}. Name another --folder.")

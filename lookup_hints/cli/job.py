@@ -21,11 +21,18 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from lookup_hints.cli.archive import Module, build_modules
 from lookup_hints.cli.check import CheckOptions, dry_run_results, unknown_connectors
-from lookup_hints.cli.counts import COLUMNS, TITLES, aligned, table_of, without_empty
 from lookup_hints.cli.error_text import reported_once
 from lookup_hints.cli.progress import TerminalBar
 from lookup_hints.cli.results import TABLE, written
-from lookup_hints.cli.statement_run import StatementRun, failure
+from lookup_hints.cli.statement_run import (
+    COLUMNS,
+    TITLES,
+    StatementRun,
+    aligned,
+    failure,
+    table_of,
+    without_empty,
+)
 from lookup_hints.cli.stream_run import run_with_streams
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.driver.measure import run_to_its_end
@@ -95,11 +102,7 @@ def add_showing_options(parser: argparse.ArgumentParser) -> None:
 
 
 def configuration(given: Sequence[str]) -> dict[str, str]:
-    """The values of ``--conf``, by key.
-
-    Raises:
-        WrongUse: one is no ``KEY=VALUE``, or looks like an option of ours and is none.
-    """
+    """The values of ``--conf``, by key."""
     conf = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -115,13 +118,7 @@ def configuration(given: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Script:
-    """A file of SQL and the values of its parameters.
-
-    Args:
-        file: where it is, as the user says it.
-        statements: its statements.
-        params: values of parameter markers, by name.
-    """
+    """A file of SQL and the values of its parameters."""
 
     file: str
     statements: Sequence[ScriptStatement]
@@ -133,12 +130,7 @@ STDIN = "-"
 
 
 def read(file: str, params: Sequence[str] = ()) -> Script:
-    """The script in ``file`` with ``params`` (``name=value``).
-
-    Raises:
-        WrongUse: there is no such file, or a parameter is malformed.
-        QueryError: the file cannot be split into statements.
-    """
+    """The script in ``file`` with ``params`` (``name=value``)."""
     if file == STDIN:
         return script_of(sys.stdin.read(), "standard input", params)
     try:
@@ -149,27 +141,13 @@ def read(file: str, params: Sequence[str] = ()) -> Script:
 
 
 def script_of(text: str, name: str, params: Sequence[str]) -> Script:
-    """The script ``text`` with ``params``.
-
-    Args:
-        text: its statements.
-        name: what it is called where it is spoken of.
-        params: values of parameter markers, as ``name=value``.
-
-    Raises:
-        WrongUse: a parameter is malformed.
-        QueryError: the text cannot be split into statements.
-    """
+    """The script ``text`` with ``params``."""
     values = read_params(params)
     return Script(name, split_statements(text), values)
 
 
 def read_params(params: Sequence[str]) -> dict[str, Any]:
-    """The values of ``--param``, by name.
-
-    Raises:
-        WrongUse: one is malformed.
-    """
+    """The values of ``--param``, by name."""
     try:
         return parse_params(params)
     except LookupHintsError as error:
@@ -178,11 +156,7 @@ def read_params(params: Sequence[str]) -> dict[str, Any]:
 
 @contextmanager
 def importing(modules: Sequence[Module]) -> Iterator[None]:
-    """Let modules be imported from where they are, and import them, for a block.
-
-    Raises:
-        WrongUse: one cannot be imported.
-    """
+    """Let modules be imported from where they are, and import them, for a block."""
     folders = [str(module.path.resolve().parent) for module in modules]
     sys.path[:0] = folders
     try:
@@ -194,11 +168,7 @@ def importing(modules: Sequence[Module]) -> Iterator[None]:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import modules.
-
-    Raises:
-        WrongUse: one cannot be imported.
-    """
+    """Import modules."""
     for name in names:
         try:
             importlib.import_module(name)
@@ -223,22 +193,12 @@ def ship(spark: SparkSession, modules: Sequence[Module]) -> None:
 def surroundings(
     options: argparse.Namespace, modules: Collection[str], conf: Mapping[str, str] = MappingProxyType({})
 ) -> CheckOptions:
-    """What a script is checked with, on the command line.
-
-    Args:
-        options: those with ``--conf``.
-        modules: the names of those of ``--module``.
-        conf: more configuration.
-    """
+    """What a script is checked with, on the command line."""
     return CheckOptions(modules=modules, settings={**conf, **configuration(options.conf)})
 
 
 def check_connectors(script: Script) -> None:
-    """Refuse tables of connectors that nobody registered: before Spark starts, which takes long.
-
-    Raises:
-        OptionError: all of them, each with its line.
-    """
+    """Refuse tables of connectors that nobody registered: before Spark starts, which takes long."""
     problems = [
         replace(problem, message=f"{script.file}, line {statement.line}: {problem.message}")
         for statement, error in unknown_connectors(script.statements)
@@ -293,11 +253,6 @@ def run(session: LookupSession, script: Script, showing: Showing) -> int:
 
     Results and the report go where ``showing`` says, errors to the standard error, and a line for each
     statement to the log. Streaming queries that the statements start are waited for.
-
-    Args:
-        session: where they run.
-        script: what runs.
-        showing: what is shown.
     """
     ran: list[StatementRun] = []
     started = time.perf_counter()
@@ -392,7 +347,6 @@ def _print_counts(ran: StatementRun, showing: Showing) -> None:
 
 
 def _log_line(ran: StatementRun) -> str:
-    """What the log says of a statement."""
     if ran.stream is not None:
         return "started"
     done = [
@@ -404,7 +358,6 @@ def _log_line(ran: StatementRun) -> str:
 
 
 def _summary(script: Script, ran: Sequence[StatementRun], seconds: float) -> str:
-    """What mattered, how many statements ran, and a line for each lookup that was made."""
     number = len(script.statements)
     of = f"{number} statement{'' if number == 1 else 's'}"
     head = f"{script.file}: {of if len(ran) == number else f'{len(ran)} of {of}'} in {seconds:.1f} s"
@@ -431,12 +384,7 @@ def _summary(script: Script, ran: Sequence[StatementRun], seconds: float) -> str
 
 
 def dry_run(script: Script, given: CheckOptions) -> int:
-    """Say what each statement would do, from its text alone: no Spark, no source; returns the exit code.
-
-    Args:
-        script: what would run.
-        given: what it would run with.
-    """
+    """Say what each statement would do, from its text alone: no Spark, no source; returns the exit code."""
     exit_code = WELL
     for number, (statement, what) in enumerate(dry_run_results(script.statements, given), 1):
         print(f"\n{head_of(statement, number, len(script.statements))}")

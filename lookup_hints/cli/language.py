@@ -19,11 +19,7 @@ from lookup_hints.tables.registry import connector_class
 
 
 class EditedScript:
-    """The text of a file, as it is being written.
-
-    Args:
-        text: its text.
-    """
+    """The text of a file, as it is being written."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -24,10 +24,6 @@ class Places:
     """Offsets of a text as lines and characters, and back.
 
     pygls also ends lines where Python does and no editor: at a form feed or U+2028.
-
-    Args:
-        text: the text.
-        units: how many characters a text has for the client: mostly of UTF-16.
     """
 
     def __init__(self, text: str, units: Callable[[str], int]) -> None:

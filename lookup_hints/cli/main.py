@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from lookup_hints import __version__
-from lookup_hints.cli import archive, completion, demo, job, metrics_option, submit
-from lookup_hints.cli.check import CheckOptions, Finding, check_script
-from lookup_hints.cli.findings import FORMATS
+from lookup_hints.cli import archive, demo, job, metrics_option, submit
+from lookup_hints.cli.check import FORMATS, CheckOptions, Finding, check_script
 from lookup_hints.cli.importing import command as importing
 from lookup_hints.cli.results import FORMATS as RESULT_FORMATS
 from lookup_hints.cli.results import TABLE
@@ -49,6 +48,11 @@ examples:
 
 exit codes: 0 all well, 1 a statement failed or has mistakes, 2 wrong use of the command,
 128 + n stopped by signal n; streaming queries of the file are stopped with it"""
+
+SHELLS = ("bash", "zsh", "fish")
+
+_FILES = frozenset({"arguments", "document", "file", "files", "folder", "init", "module", "output"})
+"""The arguments that a shell completes to names of files."""
 
 _SETUP_WORDS = ("SET", "USE", "DECLARE", "ADD", "REFRESH")
 
@@ -167,14 +171,29 @@ def _parser() -> argparse.ArgumentParser:
     completes = commands.add_parser(
         "completion", help="print the script by which a shell completes this command"
     )
-    completes.add_argument("shell", choices=completion.SHELLS)
+    completes.add_argument("shell", choices=SHELLS)
     completes.set_defaults(command=lambda options: _completion(parser, options.shell))
     return parser
 
 
 def _completion(parser: argparse.ArgumentParser, shell: str) -> int:
-    print(completion.script(parser, shell))
+    try:
+        import shtab
+    except ModuleNotFoundError:
+        raise job.WrongUse("The package shtab is missing. Try: pip install 'lookup-hints[shell]'") from None
+    for action in _actions(parser):
+        if action.dest in _FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(parser, shell))
     return job.WELL
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)
 
 
 def _add_spark_options(command: argparse.ArgumentParser) -> None:
@@ -205,11 +224,7 @@ def _add_result_options(command: argparse.ArgumentParser) -> None:
 
 
 def _script(options: argparse.Namespace) -> job.Script:
-    """What the command is to run: a text, a file or the standard input.
-
-    Raises:
-        WrongUse: it is none of these, or two.
-    """
+    """What the command is to run: a text, a file or the standard input."""
     if options.sql is not None:
         if options.file is not None:
             raise job.WrongUse(f"Both -c and a file are given: {options.file}")
@@ -254,11 +269,7 @@ _FEW_ROWS = 20
 
 @contextmanager
 def _showing(options: argparse.Namespace) -> Iterator[job.Showing]:
-    """What is shown and where; rows that other programs read stand alone on the standard output.
-
-    Raises:
-        WrongUse: the output cannot be written.
-    """
+    """What is shown and where; rows that other programs read stand alone on the standard output."""
     is_data = options.format != TABLE or options.output is not None
     rows = _FEW_ROWS if options.rows is None and options.format == TABLE else options.rows
     shown = job.Showing(rows, sys.stderr.isatty() and not options.quiet, options.analyze, options.quiet)
@@ -288,8 +299,8 @@ def _shell(options: argparse.Namespace) -> int:
         raise job.WrongUse(
             f"The package {error.name} is missing. Try: pip install 'lookup-hints[shell]'"
         ) from None
+    from lookup_hints.cli.shell.completing import SessionNames
     from lookup_hints.cli.shell.loop import HELP, Shell
-    from lookup_hints.cli.shell.names import SessionNames
 
     script = job.read(options.init, options.param) if options.init else job.script_of("", "", options.param)
     showing = job.Showing.of(options, bar=sys.stderr.isatty())
@@ -373,7 +384,6 @@ def _lsp(options: argparse.Namespace) -> int:
 
 
 def _check_file(file: str, given: CheckOptions) -> Sequence[Finding] | None:
-    """What is found in a file; None, and a word on the standard error, where it cannot be read."""
     try:
         return check_script(read_script(Path(file)), given)
     except LookupHintsError as error:

@@ -60,11 +60,7 @@ def passed_on(options: argparse.Namespace) -> list[str]:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse what cannot be served: before Spark starts, which takes long.
-
-    Raises:
-        OptionError: the package is missing.
-    """
+    """Refuse what cannot be served: before Spark starts, which takes long."""
     if options.metrics_port is not None:
         check_package()
 

@@ -68,12 +68,7 @@ Watch = Callable[[Lines], AbstractContextManager[None]]
 
 
 class LiveLines:
-    """A line about each lookup of a statement that runs, with its pace over the last seconds.
-
-    Args:
-        names: the lookups.
-        look: gives what was counted until now, since the session began.
-    """
+    """A line about each lookup of a statement that runs, with its pace over the last seconds."""
 
     def __init__(self, names: Sequence[LookupName], look: Callable[[], Mapping[LookupName, Moment]]) -> None:
         self._names, self._look = names, look

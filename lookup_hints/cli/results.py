@@ -30,11 +30,6 @@ Cell = str | None
 def written(frame: DataFrame, kind: str, rows: int | None) -> str:
     """The rows of ``frame`` as text that ends with a line end; empty where the frame has no columns.
 
-    Args:
-        frame: what the rows are taken of.
-        kind: one of ``FORMATS``, but for the table.
-        rows: how many; None takes all.
-
     Raises:
         QueryError: the names of columns would say one thing twice in JSON.
     """

@@ -12,8 +12,7 @@ from typing import Any
 
 from lookup_hints.errors import cause_of
 from lookup_hints.metrics.figures import seconds_text, share_text
-from lookup_hints.streaming.batches import MicroBatch
-from lookup_hints.streaming.streams import StartedStream, Streams
+from lookup_hints.streaming.streams import MicroBatch, StartedStream, Streams
 from lookup_hints.streaming.supervisor import FOR_GOOD, Supervised
 
 Tell = Callable[[str], None]
@@ -60,13 +59,6 @@ def run_with_streams(
 ) -> int:
     """Run statements, then wait for the streaming queries that they started; none is left running.
 
-    Args:
-        streams: those of the session.
-        run: runs the statements; its exit code is 0 when all went well.
-        tell: takes lines for the reader.
-        tell_error: takes lines about what went wrong.
-        quiet: whether nothing is told of micro-batches.
-
     Returns:
         The exit code: that of ``run``, 1 when a query failed for good, 128 + n after signal n.
     """
@@ -99,7 +91,6 @@ def run_with_streams(
 
 
 def _await_all(streams: Streams, batches: _Batches | None) -> None:
-    """Wait until all queries have ended, and tell of each micro-batch that has."""
     if batches is None:
         streams.await_all()
         return
@@ -111,14 +102,11 @@ def _await_all(streams: Streams, batches: _Batches | None) -> None:
 
 
 class _Batches:
-    """Tells of each micro-batch once."""
-
     def __init__(self, streams: Streams, tell: Tell) -> None:
         self._streams, self._tell = streams, tell
         self._told: dict[Supervised, datetime] = {}
 
     def tell_new(self) -> None:
-        """Tell of the micro-batches since the last call."""
         for stream in self._streams.started:
             told = self._told.get(stream.supervised, _LONG_AGO)
             for batch in stream.history:

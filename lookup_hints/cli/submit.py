@@ -52,14 +52,7 @@ _TOKEN = re.compile(r"(?i)(;token=)[^;]*")
 
 @dataclass(frozen=True)
 class Submission:
-    """What ``lookup-hints submit`` is asked for.
-
-    Args:
-        file: the file of SQL.
-        script: arguments of the script, apart from the file and the modules.
-        spark: arguments of spark-submit.
-        modules: what is shipped besides the library.
-    """
+    """What ``lookup-hints submit`` is asked for."""
 
     file: str
     script: tuple[str, ...]
@@ -67,11 +60,7 @@ class Submission:
     modules: tuple[archive.Module, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what spark-submit refuses with a stack of Java.
-
-        Raises:
-            WrongUse: no such master takes a driver of Python.
-        """
+        """Refuse what spark-submit refuses with a stack of Java."""
         master = _last("--master", self.spark) or ""
         if self.on_cluster and master.startswith(("spark://", "local")):
             raise job.WrongUse(
@@ -85,12 +74,7 @@ class Submission:
         return _last("--deploy-mode", self.spark) == "cluster"
 
     def command(self, spark_submit: str, shipped: str) -> list[str]:
-        """The whole command.
-
-        Args:
-            spark_submit: the program.
-            shipped: where the archive is.
-        """
+        """The whole command."""
         spark = _joined(self.spark, "--py-files", shipped)
         if _last("--name", spark) is None:
             spark = (*spark, "--name", Path(self.file).name)
@@ -114,13 +98,11 @@ class Submission:
 
 
 def _last(option: str, arguments: Sequence[str]) -> str | None:
-    """The value of an option of spark-submit; the last one counts."""
     values = [value for name, value in pairwise(arguments) if name == option]
     return values[-1] if values else None
 
 
 def _joined(arguments: tuple[str, ...], option: str, value: str) -> tuple[str, ...]:
-    """``arguments`` with ``value`` added to what ``option`` lists."""
     given = _last(option, arguments)
     if given is None:
         return (*arguments, option, value)
@@ -137,9 +119,6 @@ def divided(arguments: Sequence[str], ours: Mapping[str, bool]) -> tuple[list[st
 
     >>> divided(["job.sql", "--master", "local[2]", "--rows=5"], {"--rows": True})
     (['job.sql', '--rows=5'], ['--master', 'local[2]'])
-
-    Raises:
-        WrongUse: an option is nearly one of ours or of spark-submit, which answers such with its whole help.
     """
     mine: list[str] = []
     sparks: list[str] = []
@@ -180,11 +159,7 @@ def _next(rest: Iterator[str]) -> list[str]:
 
 
 def find_spark_submit(environment: Mapping[str, str]) -> str:
-    """The program ``spark-submit``: of SPARK_HOME, of the path, or beside this Python.
-
-    Raises:
-        WrongUse: there is none.
-    """
+    """The program ``spark-submit``: of SPARK_HOME, of the path, or beside this Python."""
     home = environment.get("SPARK_HOME")
     beside = Path(sys.executable).parent
     for candidate in (home and Path(home) / "bin", *map(Path, _path_of(environment)), beside):
@@ -307,7 +282,6 @@ def _repeated(option: str, values: Sequence[str]) -> list[str]:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command, hand signals on to it, and return its exit code."""
     process = subprocess.Popen(command, env=environment)  # noqa: S603 (the user's own command)
     before = {
         number: signal.signal(number, lambda number, _: process.send_signal(number))

@@ -124,11 +124,7 @@ class _Left:
         return name if self._case_sensitive else name.lower()
 
     def named(self, name: str) -> str:
-        """The one column of that name, as the frame writes it.
-
-        Raises:
-            QueryError: there is none, or more than one.
-        """
+        """The one column of that name, as the frame writes it."""
         if not self._count[self._normal(name)]:
             raise self._unknown(name)
         if self.has_twice(name):
@@ -144,7 +140,6 @@ class _Left:
         return QueryError(Problem(f"The frame has no column {name!r}.", tip=nearest(name, self._names)))
 
     def has_twice(self, name: str) -> bool:
-        """Whether several columns have that name."""
         return self._count[self._normal(name)] > 1
 
     def key(self, left: Any) -> str:
@@ -167,7 +162,6 @@ class _Left:
         return f"{LEFT}.{private}"
 
     def star(self, first: Sequence[str]) -> str:
-        """All columns of the frame, ``first`` of them first."""
         if self._names[: len(first)] == list(first):
             return f"{LEFT}.*"
         twice = [name for name in self._names if self.has_twice(name)]

@@ -194,7 +194,6 @@ def _tells_of_work(response: Any) -> bool:
 
 
 def _taken_out(response: Any) -> list[bytes]:
-    """Our entries of ``response``, which has them no more."""
     ours: list[bytes] = []
     metrics = response.observed_metrics
     for metric in [each for each in metrics if each.name == _METRIC]:

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from secrets import compare_digest, token_hex
 from typing import TYPE_CHECKING, Any
 
-from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.metrics.records import Plain, TaskRecord, TaskRun
+from lookup_hints.metrics.counts import LookupMetrics, Plain, TaskRecord, TaskRun
 from lookup_hints.worker.reporting import PROPERTY, Send
 
 if TYPE_CHECKING:
@@ -108,8 +107,6 @@ class Counts:
 
 
 class _Known:
-    """What is known of a task: which of its runs was counted, and how many others there were."""
-
     def __init__(self, counted: int) -> None:
         self.counted = counted
         self._others: set[int] = set()
@@ -203,7 +200,6 @@ def _bound(host: str) -> socket.socket:
 
 
 def _listen(sock: socket.socket, word: str, counts: Counts) -> None:
-    """Take what is told until an empty datagram of our own comes."""
     with sock:
         while said := sock.recv(_LARGEST):
             told = _read(said, word)

@@ -181,8 +181,6 @@ def _executors_check(seen: int, expected: int | None) -> list[HealthCheck]:
 def _from_executors(
     spark: SparkSession, tasks: Sequence[HealthTask], packages: Sequence[str]
 ) -> list[DoctorFinding]:
-    """What a worker of each executor found; of several that looked, the first counts."""
-
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:  # to the end: Spark ends a worker that leaves input unread
             pass

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from lookup_hints.driver import connect_counts
 from lookup_hints.driver.counts import Counts, accumulating, listening
-from lookup_hints.driver.made_once import MadeOnce
 from lookup_hints.driver.reading import create_view
 from lookup_hints.driver.shipping import Batches, shipped, strip_annotations
 from lookup_hints.errors import OptionError, Problem
@@ -39,6 +39,23 @@ from lookup_hints.worker.reporting import Reporter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_T = TypeVar("_T")
+
+
+class MadeOnce(Generic[_T]):
+    """One value for each key, however many threads are the first to ask for it; it goes with its key."""
+
+    def __init__(self) -> None:
+        self._made: WeakKeyDictionary[Any, _T] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    def of(self, key: Any, make: Callable[[], _T]) -> _T:
+        """The value of ``key``: what ``make`` gives at the first call that succeeds."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
 
 
 _LIVE_SECONDS = 1.0
@@ -91,14 +108,7 @@ class Functions:
         return f"{prefix}_{digest.hexdigest()}"
 
     def register(self, spark: SparkSession, spec: LookupSpec, repeated: bool, transport: str) -> None:
-        """Make ``spec`` callable in SQL under its name.
-
-        Args:
-            spark: the session.
-            spec: what the function does.
-            repeated: whether Spark must not compute it twice where its rows are read twice.
-            transport: how keys and rows travel: ``arrow`` or ``pandas``.
-        """
+        """Make ``spec`` callable in SQL under its name."""
         name = spec.name.function
         if self._is_there(spark, name):
             return

@@ -37,13 +37,7 @@ class Immediate:
 def read_immediate(
     text: str, args: Mapping[str, Any] | Sequence[Any] | None, value_of: Callable[[str, Any], object]
 ) -> tuple[str, Immediate | None] | None:
-    """The statement that ``text`` runs, and its values, if any; None where it is no EXECUTE IMMEDIATE.
-
-    Args:
-        text: one statement.
-        args: the values of its markers.
-        value_of: the value of a constant expression, for those values.
-    """
+    """The statement that ``text`` runs, and its values, if any; None where it is no EXECUTE IMMEDIATE."""
     found = code(pieces(text))
     if len(found) < 3 or not (found[0].is_word("EXECUTE") and found[1].is_word("IMMEDIATE")):
         return None

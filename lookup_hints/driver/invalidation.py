@@ -22,8 +22,8 @@ from lookup_hints.errors import Problem, QueryError
 from lookup_hints.plan.choose import cache_of, whole_of
 from lookup_hints.spec import Invalidation, LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector
-from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.options import Conf
 from lookup_hints.sql.lexer import quoted
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ MOST_NOTED = 2 * MOST_KEYS
 
 @dataclass(frozen=True)
 class _Noted:
-    """What was invalidated, and when."""
-
     taken: Invalidation
     time: float
 
@@ -87,7 +85,6 @@ def _keys_in(noted: Sequence[_Noted]) -> int:
 
 
 def _of_all_keys(last: _Noted) -> _Noted:
-    """All keys, at the moment of ``last``."""
     return _Noted(Invalidation(last.taken.session, last.taken.number), last.time)
 
 
@@ -134,7 +131,6 @@ def keys_of(table: LookupTable, keys: Iterable[Any] | DataFrame) -> tuple[tuple[
 
 
 def _collected(table: LookupTable, keys: Any) -> Iterable[Any]:
-    """The keys one by one."""
     if hasattr(keys, "collect"):
         return _by_name(keys, table.primary_key).collect()
     is_one_value = isinstance(keys, str | bytes | bytearray | Mapping) or hasattr(keys, "columns")

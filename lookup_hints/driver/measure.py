@@ -73,14 +73,7 @@ def explain_analyze(statements: Statements, prepared: Prepared) -> str:
 def analyzed(
     plan: LookupPlan, lookups: Mapping[LookupName, Measured], seconds: float, first_line: int = 1
 ) -> str:
-    """The plan with the figures of its lookups; the first line says what mattered.
-
-    Args:
-        plan: what ran.
-        lookups: what was counted.
-        seconds: how long it took.
-        first_line: that of the statement in its file.
-    """
+    """The plan with the figures of its lookups; the first line says what mattered."""
     figures = {name: tuple(facts_of(each)) for name, each in lookups.items() if each.counts.tasks}
     mattered = what_mattered(lookups)
     head = f"{seconds_text(seconds)}; {mattered}" if mattered else seconds_text(seconds)

@@ -28,13 +28,12 @@ from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.read.statement import UnreadableStatement
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector, Filter
-from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.options import Conf
 from lookup_hints.sql.as_read import with_identifiers
 from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.statements.statement import SparkStatement, Statement, named_parameters, read_statement
-from lookup_hints.streaming.insert import StreamInsert, StreamSource
-from lookup_hints.streaming.stream_views import SINCE, with_views
+from lookup_hints.streaming.insert import SINCE, StreamInsert, StreamSource, with_views
 from lookup_hints.tables.registry import retry_predicates
 from lookup_hints.worker.dead_letter_files import probe
 
@@ -185,11 +184,7 @@ def _plan(
 def _read_instead(
     text: str, hints: tuple[LookupHint, ...], context: Context, error: InternalError
 ) -> LookupPlan:
-    """The plan of a statement whose lookups the planner failed at, with its tables read whole.
-
-    Raises:
-        InternalError: they cannot be read.
-    """
+    """The plan of a statement whose lookups the planner failed at, with its tables read whole."""
     try:
         return plan(text, hints, replace(context, read_because=f"asking failed ({error})"))
     except LookupHintsError:
@@ -270,7 +265,6 @@ def _analysed_plan_of(sql: str, args: Args, scope: StatementScope) -> str:
 
 
 def _is_stream(rows: Callable[[], DataFrame]) -> bool:
-    """Whether the rows of a query are a stream; one that cannot stand by itself is in no stream."""
     try:
         return bool(rows().isStreaming)
     except Exception:

@@ -14,8 +14,8 @@ from lookup_hints.plan.draft import TableScan
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.worker.process.open_connectors import install_tip
-from lookup_hints.worker.process.timeouts import call_with_timeout
+from lookup_hints.worker.process.call_thread import call_with_timeout
+from lookup_hints.worker.process.open_connectors import install_tip, scanned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +33,6 @@ def create_view(spark: SparkSession, scan: TableScan) -> None:
     parts = parts_of(connector, scan.readers)
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from lookup_hints.worker.process.scanning import scanned
-
         for batch in numbers:  # to the end: Spark ends a worker that leaves input unread
             for number in batch.column(0).to_pylist():
                 yield from scanned(connector, schema, parts[number], filters)
@@ -47,11 +45,7 @@ def create_view(spark: SparkSession, scan: TableScan) -> None:
 
 
 def parts_of(connector: Connector, wanted: int, seconds: float = PARTITIONING_SECONDS) -> Sequence[str]:
-    """The parts in which the table of ``connector`` is read; one where they cannot be known in time.
-
-    Raises:
-        InternalError: the connector cannot read its table.
-    """
+    """The parts in which the table of ``connector`` is read; one where they cannot be known in time."""
     if not isinstance(connector, Scan):
         raise InternalError(f"{type(connector).__name__} was planned to be scanned, which it cannot")
     if wanted == 1 or type(connector).partitions is Scan.partitions:

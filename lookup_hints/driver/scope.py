@@ -16,16 +16,15 @@ from lookup_hints.dataframe.variables import run_over
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.driver.immediate import Immediate
 from lookup_hints.driver.invalidation import InvalidationLog
-from lookup_hints.driver.left_costs import LeftCosts
-from lookup_hints.driver.table_sizes import TableSizes
+from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews, view_definition
 from lookup_hints.errors import QueryError
 from lookup_hints.hints.validate import LookupHint
 from lookup_hints.plan.keys import ANSI
 from lookup_hints.plan.read.virtual import LookThrough
 from lookup_hints.spi import Connector
-from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.options import Conf
 from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_long_pipes, with_variables
 from lookup_hints.sql.lexer import pieces, text_value
@@ -82,11 +81,7 @@ class StatementScope:
         return self.catalog.find(name) if own is None else own.table
 
     def table(self, name: str) -> LookupTable:
-        """The lookup table of that name.
-
-        Raises:
-            QueryError: there is none.
-        """
+        """The lookup table of that name."""
         found = self.catalog.find(name)
         if found is None:
             raise QueryError(no_table(name, [table.name for table in self.catalog.tables()]))

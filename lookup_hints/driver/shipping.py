@@ -47,11 +47,6 @@ def shipped(function: Batches, packages: tuple[str, ...] = ("pyarrow",), install
 
     Called on the driver. The annotations are those of ``function``; ``strip_annotations`` before Spark
     pickles it: they name modules.
-
-    Args:
-        function: what is to run.
-        packages: what Spark needs there to run it.
-        install_tip: how the drivers that it needs are installed.
     """
     from pyspark.cloudpickle import dumps
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lookup_hints.driver.functions import Functions, policy_of, run_the_drivers_python
+from lookup_hints.driver.functions import Functions, MadeOnce, policy_of, run_the_drivers_python
 from lookup_hints.driver.invalidation import InvalidationLog
-from lookup_hints.driver.left_costs import LeftCosts
-from lookup_hints.driver.made_once import MadeOnce
-from lookup_hints.driver.table_sizes import TableSizes
+from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import LookupCatalog

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lookup_hints.dataframe.variables import named_frames, variables_refused
-from lookup_hints.driver.ddl import nothing, run_ddl
 from lookup_hints.driver.invalidation import invalidation_spec, keys_of
 from lookup_hints.driver.prepare import Prepared, prepare, prepare_stream, read, transport_of
-from lookup_hints.driver.query import check_taken, register, run_query
+from lookup_hints.driver.query import NotTaken, check_taken, register, run_query
 from lookup_hints.driver.scope import Args, StatementScope
-from lookup_hints.driver.spark_errors import NotTaken
 from lookup_hints.driver.state import SessionState
-from lookup_hints.driver.streams import is_stream, start_stream
 from lookup_hints.errors import InternalError, QueryError
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup
+from lookup_hints.plan.read.kinds import written_query
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.secrets import masked_text
+from lookup_hints.spi.types import type_name
+from lookup_hints.sql.lexer import quoted, string_literal
 from lookup_hints.statements.statement import Explain, Setting, SparkStatement
 from lookup_hints.streaming.insert import StreamInsert, read_insert
-from lookup_hints.tables.ddl import Ddl, RefreshTable
+from lookup_hints.streaming.sinks import sink_without_table
+from lookup_hints.streaming.streams import Preparation
+from lookup_hints.tables.catalog import secret_keys
+from lookup_hints.tables.ddl import (
+    CreateLookupTable,
+    Ddl,
+    DescribeTable,
+    DropTable,
+    RefreshTable,
+    ShowColumns,
+    ShowLookupTables,
+    ShowTables,
+    create_statement,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -95,12 +111,7 @@ class Statements:
         return prepared
 
     def _read_instead(self, prepared: Prepared, error: NotTaken | InternalError) -> Prepared:
-        """What was asked for by a text that Spark does not take, with its tables read whole.
-
-        Raises:
-            NotTaken: they cannot be read, or are not to be.
-            InternalError: likewise.
-        """
+        """What was asked for by a text that Spark does not take, with its tables read whole."""
         reason = NotTaken.reason if isinstance(error, NotTaken) else f"asking failed ({error})"
         try:
             read = prepare(
@@ -150,3 +161,128 @@ class Statements:
                 return self.over(frames).sql(named, args)
         original: Callable[..., DataFrame] = type(self.scope.spark).sql
         return original(self.scope.spark, text, args, **variables)
+
+
+def start_stream(
+    prepared: Prepared, insert: StreamInsert, scope: StatementScope, state: SessionState
+) -> DataFrame:
+    """Start the query of a streaming INSERT; the row says its name and id."""
+    frame = run_query(prepared, scope, state.functions)
+    planned = prepared.plan
+    started = state.streams.start(
+        Preparation(
+            insert=insert,
+            frame=frame,
+            query=prepared.text if planned is None else planned.sql,
+            has_lookups=planned is not None and bool(planned.joins),
+            run_sql=lambda sql: scope.sql(sql, prepared.args),
+        )
+    )
+    query = started.supervised
+    return scope.rows("query STRING, id STRING", [(query.name, str(query.query.id))])
+
+
+def is_stream(refused: Prepared, scope: StatementScope) -> bool:
+    """Whether a statement that Spark has refused is an INSERT that a stream alone can run.
+
+    Its text does not say so: it reads a view of a stream, or writes to what takes nothing else.
+    """
+    if not (isinstance(refused.statement, SparkStatement) and refused.statement.words[:1] == ("INSERT",)):
+        return False
+    return _reads_a_stream(refused, scope) or _writes_to_streams_only(refused.text, scope)
+
+
+def _reads_a_stream(refused: Prepared, scope: StatementScope) -> bool:
+    try:
+        query = _query_of(refused.text) if refused.plan is None else refused.plan.query
+        return query is not None and scope.sql(query, refused.args).isStreaming
+    except Exception:  # what was refused is told, not what comes of asking
+        return False
+
+
+def _query_of(text: str) -> str | None:
+    """The query of an INSERT, also of one that says what no stream can do."""
+    try:
+        return read_insert(text).query
+    except QueryError:
+        return written_query(text)
+
+
+def _writes_to_streams_only(text: str, scope: StatementScope) -> bool:
+    """Whether the sink is none that Spark's own INSERT knows: a table of its name would be one."""
+    try:
+        sink = sink_without_table(read_insert(text))
+    except QueryError:
+        return False
+    if sink is None or sink.path is not None:
+        return sink is not None and sink.keeps_files
+    return not scope.spark.catalog.tableExists(quoted(sink.format))
+
+
+def run_ddl(ddl: Ddl, scope: StatementScope) -> DataFrame:
+    """Run a statement about lookup tables; the rows are those of Spark for the same words."""
+    catalog = scope.catalog
+    if isinstance(ddl, CreateLookupTable):
+        catalog.create(ddl, scope.conf)
+        return nothing(scope)
+    if isinstance(ddl, ShowLookupTables):
+        rows = [(table.name, table.connector) for table in catalog.tables()]
+        return scope.rows("tableName STRING, connector STRING", rows)
+    if isinstance(ddl, ShowTables):
+        return _show_tables(ddl, scope)
+    if isinstance(ddl, DropTable):
+        _drop(ddl, scope)
+        return nothing(scope)
+    table = catalog.find(ddl.name)
+    assert table is not None, "only statements about lookup tables come here"
+    if isinstance(ddl, DescribeTable):
+        return scope.rows(
+            "col_name STRING, data_type STRING, comment STRING", _described(table, ddl.extended)
+        )
+    if isinstance(ddl, ShowColumns):
+        return scope.rows("col_name STRING", [(name,) for name in table.schema.names])
+    return scope.rows("createtab_stmt STRING", [(create_statement(table, secret_keys(table)),)])
+
+
+def _drop(ddl: DropTable, scope: StatementScope) -> None:
+    """Forget a table. With the word TEMPORARY, that of Spark's own too: Spark has no such statement."""
+    if scope.catalog.find(ddl.name) is not None:
+        scope.catalog.drop(ddl.name)
+    elif not scope.spark.catalog.dropTempView(ddl.name) and not ddl.if_exists:
+        raise scope.catalog.no_table(ddl.name)
+
+
+def _show_tables(ddl: ShowTables, scope: StatementScope) -> DataFrame:
+    """Spark's tables and ours, which show like temporary views."""
+    pattern = "*" if ddl.like is None else ddl.like
+    like = "" if ddl.like is None else f" LIKE {string_literal(ddl.like)}"
+    ours = [("", table.name, True) for table in scope.catalog.tables() if _like(table.name, pattern)]
+    spark_tables = scope.sql(f"SHOW TABLES{like}")
+    if not ours:
+        return spark_tables
+    return spark_tables.unionAll(scope.rows("namespace STRING, tableName STRING, isTemporary BOOLEAN", ours))
+
+
+def nothing(scope: StatementScope) -> DataFrame:
+    """The result of a statement that has none."""
+    return scope.spark.range(0).select()
+
+
+def _described(table: LookupTable, extended: bool) -> list[tuple[str, str, str | None]]:
+    rows: list[tuple[str, str, str | None]] = [
+        (column.name, type_name(column.type), "key" if column.name in table.primary_key else None)
+        for column in table.schema
+    ]
+    if extended:
+        hidden = secret_keys(table)
+        rows += [("", "", ""), ("# Lookup table", "", "")]
+        rows += [
+            (key, "***" if key in hidden else masked_text(text), "") for key, text in table.options.items()
+        ]
+    return rows
+
+
+def _like(name: str, pattern: str) -> bool:
+    """SHOW TABLES LIKE: ``*`` any characters, ``|`` between alternatives, ignoring case."""
+    alternatives = (re.escape(part.strip()).replace(r"\*", ".*") for part in pattern.split("|"))
+    return any(re.fullmatch(part, name, re.IGNORECASE) for part in alternatives)

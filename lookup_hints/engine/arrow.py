@@ -99,7 +99,6 @@ def _told_apart_by_sorting(column: pa.Array, schema: pa.Schema) -> Keys:
 
 
 def _inverse(order: pa.Array) -> pa.Array:
-    """For each number below the length of ``order``, its position in it."""
     if hasattr(pc, "inverse_permutation"):  # since pyarrow 20, and ten times as fast
         return pc.inverse_permutation(order)
     return pc.index_in(count_up_to(len(order)), value_set=order)
@@ -119,7 +118,6 @@ def one_zero(column: pa.Array) -> pa.Array:
 
 
 def _paired(left: Keys, right: Keys) -> Keys:
-    """The distinct pairs of two columns' keys; encoding after each column keeps the numbers small."""
     width = pa.scalar(max(right.table.num_rows, 1), pa.int64())
     pairs = pc.add(pc.multiply(left.codes.cast(pa.int64()), width), right.codes)
     encoded = pairs.dictionary_encode()
@@ -373,7 +371,6 @@ def _offsets(positions: pa.Array, count: int) -> pa.Array:
 
 
 def _counts(positions: pa.Array, count: int) -> pa.Array:
-    """How often each number below ``count`` is among ``positions``, which ascend."""
     if pc.all(pc.less(positions[:-1], positions[1:])).as_py():
         return are_among(positions, count).cast(pa.int32())
     # Arrow has no bincount. One more of each position gives them all, in order, to value_counts.
@@ -467,7 +464,6 @@ def _most_bytes(lists: pa.ListArray) -> int:
 
 
 def _list_bytes(lists: pa.ListArray) -> pa.Array:
-    """The bytes that each list takes, at least 1."""
     before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_row_bytes(lists.values))])
     edges = before.take(lists.offsets)
     return pc.add(pc.subtract(edges[1:], edges[:-1]), 1)

@@ -23,11 +23,7 @@ class Asking:
         self._full_since: float | None = None
 
     def next(self, now: float) -> Step:
-        """What the runner should do at ``now``; after an ``Ask``, ask again what is next.
-
-        Raises:
-            LookupTimeout: the time of waiting keys ran out, and `on-error` is ``fail``.
-        """
+        """What the runner should do at ``now``; after an ``Ask``, ask again what is next."""
         if self._state.slots.free <= 0 or self._state.limiter.is_crowded(self._state.slots.in_flight):
             return Idle()
         is_full = bool(self._state.held) and not self._state.has_room_for(self._state.keys_in_flight)

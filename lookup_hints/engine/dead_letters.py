@@ -105,7 +105,6 @@ class GivenUp:
 
 
 def _failed(part: Part, error: ConnectorError) -> FailedKeys:
-    """``error`` as the source told it; that the time was up is said by us."""
     cause = error.__cause__
     told = cause if isinstance(cause, Exception) and not isinstance(error, LookupTimeout) else error
     return FailedKeys(part.keys, type(told).__name__, str(told), part.attempt)
@@ -113,15 +112,7 @@ def _failed(part: Part, error: ConnectorError) -> FailedKeys:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the dead letters of one task have in common.
-
-    Args:
-        table: the lookup table.
-        alias: what the statement calls it.
-        connector: the kind of source.
-        line: the line at which the statement begins.
-        batch: the streaming query and the micro-batch, where they are of one.
-    """
+    """What the dead letters of one task have in common."""
 
     table: str
     alias: str

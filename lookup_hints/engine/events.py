@@ -23,12 +23,7 @@ _log = logging.getLogger("lookup_hints.events")
 
 
 class EventLog:
-    """Tells each kind of event once.
-
-    Args:
-        spec: the lookup.
-        secrets: what may not be shown beside what the connector knows; read when something happens.
-    """
+    """Tells each kind of event once."""
 
     def __init__(self, spec: LookupSpec, secrets: Set[str]) -> None:
         self._spec = spec
@@ -90,7 +85,6 @@ class EventLog:
 
 
 def _source(connector: Connector) -> str:
-    """The kind of source, and its place where that is known."""
     kind, place = connector.table.options.get("connector", type(connector).__name__), ""
     with suppress(Exception):  # it is only for a line
         place = connector.place()

@@ -32,8 +32,7 @@ from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
 from lookup_hints.metrics.counts import Cause, LookupMetrics
 from lookup_hints.metrics.observing import UNOBSERVED, RequestObserver
-from lookup_hints.metrics.tally import Tally
-from lookup_hints.metrics.watching import Watch, WatchCalls
+from lookup_hints.metrics.tally import Tally, Watch, WatchCalls
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import Answer, Outcomes
@@ -119,13 +118,7 @@ class LookupFlow:
         self._state.tally.waits.turn(cause, now)
 
     def blocked_by(self, now: float, *, under_way: int | None = None, has_queue: bool = False) -> Cause:
-        """Why the runner can only wait at ``now``, when it can.
-
-        Args:
-            now: the time.
-            under_way: how many requests are, where the runner knows better.
-            has_queue: whether it has keys to ask itself, and no free slot for them.
-        """
+        """Why the runner can only wait at ``now``, when it can."""
         under_way = self._state.slots.in_flight if under_way is None else under_way
         return self._asking.blocked_by(now, under_way, has_queue=has_queue)
 
@@ -209,11 +202,7 @@ class LookupFlow:
     # What to ask.
 
     def next(self, now: float) -> Step:
-        """What the runner should do at ``now``; after an ``Ask``, ask again what is next.
-
-        Raises:
-            LookupTimeout: the time of waiting keys ran out, and `on-error` is ``fail``.
-        """
+        """What the runner should do at ``now``; after an ``Ask``, ask again what is next."""
         return self._asking.next(now)
 
     # What came of it.

@@ -65,16 +65,7 @@ def limiter_of(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> RequestLimiter:
-    """What the requests of ``spec`` have to pass, whose connector is the one that is open here.
-
-    Args:
-        spec: the lookup.
-        stores: those that this process has opened.
-        folder: where the processes of the executor share what they know; None where they cannot.
-        statement: the number of the statement that runs.
-        clock: seconds, the same for all processes.
-        sleep: waits this many seconds.
-    """
+    """What the requests of ``spec`` have to pass, whose connector is the one that is open here."""
     budget, origin = spec.settings.budget, spec.connector.origin()
     is_bounded = any((budget.concurrency, budget.rate, budget.task_concurrency, budget.task_rate))
     if not origin and not is_bounded and budget.max_requests is None:

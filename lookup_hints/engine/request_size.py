@@ -24,11 +24,7 @@ WINDOW_BYTES = 64 * 1024 * 1024
 
 
 class RequestSize:
-    """Doubles while requests more than half full are answered quickly; halves when one is answered slowly.
-
-    Args:
-        largest: never more keys than this.
-    """
+    """Doubles while requests more than half full are answered quickly; halves when one is answered slowly."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest

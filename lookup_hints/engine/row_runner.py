@@ -18,9 +18,9 @@ from lookup_hints.engine.flow import LookupFlow
 from lookup_hints.engine.steps import Ask
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.metrics.counts import Cause
+from lookup_hints.spi.door import RowDoor, outcomes_of, rows_of
 from lookup_hints.spi.model import RowRequest, Rows
 from lookup_hints.spi.reporting import reporting_to
-from lookup_hints.spi.row_door import RowDoor, outcomes_of, rows_of
 from lookup_hints.spi.turns import taking
 
 LATE_SECONDS = 0.005

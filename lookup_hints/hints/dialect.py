@@ -155,7 +155,6 @@ class _Parser(_SparkParser):
         return version
 
     def _parse_hint(self) -> exp.Hint | None:
-        """All hint comments behind a SELECT, as one."""
         found: list[exp.Expression] = []
         while self._match(TokenType.HINT):
             tokens = hint_tokens(self.sql, self._prev.start, self._prev.end - 1)
@@ -194,7 +193,6 @@ class _Parser(_SparkParser):
         return _placed(item, first, self._prev)
 
     def _parse_lookup(self, name: Token) -> Lookup:
-        """A LOOKUP whose name was read, as far as it is right."""
         if not self._match(TokenType.L_PAREN):
             hint = Lookup()
             hint.problems = (Problem("LOOKUP has no options.", self._span(name), tip=_EXAMPLE),)
@@ -346,7 +344,6 @@ def _placed(expression: _E, first: Token, last: Token | None = None) -> _E:
 
 
 def _is_lookup_table(tree: object) -> bool:
-    """Whether the tree is a CREATE that names a connector."""
     properties = tree.args.get("properties") if isinstance(tree, exp.Create) else None
     return properties is not None and any(
         type(each) is exp.Property and each.name.lower() == "connector" for each in properties.expressions

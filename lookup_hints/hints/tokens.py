@@ -150,7 +150,6 @@ class _Tokens:
         return end
 
     def _number(self, at: int) -> int:
-        """A number; one with a suffix is a cast to the suffix's type, as in sqlglot."""
         piece = self._pieces[at]
         digits = piece.text.rstrip("lLsSyYfFdDbB")
         suffix = piece.text[len(digits) :]
@@ -161,7 +160,6 @@ class _Tokens:
         return self._add(_KEYWORDS[_SUFFIXES[suffix.upper()]], at, text=suffix)
 
     def _symbol(self, at: int) -> int:
-        """The longest operator that begins here and has no blanks inside."""
         together = self._pieces[at].text
         found: tuple[int, str] | None = (at + 1, together) if together in _KEYWORDS else None
         for index, piece in self._touching(at):
@@ -173,7 +171,6 @@ class _Tokens:
         return self._add(_SINGLE.get(self._pieces[at].text, TokenType.UNKNOWN), at)
 
     def _touching(self, at: int) -> Iterator[tuple[int, Piece]]:
-        """The symbols right behind the one at ``at``, without a blank between."""
         for index in range(at + 1, min(at + _LONGEST_SYMBOL, len(self._pieces))):
             piece = self._pieces[index]
             if piece.kind is not Kind.SYMBOL or piece.start != self._pieces[index - 1].end:
@@ -184,7 +181,6 @@ class _Tokens:
         return self._pieces[at + 1] if at + 1 < len(self._pieces) else None
 
     def _add(self, kind: TokenType, at: int, *, after: int | None = None, text: str | None = None) -> int:
-        """Add the token of the pieces from ``at`` up to ``after``, and return that."""
         after = at + 1 if after is None else after
         first = self._pieces[at]
         self._append(kind, first.start, self._pieces[after - 1].end, first.text if text is None else text)
@@ -197,7 +193,6 @@ class _Tokens:
         self._waiting = []
 
     def _line(self, at: int) -> int:
-        """The number of the line, from 1."""
         return bisect_right(self._lines, at)
 
 

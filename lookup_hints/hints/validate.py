@@ -99,7 +99,6 @@ def _is_misspelt(item: exp.Expression) -> bool:
 
 
 def _checked(lookup: Lookup, select: int, text: str) -> tuple[LookupHint, list[Problem]]:
-    """The hint that ``lookup`` asks for, as far as it is right, and what is wrong."""
     at = place_of(lookup, text)
     problems = list(lookup.problems)
     values: dict[str, Any] = {}

@@ -9,17 +9,75 @@ from __future__ import annotations
 
 import asyncio
 import time
+from asyncio import Future
+from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 from lookup_hints.errors import ConnectorError, NoTurn, SourceDown, TooManyRequests
 from lookup_hints.limits.adaptive import START
 from lookup_hints.limits.shared_limits import POLL_SECONDS, UNBOUNDED, Lack, Rules
 from lookup_hints.limits.store import LimitStore, is_alive
 from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
-from lookup_hints.limits.wait_queue import Waiter, WaitQueue
-from lookup_hints.spi.reporting import Wait, reporting
+from lookup_hints.spi.reporting import Reporting, Wait, reporting
 from lookup_hints.spi.turns import Ending
+
+
+class Waiter:
+    """A request that waits for its permit, and tells what for."""
+
+    def __init__(self, turn: Future[None], reports: Reporting, why: Wait) -> None:
+        self.turn = turn
+        self._reports = reports
+        self._why: Wait | None = None
+        self._block: AbstractContextManager[None] | None = None
+        self.waits_for(why)
+
+    def waits_for(self, why: Wait | None) -> None:
+        """Now it waits for ``why``, or for nothing any more."""
+        if why == self._why:
+            return
+        if self._block is not None:
+            self._block.__exit__(None, None, None)
+        self._why = why
+        self._block = None if why is None else self._reports.waiting(why)
+        if self._block is not None:
+            self._block.__enter__()
+
+
+class WaitQueue(deque[Waiter]):
+    """First come, first served."""
+
+    _announced: Wait | None = None
+    """What all wait for as they know it, but for one that has just come."""
+
+    def serve(self, acquire: Callable[[], Lack | None]) -> Lack | None:
+        """Give permits as long as ``acquire`` gets some; what it lacks for the first of those who are left.
+
+        Where it fails, all fail with its error. Who was cancelled a moment ago, and is still here, gets none.
+        """
+        while self:
+            if not self[0].turn.done():
+                try:
+                    lack = acquire()
+                except Exception as error:
+                    self._refuse_all(error)
+                    return None
+                if lack is not None:
+                    why = lack[1]
+                    for waiter in self if why != self._announced else (self[-1],):
+                        waiter.waits_for(why)
+                    self._announced = why
+                    return lack
+                self[0].turn.set_result(None)
+            self.popleft()
+        return None
+
+    def _refuse_all(self, error: Exception) -> None:
+        while self:
+            if not (turn := self.popleft().turn).done():
+                turn.set_exception(error)
+
 
 _STORE_IS_LOCKED: Lack = (POLL_SECONDS, "budget")
 """By another process, or by one that was stopped while it had it."""
@@ -125,11 +183,7 @@ class OriginLimiter:
                 self.sleep(seconds)
 
     def _lack(self) -> Lack | None:
-        """Take a permit under the lock, or say what it lacks.
-
-        Raises:
-            TooManyRequests: the statement may send no more.
-        """
+        """Take a permit under the lock, or say what it lacks."""
         now, permits = self.clock(), self._permits
         permits.warm(now)
         if self._store.acquire() is None:
@@ -145,11 +199,7 @@ class OriginLimiter:
         return lack
 
     def _lack_of_count(self, store: LimitStore) -> Lack | None:
-        """Count the request, where those of a statement are bounded.
-
-        Raises:
-            TooManyRequests: the statement may send no more.
-        """
+        """Count the request, where those of a statement are bounded."""
         most = self._rules.max_requests or 0
         limits = store.acquire()
         if limits is None:
@@ -166,7 +216,6 @@ class OriginLimiter:
         return None
 
     def _serve_queue(self) -> None:
-        """Give permits to those who wait, and come back when there may be more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -180,11 +229,7 @@ class OriginLimiter:
         return lack
 
     def _why(self, deadline: float | None) -> Wait:
-        """What is waited for, at first.
-
-        Raises:
-            ConnectorError: it would take too long.
-        """
+        """What is waited for, at first."""
         limits, now = self._store.limits, self.clock()
         why: Wait = "budget"
         if limits.breaker.waits(now):
@@ -195,11 +240,7 @@ class OriginLimiter:
         return why
 
     def check_pause(self, opens: float, deadline: float | None) -> None:
-        """Refuse to wait until ``opens`` where that is after the ``deadline``.
-
-        Raises:
-            ConnectorError: it is.
-        """
+        """Refuse to wait until ``opens`` where that is after the ``deadline``."""
         if deadline is None or opens < deadline:
             return
         wait = opens - self.clock()
@@ -211,11 +252,7 @@ class OriginLimiter:
         )
 
     def _check(self, why: Wait, deadline: float | None, now: float) -> None:
-        """Refuse to wait for what comes too late.
-
-        Raises:
-            ConnectorError: it does.
-        """
+        """Refuse to wait for what comes too late."""
         if why != "outage":
             self.check_pause(self._store.limits.pause.opens, deadline)
             return
@@ -346,11 +383,7 @@ class OriginPermits:
             self.waited += self._clock() - started
 
     def _until(self, now: float, deadline: float | None, after: float | None) -> float:
-        """Seconds until ``after``.
-
-        Raises:
-            ConnectorError: that is too long.
-        """
+        """Seconds until ``after``."""
         if after is None or after <= now:
             return 0.0
         self._limiter.check_pause(after, deadline)

@@ -38,14 +38,7 @@ class PendingStats:
 
 
 class TaskPermits:
-    """Permits that a task has leased, how many of them it uses, and what came of its requests.
-
-    Args:
-        limits: what it shares with others.
-        rules: what holds for it.
-        process: the number of this process.
-        is_alive: whether the process of a number still runs.
-    """
+    """Permits that a task has leased, how many of them it uses, and what came of its requests."""
 
     def __init__(
         self, limits: SharedLimits, rules: Rules, process: int, is_alive: Callable[[int], bool]

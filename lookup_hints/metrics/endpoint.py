@@ -58,21 +58,13 @@ class MetricsServer:
 
 
 def check_port(port: int) -> None:
-    """Refuse what is no port.
-
-    Raises:
-        OptionError: it is none.
-    """
+    """Refuse what is no port."""
     if not 0 <= port <= 65535:
         raise OptionError(Problem(f"{port} is no port.", tip="Give one of 1 to 65535, or 0 for any."))
 
 
 def check_package() -> None:
-    """Refuse to serve where what serves is not installed.
-
-    Raises:
-        OptionError: it is not.
-    """
+    """Refuse to serve where what serves is not installed."""
     if find_spec("prometheus_client") is None:
         raise OptionError(
             Problem(
@@ -106,7 +98,7 @@ def serve(
     registry = CollectorRegistry()
     registry.register(LookupCollector(read))
     if flink_names:
-        from lookup_hints.metrics.flink_names import FlinkCollector
+        from lookup_hints.metrics.prometheus import FlinkCollector
 
         registry.register(FlinkCollector(read, job_name))
     try:

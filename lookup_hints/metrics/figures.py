@@ -231,13 +231,7 @@ def _time(counts: LookupMetrics) -> str:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a lookup counted until a moment.
-
-    Args:
-        counts: so far.
-        waiting: keys that wait for a retry now.
-        time: in seconds, on any clock.
-    """
+    """What a lookup counted until a moment."""
 
     counts: LookupMetrics
     waiting: int
@@ -264,5 +258,4 @@ def live_text(alias: str, now: Moment, before: Moment) -> str:
 
 
 def _settled(counts: LookupMetrics) -> int:
-    """Keys whose outcome is final."""
     return counts.hits + counts.misses + counts.skipped

@@ -37,8 +37,6 @@ class RequestObserver(Protocol):
 
 
 class _Unobserved:
-    """Where nobody is told."""
-
     def begin(self, keys: int) -> None:
         pass
 
@@ -87,8 +85,6 @@ def observed_async(
 
 
 class _Telling:
-    """A block in which one request is under way."""
-
     def __init__(
         self, observer: RequestObserver, request: LookupRequest | RowRequest, clock: Callable[[], float]
     ) -> None:

@@ -25,11 +25,16 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from lookup_hints import __version__
-from lookup_hints.metrics.counts import CountsByKey, Latencies, LookupMetrics, MaxGauge, about_counts
-from lookup_hints.metrics.exported_names import division
-from lookup_hints.metrics.exporting import ExportStatus, WatchedMetricExporter, WatchedSpanExporter
-from lookup_hints.metrics.flushing import Flusher
-from lookup_hints.metrics.signals import Signals
+from lookup_hints.metrics.counts import (
+    CountsByKey,
+    Latencies,
+    LookupMetrics,
+    MaxGauge,
+    about_counts,
+    division,
+)
+from lookup_hints.metrics.exporting import ExportStatus, Flusher, WatchedMetricExporter, WatchedSpanExporter
+from lookup_hints.metrics.workers import Signals
 from lookup_hints.spec import LookupName
 from lookup_hints.spi.reporting import HttpExchange
 
@@ -50,11 +55,7 @@ _HTTP_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5
 
 
 class Sending:
-    """The providers of this process, and what sends for them.
-
-    Args:
-        wanted: which signals are sent.
-    """
+    """The providers of this process, and what sends for them."""
 
     def __init__(self, wanted: Signals) -> None:
         self._outcome = ExportStatus()
@@ -196,8 +197,6 @@ class LookupObserver:
 
 
 class _Exchange:
-    """One HTTP request and its response."""
-
     def __init__(self, sending: Sending, attributes: Attributes, method: str) -> None:
         self._sending, self._attributes, self._method = sending, attributes, method
         self._span: Span | None = None
@@ -206,7 +205,6 @@ class _Exchange:
         self.headers: dict[str, str] = {}
 
     def answered(self, status: int) -> None:
-        """The response has this status code."""
         self._status = status
 
     def __enter__(self) -> _Exchange:

@@ -30,14 +30,7 @@ def table(
     numbers: Sequence[bool] = (),
     strong: Sequence[bool] = (),
 ) -> str:
-    """Rows as a table.
-
-    Args:
-        titles: of the columns.
-        rows: values; None shows as NULL.
-        numbers: which columns are flush right.
-        strong: which rows stand out.
-    """
+    """Rows as a table."""
     align = ["right" if number else "left" for number in numbers] or ["left"] * len(titles)
     head = "".join(
         f'<th style="{_CELL}text-align:{side};font-weight:600">{escape(title)}</th>'
@@ -138,12 +131,7 @@ class _LookupNode:
 def plan_picture(
     plan: LookupPlan, measured: Mapping[LookupName, Sequence[str]] = MappingProxyType({})
 ) -> str:
-    """The lookups of a statement: its rows run down the left, and ask the sources on the right.
-
-    Args:
-        plan: how they run.
-        measured: figures of lookups that have run, a line each.
-    """
+    """The lookups of a statement: its rows run down the left, and ask the sources on the right."""
     joins = (_join(plan, join, measured.get(join.function.name, ())) for join in plan.joins)
     stops = [*joins, *map(_scan, plan.scans)]
     tops = list(accumulate((stop.height + _GAP for stop in stops), initial=36))

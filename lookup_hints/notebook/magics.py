@@ -21,11 +21,10 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import DisplayHandle, display
 
-from lookup_hints.cli.counts import aligned, table_of
 from lookup_hints.cli.error_text import brief, reported_once
 from lookup_hints.cli.progress import Progress, TerminalBar, Watch, following
 from lookup_hints.cli.start import spark_builder, starting_spark
-from lookup_hints.cli.statement_run import StatementRun, failure
+from lookup_hints.cli.statement_run import StatementRun, aligned, failure, table_of
 from lookup_hints.driver.measure import run_to_its_end
 from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
 from lookup_hints.metrics.figures import facts_of, what_mattered
@@ -166,7 +165,6 @@ class LookupMagics(Magics):
         options: Any,
         screen: _Screen,
     ) -> Shown:
-        """What comes of a statement; ``options`` are for the last one of a cell."""
         if options is None:
             return _ran(session, statement, values, 0, screen)
         if options.explain:
@@ -211,11 +209,7 @@ def _split_line(line: str) -> tuple[str, str]:
 
 
 def _cell_options(line: str) -> Any:
-    """The options of a cell.
-
-    Raises:
-        QueryError: one is unknown or malformed; names them all.
-    """
+    """The options of a cell."""
     try:
         return parse_argstring(LookupMagics.lookup_sql, line)
     except UsageError as error:
@@ -282,7 +276,6 @@ class _Screen:
             self._handle.update(shown)
 
     def show(self, shown: Shown) -> None:
-        """Show what came of it."""
         if self._is_kernel:
             self._put(shown)
         else:
@@ -409,11 +402,6 @@ def _is_session(value: Any) -> bool:
 
 def values_for(text: str, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:
     """A value for each parameter marker (``:name``) of a statement.
-
-    Args:
-        text: the statement.
-        given: values that come before those of the notebook.
-        namespace: the notebook's variables.
 
     Raises:
         QueryError: a marker has no value, or its variable is none.

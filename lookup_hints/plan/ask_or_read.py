@@ -19,8 +19,7 @@ from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.plan.times import versions_wanted
 from lookup_hints.plan.unfiltered import certain_left
 from lookup_hints.spi import Scan, TableSize
-from lookup_hints.spi.in_force import InForce
-from lookup_hints.spi.options import Place
+from lookup_hints.spi.options import InForce, Place
 from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.sql.splice import Fragment
 

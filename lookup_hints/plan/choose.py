@@ -22,7 +22,6 @@ from lookup_hints.spec import (
 )
 from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
 from lookup_hints.spi.changes import changed_column_of
-from lookup_hints.spi.in_force import Conf, InForce, in_force
 from lookup_hints.spi.lookup_options import (
     DEAD_LETTER_KEYS,
     ERROR_LIMIT_KEYS,
@@ -31,7 +30,7 @@ from lookup_hints.spi.lookup_options import (
     SESSION_OPTIONS,
 )
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.options import Place, options_at, parsed
+from lookup_hints.spi.options import Conf, InForce, Place, in_force, options_at, parsed
 
 _MISS, _EXCEPTION = "lookup_miss", "exception"
 _DEAD_LETTER = "dead-letter"

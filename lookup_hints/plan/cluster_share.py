@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.plan.budgets import CONCURRENCY, RATE, BudgetLimit
 from lookup_hints.spec import Budget
-from lookup_hints.spi.in_force import Conf
+from lookup_hints.spi.options import Conf
 
 _TIP = (
     "SET lookup.cluster-tasks = <number>, or give Spark spark.executor.cores with spark.executor.instances or"

@@ -23,8 +23,8 @@ from lookup_hints.plan.times import is_time_column
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spec import Invalidation, LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
-from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.model import LookupTable, OrderCondition
+from lookup_hints.spi.options import Conf
 from lookup_hints.sql.splice import Cut, Edit, Fragment
 
 Join = TypeVar("Join", bound="LookupJoin")

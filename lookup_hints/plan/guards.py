@@ -7,7 +7,7 @@ from lookup_hints.plan.access import MOST_ROWS, size_text
 from lookup_hints.plan.draft import Draft, TableScan
 from lookup_hints.plan.requested_access import value_of
 from lookup_hints.spi import TableSize
-from lookup_hints.spi.in_force import InForce
+from lookup_hints.spi.options import InForce
 
 
 def guard_reads(draft: Draft) -> Draft:

@@ -10,9 +10,8 @@ from lookup_hints.plan.draft import Draft
 from lookup_hints.plan.refusal import CannotBeAsked
 from lookup_hints.plan.requested_access import can_be_read, must_be_asked
 from lookup_hints.spi import Connector
-from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.options import Place, options_at, parsed
+from lookup_hints.spi.options import Conf, Place, options_at, parsed
 
 PARTITIONS = "lookup.scan.partitions"
 

@@ -8,9 +8,8 @@ from lookup_hints.plan.hinted import hint_of
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.times import versions_wanted
 from lookup_hints.spi import Connector, Scan
-from lookup_hints.spi.in_force import InForce, in_force
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
-from lookup_hints.spi.options import Place
+from lookup_hints.spi.options import InForce, Place, in_force
 
 _OPTIONS = {option.key: option for option in LOOKUP_OPTIONS}
 

@@ -213,7 +213,6 @@ def identity_of_file(path: str) -> Hashable:
 
 
 def _files(options: tuple[Option, ...]) -> set[str]:
-    """The names of the options that name files."""
     return {option.key_in(Place.TABLE) for option in options if option.type == FILE}
 
 

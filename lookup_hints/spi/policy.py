@@ -230,7 +230,6 @@ def _policy_of_variables(variables: tuple[tuple[str, str], ...]) -> Policy:
 
 
 def _listed(text: str) -> Patterns:
-    """The patterns that ``text`` lists; ``none``, or nothing, allows nothing."""
     listed = tuple(each.strip() for each in text.split(",") if each.strip())
     return () if listed == ("none",) else listed
 
@@ -271,11 +270,7 @@ def _regex(pattern: str, star: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=256)
 def _reference_pattern(text: str) -> tuple[str, str]:
-    """Kind and pattern; a kind alone stands for all of its kind.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Kind and pattern; a kind alone stands for all of its kind."""
     kind, _, names = text.partition(":")
     kind = kind.strip().lower()
     if kind not in REFERENCE_KINDS:
@@ -313,11 +308,7 @@ _PORT = re.compile(r"(?P<host>\[.*\](?:/\d+)?|[^:]*):(?P<port>\d{1,5})")
 
 @lru_cache(maxsize=256)
 def _host_pattern(text: str) -> _HostPattern:
-    """The pattern that ``text`` spells.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The pattern that ``text`` spells."""
     if text.startswith("/"):
         return _HostPattern(text, None)
     with_port = _PORT.fullmatch(text)
@@ -335,7 +326,6 @@ def _host_pattern(text: str) -> _HostPattern:
 
 
 def _normal_host(host: str) -> str | _Address:
-    """``host`` in one spelling: an address as such, a name in lower case without its last dot."""
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     try:
         address = ipaddress.ip_address(bare)

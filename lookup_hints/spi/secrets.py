@@ -250,6 +250,5 @@ def _forms(secret: str) -> set[str]:
 
 
 def _unquoted(value: str) -> str:
-    """The value of a DSN without its quotes and backslashes."""
     is_quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
     return re.sub(r"\\(.)", r"\1", value[1:-1] if is_quoted else value, flags=re.DOTALL)

@@ -59,8 +59,6 @@ _PAUSE = 1.0
 
 
 class _Free:
-    """Where nothing bounds the requests."""
-
     def take_at_once(self) -> bool:
         return True
 

@@ -23,10 +23,6 @@ def with_variables(text: str, value_of: Callable[[str], str | None]) -> str:
 
     >>> with_variables("SELECT ${n} FROM t", {"${n}": "1"}.get)
     'SELECT 1 FROM t'
-
-    Args:
-        text: one statement.
-        value_of: what Spark puts in place of a reference; None: it stays.
     """
     secret = [
         cut
@@ -67,10 +63,6 @@ def with_identifiers(text: str, value_of: Callable[[str], object]) -> str:
 
     >>> with_identifiers("SELECT * FROM IDENTIFIER(:t)", {":t": "a.b"}.get)
     'SELECT * FROM a.b'
-
-    Args:
-        text: one statement.
-        value_of: the value of a constant expression; None where it has none.
     """
     found = code(pieces(text))
     edits = []

@@ -59,11 +59,7 @@ def own_setting(text: str) -> tuple[str, str] | None:
 
 
 def check_configuration(key: str, value: str) -> None:
-    """Refuse what is given to Spark at its start, if it looks like an option of ours and is none.
-
-    Raises:
-        OptionError: no option has that key, or the value is bad.
-    """
+    """Refuse what is given to Spark at its start, if it looks like an option of ours and is none."""
     if key.removeprefix("spark.").startswith(_SECURITY):
         policy_of_configuration({key: value})
     elif _is_ours(key):
@@ -128,7 +124,6 @@ def _begins(text: str, word: str) -> bool:
 
 
 def _without_comments(text: str) -> str:
-    """``text`` with its comments turned into spaces."""
     for piece in pieces(text):
         if piece.kind is Kind.COMMENT:
             text = blanked(text, piece.start, piece.end)

@@ -22,14 +22,7 @@ from lookup_hints.sql.lexer import Kind, Piece, code, pieces
 
 @dataclass(frozen=True)
 class ScriptStatement:
-    """One statement of a script.
-
-    Args:
-        text: the statement, without the comments before it and its ``;``.
-        offset: where it begins in the script.
-        line: the line of the script in which it begins, from 1.
-        column: and the column, from 1.
-    """
+    """One statement of a script."""
 
     text: str = field(repr=False)  # DDL may hold a password
     offset: int
@@ -170,7 +163,6 @@ class _Blocks:
             self._declares = True
 
     def _next_begins(self, piece: Piece, after: Piece | None) -> bool:
-        """Whether a statement begins after ``piece``."""
         if piece.is_symbol(";"):
             return True
         is_label = piece.is_symbol(":") or (after is not None and after.is_symbol(":"))
@@ -214,7 +206,6 @@ def _is_path(text: str) -> bool:
 
 
 def _neighbour(path: Path) -> str:
-    """The tip that names the SQL file of the same folder that may be meant."""
     return nearest(path.name, sorted(other.name for other in path.parent.glob("*.sql")))
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
-from lookup_hints.spi.options import Place, bad_value, options_at
-from lookup_hints.sql.lexer import Kind, Piece, blanked, code, pieces
-from lookup_hints.streaming.options import STREAM_OPTIONS
+from lookup_hints.spi.option_types import Trigger
+from lookup_hints.spi.options import Conf, Place, bad_value, in_force, options_at
+from lookup_hints.sql.lexer import Kind, Piece, blanked, code, pieces, quoted
+from lookup_hints.streaming.options import RESTART_OPTIONS, STREAM_OPTIONS
+from lookup_hints.streaming.restart import RestartStrategy, restart_strategy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # What may follow a relation that has no alias.
 _AFTER_A_RELATION = (
@@ -126,8 +132,6 @@ def shown_insert(text: str) -> str:
 
 
 class _InsertReader:
-    """Reads the pieces of one statement from left to right."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._found = code(pieces(text))
@@ -216,7 +220,6 @@ class _InsertReader:
         return ".".join(names), at
 
     def _columns(self) -> tuple[str, ...] | None:
-        """``(a, b)`` before the query; a query in parentheses begins with a word of its own."""
         if not self._next().is_symbol("(") or self._found_word(self._at + 1):
             return None
         self._at += 1
@@ -311,3 +314,81 @@ def written_options(insert: StreamInsert) -> WrittenOptions:
     if problems:
         raise OptionError(problems)
     return WrittenOptions(ours, others)
+
+
+SINCE = (4, 1)
+"""The first Spark whose SQL has ``FROM STREAM``."""
+
+
+def with_views(query: str, spark: SparkSession, name: Callable[[StreamSource], str]) -> str:
+    """``query`` over views of its streams, as a Spark before ``SINCE`` can parse it."""
+    for source in reversed(stream_sources(query)):
+        relation = ".".join(map(quoted, source.name))
+        if "/" not in source.name[-1]:  # a path: Spark has never read a stream there
+            view = name(source)
+            spark.readStream.options(**source.options).table(relation).createOrReplaceTempView(view)
+            relation = quoted(view) if source.has_alias else f"{quoted(view)} AS {quoted(source.name[-1])}"
+        query = query[: source.start] + relation + query[source.end :]
+    return query
+
+
+ROOT = "spark.sql.streaming.checkpointLocation"
+"""Spark's own key: a folder that holds the checkpoints of all queries that have a name."""
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """How one streaming query runs.
+
+    Args:
+        checkpoint: folder of its checkpoint; None: it has none that outlives it.
+        trigger: when it looks for new rows; None: as soon as the last batch is done.
+        output_mode: ``append``, ``update`` or ``complete``.
+        name: the query's name, or None.
+        sync: whether the statement waits for its end.
+        strategy: when it starts again.
+        failover: ``region`` or ``full``.
+        sink_options: options for the sink.
+    """
+
+    checkpoint: str | None
+    trigger: Trigger | None
+    output_mode: str
+    name: str | None
+    sync: bool
+    strategy: RestartStrategy
+    failover: str
+    sink_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def stream_settings(written: WrittenOptions, conf: Conf, *, keeps_rows: bool) -> StreamSettings:
+    """The settings in force for a statement.
+
+    Args:
+        written: the options that it gives.
+        conf: the session.
+        keeps_rows: whether its sink keeps what is written. One that does not (console) takes a checkpoint
+            from the statement alone: the session's is that of the query that the session is about.
+
+    Raises:
+        OptionError: the session gives an option a value that it cannot have.
+    """
+    given = {Place.INSERT: written.ours}
+    values = {option.key: in_force(option, conf, given).value for option in STREAM_OPTIONS}
+    restart = {option.key: in_force(option, conf).value for option in RESTART_OPTIONS}
+    name, checkpoint = values["name"], values["checkpoint"]
+    if not keeps_rows:
+        checkpoint = written.ours.get("checkpoint")
+    root = conf(ROOT)
+    if checkpoint is None and root and name is not None:
+        checkpoint = f"{root.rstrip('/')}/{name}"
+    return StreamSettings(
+        checkpoint=checkpoint,
+        trigger=values["trigger"],
+        output_mode=values["output-mode"],
+        name=name,
+        sync=values["sync"],
+        strategy=restart_strategy(restart, has_checkpoint=checkpoint is not None),
+        failover=restart["execution.failover-strategy"],
+        sink_options=written.others,
+    )

@@ -17,13 +17,7 @@ UNLIMITED = 2**31 - 1
 
 @dataclass(frozen=True)
 class Failures:
-    """What a strategy remembers of the failures of one query (or one script).
-
-    Args:
-        attempts: restarts so far, since the strategy last forgot them.
-        restart_at: when the last restart was, or will be, in seconds on the caller's clock.
-        times: when the last failures were, the oldest first.
-    """
+    """What a strategy remembers of the failures of one query (or one script)."""
 
     attempts: int = 0
     restart_at: float = float("-inf")

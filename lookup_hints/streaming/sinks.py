@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.streaming.insert import StreamInsert
-from lookup_hints.streaming.settings import ROOT, StreamSettings
+from lookup_hints.streaming.insert import ROOT, StreamInsert, StreamSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -116,7 +115,6 @@ def _table(table: str, at: Span, run_sql: RunSql) -> Sink:
 
 
 def _columns(table: str, run_sql: RunSql) -> Sequence[Any] | None:
-    """The columns of a table; None for one that can only be written."""
     try:
         return run_sql(f"SELECT * FROM {table}").schema.fields  # noqa: S608 (a quoted name)
     except Exception as error:
@@ -145,12 +143,7 @@ def check_sink(
 
 
 def no_checkpoint(insert: StreamInsert, *, has_root: bool) -> Problem:
-    """What to say of a query that would begin again at each start.
-
-    Args:
-        insert: the statement.
-        has_root: whether there is a folder for the checkpoints of all queries that have a name.
-    """
+    """What to say of a query that would begin again at each start."""
     hint = "The folder of all checkpoints is set, but the query has no name. " if has_root else ""
     return Problem(
         f"The query that writes to {insert.shown_sink} has no checkpoint: after a restart its rows"
@@ -208,13 +201,6 @@ def _has_rows(read: str, run_sql: RunSql) -> bool:
 
 def check_columns(insert: StreamInsert, sink: Sink, query: str, frame: DataFrame, run_sql: RunSql) -> None:
     """Let Spark check the columns as it does those of an INSERT without a stream.
-
-    Args:
-        insert: the statement.
-        sink: its sink.
-        query: its query, as Spark gets it.
-        frame: the rows of the query.
-        run_sql: runs a statement with the values of its parameters.
 
     Raises:
         QueryError: Spark's reason.

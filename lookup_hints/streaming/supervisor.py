@@ -144,12 +144,7 @@ class _StopQuery:
 
 
 class Supervisor:
-    """Keeps streaming queries running; each as its own strategy says.
-
-    Args:
-        clock: seconds, as ``time.monotonic`` gives them.
-        spread: a number in [-1, 1], drawn again for each wait; it places the jitter.
-    """
+    """Keeps streaming queries running; each as its own strategy says."""
 
     def __init__(
         self,
@@ -177,14 +172,7 @@ class Supervisor:
         name: str = "",
         failover: str = REGION,
     ) -> Supervised:
-        """Start a query and keep it running.
-
-        Args:
-            start: starts it; called again for each restart. A failure of the first call is raised.
-            strategy: when it is started again.
-            name: how it is called in logs; default: the query's own name, or its id.
-            failover: ``region`` or ``full``, see ``Supervised``.
-        """
+        """Start a query and keep it running."""
         query = start()
         called = name or getattr(query, "name", None) or str(query.id)
         supervised = Supervised(called, strategy, failover, self)

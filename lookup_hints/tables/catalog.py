@@ -13,10 +13,9 @@ from lookup_hints.errors import DdlError, OptionError, Problem, nearest
 from lookup_hints.spi import Connector, ReportsSchema
 from lookup_hints.spi.changes import check_changed_column
 from lookup_hints.spi.flink import TABLE_OPTIONS, instead_of
-from lookup_hints.spi.in_force import Conf
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.options import Option, Place, hidden_keys, options_at
+from lookup_hints.spi.options import Conf, Option, Place, hidden_keys, options_at
 from lookup_hints.spi.policy import Policy
 from lookup_hints.spi.secrets import Secret, conf_references
 from lookup_hints.spi.types import sql_type
@@ -26,11 +25,7 @@ from lookup_hints.tables.registry import connector_class
 
 
 class LookupCatalog:
-    """Lookup tables by name; names ignore case, as Spark's do by default.
-
-    Args:
-        policy: what its tables may use, beside what the environment allows.
-    """
+    """Lookup tables by name; names ignore case, as Spark's do by default."""
 
     def __init__(self, policy: Policy = Policy()) -> None:  # noqa: B008 (it is frozen)
         self._policy = policy
@@ -83,11 +78,7 @@ class LookupCatalog:
         return declared_table(ddl, conf, self._policy)
 
     def _in_place_of(self, ddl: CreateLookupTable) -> LookupTable | None:
-        """The table that is there already, where ``ddl`` leaves it at that.
-
-        Raises:
-            DdlError: it does not.
-        """
+        """The table that is there already, where ``ddl`` leaves it at that."""
         existing = None if ddl.or_replace else self.find(ddl.name)
         if existing is not None and not ddl.if_not_exists:
             raise DdlError(
@@ -133,11 +124,7 @@ def declared_table(
 
 
 def build_connector(table: LookupTable) -> Connector:
-    """The connector of ``table``, its options checked as far as they can be without connecting.
-
-    Raises:
-        OptionError: an unknown connector; unknown, missing or bad options.
-    """
+    """The connector of ``table``, its options checked as far as they can be without connecting."""
     kind = connector_class(table.connector)
     _refuse_unknown(table, kind.OPTIONS)
     table.check((*kind.OPTIONS, *_table_options()))

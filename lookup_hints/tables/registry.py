@@ -85,11 +85,7 @@ def connector_class(name: str) -> type[Connector]:
 
 
 def check_connector_name(name: str) -> None:
-    """Refuse a name that stands for nothing; imports nothing.
-
-    Raises:
-        OptionError: nothing is known under the name, or two packages claim it.
-    """
+    """Refuse a name that stands for nothing; imports nothing."""
     _target(name)
 
 

@@ -6,10 +6,13 @@ Public as ``lookup_hints.testing.ConnectorContract``.
 from __future__ import annotations
 
 import asyncio
+import operator
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -23,6 +26,7 @@ from lookup_hints.spi import (
     AsyncLookup,
     ChangesRequest,
     Connector,
+    Filter,
     FilteredScan,
     ReportsChanges,
     ReportsOutcomes,
@@ -35,7 +39,6 @@ from lookup_hints.spi.changes import grows
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcome, Outcomes
 from lookup_hints.spi.secrets import masker
 from lookup_hints.testing.fake import looked_up
-from lookup_hints.testing.filtering import filters_over, meets
 
 Key = Mapping[str, Any]
 """The value of each column asked by."""
@@ -444,3 +447,32 @@ def skip(reason: str) -> None:
     import pytest  # tests alone need it: the module is importable without
 
     pytest.skip(reason)
+
+
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def filters_over(name: str, column: pa.ChunkedArray) -> list[Filter]:
+    """Filters of each kind, by a value that the column has."""
+    value = next((each for each in column.to_pylist() if each is not None), None)
+    if not isinstance(value, bool | int | str | Decimal) and type(value) is not date:
+        return []
+    by_value = [Filter(name, op, (value,)) for op in (*_COMPARED, "IN")]
+    return [*by_value, Filter(name, "IS NULL"), Filter(name, "IS NOT NULL")]
+
+
+def meets(wanted: Filter, value: Any) -> bool:
+    """Whether ``value`` meets the filter, by Python's own comparison."""
+    if wanted.op in ("IS NULL", "IS NOT NULL"):
+        return (value is None) == (wanted.op == "IS NULL")
+    if value is None:
+        return False
+    if wanted.op == "IN":
+        return value in wanted.values
+    return bool(_COMPARED[wanted.op](value, wanted.values[0]))

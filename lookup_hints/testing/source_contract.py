@@ -240,7 +240,6 @@ async def _all_at_once(connector: AsyncLookup, requests: list[LookupRequest]) ->
 
 
 def _joined(answers: Sequence[Answer]) -> Answer:
-    """The answers of the parts of a request as one."""
     if len(answers) == 1:
         return answers[0]
     return pa.concat_tables([_rows_of(answer) for answer in answers])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from queue import Full, Queue
 from random import Random
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -35,18 +39,15 @@ from lookup_hints.errors import InternalError
 from lookup_hints.limits.store import LimitStores, folder_of_executor
 from lookup_hints.metrics.counts import Cause, LookupMetrics, MaxGauge, Report
 from lookup_hints.metrics.observing import UNOBSERVED, RequestObserver, observed, observed_async
-from lookup_hints.metrics.tally import Waits
-from lookup_hints.metrics.watching import Watch
+from lookup_hints.metrics.tally import Waits, Watch
 from lookup_hints.metrics.workers import Telemetry
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
-from lookup_hints.worker.background import Background
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter
-from lookup_hints.worker.frozen_objects import FrozenObjects
 from lookup_hints.worker.limit_pause import PAUSE_ROWS, LimitPause, LimitPauses, after_pause, filling
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.carried import CarriedConnector
-from lookup_hints.worker.process.open_connectors import OpenedAsync, OpenedSync
+from lookup_hints.worker.process.open_connectors import OpenedAsync, OpenedSync, Process
 from lookup_hints.worker.process.task import running_statement
 from lookup_hints.worker.reporting import teller
 
@@ -149,7 +150,6 @@ def _opened(
 
 
 def _limiter(spec: LookupSpec, here: process.Process) -> RequestLimiter:
-    """What the requests of this task have to pass."""
     stores, statement = here.the(LimitStores), running_statement()
     return limiter_of(spec, stores, folder_of_executor(), statement=int(statement or 0))
 
@@ -228,7 +228,6 @@ class _Task:
         )
 
     def results(self) -> Iterator[pa.ListArray]:
-        """The lists of all input rows, in order."""
         try:
             yield from self._results()
         except GeneratorExit:
@@ -304,7 +303,6 @@ class _Task:
         return replace(self._memory.keys_of(rows) or keys_of(rows), values=values)
 
     def _read(self) -> Iterator[Sequence[pa.Array]]:
-        """Spark's batches of key columns."""
         while True:
             with self._waiting("reading"):
                 batch = next(self._batches, None)
@@ -313,7 +311,6 @@ class _Task:
             yield batch
 
     def _pause(self, seconds: float) -> None:
-        """Give Spark time to look at the rows that it has."""
         with self._waiting("writing"):
             time.sleep(seconds)
 
@@ -324,3 +321,60 @@ class _Task:
 
     def _growing(self, growth: int) -> Iterator[int]:
         return window_sizes(growth, lambda: self._flow.most_rows)
+
+
+class FrozenObjects:
+    """The objects that live as long as the worker, which collections leave alone from its second task on.
+
+    PySpark has collected after the first one, so that there is no garbage among them.
+    """
+
+    def __init__(self) -> None:
+        self._tasks = 0
+
+    def begin_task(self) -> None:
+        self._tasks += 1
+        if self._tasks == 2:
+            gc.freeze()
+
+
+MOST_WAITING = 64
+"""So much work may wait; what comes then is not done, and is asked for another time."""
+
+_log = logging.getLogger("lookup_hints.cache")
+
+
+class Background:
+    """One thread beside the tasks of a worker; Spark ends it with the worker."""
+
+    def __init__(self) -> None:
+        self.process = Process()
+        """Its own connectors and stores: many may not be used on two threads."""
+        self._work: Queue[Callable[[], object]] = Queue(MOST_WAITING)
+        self._lock = Lock()
+        self._is_running = False
+
+    def do(self, work: Callable[[], object]) -> None:
+        """Do ``work`` after what waits; where it fails, that is logged."""
+        with self._lock:
+            if not self._is_running:
+                self._is_running = True
+                Thread(target=self._run, name="lookup_hints background", daemon=True).start()
+        try:
+            self._work.put_nowait(work)
+        except Full:
+            _log.info("Rows that are too old are not fetched again now: too many are due.")
+
+    def wait(self) -> None:
+        """Until all that was to be done is done."""
+        self._work.join()
+
+    def _run(self) -> None:
+        while True:
+            work = self._work.get()
+            try:
+                work()
+            except Exception as error:
+                _log.info("Rows that are too old were not fetched again: %s", type(error).__name__)
+            finally:
+                self._work.task_done()

@@ -22,7 +22,7 @@ import pyarrow as pa
 from lookup_hints.engine.dead_letters import SCHEMA, FailedKeys, Origin, letters_of
 from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.records import TaskRun
+from lookup_hints.metrics.counts import TaskRun
 from lookup_hints.spec import DeadLetters, LookupSpec
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process.task import job_property, running_statement, task_run
@@ -65,20 +65,12 @@ class DeadLetterWriter:
         self._kept += failed.keys.num_rows
 
     def write_full_parts(self) -> None:
-        """Write what would take much memory.
-
-        Raises:
-            ConnectorError: the folder cannot be written to; NotAllowed: it may not.
-        """
+        """Write what would take much memory."""
         while self._kept - self._taken >= PART:
             self._write_part()
 
     def finish(self) -> None:
-        """Write the rest, and give all parts their names; those of an earlier run of the task are removed.
-
-        Raises:
-            ConnectorError: the folder cannot be written to; NotAllowed: it may not.
-        """
+        """Write the rest, and give all parts their names; those of an earlier run of the task are removed."""
         if self._spec.settings.dead_letters is None:
             return
         while self._pending:
@@ -173,7 +165,6 @@ class _TaskFiles:
         self._parts = 0
 
     def discard(self) -> None:
-        """Remove parts that have no names yet, as far as that can be done."""
         for part in range(1, self._parts + 1):
             with suppress(Exception):
                 self._system.delete_file(self._unfinished(part))
@@ -211,7 +202,6 @@ def probe(folder: str) -> str | None:
 
 
 def _file_system(folder: str) -> tuple[FileSystem, str]:
-    """The file system of a folder, and what the folder is called there."""
     # Imported late: it takes its time, and most lookups keep no letters.
     from pyarrow import fs
 

@@ -12,7 +12,6 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import TimeoutError as NotInTime
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timezone
@@ -44,8 +43,8 @@ from lookup_hints.spi import (
 )
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process import open_connectors as process
+from lookup_hints.worker.process.call_thread import T, call_with_timeout
 from lookup_hints.worker.process.open_connectors import needing_its_driver
-from lookup_hints.worker.process.timeouts import T, call_with_timeout
 
 TIMED = 10
 """So many lookups are timed."""
@@ -201,7 +200,7 @@ def _of_connector(connector: Connector, request: HealthRequest) -> Iterator[Heal
 
 def _failed(connector: Connector, error: Exception, step: str = "lookup") -> HealthCheck:
     """The check that failed with ``error``: that of a ``step``, if nothing tells more."""
-    if isinstance(error, NotInTime):
+    if isinstance(error, TimeoutError):
         error = LookupTimeout("the source gave no answer in time")
     name = (connector.check_of(error) if isinstance(connector, ReportsHealth) else "") or step
     if isinstance(error, OptionError):
@@ -233,7 +232,7 @@ def _reached(connector: Connector, endpoint: Endpoint, seconds: float) -> Iterat
     resolve = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
         found = call_with_timeout(resolve, seconds, "DNS")
-    except NotInTime:
+    except TimeoutError:
         yield _fails("dns", f"the name {host} is not resolved within {seconds:g} s")
         return
     except (OSError, UnicodeError) as error:
@@ -248,7 +247,7 @@ def _reached(connector: Connector, endpoint: Endpoint, seconds: float) -> Iterat
     try:
         connect = partial(socket.create_connection, (host, port), seconds)
         line = call_with_timeout(connect, seconds + 0.5, "TCP")
-    except (NotInTime, TimeoutError, OSError) as error:
+    except OSError as error:
         yield _fails("tcp", _no_line(error, where, seconds))
         return
     with line:
@@ -265,7 +264,7 @@ def _reached(connector: Connector, endpoint: Endpoint, seconds: float) -> Iterat
 def _no_line(error: Exception, where: str, seconds: float) -> str:
     if isinstance(error, ConnectionRefusedError):
         return f"{where} is closed: nothing listens there"
-    if isinstance(error, NotInTime | TimeoutError):
+    if isinstance(error, TimeoutError):
         return f"{where} did not answer within {seconds:g} s: a firewall may drop what is sent"
     return f"{where} cannot be reached: {_told(error)}"
 
@@ -396,7 +395,7 @@ def _calls(
         try:
             with needing_its_driver(connector):
                 return call_with_timeout(partial(call, *arguments), seconds + 2, "doctor")
-        except (NotInTime, asyncio.TimeoutError):
+        except (TimeoutError, asyncio.TimeoutError):
             raise LookupTimeout(f"no answer within {seconds:g} s") from None
 
     def on_loop(coroutine: Callable[..., Coroutine[object, object, T]]) -> Callable[..., T]:

@@ -109,7 +109,6 @@ def python_values(column: pa.Array) -> list[Any]:
 
 
 def _cut(values: list[Any], column: pa.Array, collection: Callable[[list[Any]], Any]) -> list[Any]:
-    """For each place of ``column``, a list or a map, its part of ``values``."""
     valid = column.is_valid().to_pylist()
     places = pairwise(column.offsets.to_pylist())
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lookup_hints.driver.left_costs import explained_cost, least_rows
+from lookup_hints.driver.table_sizes import explained_cost, least_rows
 from lookup_hints.plan.cost import LeftRows
 
 if TYPE_CHECKING:

@@ -66,11 +66,7 @@ def plan_columns(source: pa.Schema, wanted: pa.Schema, table: str, relation: str
 
 
 def find_name(name: str, names: Sequence[str], table: str, relation: str) -> str:
-    """The one of ``names`` that is meant by ``name``: databases fold names in different ways.
-
-    Raises:
-        ConnectorError: there is none.
-    """
+    """The one of ``names`` that is meant by ``name``: databases fold names in different ways."""
     alike = [each for each in names if each.lower() == name.lower()]
     if name in alike:
         return name

@@ -69,11 +69,7 @@ class AdbcServer:
         return cls(table, options, frozenset(secrets))
 
     def connected(self) -> dbapi.Connection:
-        """A new database and a connection to it; blocks.
-
-        Raises:
-            ConnectorError: the driver, the file or the server refuses.
-        """
+        """A new database and a connection to it; blocks."""
         library = find_library(self.options["driver"], self.options["entrypoint"], self.table.name)
         database = database_options(self.table, self.options)
         entry_point = {"entrypoint": library.entry_point} if library.entry_point else {}
@@ -229,8 +225,6 @@ class Connections:
 
 
 class _ConnectionUse:
-    """One use of a connection, which may be abandoned at any time."""
-
     def __init__(self, connections: Connections, action: Action[Any]) -> None:
         self._connections, self._action = connections, action
         self._used = threading.Lock()  # a connection may not be closed while it is cancelled
@@ -271,7 +265,6 @@ def _close(connection: dbapi.Connection) -> None:
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:
-    """What ``work`` returns, run on a thread that does not keep the process alive."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
 

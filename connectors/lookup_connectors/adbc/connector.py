@@ -301,11 +301,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
     def _unchanged(
         self, reader: pa.RecordBatchReader, wanted: Sequence[AdbcColumn]
     ) -> Iterator[pa.RecordBatch]:
-        """The batches of ``reader``, without the row and the column that only say types to SQLite.
-
-        Raises:
-            _TypesChanged: a column has another type than it was planned for.
-        """
+        """The batches of ``reader``, without the row and the column that only say types to SQLite."""
         told = [each for each in reader.schema if each.name != MARK]
         if not all(plan.is_still(each) for plan, each in zip(wanted, told, strict=True)):
             raise _TypesChanged
@@ -342,7 +338,6 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
     # --- columns --------------------------------------------------------------------------------------
 
     def _planned(self, connection: dbapi.Connection) -> dict[str, AdbcColumn]:
-        """How each declared column is read; looks at the source."""
         if self._driver == SQLITE:
             return plan_sqlite(connection, self.table, self._relation)
         plans = plan_columns(self._source(connection), self.table.schema, self.table.name, self._relation)
@@ -384,7 +379,6 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
     @property
     def _relation(self) -> str:
-        """The table's name, as SQL writes it."""
         name = self.table.name
         given = self.table.options.get("table-name") or (name if name.isidentifier() else _quoted(name))
         try:
@@ -401,8 +395,6 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
 @dataclass
 class _OpenAdbc:
-    """What an open connector has; requests on several threads may replace the plans by equal ones."""
-
     server: AdbcServer
     connections: Connections
     plans: dict[str, AdbcColumn]

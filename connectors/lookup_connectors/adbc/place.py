@@ -50,12 +50,7 @@ def check_options(table: LookupTable, given: Mapping[str, str]) -> None:
 
 
 def check_driver(table: LookupTable, driver: str) -> None:
-    """Refuse a driver that is not allowed; nothing of it is loaded.
-
-    Raises:
-        OptionError: it is neither a module nor an absolute path.
-        NotAllowed: it is not allowed.
-    """
+    """Refuse a driver that is not allowed; nothing of it is loaded."""
     table.check_code(f"adbc:{driver}", option="driver")
     if not is_module(driver) and not driver.startswith("/"):
         raise _wrong(table, "driver", "write a Python module, as in adbc_driver_sqlite, or a full path")

@@ -68,7 +68,6 @@ def _of_sqlite(connection: dbapi.Connection, relation: str) -> TableSize:
 
 
 def _row(connection: dbapi.Connection, sql: str, *values: str) -> dict[str, Any]:
-    """The first row; empty where there is none."""
     return next(iter(_rows(connection, sql, *values)), {})
 
 

@@ -32,11 +32,7 @@ MARK = "lookup_hints_types"
 
 
 def check_dialect(dialect: str) -> None:
-    """Refuse a dialect that there is not.
-
-    Raises:
-        ValueError: says so.
-    """
+    """Refuse a dialect that there is not."""
     try:
         Dialect.get_or_raise(dialect)
     except ValueError as error:
@@ -249,7 +245,6 @@ _MAKERS: dict[Way, Callable[..., Iterator[Question]]] = {
 
 
 def _placeholders(dialect: str) -> Callable[[], str]:
-    """A function that gives the next placeholder."""
     numbers = iter(range(1, _MOST_PARAMETERS + 1))
     return (lambda: f"${next(numbers)}") if dialect in _NUMBERED else (lambda: "?")
 

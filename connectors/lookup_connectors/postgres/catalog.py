@@ -120,11 +120,7 @@ class CatalogRelation:
 
 
 async def find_relation(connection: asyncpg.Connection, source: str, table: str) -> CatalogRelation:
-    """The table or view that SQL finds under the name ``source``.
-
-    Raises:
-        ConnectorError: there is none; the message has the nearest name.
-    """
+    """The table or view that SQL finds under the name ``source``."""
     found = await connection.fetchrow(_RELATION, source)
     if found is None:
         known = [record["name"] for record in await connection.fetch(_RELATIONS)]

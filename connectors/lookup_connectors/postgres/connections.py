@@ -133,7 +133,6 @@ class PostgresEndpoint:
 
 
 def _settings(ours: Mapping[str, str], target: Target) -> dict[str, str]:
-    """Settings that a session begins with: the user's name for it, and ours of all else."""
     named = {name: target.session[name] for name in ("application_name",) if name in target.session}
     return {**target.session, **ours, **named}
 
@@ -175,8 +174,6 @@ def _system_authorities(told: Mapping[str, str]) -> ssl.SSLContext:
 
 
 class _Transaction:
-    """A read-only transaction with settings of its own, begun in one round trip."""
-
     def __init__(self, connection: asyncpg.Connection, settings: Mapping[str, str]) -> None:
         self._connection = connection
         self._settings = settings

@@ -306,11 +306,7 @@ class PostgresConnector(
         return AnswerTooLarge(message, keys=fitting)
 
     async def _has_changed(self, live: _OpenPostgres) -> bool:
-        """Look into the catalog, and plan again where the columns are not those of ``live``.
-
-        Raises:
-            ConnectorError: a column that changed cannot be read as declared.
-        """
+        """Look into the catalog, and plan again where the columns are not those of ``live``."""
         async with live.pool.borrowed() as connection:
             relation = await find_relation(connection, self._source, self.table.name)
         plans = plans_of(relation, self.table, before=live.statements.plans)
@@ -437,8 +433,6 @@ class PostgresConnector(
 
 @dataclass(frozen=True)
 class _OpenPostgres:
-    """What an open connector has."""
-
     pool: PostgresPool
     statements: PostgresStatements
     sizes: AnswerSizes

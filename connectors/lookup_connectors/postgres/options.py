@@ -129,11 +129,7 @@ def checked_target(table: LookupTable, options: Mapping[str, Any]) -> Target:
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, str]:
-    """The parameters that ``options`` give, in a URL and beside it.
-
-    Raises:
-        NotUnderstood: one is given twice, or the URL cannot be read.
-    """
+    """The parameters that ``options`` give, in a URL and beside it."""
     tls = {name: str(options[name]).replace("_", "-") if name == "sslmode" else options[name] for name in TLS
            if options.get(name)}  # fmt: skip
     if not options.get("url"):

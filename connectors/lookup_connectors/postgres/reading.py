@@ -24,12 +24,7 @@ _LEAST = 256 * 1024
 
 
 class AnswerSizes:
-    """What answers of one open connector may take, and what they took so far.
-
-    Args:
-        in_flight: bytes for all answers together, in all their copies.
-        row_bytes: how large a row is expected to be before one was seen; 0 where nothing is known.
-    """
+    """What answers of one open connector may take, and what they took so far."""
 
     def __init__(self, in_flight: int, row_bytes: float) -> None:
         self.budget = BytesInFlight(in_flight)

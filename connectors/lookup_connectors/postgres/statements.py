@@ -23,12 +23,7 @@ _POSITION = " position"
 
 @dataclass(frozen=True)
 class PostgresStatements:
-    """How a table is asked while its columns have the types that ``plans`` are made for.
-
-    Args:
-        relation: its name as SQL writes it.
-        plans: how each declared column is read, and compared with keys.
-    """
+    """How a table is asked while its columns have the types that ``plans`` are made for."""
 
     relation: str
     plans: Mapping[str, PostgresColumn]

@@ -205,8 +205,6 @@ def parameters_of(text: str) -> dict[str, str]:
 
 
 class _Parameters:
-    """Parameters on their way to be read."""
-
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
 
@@ -287,11 +285,7 @@ def _with_defaults(ports: str, default: str) -> str:
 
 
 def _decoded(text: str) -> str:
-    """``text`` without percent-encoding; a plus is a plus.
-
-    Raises:
-        NotUnderstood: a percent sign encodes nothing.
-    """
+    """``text`` without percent-encoding; a plus is a plus."""
     if re.search("%(?![0-9A-Fa-f]{2})", text):
         raise NotUnderstood(
             "it cannot be read", f"A '%' is not followed by two hexadecimal digits. {_ENCODE}"
@@ -409,11 +403,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def with_service(given: Mapping[str, str]) -> dict[str, str]:
-    """``given`` with what the file of services says besides, if they name a service.
-
-    Raises:
-        NotUnderstood: there is no such service on this machine.
-    """
+    """``given`` with what the file of services says besides, if they name a service."""
     name = given.get("service")
     own = {key: value for key, value in given.items() if key not in ("service", "servicefile")}
     if not name:

@@ -159,8 +159,6 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
 
 
 class _OpenRedis:
-    """What an open connector has for sync lookups."""
-
     def __init__(self, table: LookupTable) -> None:
         self.server = RedisEndpoint.of(table)
         self.reading = _reading(table)
@@ -195,8 +193,6 @@ class _OpenRedis:
 
 
 class _AsyncLive:
-    """What an open connector has for async lookups."""
-
     def __init__(self, table: LookupTable) -> None:
         self.server = RedisEndpoint.of(table)
         self.reading = _reading(table)
@@ -223,7 +219,6 @@ class _AsyncLive:
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        """A block with a connection."""
         if self._slots.locked():
             with reporting().waiting("slot"):
                 await self._slots.acquire()
@@ -247,5 +242,4 @@ def _pipeline_of(client: Any, commands: Commands) -> Any:
 
 
 def _reading(table: LookupTable) -> Reading:
-    """How ``table`` is read, with the references in its key resolved."""
     return reading_of(table).resolved(lambda text: table.resolve(text, option="key", known=set()))

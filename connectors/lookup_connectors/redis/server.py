@@ -164,7 +164,6 @@ class RedisEndpoint:
         return {**settings, "address_remap": self._checked_node}
 
     def _checked_node(self, node: tuple[str, int]) -> tuple[str, int]:
-        """A node that the cluster lists, if it may be connected to."""
         self.check_node(*node)
         return node
 
@@ -259,11 +258,7 @@ def _check_plain_host(table: LookupTable) -> None:
 
 
 def _from_url(table: str, url: str) -> dict[str, Any]:
-    """What ``url`` says, as arguments of redis-py; nothing of it is passed over.
-
-    Raises:
-        ConnectorError: a part of it is not understood. It says which, and shows nothing of it.
-    """
+    """What ``url`` says, as arguments of redis-py; nothing of it is passed over."""
     wrong = partial(_refused, table)
     try:
         parts = split_url(url)

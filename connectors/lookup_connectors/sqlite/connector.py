@@ -222,7 +222,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
     def _changed(
         self, connection: sqlite3.Connection, request: ChangesRequest, since: pa.Scalar
     ) -> pa.Table | None:
-        """The keys of the rows in which the column is greater than ``since``; None for too many."""
         wanted = pa.schema([self.table.schema.field(request.column), *request.schema])
         condition, bound = changed_since(quoted(request.column), since)
         query = f"SELECT {listed(wanted.names)} FROM {quoted(self._source)} WHERE {condition}"  # noqa: S608  quoted
@@ -329,7 +328,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         return int(version)
 
     def _stored_columns(self, connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
-        """Name, declared type and place in the primary key (or 0) of each column of the source."""
         with self._failures_explained():
             columns = connection.execute(
                 "SELECT name, type, pk FROM pragma_table_xinfo(?)", [self._source]

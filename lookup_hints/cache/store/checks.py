@@ -94,9 +94,6 @@ class Checks:
         """Why answers may not be used, as changes are not known; empty where all of them are invalidated.
 
         Asks the source if that is due; whoever comes meanwhile waits.
-
-        Raises:
-            OSError: the folder cannot be read or written.
         """
         if not self._is_fresh(self._known):
             with locked(self._folder.path / f"{self._invalidations.source}.checking"):

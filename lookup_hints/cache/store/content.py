@@ -128,7 +128,6 @@ class Content:
         return self._picked(order, hashes)
 
     def _picked(self, entries: Positions, hashes: Hashes) -> Content:
-        """These ``entries``, with all rows."""
         return replace(
             self,
             hashes=hashes,
@@ -160,13 +159,11 @@ def _picked(numbers: Numbers, entries: Positions) -> Numbers:
 
 
 def _with_rows_in_order(content: Content) -> Content:
-    """The same with the rows of all entries, and no others, one after the other."""
     rows = content.rows.take(pa.array(expanded(content.starts, content.counts)))
     return replace(content, rows=rows, starts=_starts(content.counts))
 
 
 def _starts(counts: Positions) -> Positions:
-    """Where the rows of each entry begin, if they stand one after the other."""
     return np.arange(len(counts)) if is_one_value(counts) else counts.cumsum() - counts
 
 
@@ -273,9 +270,5 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    """``column`` in one piece, which is copied only where there are more.
-
-    Raises:
-        pa.ArrowInvalid: it is too large for that.
-    """
+    """``column`` in one piece, which is copied only where there are more."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

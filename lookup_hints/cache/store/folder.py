@@ -69,11 +69,7 @@ class Filed:
 
 
 class Folder:
-    """The folder of one store.
-
-    Raises:
-        OSError: it cannot be made, or belongs to somebody else.
-    """
+    """The folder of one store."""
 
     def __init__(self, path: Path, limits: StoreLimits) -> None:
         make_private(path)
@@ -97,9 +93,6 @@ class Folder:
 
         ``used`` is what is noted of its use. The oldest ones go to make room, and are returned; None is
         returned where it would not fit alone.
-
-        Raises:
-            OSError: it cannot be written.
         """
         with (
             self._written(segment.write) as file,
@@ -130,11 +123,7 @@ class Folder:
         return leaving
 
     def put(self, name: str, data: bytes, instead_of: Iterable[str]) -> None:
-        """Write a file that is no segment, in the place of others.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write a file that is no segment, in the place of others."""
         with self._written(_all_of(data)) as file, locked(self.path / "write.lock"):
             file.rename(self.path / name)
             for each in instead_of:
@@ -181,8 +170,6 @@ class Folder:
 
 
 def _all_of(data: bytes) -> Callable[[int], None]:
-    """Writes ``data`` to a file."""
-
     def write(file: int) -> None:
         left = memoryview(data)
         while left:
@@ -192,11 +179,7 @@ def _all_of(data: bytes) -> Callable[[int], None]:
 
 
 def make_private(path: Path) -> None:
-    """Make a folder that nobody else can read, and those above it.
-
-    Raises:
-        OSError: it cannot be made, or belongs to somebody else.
-    """
+    """Make a folder that nobody else can read, and those above it."""
     for each in (*reversed(path.parents), path):
         if not each.is_dir():
             each.mkdir(mode=0o700, exist_ok=True)

@@ -73,11 +73,6 @@ class Note:
 class Generations:
     """The generations in one folder. Asked by one thread, loaded by any.
 
-    Args:
-        path: the folder.
-        limits: what one generation may hold; while one is loaded, there are two.
-        clock: seconds, the same for all processes.
-
     Raises:
         OSError: there can be no such folder.
     """

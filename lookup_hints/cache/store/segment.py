@@ -124,11 +124,7 @@ class Encoded:
         """How many bytes they are."""
 
     def write(self, file: int) -> None:
-        """Write them to an empty ``file``, open for reading and writing.
-
-        Raises:
-            OSError: they cannot be written.
-        """
+        """Write them to an empty ``file``, open for reading and writing."""
         with os.fdopen(os.dup(file), "wb") as sink:
             for each in self._streams:
                 _write(sink, each)
@@ -223,3 +219,26 @@ def _opened_used(path: Path, entries: int) -> npt.NDArray[np.uint32]:
     if path.stat().st_size != 4 * entries:
         raise NotASegment("what is noted of its use is cut off")
     return np.memmap(path, np.uint32, "r+", shape=(entries,))
+
+
+try:
+    import resource
+except ImportError:  # on Windows
+    _can_ask = False
+else:
+    _can_ask = True
+
+_SPARE = 0.5
+"""This part of what is left stays free for the lookup itself."""
+
+
+def has_room_for(nbytes: int) -> bool:
+    """Whether so much may be mapped: ``spark.executor.pyspark.memory`` bounds what mapped files count for."""
+    most = resource.getrlimit(resource.RLIMIT_AS)[0] if _can_ask else -1
+    if most < 0:
+        return True
+    try:
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        return False
+    return nbytes <= (most - taken) * _SPARE

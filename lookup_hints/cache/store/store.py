@@ -19,8 +19,7 @@ from lookup_hints.cache.store.content import Answers, Chosen, Content, ProbeResu
 from lookup_hints.cache.store.folder import Filed, Folder, StoreLimits
 from lookup_hints.cache.store.hashing import Positions, comparable, hash_is_exact, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
-from lookup_hints.cache.store.memory import has_room_for
-from lookup_hints.cache.store.segment import Encoded, Matches, NotASegment, Segment, opened
+from lookup_hints.cache.store.segment import Encoded, Matches, NotASegment, Segment, has_room_for, opened
 
 MERGED_AT_ONCE = 8
 MOST_SEGMENTS = 2 * MERGED_AT_ONCE
@@ -98,13 +97,6 @@ def _placed(found: Sequence[Placed]) -> tuple[tuple[pa.Table, pa.Array], ...]:
 
 class Store:
     """The answers in one folder. Not thread-safe.
-
-    Args:
-        path: the folder.
-        limits: what it may hold.
-        ages: how long answers are used.
-        clock: seconds, the same for all processes.
-        invalidations: what was invalidated of its table.
 
     Raises:
         OSError: there can be no such folder.
@@ -225,11 +217,7 @@ class Store:
     # Telling.
 
     def learn(self, learned: Sequence[Answers]) -> None:
-        """Remember answers, and tidy up if nobody else does.
-
-        Raises:
-            OSError: they cannot be written.
-        """
+        """Remember answers, and tidy up if nobody else does."""
         if learned:
             content = content_of(learned)
             if len(content):
@@ -241,11 +229,7 @@ class Store:
         self.evicted["size"] += sum(each.rows for each in evicted or ())
 
     def tidy(self) -> None:
-        """Drop what is too old, keep what was used of what is to go, merge what is small, sweep up.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Drop what is too old, keep what was used of what is to go, merge what is small, sweep up."""
         with self._folder.tidying() as is_alone:
             if not is_alone:
                 return
@@ -279,7 +263,6 @@ class Store:
             self.evicted["size"] += sum(each.rows for each in oldest) - kept.held
 
     def _oldest(self) -> Sequence[Filed]:
-        """This many of the oldest segments as take an eighth of the limits."""
         share, filed = self._folder.limits.part(_SHARE), list(self._segments)
         rows = accumulate(each.rows for each in filed)
         nbytes = accumulate(each.nbytes for each in filed)
@@ -312,7 +295,6 @@ class Store:
         return ()
 
     def _replace(self, filed: Sequence[Filed], content: Content) -> None:
-        """Put ``content`` in the place of segments."""
         if len(content):
             self._add(content, filed)
         else:

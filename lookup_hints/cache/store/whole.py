@@ -27,8 +27,7 @@ from lookup_hints.cache.store.hashing import (
     hashes_of,
     in_order,
 )
-from lookup_hints.cache.store.memory import has_room_for
-from lookup_hints.cache.store.segment import Encoded, NotASegment, Segment, opened
+from lookup_hints.cache.store.segment import Encoded, NotASegment, Segment, has_room_for, opened
 
 _RANGES = 128
 """Ranges of hashes; a power of two."""
@@ -177,7 +176,6 @@ class _Spilled:
         self.sizes = np.zeros(_RANGES, np.int64)
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows, each to its range."""
         ranges = (hashes_of(comparable(rows.select(self._keys))) >> _SHIFT).astype(np.int64)
         rows = rows.combine_chunks().take(pa.array(np.argsort(ranges, kind="stable")))
         ends = np.bincount(ranges, minlength=_RANGES).cumsum()

@@ -161,7 +161,6 @@ class _GivenOptions:
                 self.options[f"header.{name}"] = self.hidden(name, value) if is_secret else value
 
     def hidden(self, name: str, value: str, prefix: str = "API") -> str:
-        """A reference to a variable that holds ``value``."""
         if has_reference(value):
             return value
         variable = f"LOOKUP_{prefix}_{identifier(name).upper()}"
@@ -208,11 +207,7 @@ def _with(table: LookupTable, more: Mapping[str, str]) -> LookupTable:
 
 
 def _parsed(file: str) -> Mapping[str, Any]:
-    """The document in ``file``.
-
-    Raises:
-        WrongUse: it cannot be read.
-    """
+    """The document in ``file``."""
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
         document = json.loads(text) if text.lstrip().startswith("{") else _from_yaml(text, file)
@@ -286,8 +281,6 @@ def _rows_in(document: Any, way: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _without_secrets(url: str, given: _GivenOptions) -> str:
-    """``url`` with references in place of parameters that look like secrets."""
-
     def hidden(match: re.Match[str]) -> str:
         sign, name, value = match.groups()
         is_secret = _SECRET_NAME.fullmatch(name) or masked_text(match[0]) != match[0]
@@ -321,7 +314,6 @@ def _of_database(options: argparse.Namespace, given: _GivenOptions) -> Found:
 
 
 def _place(url: str, given: _GivenOptions) -> dict[str, str]:
-    """The options that say where the database is."""
     scheme, found, rest = url.partition("://")
     if has_reference(url) or scheme in ("postgresql", "postgres") or re.match(r"\s*\w+\s*=", url):
         return {"connector": "postgres", "url": given.hidden("URL", url, "DATABASE")}

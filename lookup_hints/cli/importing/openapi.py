@@ -123,8 +123,6 @@ def _listed(node: Any) -> Sequence[Any]:
 
 
 class _Document:
-    """A document, and the types that its schemas describe."""
-
     def __init__(self, root: Mapping[str, Any], server: str | None) -> None:
         self.root, self.server = root, server
         title = str(_mapping(root.get("info")).get("title", ""))
@@ -134,7 +132,6 @@ class _Document:
         self._left = 0
 
     def resolved(self, node: Any) -> Mapping[str, Any]:
-        """``node``, or what it refers to."""
         for _ in range(100):
             if "$ref" not in _mapping(node):
                 return _mapping(node)
@@ -153,11 +150,7 @@ class _Document:
         return node
 
     def kind(self, schema: Any, inside: tuple[str, ...] | None = None) -> pa.DataType:
-        """The type that ``schema`` describes, which stands inside of what the references ``inside`` lead to.
-
-        Raises:
-            NoType: it describes none.
-        """
+        """The type that ``schema`` describes, which stands inside of what ``inside`` leads to."""
         self._left = _MOST_PARTS if inside is None else self._left - 1
         found = self._said(_mapping(schema), inside or ())
         if found == pa.null() and _mapping(schema).get("type") != "null":
@@ -226,7 +219,6 @@ class _Parameter:
 
     @property
     def fixed(self) -> str | None:
-        """The value that it has where nobody gives it one."""
         values = [self.schema.get("const"), self.schema.get("default")]
         values += self.schema["enum"] if len(_listed(self.schema.get("enum"))) == 1 else []
         value = next((each for each in values if isinstance(each, str | int | float)), None)
@@ -234,8 +226,6 @@ class _Parameter:
 
 
 class _Operation:
-    """A GET on its way to become a table."""
-
     def __init__(
         self, document: _Document, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
     ) -> None:
@@ -246,11 +236,7 @@ class _Operation:
         self._secrets: set[tuple[str, str]] = set()
 
     def table(self) -> Imported:
-        """The table.
-
-        Raises:
-            NoTable: there can be none.
-        """
+        """The table."""
         asked, answer = self._asked, self._answer()
         self._sign()
         parameters = [*self._parameters()]
@@ -293,7 +279,6 @@ class _Operation:
     # The answer.
 
     def _answer(self) -> pa.DataType:
-        """The shape of what a success answers."""
         responses = _mapping(self._operation.get("responses"))
         success = sorted(code for code in responses if str(code).startswith("2")) or ["default"]
         response = self._document.resolved(responses.get(success[0]))
@@ -389,11 +374,7 @@ class _Operation:
             )
 
     def _add_key(self, parameter: _Parameter, hole: str) -> bool:
-        """Let ``parameter`` be a key, where it is one value.
-
-        Raises:
-            NoTable: it is not, and must be given.
-        """
+        """Let ``parameter`` be a key, where it is one value."""
         kind: pa.DataType | None = None
         with suppress(NoType):
             kind = finished(self._document.kind(parameter.schema), hole, [])
@@ -430,7 +411,6 @@ class _Operation:
             self._left_out.append(name)
 
     def _add_size(self, parameter: _Parameter, in_url: str) -> None:
-        """Ask for pages as large as they may be."""
         given = (parameter.schema.get(each) for each in ("maximum", "default"))
         size = next((min(each, _MOST_ROWS) for each in given if isinstance(each, int) and each > 0), None)
         if size is None and not parameter.is_required:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from lookup_hints.cli import job
 from lookup_hints.cli.error_text import reported_once
-from lookup_hints.cli.shell.cancelling import run_cancellable
 from lookup_hints.cli.statement_run import failure
 from lookup_hints.cli.stream_run import stream_summary
+from lookup_hints.driver.functions import is_connect
 from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.sql.lexer import code, pieces
 from lookup_hints.statements.script import ScriptStatement, split_statements
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lookup_hints.session import LookupSession
 
 _LEAVE = ("exit", "quit")
@@ -49,14 +55,7 @@ def _word(text: str) -> str:
 
 
 class Shell:
-    """Runs what is typed, one statement after the other.
-
-    Args:
-        session: where they run.
-        params: values of parameter markers.
-        showing: what is shown.
-        ran: told after each statement, as tables may have changed.
-    """
+    """Runs what is typed, one statement after the other."""
 
     def __init__(
         self,
@@ -68,12 +67,7 @@ class Shell:
         self._session, self._params, self._showing, self._ran = session, params, showing, ran
 
     def run(self, first: Sequence[ScriptStatement], ask: Callable[[], str]) -> int:
-        """Run ``first``, then what ``ask`` gives, until the user leaves; returns the exit code.
-
-        Args:
-            first: statements of a file.
-            ask: gives what was typed; raises KeyboardInterrupt for Ctrl-C and EOFError for Ctrl-D.
-        """
+        """Run ``first``, then what ``ask`` gives, until the user leaves; returns the exit code."""
         known = len(self._session.streams.started)
         with _interruptible():
             self._run_all(first, shown=True)
@@ -139,3 +133,60 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+_AGAIN_SECONDS = 0.5
+
+
+def run_cancellable(spark: SparkSession, run: Callable[[], None]) -> None:
+    """Run statements in a thread of their own; a KeyboardInterrupt here cancels what Spark does for them.
+
+    The calling thread only waits, so an interrupt never cuts its talk with the JVM in two.
+
+    Raises:
+        KeyboardInterrupt: when all has ended; or at once, at the second interrupt.
+        Exception: what ``run`` raised.
+    """
+    done: Future[None] = Future()
+    mark = f"lookup-hints-shell-{uuid4()}"
+
+    def work() -> None:
+        try:
+            _mark(spark, mark)
+            run()
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    _start(work)
+    try:
+        wait([done])
+    except KeyboardInterrupt:
+        _start(lambda: _cancel(spark, mark, done))
+        wait([done])
+        raise
+    done.result()
+
+
+def _start(work: Callable[[], None]) -> None:
+    """On a thread that does not keep the shell from ending."""
+    threading.Thread(target=copy_context().run, args=(work,), name="shell-statement", daemon=True).start()
+
+
+def _mark(spark: SparkSession, mark: str) -> None:
+    """What Spark does for this thread from now on can be cancelled by ``mark``. Streams are not meant."""
+    if is_connect(spark):
+        spark.addTag(mark)
+    else:
+        spark.sparkContext.setJobGroup(mark, "lookup-hints shell")
+
+
+def _cancel(spark: SparkSession, mark: str, done: Future[None]) -> None:
+    """A statement has many jobs, and the next may begin after the first is cancelled."""
+    while not done.done():
+        if is_connect(spark):
+            spark.interruptTag(mark)
+        else:
+            spark.sparkContext.cancelJobGroup(mark)
+        wait([done], _AGAIN_SECONDS)

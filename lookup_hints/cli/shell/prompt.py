@@ -14,9 +14,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import MySqlLexer
 
-from lookup_hints.cli.shell.completing import candidates
+from lookup_hints.cli.shell.completing import CompletionNames, candidates
 from lookup_hints.cli.shell.loop import is_complete
-from lookup_hints.cli.shell.names import CompletionNames
 from lookup_hints.errors import QueryError
 from lookup_hints.spi.secrets import masked_text
 from lookup_hints.statements.script import split_statements
@@ -29,12 +28,7 @@ _PROMPT = "lookup> "
 
 
 def prompt(names: CompletionNames, history: Path) -> Callable[[], str]:
-    """What asks the user for a statement; raises KeyboardInterrupt for Ctrl-C and EOFError for Ctrl-D.
-
-    Args:
-        names: the tables and columns to complete.
-        history: the file of what was typed.
-    """
+    """What asks the user for a statement; raises KeyboardInterrupt for Ctrl-C and EOFError for Ctrl-D."""
     completer = _Completer(names)
     session: PromptSession[str] = PromptSession(
         _PROMPT,

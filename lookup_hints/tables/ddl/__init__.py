@@ -2,7 +2,6 @@
 
 from lookup_hints.tables.ddl.column_types import plain_timestamp
 from lookup_hints.tables.ddl.parse import columns_of, parse_ddl, shown_statement
-from lookup_hints.tables.ddl.show import create_statement
 from lookup_hints.tables.ddl.statements import (
     CreateLookupTable,
     Ddl,
@@ -13,6 +12,7 @@ from lookup_hints.tables.ddl.statements import (
     ShowCreateTable,
     ShowLookupTables,
     ShowTables,
+    create_statement,
 )
 
 __all__ = [

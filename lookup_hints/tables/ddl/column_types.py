@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from lookup_hints.errors import nearest
-from lookup_hints.spi.in_force import Conf
+from lookup_hints.spi.options import Conf
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
 from lookup_hints.tables.ddl.reader import DdlReader
 
@@ -144,7 +144,6 @@ def _struct(reader: DdlReader, name: str, depth: int) -> pa.DataType:
 
 
 def _field(reader: DdlReader, depth: int) -> pa.Field:
-    """Read ``name[:] TYPE [NOT NULL] [COMMENT '...']``."""
     name = reader.name("the name of a field").name
     reader.symbol(":")
     kind = read_type(reader, depth)

@@ -51,7 +51,6 @@ def read_columns(reader: DdlReader) -> tuple[pa.Schema, tuple[str, ...]]:
 
 
 def _read_item(reader: DdlReader, draft: _Draft) -> None:
-    """Read one item of the list, a column or a key, into ``draft``."""
     if reader.words("CONSTRAINT"):
         reader.name("the name of the constraint")
     if reader.words("PRIMARY", "KEY"):
@@ -66,7 +65,6 @@ def _read_item(reader: DdlReader, draft: _Draft) -> None:
 
 
 def _read_column(reader: DdlReader, draft: _Draft) -> None:
-    """Read ``name TYPE [NOT NULL] [COMMENT '...'] [PRIMARY KEY NOT ENFORCED]`` into ``draft``."""
     name = reader.name("The name of a column")
     draft.names.append(name)
     try:

@@ -36,10 +36,6 @@ def parse_ddl(text: str, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
     >>> parse_ddl("DROP TABLE IF EXISTS customers")
     DropTable(name='customers', if_exists=True)
 
-    Args:
-        text: one statement.
-        timestamp: the type that TIMESTAMP is in this session.
-
     Raises:
         DdlError: every mistake in a CREATE of a lookup table; values of options are masked. Also what
             gives a connector in any other statement: Spark's error would show the options.
@@ -62,10 +58,6 @@ def columns_of(text: str, timestamp: pa.DataType = TIMESTAMP) -> pa.Schema:
 
     >>> columns_of("id BIGINT, name STRING").names
     ['id', 'name']
-
-    Args:
-        text: the list.
-        timestamp: the type that TIMESTAMP is.
 
     Raises:
         DdlError: every mistake, with its place.

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-_T = TypeVar("_T")
+T = TypeVar("T")
 
 
 class CallThread:
@@ -25,13 +25,13 @@ class CallThread:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         Thread(target=self._run, name=name, daemon=True).start()
 
-    def call(self, work: Callable[[], _T], seconds: float | None) -> _T:
+    def call(self, work: Callable[[], T], seconds: float | None) -> T:
         """What ``work`` gives, or raises. A call that has not begun when its time is up is not made.
 
         Raises:
             CallTimeout: it took longer than ``seconds``.
         """
-        future: Future[_T] = Future()
+        future: Future[T] = Future()
         self._calls.put((future, partial(copy_context().run, work)))
         try:
             return future.result(seconds)
@@ -59,3 +59,18 @@ class CallThread:
 
 class CallTimeout(Exception):
     """A call has not come back in time. It may still be running."""
+
+
+def call_with_timeout(work: Callable[[], T], seconds: float, what: str) -> T:
+    """What ``work`` gives, or raises, on a thread of its own that is called after ``what``.
+
+    Raises:
+        TimeoutError: it took longer than ``seconds``.
+    """
+    thread = CallThread(f"lookup_hints {what}")
+    try:
+        return thread.call(work, seconds)
+    except CallTimeout:
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
+    finally:
+        thread.end()

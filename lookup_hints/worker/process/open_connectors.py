@@ -13,15 +13,18 @@ import socket
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Lock, Thread
 from typing import Any, Protocol, TypeVar
 
-from lookup_hints.engine.masking import known_secrets
-from lookup_hints.errors import ConnectorError, LookupTimeout
-from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
+import pyarrow as pa
+
+from lookup_hints.engine.arrow import conform
+from lookup_hints.engine.masking import known_secrets, without_secrets
+from lookup_hints.errors import ConnectorError, InternalError, LookupTimeout
+from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Filter, FilteredScan, Scan, SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, RowRequest, Rows
 from lookup_hints.spi.reporting import NOBODY, reporting_to
 from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
@@ -197,13 +200,7 @@ def install_tip(connector: Connector) -> str:
 
 
 class _Shared:
-    """An opened connector and how many tasks use it.
-
-    Args:
-        opened: it, and how it is closed.
-        opened_with: what it reads when it is opened, as it was then.
-        time: when that was.
-    """
+    """An opened connector and how many tasks use it."""
 
     def __init__(self, opened: Opened, opened_with: Hashable, time: float) -> None:
         self.opened = opened
@@ -275,7 +272,6 @@ class Process:
                     one.close()
 
     def _begin_use(self, key: tuple[str, type], make: Callable[[], Opened]) -> _Shared:
-        """What is kept under ``key``, or a new one in its place where opening gives something else by now."""
         with self._lock:
             kept = self._shared.get(key)
             if kept is not None:
@@ -301,7 +297,6 @@ class Process:
                     kept.users -= 1
 
     def _drop_unused(self) -> list[Opened]:
-        """Forget what no task uses and is outdated, or idle for longest, and return it."""
         idle = [key for key, shared in self._shared.items() if shared.users == 0]
         dropped = [self._shared.pop(key) for key in idle[: max(0, len(idle) - IDLE_CONNECTORS)]]
         dropped += [shared for shared in self._outdated if shared.users == 0]
@@ -322,3 +317,37 @@ def _start_anew() -> None:
 
 
 os.register_at_fork(after_in_child=_start_anew)
+
+
+def scanned(
+    connector: Connector, schema: pa.Schema, partition: str = "", filters: Sequence[Filter] = ()
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition of the table of ``connector``, with the columns of ``schema``.
+
+    Rows that ``filters`` leave out may be missing.
+
+    Raises:
+        ConnectorError: the scan failed; secrets are masked.
+    """
+    batches = _scanned(connector, schema, partition, filters)
+    return without_secrets(batches, connector, known_secrets(connector), kind=Exception)
+
+
+def _scanned(
+    connector: Connector, schema: pa.Schema, partition: str, filters: Sequence[Filter]
+) -> Iterator[pa.RecordBatch]:
+    if not isinstance(connector, Scan):
+        raise InternalError(f"{type(connector).__name__} was planned to be scanned, which it cannot")
+    connector.table.check_allowed()
+    who = f"connector {type(connector).__name__} of table {connector.table.name}"
+    with needing_its_driver(connector):
+        for batch in _read(connector, schema, partition, filters):
+            yield from conform(pa.Table.from_batches([batch]), schema, who).to_batches()
+
+
+def _read(
+    connector: Scan, schema: pa.Schema, partition: str, filters: Sequence[Filter]
+) -> Iterator[pa.RecordBatch]:
+    if filters and isinstance(connector, FilteredScan):
+        return connector.scan_filtered(schema, partition, filters)
+    return connector.scan_partition(schema, partition) if partition else connector.scan(schema)

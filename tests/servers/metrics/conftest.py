@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from lookup_hints.metrics import flushing
+from lookup_hints.metrics import exporting
 
 T = TypeVar("T")
 
@@ -25,5 +25,5 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
                 found.append(bool(came))
             return came
 
-    monkeypatch.setattr(flushing, "Condition", Counting)
+    monkeypatch.setattr(exporting, "Condition", Counting)
     return found

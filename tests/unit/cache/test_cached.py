@@ -22,8 +22,7 @@ from lookup_hints.retry import FixedDelay
 from lookup_hints.spec import Invalidation, LookupSettings, LookupSpec, PartialCache
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable, RowRequest, Rows
-from lookup_hints.worker.arrow_worker import look_up
-from lookup_hints.worker.background import Background
+from lookup_hints.worker.arrow_worker import Background, look_up
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.carried import CarriedConnector
 from lookup_hints.worker.process.open_connectors import Process

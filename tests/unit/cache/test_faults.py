@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lookup_hints.cache.store import memory
+from lookup_hints.cache.store import segment
 from tests.unit.cache.support import Clock, asked, learned, store
 
 """All steps of the first merge, and some before and after."""
@@ -86,7 +86,7 @@ def test_nothing_is_mapped_where_addresses_are_short(tmp_path: Path, monkeypatch
     one.learn([learned({1: ["a"]})])
     taken = 1 << 40
     monkeypatch.setattr(resource, "getrlimit", lambda _: (taken, taken))
-    assert memory.has_room_for(1 << 20)
-    assert not memory.has_room_for(1 << 40)
+    assert segment.has_room_for(1 << 20)
+    assert not segment.has_room_for(1 << 40)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
     assert asked(store(tmp_path, Clock()), [1]) == {}

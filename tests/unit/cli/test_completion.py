@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lookup_hints.cli.completion import SHELLS
-from lookup_hints.cli.main import main
+from lookup_hints.cli.main import SHELLS, main
 
 ASK = """
 source {script}

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from lookup_hints import __version__
-from lookup_hints.cli.check import Finding
-from lookup_hints.cli.findings import as_github, as_json, as_sarif
+from lookup_hints.cli.check import Finding, as_github, as_json, as_sarif
 from lookup_hints.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent

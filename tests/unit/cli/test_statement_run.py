@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lookup_hints.cli.counts import without_empty
 from lookup_hints.cli.progress import Lines, Watch
-from lookup_hints.cli.statement_run import StatementRun, failure
+from lookup_hints.cli.statement_run import StatementRun, failure, without_empty
 from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.metrics.figures import Moment

@@ -7,8 +7,7 @@ import pickle
 import pytest
 
 from lookup_hints.driver.counts import Counts
-from lookup_hints.metrics.counts import CountsByKey, Latencies, LookupMetrics, MaxGauge
-from lookup_hints.metrics.records import TaskRecord, TaskRun
+from lookup_hints.metrics.counts import CountsByKey, Latencies, LookupMetrics, MaxGauge, TaskRecord, TaskRun
 
 ALL_KINDS = LookupMetrics(
     keys=3,

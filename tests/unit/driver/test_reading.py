@@ -13,7 +13,7 @@ from lookup_hints.driver.reading import parts_of
 from lookup_hints.errors import InternalError
 from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.worker.process.scanning import scanned
+from lookup_hints.worker.process.open_connectors import scanned
 
 SCHEMA = pa.schema([("id", pa.int64())])
 SECRET = "hunter2"

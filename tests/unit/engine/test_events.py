@@ -14,8 +14,7 @@ import pytest
 from lookup_hints.engine.events import without_values
 from lookup_hints.engine.flow import LookupFlow
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics.counts import Events, LookupMetrics
-from lookup_hints.metrics.records import TaskRecord, TaskRun
+from lookup_hints.metrics.counts import Events, LookupMetrics, TaskRecord, TaskRun
 from lookup_hints.spec import LookupName
 from lookup_hints.spi import LookupRequest, LookupTable, SyncLookup, reporting
 from lookup_hints.testing import FakeConnector, looked_up

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.engine import asking, held
+from lookup_hints.engine import asking
 from lookup_hints.engine import request_size as pacing_module
 from lookup_hints.engine import window as window_module
 from lookup_hints.engine.flow import LookupFlow
@@ -170,8 +170,8 @@ def test_every_key_gets_one_right_outcome(
     )
     simulation = Simulation(lookup, world, capacity, is_late)
     with (
-        patch.object(held, "BUFFER_BYTES", buffer),
-        patch.object(held, "ROWS_BYTES", most),
+        patch.object(window_module, "BUFFER_BYTES", buffer),
+        patch.object(window_module, "ROWS_BYTES", most),
         patch.object(asking, "ANSWER_BYTES", most),
         patch.object(pacing_module, "WINDOW_BYTES", wide),
         patch.object(window_module, "WINDOW_BYTES", wide),

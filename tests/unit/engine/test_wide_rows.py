@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.engine import asking, held, request_size, window
+from lookup_hints.engine import asking, request_size, window
 from lookup_hints.engine import flow as flow_module
 from lookup_hints.engine.arrow import ordered_keys
 from lookup_hints.engine.flow import HOLD_SECONDS, LookupFlow
@@ -28,7 +28,7 @@ ROW = 1000
 @pytest.fixture(autouse=True)
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for ten wide rows, of which a window should hold two and a portion one."""
-    monkeypatch.setattr(held, "ROWS_BYTES", 10.5 * ROW)
+    monkeypatch.setattr(window, "ROWS_BYTES", 10.5 * ROW)
     monkeypatch.setattr(flow_module, "HOLD_BYTES", 5.5 * ROW)
     monkeypatch.setattr(asking, "ANSWER_BYTES", 2.5 * ROW)
     for module in (request_size, window):

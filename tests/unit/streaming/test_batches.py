@@ -7,7 +7,7 @@ from typing import Any
 
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.spec import LookupName
-from lookup_hints.streaming.batches import batch_of, lookups_of
+from lookup_hints.streaming.streams import batch_of, lookups_of
 
 PROGRESS: dict[str, Any] = {
     "id": "a-b",

@@ -9,14 +9,15 @@ from lookup_hints.errors import OptionError, QueryError
 from lookup_hints.spi.option_types import TRIGGER
 from lookup_hints.statements.commands import own_setting
 from lookup_hints.streaming.insert import (
+    StreamSettings,
     names_a_stream,
     read_insert,
     shown_insert,
+    stream_settings,
     stream_sources,
     written_options,
 )
 from lookup_hints.streaming.restart import ExponentialDelayRestart, NoRestart
-from lookup_hints.streaming.settings import StreamSettings, stream_settings
 
 QUERY = "SELECT * FROM STREAM s"
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow.parquet import write_table
 
-from lookup_hints.driver.left_costs import (
+from lookup_hints.driver.table_sizes import (
     MOST_CHUNKS,
     MOST_FILES,
     MOST_REMEMBERED,

@@ -25,7 +25,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from lookup_hints.engine import held, request_size
+from lookup_hints.engine import request_size, window
 from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import (
     AnswerError,
@@ -46,8 +46,7 @@ from lookup_hints.worker.arrow_worker import arrow_lookup, look_up, rows_of_join
 from lookup_hints.worker.pandas_worker import pandas_lookup, python_values, wrapping
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.carried import CarriedConnector
-from lookup_hints.worker.process.open_connectors import OpenedAsync, Process
-from lookup_hints.worker.process.scanning import scanned
+from lookup_hints.worker.process.open_connectors import OpenedAsync, Process, scanned
 from tests.unit.engine.support import Asked, Clock, VirtualLoop, plain, rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("score", pa.float64())])
@@ -227,7 +226,7 @@ class Wide(People):
 def test_rows_that_are_too_wide_come_in_smaller_answers(
     asynchronous: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "BUFFER_BYTES", 500)  # so that the windows behind the oldest one must wait
+    monkeypatch.setattr(window, "BUFFER_BYTES", 500)  # so that the windows behind the oldest one must wait
     spec = LookupSpec(Wide(), ("id",), ("id",), LookupSettings(asynchronous))
     found = plain(arrow_lookup(spec)(iter([pa.array(range(1500), pa.int64())])))
     assert found == [[(key,)] if key % 2 == 0 else [] for key in range(1500)]

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from lookup_hints.worker.frozen_objects import FrozenObjects
+from lookup_hints.worker.arrow_worker import FrozenObjects
 
 
 def test_what_lasts_leaves_the_collector_once_pyspark_has_collected(monkeypatch: pytest.MonkeyPatch) -> None:
