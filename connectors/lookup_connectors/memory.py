@@ -112,15 +112,12 @@ class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsChanges,
         return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
 
     def open(self) -> None:
-        """Have the rows ready."""
         self._converted()
 
     async def aopen(self) -> None:
-        """Have the rows ready."""
         self._converted()
 
     def lookup(self, request: LookupRequest) -> pa.Table:
-        """The rows of each key."""
         rows = self._converted()
         index = self._index(rows, request.key_columns)
         return rows.select(request.columns).take(index.positions(request.keys))
@@ -130,23 +127,19 @@ class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsChanges,
         return self.lookup(request)
 
     def close(self) -> None:
-        """Let go of the indexes."""
         self._indexes.clear()
 
     async def aclose(self) -> None:
-        """Let go of the indexes."""
         self._indexes.clear()
 
     def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield from self._converted().select(schema.names).to_batches()
 
     def statistics(self) -> TableSize:
-        """The rows, counted."""
         rows = self._converted()
         return TableSize(rows.num_rows, rows.nbytes, "counted", exact=True)
 
     def changes(self, request: ChangesRequest) -> Changes:
-        """The rows in which the column is greater."""
         rows = self._converted()
         column = rows.column(request.column)
         latest = pc.max(column)

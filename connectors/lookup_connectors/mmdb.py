@@ -60,16 +60,13 @@ class MmdbConnector(SyncLookup):
             raise OptionError(problems)
 
     def key_columns(self) -> frozenset[str]:
-        """The column of addresses."""
         asked = self.table.options.get("address-column", "ip").lower()
         return frozenset(name for name in self.table.schema.names if name.lower() == asked)
 
     def required_keys(self) -> frozenset[str]:
-        """The column of addresses."""
         return self.key_columns()
 
     def place(self) -> str:
-        """The file, as the option says it."""
         return self.table.options["path"]
 
     def open(self) -> None:
@@ -92,7 +89,6 @@ class MmdbConnector(SyncLookup):
             self.open()  # what was read may be half of the one file, half of the next
 
     def close(self) -> None:
-        """Let go of the file."""
         live, self._live = self._live, None
         if live is not None:
             live.reader.close()

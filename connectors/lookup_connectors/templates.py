@@ -47,7 +47,6 @@ class Template:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names."""
         return tuple(part.column for part in self.parts if isinstance(part, Hole))
 
     @cached_property
@@ -72,7 +71,6 @@ class Template:
         return tuple((name, "" if repeated else text) for name, text in zip(names[:-1], texts, strict=False))
 
     def filled(self, fill: Callable[[str], str]) -> str:
-        """The text, with what ``fill`` makes of each column."""
         return "".join([part if isinstance(part, str) else fill(part.column) for part in self.parts])
 
     def resolved(self, resolve: Resolve) -> Template:

@@ -93,11 +93,9 @@ class HeldTable:
 
     @property
     def held(self) -> tuple[int, int]:
-        """Rows and bytes that it has."""
         return self._generations.held
 
     def is_there(self) -> bool:
-        """Whether it has been read."""
         return self._generations.opened() is not None
 
     def read_alone(self) -> bool:
@@ -232,7 +230,6 @@ class HeldCache(WholeCache):
         self._table, self._before = table, table.loads
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
-        """The rows of ``keys``; all others have none."""
         return self._table.probe(keys, columns)
 
     def keys_of(self, rows: pa.Table) -> Keys | None:
@@ -241,7 +238,6 @@ class HeldCache(WholeCache):
 
     @property
     def held(self) -> tuple[int, int]:
-        """Rows and bytes that it has."""
         return self._table.held
 
     @property
@@ -303,7 +299,6 @@ class Switching(WholeCache):
 
     @property
     def held(self) -> tuple[int, int]:
-        """Rows and bytes that it has."""
         return self._held.held
 
     @property

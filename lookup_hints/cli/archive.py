@@ -34,7 +34,6 @@ class Module:
     path: Path
 
     def files(self) -> Iterator[tuple[str, Path]]:
-        """Each file with its place in the archive."""
         if self.path.is_file():
             yield f"{self.name}.py", self.path
             return

@@ -66,13 +66,11 @@ MODULE_HELP = (
 
 
 def add_script_options(parser: argparse.ArgumentParser) -> None:
-    """Let a command take a file of SQL and what it runs with."""
     parser.add_argument("file", metavar="FILE.sql")
     add_surroundings(parser)
 
 
 def add_surroundings(parser: argparse.ArgumentParser) -> None:
-    """Let a command take values for parameters, configuration, and modules of the user's own."""
     parser.add_argument(
         "--param",
         action="append",
@@ -87,7 +85,6 @@ def add_surroundings(parser: argparse.ArgumentParser) -> None:
 
 
 def add_showing_options(parser: argparse.ArgumentParser) -> None:
-    """Let a command that runs a file say what it shows."""
     parser.add_argument(
         "--rows", type=int, default=20, metavar="N", help="rows of each result to show (default 20)"
     )
@@ -102,7 +99,6 @@ def add_showing_options(parser: argparse.ArgumentParser) -> None:
 
 
 def configuration(given: Sequence[str]) -> dict[str, str]:
-    """The values of ``--conf``, by key."""
     conf = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -147,7 +143,6 @@ def script_of(text: str, name: str, params: Sequence[str]) -> Script:
 
 
 def read_params(params: Sequence[str]) -> dict[str, Any]:
-    """The values of ``--param``, by name."""
     try:
         return parse_params(params)
     except LookupHintsError as error:
@@ -168,7 +163,6 @@ def importing(modules: Sequence[Module]) -> Iterator[None]:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import modules."""
     for name in names:
         try:
             importlib.import_module(name)

@@ -19,8 +19,6 @@ from lookup_hints.tables.registry import connector_class
 
 
 class EditedScript:
-    """The text of a file, as it is being written."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._created: dict[str, CreateLookupTable] = {}
@@ -34,7 +32,6 @@ class EditedScript:
                     self._created.setdefault(ddl.name.lower(), ddl)
 
     def tables(self) -> Sequence[str]:
-        """The tables and views that it creates."""
         return list(self._names)
 
     def columns(self, table: str) -> Sequence[str]:

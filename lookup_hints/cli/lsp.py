@@ -31,12 +31,10 @@ class Places:
         self._starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
 
     def position(self, offset: int) -> types.Position:
-        """Where ``offset`` is."""
         line = bisect_right(self._starts, offset) - 1
         return types.Position(line, self._units(self._text[self._starts[line] : offset]))
 
     def range(self, start: int, end: int) -> types.Range:
-        """Where the characters from ``start`` to ``end`` are."""
         return types.Range(self.position(start), self.position(end))
 
     def offset(self, position: types.Position) -> int:
@@ -55,7 +53,6 @@ class Places:
 
 
 def server(given: CheckOptions) -> LanguageServer:
-    """A language server that checks with ``given``."""
     serves = LanguageServer(
         "lookup-hints", __version__, text_document_sync_kind=types.TextDocumentSyncKind.Full
     )

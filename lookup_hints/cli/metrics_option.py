@@ -19,8 +19,6 @@ OPTIONS = {"--metrics-port": True, "--metrics-names": True}
 
 @dataclass(frozen=True)
 class MetricsAddress:
-    """Where metrics are served."""
-
     host: str
     port: int
 
@@ -29,7 +27,6 @@ class MetricsAddress:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Let a command serve what its lookups count."""
     parser.add_argument(
         "--metrics-port",
         type=_address,

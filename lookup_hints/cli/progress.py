@@ -46,7 +46,6 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
         return self.done / self.tasks if self.tasks else 0.0
 
     def __str__(self) -> str:
@@ -243,7 +242,6 @@ class TerminalBar:
 
     @contextmanager
     def over(self, spark: SparkSession, lookups: Lines = tuple) -> Iterator[None]:
-        """Show the bar, and below it ``lookups``, while the block runs."""
         try:
             with following(spark, self.draw, lookups):
                 yield

@@ -62,7 +62,6 @@ class StatementRun:
 
     @property
     def plan(self) -> LookupPlan | None:
-        """How its lookups run; None where it has none."""
         return self._prepared.plan
 
     @property

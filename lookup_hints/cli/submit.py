@@ -52,8 +52,6 @@ _TOKEN = re.compile(r"(?i)(;token=)[^;]*")
 
 @dataclass(frozen=True)
 class Submission:
-    """What ``lookup-hints submit`` is asked for."""
-
     file: str
     script: tuple[str, ...]
     spark: tuple[str, ...]
@@ -74,7 +72,6 @@ class Submission:
         return _last("--deploy-mode", self.spark) == "cluster"
 
     def command(self, spark_submit: str, shipped: str) -> list[str]:
-        """The whole command."""
         spark = _joined(self.spark, "--py-files", shipped)
         if _last("--name", spark) is None:
             spark = (*spark, "--name", Path(self.file).name)
@@ -190,7 +187,6 @@ def command_text(command: Sequence[str]) -> str:
 
 
 def add_commands(commands: Any) -> None:
-    """Add the commands to the subparsers of ``lookup-hints``."""
     # Options come in no order that argparse knows, as most are spark-submit's: all are taken as they are.
     submit = commands.add_parser(
         "submit",

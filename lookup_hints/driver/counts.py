@@ -45,7 +45,6 @@ class Counts:
 
     @property
     def totals(self) -> Mapping[str, LookupMetrics]:
-        """The sum of all tasks so far, by function."""
         with self._lock:
             return dict(self._totals)
 

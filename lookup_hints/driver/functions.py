@@ -127,7 +127,6 @@ class Functions:
         spark.range(0, 1, 1, 1).select(make(spec, None)(*keys).alias("nothing")).collect()
 
     def create_scan(self, spark: SparkSession, scan: TableScan) -> None:
-        """Make the view that reads the whole table of ``scan``."""
         if not self._is_there(spark, scan.relation):
             create_view(spark, scan)
             self._add(spark, scan.relation)
@@ -230,7 +229,6 @@ def brings_counts(spark: SparkSession) -> bool:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether ``spark`` is a Spark Connect session."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

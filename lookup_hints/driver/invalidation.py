@@ -43,8 +43,6 @@ class _Noted:
 
 
 class InvalidationLog:
-    """What one session has invalidated, by table."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._numbers, self._clock = uuid4().hex, count(1), clock
         self._noted: dict[str, list[_Noted]] = {}

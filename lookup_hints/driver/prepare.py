@@ -277,7 +277,6 @@ def _in_a_name(alias: str) -> str:
 
 
 def columns_of(frame: DataFrame) -> Columns:
-    """Name and type of each column."""
     return tuple((column.name, column.dataType.simpleString()) for column in frame.schema.fields)
 
 

@@ -96,7 +96,6 @@ _ITERATIONS_OF_A_JOIN = 5
 
 
 def register(planned: LookupPlan, scope: StatementScope, functions: Functions) -> None:
-    """Make the functions and views of a plan known to Spark."""
     if len(planned.joins) > _FEW_JOINS:
         _let_analyse(scope, 100 + _ITERATIONS_OF_A_JOIN * len(planned.joins))
     transport = transport_of(scope.conf)

@@ -76,12 +76,10 @@ class StatementScope:
     # --- tables ------------------------------------------------------------------------------------
 
     def find(self, name: str) -> LookupTable | None:
-        """The lookup table of that name, or None."""
         own = self.connectors.get(name.lower())
         return self.catalog.find(name) if own is None else own.table
 
     def table(self, name: str) -> LookupTable:
-        """The lookup table of that name."""
         found = self.catalog.find(name)
         if found is None:
             raise QueryError(no_table(name, [table.name for table in self.catalog.tables()]))
@@ -123,7 +121,6 @@ class StatementScope:
         return self._is_on("spark.sql.caseSensitive")
 
     def connector_of(self, table: LookupTable) -> Connector:
-        """The connector of one of its tables."""
         own = self.connectors.get(table.name.lower())
         return build_connector(table) if own is None else own
 

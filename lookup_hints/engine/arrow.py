@@ -130,7 +130,6 @@ def _paired(left: Keys, right: Keys) -> Keys:
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """``column`` as one array."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(_chunks(column))
 
 
@@ -139,7 +138,6 @@ def _chunks(column: pa.ChunkedArray) -> list[pa.Array]:
 
 
 def count_up_to(length: int) -> pa.Array:
-    """0, 1, 2, ... ``length - 1``."""
     return _counted(1 << length.bit_length())[:length]
 
 
@@ -155,7 +153,6 @@ def _is_count(positions: pa.Array, length: int) -> bool:
 
 
 def holds(positions: pa.Array, position: int) -> bool:
-    """Whether ``position`` is among ``positions``."""
     return bool(pc.index(positions, pa.scalar(position, positions.type)).as_py() >= 0)
 
 
@@ -190,7 +187,6 @@ class Placed:
     positions: pa.Array
 
     def filter(self, mask: pa.Array) -> Placed:
-        """The rows where ``mask`` is true."""
         return Placed(self.rows.filter(mask), self.positions.filter(mask))
 
 

@@ -25,12 +25,10 @@ class FreshKeys:
 
     @property
     def window(self) -> Window:
-        """The window of the next keys."""
         return self._queue[0][0]
 
     @property
     def in_window(self) -> int:
-        """How many keys of that window there are."""
         return len(self._queue[0][1])
 
     def add(self, window: Window, positions: pa.Array) -> None:
@@ -58,7 +56,6 @@ class FreshKeys:
         self._sort(place)
 
     def holds(self, window: Window, key: int) -> bool:
-        """Whether the ``key`` of ``window`` is here."""
         return any(each is window and holds(positions, key) for each, positions in self._queue)
 
     def begins_with(self, window: Window, key: int) -> bool:
@@ -96,12 +93,10 @@ class WaitingKeys:
 
     @property
     def keys(self) -> int:
-        """How many there are."""
         return sum(len(part) for _, _, part in self._heap)
 
     @property
     def next_due(self) -> float | None:
-        """When the first of them are due."""
         return self._heap[0][0] if self._heap else None
 
     def add(self, part: Part, due: float) -> None:
@@ -116,11 +111,9 @@ class WaitingKeys:
         return due, part
 
     def of_key(self, window: Window, key: int) -> tuple[float, Part] | None:
-        """The part that holds the ``key`` of ``window``, and when it is due."""
         return next(((due, part) for due, _, part in self._heap if part.waits_for(window, key)), None)
 
     def remove(self, part: Part) -> None:
-        """Let ``part`` wait no longer."""
         self._heap = [each for each in self._heap if each[2] is not part]
         heapify(self._heap)
 

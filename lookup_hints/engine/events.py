@@ -32,11 +32,9 @@ class EventLog:
 
     @property
     def told(self) -> Events:
-        """Kind and text of each."""
         return Events(tuple(self._told.items()))
 
     def failed(self, keys: pa.Table, error: Exception) -> None:
-        """A request for ``keys`` failed."""
         if "failure" in self._told:
             return
         if self._spec.settings.log_keys:

@@ -29,7 +29,6 @@ def out_of_time(spec: LookupSpec, part: Part, error: Exception | None) -> Connec
 
 
 def connector_name(spec: LookupSpec) -> str:
-    """The connector as errors name it."""
     return f"connector {type(spec.connector).__name__} of table {spec.table.name}"
 
 

@@ -84,7 +84,6 @@ class LookupFlow:
 
     @property
     def metrics(self) -> LookupMetrics:
-        """What was counted so far."""
         return replace(self._state.tally.total, events=self._state.events.told)
 
     def show(self, now: float) -> float:
@@ -102,7 +101,6 @@ class LookupFlow:
         self._state.given_up.check_ratio()
 
     def stopped(self) -> None:
-        """Spark wants no more rows."""
         self._state.events.stopped(self.metrics.keys)
 
     def took(self, seconds: Sequence[float], in_flight: int) -> None:
@@ -124,7 +122,6 @@ class LookupFlow:
 
     @property
     def limiter(self) -> RequestLimiter:
-        """The limits of the origin."""
         return self._state.limiter
 
     @property
@@ -155,7 +152,6 @@ class LookupFlow:
         return self._is_ended and not self._state.held
 
     def add(self, keys: Keys) -> None:
-        """Take the keys of a new window of input."""
         window = self._state.held.add(keys)
         self._state.size.saw(keys.table)
         asked = window.everything if keys.known is None else self._settling.recall(window, keys.known)
@@ -196,7 +192,6 @@ class LookupFlow:
         return self._state.waiting.of_key(window, head) is None and not self._state.fresh.holds(window, head)
 
     def has_room_for(self, keys: int) -> bool:
-        """Whether rows of this many keys may be on their way, beside those that are held."""
         return self._state.has_room_for(keys)
 
     # What to ask.

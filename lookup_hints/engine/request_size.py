@@ -36,7 +36,6 @@ class RequestSize:
 
     @property
     def keys(self) -> int:
-        """How many keys the next request may hold."""
         return min(self._wanted, self._fitting, self._answerable)
 
     @property

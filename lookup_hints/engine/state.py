@@ -79,7 +79,6 @@ class RequestSlots:
 
     @property
     def free(self) -> int:
-        """How many requests may be sent; retries may use whatever is not in flight."""
         return self._at_once - self.in_flight
 
     @property

@@ -36,7 +36,6 @@ class Part:
         return len(self.positions)
 
     def waits_for(self, window: Window, key: int) -> bool:
-        """Whether it holds the ``key`` of ``window``."""
         return self.batch.window is window and holds(self.positions, key)
 
     @property

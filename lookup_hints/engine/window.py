@@ -54,7 +54,6 @@ class Settled:
 
     @property
     def nbytes(self) -> int:
-        """What its rows take."""
         return sum(each.rows.nbytes for each in self._found)
 
     def results(self, spec: LookupSpec) -> Iterator[pa.ListArray]:
@@ -258,7 +257,6 @@ class HeldWindows:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more input should be read."""
         return self._bytes >= BUFFER_BYTES
 
     def bytes_left(self, expected: float) -> float:

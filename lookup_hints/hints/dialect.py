@@ -63,7 +63,6 @@ class Lookup(exp.Anonymous):
 
     @property
     def options(self) -> dict[str, str]:
-        """The values by key, as written; the last one of a key that is given twice."""
         return {option.this.name: option.expression.name for option in self.expressions}
 
     @property

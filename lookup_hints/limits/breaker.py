@@ -36,7 +36,6 @@ class Breaker(Record):
 
     @classmethod
     def cells_for(cls) -> int:
-        """How many cells it takes."""
         return cls.SIZE + Latest.cells_for(REMEMBERED)
 
     def waits(self, now: float) -> float:

@@ -41,7 +41,6 @@ class Leases(Record):
 
     @classmethod
     def cells_for(cls) -> int:
-        """How many cells it takes."""
         return cls.SIZE + MOST_LEASES * Lease.SIZE
 
     def _lease(self, place: int) -> Lease:
@@ -64,7 +63,6 @@ class Leases(Record):
 
     @property
     def held(self) -> float:
-        """How many permits are held by all."""
         return sum(lease.held for lease in self._taken())
 
     def grant(self, lease: Lease, wanted: int, limit: int, now: float) -> int:
@@ -87,7 +85,6 @@ class Leases(Record):
         return granted
 
     def give_back(self, lease: Lease, permits: int, limit: int) -> None:
-        """``lease`` holds this many permits less."""
         lease.held -= permits
         self.share(limit)
 
@@ -108,7 +105,6 @@ class Leases(Record):
         return max(1, claiming + is_new)
 
     def drop(self, lease: Lease) -> None:
-        """Its task is over."""
         lease.owner = lease.held = lease.wanted_since = 0.0
 
     def drop_lost(self, is_alive: Callable[[int], bool], now: float) -> None:

@@ -156,7 +156,6 @@ class OriginLimiter:
         return not self._queue and (self._permits.use() or self._lack() is None)
 
     async def acquire(self, deadline: float | None) -> None:
-        """Wait for a permit, and take it; see ``Turns.take``."""
         waiter = Waiter(asyncio.get_running_loop().create_future(), reporting(), self._why(deadline))
         self._queue.append(waiter)
         try:

@@ -46,7 +46,6 @@ class Latest:
 
     @classmethod
     def cells_for(cls, size: int) -> int:
-        """How many cells it takes."""
         return size + 1
 
     def add(self, number: float, times: int = 1) -> None:

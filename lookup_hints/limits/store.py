@@ -48,7 +48,6 @@ class LimitStore:
         return None
 
     def release(self) -> None:
-        """Unlock the shared limits."""
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         self._lock.release()
@@ -104,7 +103,6 @@ class LimitStores:
         self._lock = Lock()
 
     def of(self, folder: Path | None, name: str) -> LimitStore:
-        """The shared limits of the origin called ``name``."""
         with self._lock:
             key = folder, name
             if key not in self._opened:

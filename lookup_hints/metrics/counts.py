@@ -248,7 +248,6 @@ class TaskRecord:
     counts: LookupMetrics
 
     def plain(self) -> Plain:
-        """It as plain data; what is zero is left out."""
         return {
             "function": self.function,
             "run": {**vars(self.run), "batch": self.run.batch and list(self.run.batch)},
@@ -259,7 +258,6 @@ class TaskRecord:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> TaskRecord:
-        """The record that ``plain`` is of."""
         batch = plain["run"]["batch"]
         run = TaskRun(**{**plain["run"], "batch": batch and (str(batch[0]), int(batch[1]))})
         counts = {name: _of_plain(name, value) for name, value in plain["counts"].items()}

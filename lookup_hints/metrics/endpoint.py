@@ -58,7 +58,6 @@ class MetricsServer:
 
 
 def check_port(port: int) -> None:
-    """Refuse what is no port."""
     if not 0 <= port <= 65535:
         raise OptionError(Problem(f"{port} is no port.", tip="Give one of 1 to 65535, or 0 for any."))
 

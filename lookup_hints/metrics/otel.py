@@ -83,7 +83,6 @@ class Sending:
         self._flusher = Flusher(self._flush, self._outcome.warn)
 
     def observer(self, name: LookupName) -> LookupObserver:
-        """What observes the requests of one lookup in one task."""
         return LookupObserver(self, name)
 
     def finish(self, span: Span, error_type: str | None) -> None:
@@ -103,8 +102,6 @@ class Sending:
 
 
 class Instruments:
-    """The metrics of this process."""
-
     def __init__(self, meter: Meter) -> None:
         self._counters: dict[str, Counter] = {}
         self._most: dict[str, Any] = {}
@@ -135,7 +132,6 @@ class Instruments:
         )
 
     def count(self, counts: LookupMetrics, attributes: Mapping[str, str | int]) -> None:
-        """Add what a task counted."""
         for field, gauge in self._most.items():
             gauge.set(int(getattr(counts, field)), attributes)
         for field, counter in self._counters.items():
@@ -186,7 +182,6 @@ class LookupObserver:
             self._sending.finish(begun, error_type)
 
     def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
-        """A block in which one HTTP request is sent, and its response read."""
         return _Exchange(self._sending, {**self.lookup, **_http_attributes(method, url)}, method)
 
     def task_ended(self, counts: LookupMetrics) -> None:

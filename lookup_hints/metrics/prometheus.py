@@ -60,7 +60,6 @@ class LookupCollector(Collector):
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        """A family for each count."""
         lookups = self._read()
         for field, about in about_counts().items():
             values = [(labels_of(name), getattr(counts, field)) for name, counts in lookups.items()]
@@ -130,7 +129,6 @@ class FlinkCollector(Collector):
         self._read, self._job_name = read, job_name
 
     def collect(self) -> Iterator[Metric]:
-        """A family for each name."""
         lookups = self._read()
         for flinks, ours in SAME_COUNTS.items():
             help_text = f"lookup_hints: {' + '.join(ours)}"

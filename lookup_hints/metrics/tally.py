@@ -100,24 +100,19 @@ class Tally:
             self._counts[name] += count
 
     def failed(self, error: Exception) -> None:
-        """A request failed with ``error``."""
         self._counts["errors"] += 1
         self._errors[type(error).__name__] += 1
 
     def took(self, seconds: Sequence[float]) -> None:
-        """Requests took so long."""
         self._latencies.update(map(Latencies.bucket_of, seconds))
 
     def in_flight(self, requests: int) -> None:
-        """This many requests are in flight now."""
         self._most_in_flight = max(self._most_in_flight, requests)
 
     def asked(self, nbytes: int) -> None:
-        """Keys of this many bytes were asked."""
         self._key_bytes += nbytes
 
     def found(self, nbytes: int) -> None:
-        """Rows of this many bytes were answered."""
         self._row_bytes += nbytes
 
     def close(self) -> None:
@@ -127,15 +122,12 @@ class Tally:
     # What the connector tells.
 
     def sent(self, nbytes: int) -> None:
-        """This many bytes of a request went out."""
         self._sent += nbytes
 
     def received(self, nbytes: int) -> None:
-        """This many bytes of an answer came in."""
         self._received += nbytes
 
     def throttled(self) -> None:
-        """The source refused a request for a while."""
         self._counts["throttled"] += 1
         if self._refused is not None:
             self._refused()
@@ -145,12 +137,10 @@ class Tally:
         return self.pending_waits.waiting(wait)
 
     def http(self, method: str, url: str) -> AbstractContextManager[HttpExchange]:
-        """A block in which one HTTP request is sent, and its response read."""
         return self._observer.http(method, url)
 
     @property
     def total(self) -> LookupMetrics:
-        """All that was counted so far."""
         counts: dict[str, Any] = {
             **self._counts,
             "bytes_out": self._sent or self._key_bytes,
@@ -181,7 +171,6 @@ class WatchCalls:
         """When it should be, at the earliest."""
 
     def show(self, counts: LookupMetrics, waiting: int, now: float) -> None:
-        """Show what is counted ``now``."""
         assert self._watch is not None, "it is never due"
         self.due = now + WATCH_SECONDS
         self._watch(counts, waiting)

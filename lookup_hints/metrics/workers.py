@@ -79,7 +79,6 @@ class Telemetry:
         self._sending = sending_of(os.environ)
 
     def observer(self, name: LookupName) -> RequestObserver:
-        """Who observes the requests of one lookup in one task."""
         return UNOBSERVED if self._sending is None else self._sending.observer(name)
 
 

@@ -30,7 +30,6 @@ def table(
     numbers: Sequence[bool] = (),
     strong: Sequence[bool] = (),
 ) -> str:
-    """Rows as a table."""
     align = ["right" if number else "left" for number in numbers] or ["left"] * len(titles)
     head = "".join(
         f'<th style="{_CELL}text-align:{side};font-weight:600">{escape(title)}</th>'
@@ -63,12 +62,10 @@ def _value(value: Any) -> str:
 
 
 def note(text: str) -> str:
-    """A line of small print."""
     return f'<div style="font-size:12px;opacity:.7;margin:2px 0">{escape(text)}</div>'
 
 
 def text_block(text: str) -> str:
-    """Text of several lines as it is."""
     return f'<pre style="font-size:12px;overflow-x:auto;margin:4px 0">{escape(text)}</pre>'
 
 

@@ -39,7 +39,6 @@ class Piece:
 
     @property
     def end(self) -> int:
-        """Place after the last character."""
         return self.start + len(self.text)
 
     def is_word(self, *words: str) -> bool:
@@ -47,22 +46,18 @@ class Piece:
         return self.kind is Kind.WORD and self.text.upper() in words
 
     def is_symbol(self, symbol: str) -> bool:
-        """Whether this is ``symbol``."""
         return self.kind is Kind.SYMBOL and self.text == symbol
 
     @property
     def is_name(self) -> bool:
-        """Whether this can be an identifier."""
         return self.kind in (Kind.WORD, Kind.QUOTED)
 
     @property
     def name(self) -> str:
-        """The identifier, without its backquotes."""
         return self.text[1:-1].replace("``", "`") if self.kind is Kind.QUOTED else self.text
 
     @property
     def value(self) -> str:
-        """The value of a string literal."""
         return _string_value(self.text)
 
 

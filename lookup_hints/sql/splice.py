@@ -18,7 +18,6 @@ class Cut:
         return text[self.start : self.end]
 
     def holds(self, other: Cut) -> bool:
-        """Whether ``other`` lies within this stretch."""
         return self.start <= other.start and other.end <= self.end
 
 

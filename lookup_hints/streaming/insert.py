@@ -52,7 +52,6 @@ class StreamInsert:
 
     @property
     def shown_sink(self) -> str:
-        """The sink as it is written."""
         return self.text[self.sink_at.start : self.sink_at.end]
 
 

@@ -91,12 +91,10 @@ class Streams:
 
     @property
     def started(self) -> tuple[StartedStream, ...]:
-        """All that were started, the ended ones too."""
         return tuple(self._started)
 
     @property
     def running(self) -> tuple[StartedStream, ...]:
-        """Those that have not ended for good."""
         return tuple(stream for stream in self._started if not stream.supervised.status.is_end)
 
     def lookups_of(self, progress: Any) -> Mapping[LookupName, LookupMetrics]:
@@ -123,7 +121,6 @@ class Streams:
         return self._supervisor.await_all(timeout)
 
     def stop(self) -> None:
-        """Stop all, and wait until it is so."""
         self._supervisor.stop_all()
 
     def start(self, prepared: Preparation) -> StartedStream:

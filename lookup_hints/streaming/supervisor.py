@@ -91,7 +91,6 @@ class Supervised:
 
     @property
     def restarts(self) -> tuple[Restart, ...]:
-        """Its restarts so far."""
         return tuple(self._run.restarts)
 
     @property
@@ -161,7 +160,6 @@ class Supervisor:
 
     @property
     def queries(self) -> tuple[Supervised, ...]:
-        """All queries, the ended ones too, in the order of their start."""
         return tuple(self._queries)
 
     def start(
@@ -172,7 +170,6 @@ class Supervisor:
         name: str = "",
         failover: str = REGION,
     ) -> Supervised:
-        """Start a query and keep it running."""
         query = start()
         called = name or getattr(query, "name", None) or str(query.id)
         supervised = Supervised(called, strategy, failover, self)
@@ -212,17 +209,14 @@ class Supervisor:
         self._told.add(query)
 
     def stop_all(self) -> None:
-        """Stop all queries; returns when they have stopped."""
         for query in self._queries:
             self.stop(query)
 
     def stop(self, query: Supervised) -> None:
-        """Stop one query; returns when it has stopped."""
         self._events.put(_StopQuery(query))
         self.wait_for(lambda: query.status.is_end, None)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until ``condition`` holds; whether it does."""
         with self._changed:
             return self._changed.wait_for(condition, timeout)
 

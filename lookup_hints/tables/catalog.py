@@ -33,11 +33,9 @@ class LookupCatalog:
         self._lock = Lock()
 
     def find(self, name: str) -> LookupTable | None:
-        """The table of that name, or None."""
         return self._tables.get(name.lower())
 
     def tables(self) -> list[LookupTable]:
-        """All tables, by name."""
         return [self._tables[name] for name in sorted(self._tables)]
 
     def concerns(self, ddl: Ddl) -> bool:

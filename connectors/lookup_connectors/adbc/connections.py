@@ -121,7 +121,6 @@ class AdbcServer:
             _run(connection, "COMMIT")
 
     def explained(self, error: Exception) -> DriverFailure:
-        """What to raise in place of an error of the driver."""
         return explained(error, self.table.name, masker(set(self.secrets)))
 
 
@@ -205,14 +204,12 @@ class Connections:
             return self._shared.adbc_clone()
 
     def hand_back(self, connection: dbapi.Connection) -> None:
-        """``connection`` is in order, and free."""
         if self._is_closed:
             _close(connection)
         else:
             self._idle.append(connection)
 
     def explained(self, error: Exception) -> DriverFailure:
-        """What to raise in place of an error of the driver."""
         return self._server.explained(error)
 
     async def close(self) -> None:

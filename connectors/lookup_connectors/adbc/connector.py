@@ -165,7 +165,6 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         self._live = _OpenAdbc(server, connections, plans, limit)
 
     async def alookup(self, request: LookupRequest) -> pa.Table:
-        """The rows of each key."""
         live = self._live
         assert live is not None, "aopen() comes before alookup()"
         try:
@@ -421,7 +420,6 @@ class _Room:
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """The answer has this many bytes more."""
         self._taken += size
         if self._taken > self._limit and self._keys > 1:
             message = f"table {self._table}: the rows of {self._keys} keys are too large to be taken at once."

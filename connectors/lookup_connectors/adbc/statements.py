@@ -32,7 +32,6 @@ MARK = "lookup_hints_types"
 
 
 def check_dialect(dialect: str) -> None:
-    """Refuse a dialect that there is not."""
     try:
         Dialect.get_or_raise(dialect)
     except ValueError as error:

@@ -139,7 +139,6 @@ async def primary_key(connection: asyncpg.Connection, relation: CatalogRelation)
 
 
 async def comments(connection: asyncpg.Connection, relation: CatalogRelation) -> dict[str, str]:
-    """The comments on its columns."""
     return {each["name"]: each["comment"] for each in await connection.fetch(_COMMENTS, relation.oid)}
 
 

@@ -77,7 +77,6 @@ class PostgresColumn:
 
     @property
     def column(self) -> str:
-        """Its name as an identifier."""
         return quoted(self.source.name)
 
     @property

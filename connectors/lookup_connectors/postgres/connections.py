@@ -235,7 +235,6 @@ class PostgresPool:
             return await self._pool.acquire()
 
     async def close(self) -> None:
-        """Disconnect, after what is borrowed has come back or was thrown away."""
         await asyncio.gather(*self._coming_back)
         try:
             await asyncio.wait_for(self._pool.close(), _HAND_BACK_SECONDS)

@@ -98,7 +98,6 @@ class PostgresConnector(
         check_server(self.table)
 
     def key_columns(self) -> frozenset[str]:
-        """All columns but ARRAY, MAP and STRUCT ones."""
         return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
 
     def requests_at_once(self) -> int | None:
@@ -120,7 +119,6 @@ class PostgresConnector(
         return super().ending(error)
 
     def secrets(self) -> set[str]:
-        """The URL, the password, and what references in the options stand for."""
         return self.table.read(self.OPTIONS)[1]
 
     async def aopen(self) -> None:
@@ -139,7 +137,6 @@ class PostgresConnector(
         self._live = _OpenPostgres(pool, PostgresStatements(relation.sql, plans), sizes)
 
     async def alookup(self, request: LookupRequest) -> Answer:
-        """The rows of each key, in one statement."""
         try:
             return await asyncio.wait_for(self._answer(request), request.timeout)
         except asyncio.TimeoutError:
@@ -195,7 +192,6 @@ class PostgresConnector(
         return asyncio.run(self._discovered())
 
     def tables(self) -> Sequence[str]:
-        """The tables and views that may be read."""
         return asyncio.run(self._tables())
 
     # Health.
@@ -220,7 +216,6 @@ class PostgresConnector(
             loop.close()
 
     def sample(self, columns: Sequence[str], most: int) -> pa.Table:
-        """The first rows that the server comes upon."""
         return asyncio.run(self._sample(columns, most))
 
     def check_of(self, error: Exception) -> str:

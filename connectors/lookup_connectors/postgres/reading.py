@@ -24,8 +24,6 @@ _LEAST = 256 * 1024
 
 
 class AnswerSizes:
-    """What answers of one open connector may take, and what they took so far."""
-
     def __init__(self, in_flight: int, row_bytes: float) -> None:
         self.budget = BytesInFlight(in_flight)
         self.largest = max(1, in_flight // COPIES // _CONNECTIONS)

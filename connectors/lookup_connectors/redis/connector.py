@@ -46,12 +46,10 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
         return {**self.__dict__, "_live": None, "_async_live": None}
 
     def check(self) -> None:
-        """Refuse options that do not fit together."""
         RedisEndpoint.check(self.table)
         reading_of(self.table)
 
     def key_columns(self) -> frozenset[str]:
-        """The columns that the key's template names."""
         return frozenset(reading_of(self.table).template.columns)
 
     def required_keys(self) -> frozenset[str]:
@@ -62,7 +60,6 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
         return self.key_columns()
 
     def origin(self) -> str:
-        """The server, and the user where one is named."""
         return origin_of(self.table)
 
     def ending(self, error: Exception) -> Ending:
@@ -93,7 +90,6 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
         self._live = live
 
     async def aopen(self) -> None:
-        """Connect, so that a bad setting shows early."""
         await self.aclose()
         live = _AsyncLive(self.table)
         try:
@@ -116,13 +112,11 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
     # Lookups.
 
     def lookup(self, request: LookupRequest) -> Answer:
-        """The rows of each key."""
         live = self._live
         assert live is not None, "open() comes before lookup()"
         return live.drive(answer(live.reading, request, together=live.server.is_single))
 
     async def alookup(self, request: LookupRequest) -> Answer:
-        """The rows of each key."""
         live = self._async_live
         assert live is not None, "aopen() comes before alookup()"
         steps = answer(live.reading, request, together=live.server.is_single)
@@ -139,7 +133,6 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
     STEPS = ("login",)
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """The server, or the first node of a cluster."""
         return [RedisEndpoint.of(self.table).endpoint()]
 
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:

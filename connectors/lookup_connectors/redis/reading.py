@@ -73,7 +73,6 @@ class Reading:
         return replace(self, template=self.template.resolved(resolve))
 
     def keys(self, keys: pa.Table) -> list[str]:
-        """The key of each row of ``keys``."""
         return [self._key(row) for row in keys_of(keys)]
 
     def mistaken(self, keys: pa.Table) -> dict[int, Exception]:
@@ -89,7 +88,6 @@ class Reading:
         return self.template.filled(lambda column: spelled(values[column]))
 
     def error(self, key: str, text: str) -> ConnectorError:
-        """A value that cannot be read."""
         return ConnectorError(f"table {self.table}: the value at {key!r} {text}", permanent=True)
 
 

@@ -115,7 +115,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         return {**self.__dict__, "_connection": None}
 
     def check(self) -> None:
-        """Refuse a URL where a path belongs."""
         if (text := _url_in(self.table.options.get("path", ""))) is not None:
             raise OptionError(Problem(f"table {self.table.name}: {text}"))
 
@@ -128,7 +127,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         return frozenset(column.name for column in self.table.schema if has_one_spelling(column.type))
 
     def place(self) -> str:
-        """The file, as the option says it."""
         return self.table.options["path"]
 
     def open(self) -> None:
@@ -146,7 +144,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         self._connection = connection
 
     def lookup(self, request: LookupRequest) -> pa.Table:
-        """The rows of each key."""
         assert self._connection is not None, "open() comes before lookup()"
         rows: list[tuple[Any, ...]] = []
         with self._failures_explained(), _deadline(self._connection, request.timeout, self._busy_timeout):
@@ -177,7 +174,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
     def scan_filtered(
         self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that meet the condition of the partition and the filters."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
             stored = self._stored_columns(connection)
             self._check_columns(stored)
@@ -245,7 +241,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
         return schema, tuple(key)
 
     def tables(self) -> Sequence[str]:
-        """The tables and views of the file."""
         connection = self._connected(self.table.read(self.OPTIONS)[0])
         with closing(connection), self._failures_explained():
             return [name for (name,) in connection.execute(_TABLES)]
@@ -253,7 +248,6 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
     STEPS = ("file", "table", "columns")
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """None: it is a file."""
         return ()
 
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:

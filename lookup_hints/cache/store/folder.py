@@ -41,7 +41,6 @@ class StoreLimits:
         )
 
     def part(self, share: float) -> StoreLimits:
-        """A share of these."""
         most_bytes, most_rows = (
             None if most is None else int(most * share) for most in (self.max_bytes, self.max_rows)
         )
@@ -59,12 +58,10 @@ class Filed:
 
     @property
     def name(self) -> str:
-        """The name of its file."""
         return f"{self.number:012d}.{self.rows}.{self.unique}.segment"
 
     @property
     def used(self) -> str:
-        """The name of the file that notes its use."""
         return f"{self.number:012d}.{self.rows}.{self.unique}.used"
 
 
@@ -76,7 +73,6 @@ class Folder:
         self.path, self.limits = path, limits
 
     def names(self) -> list[str]:
-        """The names of all its files."""
         return [each.name for each in os.scandir(self.path)]
 
     def filed(self) -> list[Filed]:

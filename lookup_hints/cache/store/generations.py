@@ -51,7 +51,6 @@ class Generation:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return f"{self.number:08d}.{self.began}.{self.ended}.{self.rows}.{self.parts}.generation"
 
 
@@ -86,7 +85,6 @@ class Generations:
 
     @property
     def now(self) -> int:
-        """Milliseconds on the clock."""
         return int(self._clock() * 1000)
 
     # Asking.

@@ -90,7 +90,6 @@ class Segment:
         return pa.Table.from_batches([rows]), asked
 
     def note_use(self, entries: Positions, now: float) -> None:
-        """Entries are used now."""
         self.content.used[entries] = max(0, int(now)) + 1
 
 

@@ -130,7 +130,6 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes they took."""
         return sum(each.nbytes for each in self._segments)
 
     # Asking.

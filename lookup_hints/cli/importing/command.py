@@ -66,7 +66,6 @@ _REPEATED = (
 
 
 def add_command(commands: Any) -> None:
-    """Let the command line know ``import``."""
     parser = commands.add_parser(
         "import", help="print CREATE statements for an API or a database", description=_import.__doc__
     )

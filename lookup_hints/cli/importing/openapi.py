@@ -236,7 +236,6 @@ class _Operation:
         self._secrets: set[tuple[str, str]] = set()
 
     def table(self) -> Imported:
-        """The table."""
         asked, answer = self._asked, self._answer()
         self._sign()
         parameters = [*self._parameters()]

@@ -318,7 +318,6 @@ class SessionNames:
         self._columns.clear()
 
     def tables(self) -> Sequence[str]:
-        """The lookup tables, and the tables and views of Spark's current namespace."""
         if self._tables is None:
             ours = [table.name for table in self._session.tables()]
             self._tables = sorted({*ours, *self._of_spark()})

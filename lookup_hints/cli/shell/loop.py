@@ -55,8 +55,6 @@ def _word(text: str) -> str:
 
 
 class Shell:
-    """Runs what is typed, one statement after the other."""
-
     def __init__(
         self,
         session: LookupSession,

@@ -52,7 +52,6 @@ class DdlReader:
 
     @property
     def rest(self) -> Sequence[Piece]:
-        """What has not been read yet."""
         return self._found[self._at :]
 
     def over(self, found: Sequence[Piece], end: int) -> DdlReader:

@@ -43,7 +43,6 @@ class CallThread:
             future.cancel()
 
     def end(self) -> None:
-        """No more calls will come."""
         self._calls.put(None)
 
     def _run(self) -> None:

@@ -128,8 +128,6 @@ class OpenedSync:
 
 
 class OpenedAsync:
-    """A connector that is opened at its first lookup; the lookups that come meanwhile wait for it."""
-
     def __init__(self, connector: AsyncLookup, loop: LoopThread) -> None:
         self.connector = connector
         self.secrets: set[str] = set()
@@ -165,7 +163,6 @@ class OpenedAsync:
         return self._opening
 
     def close(self) -> None:
-        """Close the connector, if it is open, within some seconds."""
         if self._opening is not None and not _has_failed(self._opening):
             self._loop.call(asyncio.wait_for(self.connector.aclose(), CLOSE_SECONDS))
 
@@ -240,7 +237,6 @@ class Process:
             return self._loop
 
     def has(self, identity: str) -> bool:
-        """Whether the connector of that ``identity`` is here."""
         with self._lock:
             return any(kept == identity for kept, _ in self._shared)
 
