@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lookup_hints.dataframe import join as frame_join
 from lookup_hints.driver.measure import explain_analyze
 from lookup_hints.driver.prepare import Prepared
-from lookup_hints.driver.scope import Args, StatementScope
-from lookup_hints.driver.state import state_of
+from lookup_hints.driver.scope import Args, StatementScope, state_of
 from lookup_hints.driver.statements import Statements
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.metrics.endpoint import LOOPBACK, MetricsServer, serve

@@ -19,10 +19,9 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_hints.cache.store.folder import StoreLimits, locked, make_private
-from lookup_hints.cache.store.generations import Generation, Generations, Note
 from lookup_hints.cache.store.hashing import comparable, distinct, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
-from lookup_hints.cache.store.whole import TooLarge
+from lookup_hints.cache.store.whole import Generation, Generations, Note, TooLarge
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
 from lookup_hints.engine.task_cache import NOTHING, CacheWrite, Loads, NotKept, error_summary
 from lookup_hints.errors import ConnectorError, LookupHintsError

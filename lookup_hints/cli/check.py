@@ -22,7 +22,7 @@ from lookup_hints.cli.names_in_text import (
     unknown_columns,
 )
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
-from lookup_hints.hints.validate import lookup_hints
+from lookup_hints.hints.parse import lookup_hints
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.plan.planner import plan, surely_uses_lookup

@@ -10,7 +10,7 @@ from lookup_hints.cli.check import CheckOptions, lookups_of
 from lookup_hints.cli.job import Script
 from lookup_hints.cli.statement_run import failure
 from lookup_hints.driver.doctor import DRIVER, DoctorFinding, DoctorReport, ExaminedTable
-from lookup_hints.driver.state import state_of
+from lookup_hints.driver.scope import state_of
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import HealthCheck

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from lookup_hints.cli.archive import Module, build_modules
 from lookup_hints.cli.check import CheckOptions, dry_run_results, unknown_connectors
-from lookup_hints.cli.error_text import reported_once
 from lookup_hints.cli.progress import TerminalBar
 from lookup_hints.cli.results import TABLE, written
 from lookup_hints.cli.statement_run import (
@@ -30,6 +29,7 @@ from lookup_hints.cli.statement_run import (
     StatementRun,
     aligned,
     failure,
+    reported_once,
     table_of,
     without_empty,
 )
@@ -40,9 +40,8 @@ from lookup_hints.errors import LookupHintsError, OptionError
 from lookup_hints.metrics.figures import Measured, what_mattered
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.spec import LookupName
-from lookup_hints.statements.commands import check_configuration
 from lookup_hints.statements.script import ScriptStatement, parse_params, read_script, split_statements
-from lookup_hints.statements.statement import shown_text
+from lookup_hints.statements.statement import check_configuration, shown_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

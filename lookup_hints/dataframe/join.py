@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lookup_hints.dataframe.variables import is_frame, private_name
 from lookup_hints.errors import OptionError, Problem, QueryError, Span, nearest
-from lookup_hints.hints.validate import LookupHint
+from lookup_hints.hints.parse import LookupHint
 from lookup_hints.retry import RetryPolicy, RetryStrategy
 from lookup_hints.spi import Connector
+from lookup_hints.spi.changes import versions_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import bad_value
-from lookup_hints.spi.versions import versions_of
 from lookup_hints.sql.lexer import quoted
 
 if TYPE_CHECKING:

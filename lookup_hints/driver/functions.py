@@ -9,11 +9,12 @@ counts belongs to the application: the same lookup has one function, however man
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from secrets import token_bytes
@@ -25,16 +26,18 @@ import pyarrow as pa
 
 from lookup_hints.driver import connect_counts
 from lookup_hints.driver.counts import Counts, accumulating, listening
-from lookup_hints.driver.reading import create_view
 from lookup_hints.driver.shipping import Batches, shipped, strip_annotations
-from lookup_hints.errors import OptionError, Problem
+from lookup_hints.errors import InternalError, OptionError, Problem
 from lookup_hints.metrics.counts import LookupMetrics, Report
 from lookup_hints.metrics.figures import Moment
 from lookup_hints.plan.draft import TableScan
 from lookup_hints.spec import LookupName, LookupSpec
+from lookup_hints.spi import Connector, Scan
 from lookup_hints.spi.policy import SWITCHES, Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.spi.types import sql_type
-from lookup_hints.worker.process.open_connectors import install_tip
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.worker.process.call_thread import call_with_timeout
+from lookup_hints.worker.process.open_connectors import install_tip, scanned
 from lookup_hints.worker.reporting import Reporter
 
 if TYPE_CHECKING:
@@ -285,3 +288,46 @@ def _made(make: Any, function: Batches, spec: LookupSpec, packages: tuple[str, .
     made = make(stub, sql_type(pa.list_(spec.row_type)))
     strip_annotations(stub)
     return made
+
+
+PARTITIONING_SECONDS = 1.0
+"""A source that takes longer to tell its parts is read by one task."""
+
+_log = logging.getLogger("lookup_hints")
+
+
+def create_view(spark: SparkSession, scan: TableScan) -> None:
+    """Make the view that reads the whole table of ``scan``, again at each action."""
+    fields = [scan.use.table.schema.field(name) for name in scan.columns]
+    schema, connector, filters = pa.schema(fields), scan.connector, scan.filters
+    parts = parts_of(connector, scan.readers)
+
+    def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:  # to the end: Spark ends a worker that leaves input unread
+            for number in batch.column(0).to_pylist():
+                yield from scanned(connector, schema, parts[number], filters)
+
+    columns = ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in fields)
+    stub = shipped(rows, install_tip=install_tip(connector))
+    strip_annotations(stub)
+    frame = spark.range(0, len(parts), 1, len(parts)).mapInArrow(stub, columns)
+    frame.createOrReplaceTempView(scan.relation)
+
+
+def parts_of(connector: Connector, wanted: int, seconds: float = PARTITIONING_SECONDS) -> Sequence[str]:
+    """The parts in which the table of ``connector`` is read; one where they cannot be known in time."""
+    if not isinstance(connector, Scan):
+        raise InternalError(f"{type(connector).__name__} was planned to be scanned, which it cannot")
+    if wanted == 1 or type(connector).partitions is Scan.partitions:
+        return ("",)
+    try:
+        parts = call_with_timeout(lambda: connector.partitions(wanted), seconds, "partitions")
+        return parts or ("",)
+    except Exception as error:  # a worker reads the table, and says what is wrong if that fails, too
+        _log.warning(
+            "Table %s is read by one task: its parts cannot be known here (%s). 'lookup.scan.partitions' ="
+            " '1' in WITH says that this is meant.",
+            connector.table.name,
+            type(error).__name__,
+        )
+        return ("",)

@@ -19,7 +19,7 @@ from lookup_hints.driver.immediate import Immediate, read_immediate
 from lookup_hints.driver.scope import Args, StatementScope
 from lookup_hints.driver.views import analysed_plan
 from lookup_hints.errors import HintError, InternalError, LookupHintsError, Problem
-from lookup_hints.hints.validate import LookupHint, read_hints
+from lookup_hints.hints.parse import LookupHint, read_hints
 from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.cost import UNKNOWN, LeftRows

@@ -13,13 +13,13 @@ import pyarrow as pa
 from lookup_hints.compat import all_settings
 from lookup_hints.dataframe.join import no_table
 from lookup_hints.dataframe.variables import run_over
-from lookup_hints.driver.functions import is_connect
+from lookup_hints.driver.functions import Functions, MadeOnce, is_connect, policy_of, run_the_drivers_python
 from lookup_hints.driver.immediate import Immediate
 from lookup_hints.driver.invalidation import InvalidationLog
 from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews, view_definition
 from lookup_hints.errors import QueryError
-from lookup_hints.hints.validate import LookupHint
+from lookup_hints.hints.parse import LookupHint
 from lookup_hints.plan.keys import ANSI
 from lookup_hints.plan.read.virtual import LookThrough
 from lookup_hints.spi import Connector
@@ -28,6 +28,7 @@ from lookup_hints.spi.options import Conf
 from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_long_pipes, with_variables
 from lookup_hints.sql.lexer import pieces, text_value
+from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
 from lookup_hints.tables.ddl import plain_timestamp
 
@@ -220,3 +221,33 @@ class StatementScope:
 
 def _literal(value: str | bool | None) -> str:
     return text_value(value) if isinstance(value, str) else str(value).upper().replace("NONE", "NULL")
+
+
+@dataclass(frozen=True)
+class SessionState:
+    """Its functions, streams, lookup tables, sizes, costs, views, and what was invalidated."""
+
+    functions: Functions
+    streams: Streams
+    catalog: LookupCatalog
+    sizes: TableSizes = field(default_factory=TableSizes)
+    costs: LeftCosts = field(default_factory=LeftCosts)
+    views: LookupViews = field(default_factory=LookupViews)
+    invalidations: InvalidationLog = field(default_factory=InvalidationLog)
+
+
+_states: MadeOnce[SessionState] = MadeOnce()
+
+
+def state_of(spark: SparkSession) -> SessionState:
+    """The state of a Spark session, made at the first call."""
+    return _states.of(spark, lambda: _new_state(spark))
+
+
+def _new_state(spark: SparkSession) -> SessionState:
+    run_the_drivers_python(spark)
+    # Read once, before any statement: what a session sets later does not count.
+    policy = policy_of(spark)
+    functions = Functions(spark)
+    streams = Streams(spark, functions.metrics_of_batch, functions.fetch_counts)
+    return SessionState(functions, streams, LookupCatalog(policy))

@@ -11,8 +11,7 @@ from lookup_hints.dataframe.variables import named_frames, variables_refused
 from lookup_hints.driver.invalidation import invalidation_spec, keys_of
 from lookup_hints.driver.prepare import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.driver.query import NotTaken, check_taken, register, run_query
-from lookup_hints.driver.scope import Args, StatementScope
-from lookup_hints.driver.state import SessionState
+from lookup_hints.driver.scope import Args, SessionState, StatementScope
 from lookup_hints.errors import InternalError, QueryError
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup

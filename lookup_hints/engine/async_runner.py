@@ -19,11 +19,10 @@ from lookup_hints.engine.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.engine.window import HAND_OUT_BYTES, Settled
 from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
 from lookup_hints.metrics.counts import Cause
-from lookup_hints.metrics.observing import TIMER_TOLERANCE
+from lookup_hints.metrics.tally import TIMER_TOLERANCE
 from lookup_hints.spi import SupportsBackpressure
 from lookup_hints.spi.model import Answer, LookupRequest
-from lookup_hints.spi.reporting import reporting_to
-from lookup_hints.spi.turns import taking
+from lookup_hints.spi.reporting import reporting_to, taking
 
 CLOSE_SECONDS = 5.0
 """How long the end of a run waits for cancelled requests to hand back what they borrowed."""

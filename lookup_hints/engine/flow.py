@@ -31,8 +31,7 @@ from lookup_hints.engine.task_cache import Learn
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
 from lookup_hints.metrics.counts import Cause, LookupMetrics
-from lookup_hints.metrics.observing import UNOBSERVED, RequestObserver
-from lookup_hints.metrics.tally import Tally, Watch, WatchCalls
+from lookup_hints.metrics.tally import UNOBSERVED, RequestObserver, Tally, Watch, WatchCalls
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import Answer, Outcomes

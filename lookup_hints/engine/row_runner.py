@@ -20,8 +20,7 @@ from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.metrics.counts import Cause
 from lookup_hints.spi.door import RowDoor, outcomes_of, rows_of
 from lookup_hints.spi.model import RowRequest, Rows
-from lookup_hints.spi.reporting import reporting_to
-from lookup_hints.spi.turns import taking
+from lookup_hints.spi.reporting import reporting_to, taking
 
 LATE_SECONDS = 0.005
 """How long a finished key may wait for others, to be told to the flow with them."""

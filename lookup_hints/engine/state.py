@@ -13,8 +13,7 @@ from lookup_hints.engine.request_size import RequestSize
 from lookup_hints.engine.steps import Batch
 from lookup_hints.engine.task_cache import Learn
 from lookup_hints.engine.window import HeldWindows
-from lookup_hints.metrics.observing import RequestObserver
-from lookup_hints.metrics.tally import Tally
+from lookup_hints.metrics.tally import RequestObserver, Tally
 from lookup_hints.spec import LookupSpec
 
 ROUNDS_AHEAD = 3

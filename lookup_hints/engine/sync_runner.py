@@ -11,8 +11,7 @@ from lookup_hints.engine.permits import with_permits
 from lookup_hints.engine.steps import Ask, WaitUntil
 from lookup_hints.engine.window import Settled
 from lookup_hints.spi.model import Answer, LookupRequest
-from lookup_hints.spi.reporting import reporting_to
-from lookup_hints.spi.turns import taking
+from lookup_hints.spi.reporting import reporting_to, taking
 
 
 def run_sync(

@@ -19,8 +19,7 @@ from lookup_hints.limits.adaptive import START
 from lookup_hints.limits.shared_limits import POLL_SECONDS, UNBOUNDED, Lack, Rules
 from lookup_hints.limits.store import LimitStore, is_alive
 from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
-from lookup_hints.spi.reporting import Reporting, Wait, reporting
-from lookup_hints.spi.turns import Ending
+from lookup_hints.spi.reporting import Ending, Reporting, Wait, reporting
 
 
 class Waiter:

@@ -11,8 +11,7 @@ from lookup_hints.limits.breaker import Breaker, Pause
 from lookup_hints.limits.leases import Leases
 from lookup_hints.limits.rates import Rate, Retries, Spent
 from lookup_hints.limits.shared_numbers import SharedNumbers
-from lookup_hints.spi.reporting import Wait
-from lookup_hints.spi.turns import Ending
+from lookup_hints.spi.reporting import Ending, Wait
 
 CELLS = 8192
 """More than the limits take; the rest is there for what comes."""

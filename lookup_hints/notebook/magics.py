@@ -21,10 +21,9 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import DisplayHandle, display
 
-from lookup_hints.cli.error_text import brief, reported_once
 from lookup_hints.cli.progress import Progress, TerminalBar, Watch, following
 from lookup_hints.cli.start import spark_builder, starting_spark
-from lookup_hints.cli.statement_run import StatementRun, aligned, failure, table_of
+from lookup_hints.cli.statement_run import StatementRun, aligned, brief, failure, reported_once, table_of
 from lookup_hints.driver.measure import run_to_its_end
 from lookup_hints.errors import LookupHintsError, Problem, QueryError, did_you_mean
 from lookup_hints.metrics.figures import facts_of, what_mattered

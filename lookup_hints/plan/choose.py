@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
-from lookup_hints.hints.validate import LookupHint
+from lookup_hints.hints.parse import LookupHint
 from lookup_hints.plan.budgets import CONCURRENCY, RATE, BudgetLimit, limits_of
 from lookup_hints.plan.cluster_share import ClusterLimits, budget_of, cluster_of, notes_of
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
-from lookup_hints.hints.validate import LookupHint
+from lookup_hints.hints.parse import LookupHint
 from lookup_hints.plan.access import AccessDecision
 from lookup_hints.plan.analysis import Analyse, Analysis, Columns, KeyQuestion, LeftSide
 from lookup_hints.plan.choose import Choice, Unwritable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lookup_hints.errors import HintError, Problem, nearest
-from lookup_hints.hints.validate import LookupHint, merged
+from lookup_hints.hints.parse import LookupHint, merged
 from lookup_hints.plan.draft import Draft
 from lookup_hints.plan.read.statement import LookupUse
 

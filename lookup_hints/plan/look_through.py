@@ -16,8 +16,8 @@ from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Shape
 from lookup_hints.plan.read.virtual import Expression, LookThrough, TableColumn
 from lookup_hints.plan.times import calls_the_present
+from lookup_hints.spi.changes import versions_of
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.versions import versions_of
 from lookup_hints.sql.splice import Cut
 
 FindView = Callable[[str], LookThrough | None]

@@ -16,8 +16,8 @@ from lookup_hints.plan.read.structure import Step
 from lookup_hints.plan.refusal import NotReadEither, cannot_run, refused
 from lookup_hints.plan.times import calls_the_present, versions_wanted
 from lookup_hints.spi import OrderCondition, OrderedLookup
+from lookup_hints.spi.changes import VALID_FROM, VALID_TO, Versions
 from lookup_hints.spi.types import type_name, written_type
-from lookup_hints.spi.versions import VALID_FROM, VALID_TO, Versions
 from lookup_hints.sql.splice import Fragment
 
 FEW_ROWS = 16

@@ -11,7 +11,7 @@ from functools import reduce
 from sqlglot import exp
 
 from lookup_hints.errors import InternalError, OptionError, Problem, UnsupportedLookup
-from lookup_hints.hints.validate import LookupHint
+from lookup_hints.hints.parse import LookupHint
 from lookup_hints.plan.analysis import Analysis, KeyTypeError
 from lookup_hints.plan.ask_or_read import BetterRead, choose_access, read_as_decided
 from lookup_hints.plan.budgets import gives_limits

@@ -19,10 +19,10 @@ from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Query, Relation, Shape
 from lookup_hints.plan.refusal import NotReadEither
 from lookup_hints.plan.times import PRESENT, TimedRelation, calls_the_present, refuse_other_times, timed
+from lookup_hints.spi.changes import versions_of
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import InForce, Place, in_force
-from lookup_hints.spi.versions import versions_of
 from lookup_hints.sql.lexer import quoted
 
 _OPTION = next(option for option in LOOKUP_OPTIONS if option.key == "on-event-time")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
+from lookup_hints.spi.changes import Versions, versions_of
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.versions import Versions, versions_of
 from lookup_hints.sql.splice import Cut, Edit
 
 PRESENT = ("PROCTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP")

@@ -50,8 +50,7 @@ from lookup_hints.spi.option_types import (
     number,
 )
 from lookup_hints.spi.options import Option
-from lookup_hints.spi.reporting import HttpExchange, Reporting, Wait, reporting
-from lookup_hints.spi.turns import Ending, Turns, turns
+from lookup_hints.spi.reporting import Ending, HttpExchange, Reporting, Turns, Wait, reporting, turns
 
 __all__ = [
     "BOOLEAN",

@@ -1,4 +1,4 @@
-"""What has changed in a table, by a column that grows with each change of a row.
+"""Columns that say when rows have changed, by growing with each change, and when they are valid.
 
 Connectors that can tell it let caches drop the answers that are too old, and keep the others.
 """
@@ -76,14 +76,7 @@ def changed_column_of(table: LookupTable) -> pa.Field | None:
     Raises:
         OptionError: it has no such column.
     """
-    name = table.options.get(CHANGED_COLUMN)
-    if name is None:
-        return None
-    alike = [field for field in table.schema if field.name.lower() == name.lower()]
-    if not alike:
-        tip = nearest(name, table.schema.names) or "Add it to the column list."
-        raise _wrong(table, f"{CHANGED_COLUMN!r} is {name!r}, which is no column of it.", tip)
-    return next((field for field in alike if field.name == name), alike[0])
+    return _column(table, CHANGED_COLUMN) if CHANGED_COLUMN in table.options else None
 
 
 def check_changed_column(connector: Connector) -> None:
@@ -121,6 +114,74 @@ def check_changed_column(connector: Connector) -> None:
 def grows(kind: pa.DataType) -> bool:
     """Whether a column of ``kind`` can tell changes."""
     return bool(types.is_integer(kind) or types.is_timestamp(kind) or types.is_date(kind))
+
+
+VALID_FROM, VALID_TO = "lookup.valid-from", "lookup.valid-to"
+
+
+@dataclass(frozen=True)
+class Versions:
+    """When the rows of a table are valid: from a moment on, and up to another one, which is not included.
+
+    Args:
+        since: the column with the first moment.
+        until: the column with the moment at which a row stops being valid, NULL where it has not. None:
+            each row is valid until the next one of its key is.
+    """
+
+    since: pa.Field
+    until: pa.Field | None
+
+
+def versions_of(table: LookupTable) -> Versions | None:
+    """The columns by which ``FOR SYSTEM_TIME AS OF`` chooses rows of ``table``, where its options name them.
+
+    Raises:
+        OptionError: it has no such column, they cannot be compared, or nothing tells versions of one row.
+    """
+    if VALID_FROM not in table.options:
+        if VALID_TO in table.options:
+            raise _wrong(table, f"{VALID_TO!r} needs {VALID_FROM!r}.", "Name the column with the beginning.")
+        return None
+    if not len(table.schema):
+        return None
+    since = _column(table, VALID_FROM)
+    until = _column(table, VALID_TO) if VALID_TO in table.options else None
+    if not _is_ordered(since.type):
+        raise _wrong(
+            table,
+            f"{VALID_FROM!r} is {since.name!r}, which is {sql_type(since.type)}.",
+            "Name a TIMESTAMP, TIMESTAMP_NTZ or DATE, or a number that grows with time.",
+        )
+    if until is not None and until.type != since.type:
+        raise _wrong(
+            table,
+            f"{VALID_FROM!r} {since.name!r} is {sql_type(since.type)}, and {VALID_TO!r} {until.name!r} is"
+            f" {sql_type(until.type)}.",
+            "Declare both with one type.",
+        )
+    if until is None and not set(table.primary_key) - {since.name}:
+        raise _wrong(
+            table,
+            f"{VALID_FROM!r} needs a PRIMARY KEY, which says which rows are versions of one.",
+            f"Declare PRIMARY KEY (..., {since.name}) NOT ENFORCED, or name the end of a row by"
+            f" {VALID_TO!r}.",
+        )
+    return Versions(since, until)
+
+
+def _column(table: LookupTable, key: str) -> pa.Field:
+    name = table.options[key]
+    alike = [field for field in table.schema if field.name.lower() == name.lower()]
+    if not alike:
+        tip = nearest(name, table.schema.names) or "Add it to the column list."
+        raise _wrong(table, f"{key!r} is {name!r}, which is no column of it.", tip)
+    return next((field for field in alike if field.name == name), alike[0])
+
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return bool(types.is_timestamp(kind) or types.is_date(kind) or numbers)
 
 
 def _wrong(table: LookupTable, message: str, tip: str) -> OptionError:

@@ -39,7 +39,7 @@ from lookup_hints.spi.model import (
 )
 from lookup_hints.spi.options import Option
 from lookup_hints.spi.place import origin_of, place_of
-from lookup_hints.spi.turns import Ending, ending_of
+from lookup_hints.spi.reporting import Ending, ending_of
 from lookup_hints.spi.types import sql_type
 
 

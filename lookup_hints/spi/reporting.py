@@ -6,11 +6,15 @@ in a scan or when a connector is used alone, telling does nothing.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
+
+from lookup_hints.errors import ConnectorError, LookupTimeout
 
 Wait: TypeAlias = Literal["throttle", "outage", "budget", "slot"]
 """Why a request is not sent yet: the adaptive limit, an outage, a budget, or no free connection."""
@@ -113,3 +117,118 @@ def reporting_to(listener: Reporting) -> Iterator[None]:
         yield
     finally:
         _listening.reset(token)
+
+
+Ending: TypeAlias = Literal["served", "refused", "lost", "unknown"]
+"""How a request ended: with an answer (a miss and a 404 are some, too), refused because of too many requests,
+without an answer for reasons of transport, or in a way that says nothing of the source."""
+
+
+class Turns(Protocol):
+    """Gives turns to one lookup; used on the thread or loop that asks the connector."""
+
+    def take_at_once(self) -> bool:
+        """Take a turn where one is free now; else ``take`` or ``wait_for_turn`` waits for one."""
+
+    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
+        """Wait for a turn, and take it.
+
+        Args:
+            deadline: on the monotonic clock, or None: when the lookup must be over.
+            after: on the same clock, or None: when the source allows this request again, which it refused.
+
+        Raises:
+            ConnectorError: the source is paused for longer than that, or down.
+        """
+
+    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+        """The same for a caller that blocks its thread."""
+
+    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
+        """A request is over, and its turn with it.
+
+        Returns:
+            Seconds after which the same request may be sent again, for ``after`` of its next turn.
+
+        Args:
+            started: when it was sent, on the monotonic clock.
+            ending: how it ended.
+            pause: seconds for which the source asks not to be asked, or None.
+        """
+
+
+_PAUSE = 1.0
+"""Seconds to wait after a refusal that says nothing of a pause."""
+
+
+class _Free:
+    def take_at_once(self) -> bool:
+        return True
+
+    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
+        await asyncio.sleep(max(0.0, (after or 0.0) - time.monotonic()))
+
+    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+        time.sleep(max(0.0, (after or 0.0) - time.monotonic()))
+
+    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
+        return pause or (_PAUSE if ending == "refused" else 0.0)
+
+
+FREE: Turns = _Free()
+"""Each turn is there at once."""
+
+
+def ending_of(error: BaseException) -> Ending:
+    """How a request ended that raised ``error``, as far as that, or what it comes from, can tell.
+
+    >>> ending_of(ConnectionRefusedError()), ending_of(ConnectorError("wait", retry_after=2.0))
+    ('lost', 'refused')
+    >>> ending_of(ValueError())
+    'unknown'
+    """
+    if isinstance(error, ConnectorError) and error.permanent:
+        return "unknown"
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ConnectorError) and seen.retry_after is not None:
+            return "refused"
+        if isinstance(seen, OSError | asyncio.TimeoutError | LookupTimeout):
+            return "lost"
+        seen = seen.__cause__
+    return "unknown"
+
+
+_turns: ContextVar[Turns] = ContextVar("lookup_hints_turns", default=FREE)
+
+
+def turns() -> Turns:
+    """The turns of the lookup that runs here.
+
+    Ask again in each lookup.
+
+    Examples:
+        In a lookup of a connector that is a ``TakesTurns``:
+
+            own = turns()
+            if not own.take_at_once():
+                await own.take(deadline)
+            started = time.monotonic()
+            try:
+                answer = await ask(question)
+            except ConnectionError:
+                own.over(started, "lost")
+                raise
+            own.over(started, "refused" if answer.status == 429 else "served")
+    """
+    return _turns.get()
+
+
+@contextmanager
+def taking(own: Turns) -> Iterator[None]:
+    """A block whose lookups take their turns from ``own``; for the engine."""
+    token = _turns.set(own)
+    try:
+        yield
+    finally:
+        _turns.reset(token)

@@ -22,14 +22,15 @@ from lookup_hints.cli.importing.http_tables import (
     Asked,
     Imported,
     NoTable,
+    NoType,
     find_rows,
     http_table,
     identifier,
     last_name,
+    type_of,
     with_holes,
 )
 from lookup_hints.cli.importing.openapi import Refused, read
-from lookup_hints.cli.importing.shapes import NoType, type_of
 from lookup_hints.cli.job import FAILED, WELL, WrongUse
 from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, LookupHintsError, nearest

@@ -20,15 +20,21 @@ from lookup_hints.cli.importing.http_tables import (
     OFFSET,
     PAGE,
     SIZE,
+    URI,
+    WIDE,
     Asked,
     Imported,
     NoTable,
+    NoType,
     find_rows,
+    finished,
     http_table,
     identifier,
     last_name,
+    struct_field,
+    together,
+    type_of,
 )
-from lookup_hints.cli.importing.shapes import URI, WIDE, NoType, field, finished, together, type_of
 from lookup_hints.spi.secrets import references
 from lookup_hints.spi.types import TIMESTAMP
 
@@ -202,7 +208,9 @@ class _Document:
         if not properties and isinstance(others, Mapping) and others:
             return pa.map_(pa.string(), self.kind(others, inside))
         answered = [name for name, each in properties.items() if not _mapping(each).get("writeOnly")]
-        return pa.struct([field(name, partial(self.kind, properties[name], inside)) for name in answered])
+        return pa.struct(
+            [struct_field(name, partial(self.kind, properties[name], inside)) for name in answered]
+        )
 
 
 # --- operations -----------------------------------------------------------------------------------

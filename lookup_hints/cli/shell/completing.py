@@ -13,8 +13,7 @@ from lookup_hints.spi.option_types import TEXT
 from lookup_hints.spi.options import Option, Place, options_at
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted
 from lookup_hints.sql.splice import Cut
-from lookup_hints.statements.commands import SESSION_KEYS
-from lookup_hints.statements.statement import FIRST_WORDS
+from lookup_hints.statements.statement import FIRST_WORDS, SESSION_KEYS
 from lookup_hints.tables.registry import connector_class, connector_names, retry_predicates
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from lookup_hints.cli import job
-from lookup_hints.cli.error_text import reported_once
-from lookup_hints.cli.statement_run import failure
+from lookup_hints.cli.statement_run import failure, reported_once
 from lookup_hints.cli.stream_run import stream_summary
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.errors import LookupHintsError, QueryError

@@ -1,6 +1,6 @@
 """Statements about lookup tables: CREATE, DROP, DESCRIBE, SHOW and REFRESH, read and written."""
 
-from lookup_hints.tables.ddl.column_types import plain_timestamp
+from lookup_hints.tables.ddl.columns import plain_timestamp
 from lookup_hints.tables.ddl.parse import columns_of, parse_ddl, shown_statement
 from lookup_hints.tables.ddl.statements import (
     CreateLookupTable,

@@ -14,7 +14,7 @@ from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import in_memory
 from lookup_hints.spi.model import Answer, LookupTable, Outcomes, PlacedRows
-from lookup_hints.spi.turns import taking
+from lookup_hints.spi.reporting import taking
 from tests.servers.http_server import Api
 from tests.unit.connectors import asking
 from tests.unit.connectors.asking import Result, request_for

@@ -17,7 +17,7 @@ from lookup_connectors.http.request import Request
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Ending
 from lookup_hints.spi.model import Answer, LookupTable
-from lookup_hints.spi.turns import taking
+from lookup_hints.spi.reporting import taking
 from tests.servers.connectors.http_asking import rows_of
 from tests.unit.connectors.asking import request_for
 

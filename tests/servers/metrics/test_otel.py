@@ -21,7 +21,7 @@ from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics import workers
 from lookup_hints.metrics.counts import LookupMetrics, about_counts
 from lookup_hints.metrics.exporting import TASK_SECONDS, ExportStatus
-from lookup_hints.metrics.observing import UNOBSERVED
+from lookup_hints.metrics.tally import UNOBSERVED
 from lookup_hints.metrics.workers import Telemetry, sending_of
 from lookup_hints.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi import SyncLookup

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lookup_hints.cache.store import whole
 from lookup_hints.cache.store.folder import StoreLimits
-from lookup_hints.cache.store.generations import Generations
+from lookup_hints.cache.store.whole import Generations
 from tests.unit.cache.support import SCHEMA, Clock, keys, told
 from tests.unit.cache.writer import kill_before
 

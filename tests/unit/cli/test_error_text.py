@@ -7,7 +7,7 @@ import logging
 import pytest
 from pyspark.errors import PySparkException
 
-from lookup_hints.cli.error_text import brief, reported_once
+from lookup_hints.cli.statement_run import brief, reported_once
 from lookup_hints.errors import ConnectorError, HintError, Problem, Span
 
 FROM_A_WORKER = """

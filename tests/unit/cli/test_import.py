@@ -23,9 +23,8 @@ from lookup_connectors.http.answer import FoundRow, FoundRows, Told
 from lookup_connectors.http.options import plan_of
 
 from lookup_hints.cli.check import check_script
-from lookup_hints.cli.importing.http_tables import Asked, Imported, NoTable, http_table
+from lookup_hints.cli.importing.http_tables import Asked, Imported, NoTable, NoType, http_table, type_of
 from lookup_hints.cli.importing.openapi import Refused, read
-from lookup_hints.cli.importing.shapes import NoType, type_of
 from lookup_hints.cli.main import main
 from lookup_hints.spi.types import sql_type
 from lookup_hints.tables.catalog import build_connector

@@ -21,7 +21,7 @@ from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import in_memory
 from lookup_hints.spi import Ending, Turns
-from lookup_hints.spi.turns import taking
+from lookup_hints.spi.reporting import taking
 from lookup_hints.testing.fake import FakeLoop
 
 HOME = "http://api:80"

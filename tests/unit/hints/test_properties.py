@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.errors import HintError
-from lookup_hints.hints.parse import hint_comments, removals
-from lookup_hints.hints.validate import lookup_hints
+from lookup_hints.hints.parse import hint_comments, lookup_hints, removals
 from lookup_hints.sql.lexer import string_literal
 
 _VALUES = {

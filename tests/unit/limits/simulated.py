@@ -10,7 +10,7 @@ from typing import Any
 from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import LimitStore, in_memory
-from lookup_hints.spi.turns import Ending
+from lookup_hints.spi.reporting import Ending
 from tests.unit.engine.support import VirtualLoop
 
 

@@ -28,8 +28,7 @@ from lookup_hints.limits.shared_limits import (
 from lookup_hints.limits.shared_numbers import Record
 from lookup_hints.limits.store import in_memory
 from lookup_hints.limits.task_permits import PUBLISH_SECONDS, TaskPermits
-from lookup_hints.spi.reporting import NOBODY, Wait
-from lookup_hints.spi.turns import Ending
+from lookup_hints.spi.reporting import NOBODY, Ending, Wait
 from tests.unit.engine.support import VirtualLoop
 
 NOW = 1000.0

@@ -11,8 +11,7 @@ import pytest
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.metrics.observing import UNOBSERVED, observed, observed_async
-from lookup_hints.metrics.tally import Tally
+from lookup_hints.metrics.tally import UNOBSERVED, Tally, observed, observed_async
 from lookup_hints.spi import HttpExchange, reporting
 from lookup_hints.spi.model import LookupRequest, RowRequest
 from lookup_hints.spi.reporting import UNTOLD, reporting_to

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lookup_hints.hints.validate import lookup_hints
+from lookup_hints.hints.parse import lookup_hints
 from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.planner import plan

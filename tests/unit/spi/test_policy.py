@@ -21,7 +21,7 @@ from lookup_hints.spi.policy import (
     variable_of,
 )
 from lookup_hints.spi.secrets import masked_text
-from lookup_hints.statements.commands import own_setting
+from lookup_hints.statements.statement import own_setting
 from lookup_hints.tables.catalog import LookupCatalog, build_connector, declared_table
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lookup_hints.hints.validate import lookup_hints
+from lookup_hints.hints.parse import lookup_hints
 from lookup_hints.statements.script import read_script, split_statements
 from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from sql_examples.prepare_data import main

@@ -18,7 +18,7 @@ from lookup_hints.engine.permits import with_permits
 from lookup_hints.errors import LookupTimeout
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
-from lookup_hints.spi.turns import taking
+from lookup_hints.spi.reporting import taking
 from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
 from lookup_hints.worker.process.open_connectors import Process
 from tests.unit.engine.support import SCHEMA, Asked, names_of
