@@ -23,13 +23,16 @@ from lookup_hints.cli.names_in_text import (
 )
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
 from lookup_hints.hints.parse import lookup_hints
-from lookup_hints.plan.draft import Context, LookupPlan
+from lookup_hints.plan.context import Context
 from lookup_hints.plan.explain import joins_text
+from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import plan, surely_uses_lookup
 from lookup_hints.plan.read.kinds import query_parts
 from lookup_hints.plan.read.statement import Statement as ReadStatement
 from lookup_hints.plan.read.statement import UnreadableStatement
+from lookup_hints.retry import RowPredicate
 from lookup_hints.spec import LookupSpec
+from lookup_hints.spi import Connector
 from lookup_hints.spi.filtering import Filter
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.policy import policy_of_configuration
@@ -200,7 +203,7 @@ class _Checker:
         if not (hints or any(tables)):
             return _Checked()
         try:
-            planned = plan(text, hints, self._context())
+            planned = plan(text, hints, _TextPlanning(self._catalog, self._settings))
             if problems := list(self._unknown_names(text)):
                 raise QueryError(problems)
             return _Checked(planned)
@@ -215,18 +218,6 @@ class _Checker:
         yield from unknown_columns(statement)
         yield from self._names.unknown_aliases(statement)
         yield from no_column_before_from(text)
-
-    def _context(self) -> Context:
-        return Context(
-            find_table=self._catalog.find,
-            connector=build_connector,
-            conf=lambda key: self._settings.get(key, _UNKNOWN_HERE.get(key)),
-            analyse=None,
-            name_function=_function_name,
-            name_scan=_scan_name,
-            predicates=retry_predicates(),
-            tables=self._catalog.tables,
-        )
 
 
 def check_script(text: str, given: CheckOptions = CheckOptions()) -> list[Finding]:
@@ -289,7 +280,7 @@ def lookups_of(statements: Iterable[ScriptStatement], given: CheckOptions) -> It
     for statement in statements:
         with suppress(QueryError):  # which is told when it runs
             planned = checker.check(statement.text).plan
-            yield [join.spec for join in planned.joins if join.spec is not None] if planned else []
+            yield [join.function for join in planned.joins] if planned else []
 
 
 def dry_run_results(
@@ -357,20 +348,39 @@ def _finding(problem: Problem, at: Span) -> Finding:
     return Finding(message, at.line, at.column, start=at.start, end=at.end)
 
 
-_UNKNOWN_HERE = {"spark.master": "local"}
-"""What only Spark knows, so that its absence is no mistake of the text: how many tasks share a budget."""
-
-
 def _unread(key: str) -> str:
     return f"${{conf:{key}}}"
 
 
-def _function_name(spec: LookupSpec, _repeated: bool) -> str:
-    return f"lookup_{spec.table.name}"
+@dataclass(frozen=True)
+class _TextPlanning(Context):
+    """What is known of a statement without Spark, and without any source."""
 
+    catalog: LookupCatalog
+    settings: Mapping[str, str]
 
-def _scan_name(table: LookupTable, _columns: tuple[str, ...], _filters: tuple[Filter, ...]) -> str:
-    return f"lookup_scan_{table.name}"
+    @property
+    def predicates(self) -> Mapping[str, RowPredicate]:
+        return retry_predicates()
+
+    def conf(self, key: str) -> str | None:
+        # The absence of what only Spark knows is no mistake of the text: how many tasks share a budget.
+        return self.settings.get(key, "local" if key == "spark.master" else None)
+
+    def tables(self) -> Sequence[LookupTable]:
+        return self.catalog.tables()
+
+    def find_table(self, name: str) -> LookupTable | None:
+        return self.catalog.find(name)
+
+    def connector(self, table: LookupTable) -> Connector:
+        return build_connector(table)
+
+    def name_function(self, spec: LookupSpec, repeated: bool) -> str:
+        return f"lookup_{spec.table.name}"
+
+    def name_scan(self, table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
+        return f"lookup_scan_{table.name}"
 
 
 Findings = Mapping[str, Sequence[Finding]]

@@ -26,7 +26,7 @@ from lookup_hints.statements.statement import gives_text
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lookup_hints.plan.draft import LookupPlan
+    from lookup_hints.plan.joins import LookupPlan
     from lookup_hints.session import LookupSession
     from lookup_hints.statements.script import ScriptStatement
     from lookup_hints.streaming.streams import StartedStream

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from lookup_hints.driver.functions import (
     Functions,
@@ -20,14 +21,17 @@ from lookup_hints.driver.scope import Args, StatementScope
 from lookup_hints.driver.views import analysed_plan
 from lookup_hints.errors import HintError, InternalError, LookupHintsError, Problem
 from lookup_hints.hints.parse import LookupHint, read_hints
-from lookup_hints.plan.analysis import Columns
+from lookup_hints.plan.analysis import Analyse, Columns
 from lookup_hints.plan.choose import session_option
+from lookup_hints.plan.context import Context
 from lookup_hints.plan.cost import UNKNOWN, LeftRows
-from lookup_hints.plan.draft import Context, LookupPlan
+from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.read.statement import UnreadableStatement
-from lookup_hints.spec import LookupSpec
-from lookup_hints.spi import Connector, Filter
+from lookup_hints.plan.read.virtual import LookThrough
+from lookup_hints.retry import RowPredicate
+from lookup_hints.spec import Invalidation, LookupSpec
+from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Conf
 from lookup_hints.sql.as_read import with_identifiers
@@ -109,9 +113,8 @@ def prepare(
     if args is not None and not isinstance(args, Mapping | Immediate):
         text, args = named_parameters(text, args)
         hints, problems = read_hints(text)
-    context = replace(
-        _context(args, scope, functions), few_rows=few_rows, line=line, read_because=read_because
-    )
+    context = _SparkPlanning(args, scope, functions)
+    context.few_rows, context.line, context.read_because = few_rows, line, read_because
     planned = _plan(text, (*hints, *scope.hints), problems, context)
     uses_lookup = planned is not None and (planned.joins or planned.scans or planned.sql != text)
     return Prepared(statement, text, args, planned if uses_lookup else None)
@@ -158,7 +161,7 @@ def prepare_stream(
 
 
 def _plan(
-    text: str, hints: tuple[LookupHint, ...], problems: tuple[Problem, ...], context: Context
+    text: str, hints: tuple[LookupHint, ...], problems: tuple[Problem, ...], context: _SparkPlanning
 ) -> LookupPlan | None:
     """The plan of a statement; None when a lookup table's name in it means something else."""
     tolerant = session_option("on-invalid-hint", context.conf) == "warn"
@@ -182,18 +185,19 @@ def _plan(
 
 
 def _read_instead(
-    text: str, hints: tuple[LookupHint, ...], context: Context, error: InternalError
+    text: str, hints: tuple[LookupHint, ...], context: _SparkPlanning, error: InternalError
 ) -> LookupPlan:
     """The plan of a statement whose lookups the planner failed at, with its tables read whole."""
+    context.read_because = f"asking failed ({error})"
     try:
-        return plan(text, hints, replace(context, read_because=f"asking failed ({error})"))
+        return plan(text, hints, context)
     except LookupHintsError:
         raise error from None
 
 
-def _let_spark_refuse(text: str, context: Context) -> None:
+def _let_spark_refuse(text: str, context: _SparkPlanning) -> None:
     """Raise Spark's own error where Spark cannot parse ``text`` either: it knows best what is wrong."""
-    if context.analyse is None or code(pieces(text))[0].is_word("BEGIN"):
+    if code(pieces(text))[0].is_word("BEGIN"):
         return
     try:
         context.analyse(f"EXPLAIN {text}")
@@ -202,73 +206,104 @@ def _let_spark_refuse(text: str, context: Context) -> None:
             raise
 
 
-def _context(args: Args, scope: StatementScope, functions: Functions) -> Context:
-    conf = scope.settings()
-    transport = transport_of(conf)
-    built: dict[int, tuple[LookupTable, Connector]] = {}
+class _SparkPlanning(Context):
+    """What the planner asks for one statement over a scope; Spark is asked each thing once."""
 
-    def connector(table: LookupTable) -> Connector:
+    few_rows = False
+    line = 1
+    read_because = ""
+
+    def __init__(self, args: Args, scope: StatementScope, functions: Functions) -> None:
+        """``args`` are the values of its markers, and ``functions`` those of the session."""
+        self._args, self._scope, self._functions = args, scope, functions
+        self._settings = scope.settings()
+        self._transport = transport_of(self._settings)
+        self._connectors: dict[int, tuple[LookupTable, Connector]] = {}
+        self._frames: dict[str, DataFrame] = {}
+        self._rows: dict[str, LeftRows] = {}
+        self._streams: dict[str, bool] = {}
+        self._views: dict[str, tuple[LookThrough | None, bool]] = {}
+
+    def conf(self, key: str) -> str | None:
+        return self._settings(key)
+
+    @property
+    def predicates(self) -> Mapping[str, RowPredicate]:
+        return retry_predicates()
+
+    def tables(self) -> Sequence[LookupTable]:
+        return self._scope.catalog.tables()
+
+    def find_table(self, name: str) -> LookupTable | None:
+        return self._scope.find(name)
+
+    def find_view(self, name: str) -> LookThrough | None:
+        return self._view(name)[0]
+
+    def is_lookup_view(self, name: str) -> bool:
+        return self._view(name)[1]
+
+    def _view(self, name: str) -> tuple[LookThrough | None, bool]:
+        if name not in self._views:
+            self._views[name] = self._scope.find_view(name), self._scope.is_lookup_view(name)
+        return self._views[name]
+
+    def connector(self, table: LookupTable) -> Connector:
         # Not by name: a view may see a table that another one of its name has replaced.
-        if id(table) not in built:
-            built[id(table)] = table, scope.connector_of(table)
-        return built[id(table)][1]
+        if id(table) not in self._connectors:
+            self._connectors[id(table)] = table, self._scope.connector_of(table)
+        return self._connectors[id(table)][1]
 
-    @cache
-    def rows(sql: str) -> DataFrame:
-        """What Spark says of a left side: its keys' types, its cost and whether it is a stream."""
-        return scope.sql(sql, args)
+    def table_size(self, connector: Connector) -> TableSize:
+        return self._scope.sizes.of(connector)
 
-    def analyse(sql: str) -> Columns:
-        return columns_of(rows(sql.strip()))
+    def invalidations(self, table: LookupTable, seconds: float) -> tuple[Invalidation, ...]:
+        return self._scope.invalidations.of(table, seconds)
 
-    def name_function(spec: LookupSpec, repeated: bool) -> str:
-        return functions.name(f"lookup_{_in_a_name(spec.name.alias)}", spec, repeated, transport)
+    def _frame(self, sql: str) -> DataFrame:
+        """What tells the types of keys of a left side, its cost, and whether it is a stream."""
+        sql = sql.strip()
+        if sql not in self._frames:
+            self._frames[sql] = self._scope.sql(sql, self._args)
+        return self._frames[sql]
 
-    def name_scan(table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
-        return functions.name("lookup_scan", connector(table), columns, filters)
+    @property
+    def analyse(self) -> Analyse:
+        return lambda sql: columns_of(self._frame(sql))
 
-    return Context(
-        find_table=scope.find,
-        connector=connector,
-        conf=conf,
-        analyse=analyse,
-        name_function=name_function,
-        name_scan=name_scan,
-        predicates=retry_predicates(),
-        wrapping=wrapping_for(transport),
-        unwritable=probe if scope.has_one_executor else lambda _: None,
-        tables=scope.catalog.tables,
-        table_size=scope.sizes.of,
-        left_rows=cache(lambda sql: _left_rows_of(partial(rows, sql.strip()), scope)),
-        is_stream=cache(lambda sql: _is_stream(partial(rows, sql.strip()))),
-        find_view=cache(scope.find_view),
-        is_lookup_view=cache(scope.is_lookup_view),
-        analysed_plan=lambda sql: _analysed_plan_of(sql, args, scope),
-        invalidations=scope.invalidations.of,
-    )
+    def left_rows(self, sql: str) -> LeftRows:
+        if sql not in self._rows:
+            try:
+                self._rows[sql] = self._scope.costs.of(self._frame(sql))
+            except Exception:  # Spark cannot tell it of a part of the statement by itself
+                self._rows[sql] = LeftRows(None, UNKNOWN)
+        return self._rows[sql]
 
+    def is_stream(self, sql: str) -> bool:
+        if sql not in self._streams:
+            try:
+                self._streams[sql] = bool(self._frame(sql).isStreaming)
+            except Exception:  # one that cannot stand by itself is in no stream
+                self._streams[sql] = False
+        return self._streams[sql]
 
-def _left_rows_of(rows: Callable[[], DataFrame], scope: StatementScope) -> LeftRows:
-    """How many rows a query has at least; unknown where Spark cannot tell it by itself."""
-    try:
-        return scope.costs.of(rows())
-    except Exception:
-        return LeftRows(None, UNKNOWN)
+    def analysed_plan(self, sql: str) -> str:
+        try:
+            return analysed_plan(self._scope.explained(sql, self._args, "extended"))
+        except Exception:  # Spark cannot tell it by itself
+            return ""
 
+    def name_function(self, spec: LookupSpec, repeated: bool) -> str:
+        return self._functions.name(f"lookup_{_in_a_name(spec.name.alias)}", spec, repeated, self._transport)
 
-def _analysed_plan_of(sql: str, args: Args, scope: StatementScope) -> str:
-    """Spark's analysed plan of a query; nothing where Spark cannot tell it by itself."""
-    try:
-        return analysed_plan(scope.explained(sql, args, "extended"))
-    except Exception:
-        return ""
+    def name_scan(self, table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
+        return self._functions.name("lookup_scan", self.connector(table), columns, filters)
 
+    def wrapping(self, kind: pa.DataType) -> tuple[str, str]:
+        return wrapping_for(self._transport)(kind)
 
-def _is_stream(rows: Callable[[], DataFrame]) -> bool:
-    try:
-        return bool(rows().isStreaming)
-    except Exception:
-        return False
+    def unwritable(self, folder: str) -> str | None:
+        return probe(folder) if self._scope.has_one_executor else None
 
 
 def _in_a_name(alias: str) -> str:

@@ -11,7 +11,7 @@ from lookup_hints.driver.immediate import Immediate
 from lookup_hints.driver.prepare import Prepared, columns_of, transport_of
 from lookup_hints.driver.scope import Args, StatementScope
 from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
-from lookup_hints.plan.draft import LookupPlan
+from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup
 from lookup_hints.plan.write.views import HIDDEN_PREFIX, PRIVATE_PREFIX, ROW
 
@@ -36,7 +36,10 @@ def _run(prepared: Prepared, scope: StatementScope, functions: Functions) -> Dat
     for scan in planned.scans:
         if scan.warning:
             _log.warning(
-                "Table %s is read whole because %s: %s.", scan.use.table.name, scan.reason, scan.warning
+                "Table %s is read whole because %s: %s.",
+                scan.use.table.name,
+                scan.decision.reason,
+                scan.warning,
             )
     for warning in planned.warnings:
         _log.warning("%s.", warning)

@@ -12,8 +12,8 @@ from typing import Any
 
 from lookup_hints.cli.progress import Progress
 from lookup_hints.errors import Span
-from lookup_hints.plan.draft import LookupJoin, LookupPlan, TableScan
 from lookup_hints.plan.explain import rows_of
+from lookup_hints.plan.joins import LookupJoin, LookupPlan, TableScan
 from lookup_hints.spec import LookupName
 
 _CELL = "padding:2px 10px;border-bottom:1px solid #8883;white-space:pre;"
@@ -151,7 +151,8 @@ def plan_picture(
 def _join(plan: LookupPlan, join: LookupJoin, measured: Sequence[str]) -> _LookupNode:
     use, settings = join.use, join.chosen.settings
     alias = "" if use.alias == use.table.name else f" AS {use.alias}"
-    asked = ", ".join(f"{key.column} = {plan.text_of(join.asked_for(key))}" for key in join.conditions.keys)
+    asked_for = join.form.asked_for
+    asked = ", ".join(f"{key.column} = {plan.text_of(asked_for(key))}" for key in join.conditions.keys)
     given = ", ".join(join.columns) or "only whether there is a row"
     runner = f"{use.table.connector}, {'async' if settings.asynchronous else 'sync'}"
     return _LookupNode(
@@ -172,9 +173,8 @@ def _facts(plan: LookupPlan, join: LookupJoin, first: str) -> Iterator[str]:
     yield f"{first}{in_flight}, {keys} a request"
     yield f"timeout {settings.timeout:g} s, on error {settings.failures}; line {line}"
     yield f"retry {settings.retry}"
-    if join.access is not None:
-        yield f"asked: {join.access.reason}"
-        yield from (f"instead {text}" for text in [join.access.other_way] if text)
+    yield f"asked: {join.access.reason}"
+    yield from (f"instead {text}" for text in [join.access.other_way] if text)
     checked = [plan.text_of(each.at) for each in (*conditions.residual, *conditions.after)]
     if conditions.left_only:
         yield f"asked only if {' AND '.join(plan.text_of(each.at) for each in conditions.left_only)}"
@@ -195,9 +195,9 @@ def _scan(scan: TableScan) -> _LookupNode:
 
 
 def _of_scan(scan: TableScan) -> Iterator[str]:
-    yield f"read because {scan.reason}"
-    yield from (f"rows: {text}" for text in rows_of(scan))
-    yield from (f"instead {text}" for text in [scan.other_way] if text)
+    yield f"read because {scan.decision.reason}"
+    yield f"rows: {rows_of(scan)}"
+    yield from (f"instead {text}" for text in [scan.decision.other_way] if text)
     yield from (f"warning: {text}" for text in [scan.warning] if text)
 
 

@@ -37,7 +37,7 @@ from lookup_hints.statements.statement import parameters
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lookup_hints.plan.draft import LookupPlan
+    from lookup_hints.plan.joins import LookupPlan
 
 _ROWS = 20
 

@@ -18,7 +18,6 @@ from lookup_hints.plan.conditions import KeyEquality
 from lookup_hints.plan.places import as_written, put_in_place
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Cte, Level, Relation, Shape
-from lookup_hints.plan.times import dropped_times
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted, text_value
@@ -81,7 +80,7 @@ class Analysis:
         self, statement: Statement, analyse: Analyse | None, variables: Mapping[str, str] | None = None
     ) -> None:
         """``variables`` are those of the SQL script around the queries, with their types."""
-        self._statement, self._analyse = statement, analyse
+        self.statement, self._analyse = statement, analyse
         self._variables = variables or {}
         self._columns: dict[Relation, tuple[str, ...] | None] = {}
 
@@ -98,7 +97,7 @@ class Analysis:
         """
         if self._analyse is None:
             return None
-        text, query = self._statement.text, self._statement.queries[0]
+        text, query = self.statement.text, self.statement.queries[0]
         try:
             return self._analyse(self.whole())
         except Exception as error:
@@ -110,11 +109,11 @@ class Analysis:
 
     def whole(self) -> str:
         """The one query of the statement over stubs."""
-        return self._text(self._statement.queries[0])
+        return self._text(self.statement.queries[0])
 
     def over_stubs(self) -> str:
         """The whole statement over stubs: what Spark says of its columns is true of it."""
-        return self._text(Cut(0, len(self._statement.text)))
+        return self._text(Cut(0, len(self.statement.text)))
 
     def _let_spark_parse(self, sql: str) -> None:
         """Raise Spark's error where it cannot parse ``sql``; lookup tables in it are not known to Spark."""
@@ -168,7 +167,7 @@ class Analysis:
         It gives the keys alone where ``key_types`` asks the same: Spark analyses it once for both.
         """
         assert question.left.at is not None, "there is a left side"
-        only, text = self._only_relation(question), self._statement.text
+        only, text = self._only_relation(question), self.statement.text
         if only is not None and self._place(only).of(text) == question.left.at.of(text).strip():
             return next(self._key_texts(question, self._wanted(question)))
         return self.rows_of(question.home, question.left)
@@ -250,7 +249,7 @@ class Analysis:
 
         By itself it says the same as the whole left side, in a fraction of the time.
         """
-        statement = self._statement
+        statement = self.statement
         trees = [
             statement.expression(part) if isinstance(part, Cut) else None for part in self._wanted(question)
         ]
@@ -267,7 +266,7 @@ class Analysis:
         return named[0] if len(named) == 1 and named[0] is not question.use.relation else None
 
     def _place(self, relation: Relation) -> Cut:
-        return self._statement.tokens.cut(relation.first, relation.last)
+        return self.statement.tokens.cut(relation.first, relation.last)
 
     def _wanted(self, question: KeyQuestion) -> list[Fragment]:
         wanted: list[Fragment] = [key.left for key in question.keys]
@@ -286,7 +285,7 @@ class Analysis:
 
     def _with_variables(self, part: Cut) -> str:
         """``part`` with a NULL of its type for each variable of the script."""
-        tokens = self._statement.tokens
+        tokens = self.statement.tokens
         if not self._variables:
             return self._text(part)
         first, last = tokens.index_at(part.start), tokens.index_at(part.end - 1)
@@ -296,7 +295,7 @@ class Analysis:
             if piece.is_name and piece.name.lower() in self._variables
             if not (tokens.is_symbol(index - 1, ".") or tokens.is_symbol(index + 1, "("))
         ]
-        return spliced(self._statement.text, [*self._edits, *edits], part)
+        return spliced(self.statement.text, [*self._edits, *edits], part)
 
     def _ever_wider(self, body: str, block: Block) -> Iterator[str]:
         """``body`` by itself, then within each of the queries around it, whose columns it may name."""
@@ -304,7 +303,7 @@ class Analysis:
         around = block.query.outer
         while around is not None:
             if around.source is not None:
-                cut, inner = self._statement.tokens.cut, body
+                cut, inner = self.statement.tokens.cut, body
                 body = _over(self._text(cut(around.source.chains[0].first, around.source.last)), inner)
                 yield self._beneath(around.query.levels, body)
                 # What stands in ON may name the right side of a SEMI or ANTI join.
@@ -324,18 +323,18 @@ class Analysis:
     def _levels(self, relation: Relation) -> Sequence[Level]:
         block = next(
             block
-            for block in reversed(self._statement.structure.blocks)
+            for block in reversed(self.statement.structure.blocks)
             if block.first <= relation.first and relation.last <= block.last
         )
         return block.query.levels
 
     def _text(self, part: Cut) -> str:
-        return spliced(self._statement.text, self._edits, part)
+        return spliced(self.statement.text, self._edits, part)
 
     @cached_property
     def _edits(self) -> list[Edit]:
-        stubs = (edit for use in self._statement.uses for edit in _stub(self._statement, use))
-        return [*removed_hints(self._statement), *dropped_times(self._statement), *stubs]
+        stubs = (edit for use in self.statement.uses for edit in _stub(self.statement, use))
+        return [*removed_hints(self.statement), *dropped_times(self.statement), *stubs]
 
 
 def _over(source: str, body: str) -> str:
@@ -346,6 +345,14 @@ def _over(source: str, body: str) -> str:
 def removed_hints(statement: Statement) -> list[Edit]:
     """The edits that take the LOOKUP hints out."""
     return [Edit(Cut(start, end), (new,)) for start, end, new in removals(statement.text)]
+
+
+def dropped_times(statement: Statement) -> Iterator[Edit]:
+    """The edits that leave FOR SYSTEM_TIME out where Spark would see it behind a query, CTE or view."""
+    for relation in statement.timed:
+        clause = statement.time_clause(relation)
+        if clause is not None:
+            yield Edit(clause, ())
 
 
 def alias_text(statement: Statement, relation: Relation) -> str:

@@ -1,158 +1,133 @@
-"""The rule that decides of each lookup join whether its table is asked or read."""
+"""Whether each lookup join is asked or its table read: what is wanted, what forbids it, and what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
 from lookup_hints.errors import HintError, OptionError, Problem
 from lookup_hints.plan.access import MOST_ROWS, Access, AccessDecision, Case, decide, keys_worth_reading
 from lookup_hints.plan.analysis import LeftSide
+from lookup_hints.plan.conditions import Conjunct, known_conjuncts, references
 from lookup_hints.plan.cost import LeftRows
-from lookup_hints.plan.draft import Draft, LookupJoin
-from lookup_hints.plan.hinted import hint_of
+from lookup_hints.plan.facts import LOOKUP, SCAN, Facts
+from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Block, Role
-from lookup_hints.plan.requested_access import LOOKUP, SCAN, requested_access, value_of
 from lookup_hints.plan.stopping import stopped_early
-from lookup_hints.plan.times import versions_wanted
-from lookup_hints.plan.unfiltered import certain_left
 from lookup_hints.spi import Scan, TableSize
 from lookup_hints.spi.options import InForce, Place
 from lookup_hints.sql.lexer import code, pieces
-from lookup_hints.sql.splice import Fragment
+from lookup_hints.sql.splice import Cut, Fragment
 
 _FILTERED = "unknown: conditions or joins may take some away before they are asked for"
 _SAYS_HOW_TO_ASK = ("retry-predicate", "on-error", "max-requests")
 """Options of a table that say what becomes of misses and failures, which a read does not know."""
 
 
-class BetterRead(Exception):
-    """Some lookup joins are to be read instead: planning begins again with them as scans."""
-
-    def __init__(self, decisions: Mapping[LookupUse, AccessDecision]) -> None:
-        super().__init__("some tables are read whole")
-        self.decisions = decisions
-
-
-def choose_access(draft: Draft) -> Draft:
-    """Each lookup join is asked, for a reason.
+def access_of_all(facts: Facts, joins: Sequence[FoundJoin]) -> dict[LookupUse, AccessDecision]:
+    """The decision of each of ``joins``.
 
     Raises:
-        BetterRead: some of them should be read.
         QueryError: the user wants a table to be read that cannot be.
     """
-    stopped = stopped_early(draft) if draft.joins else frozenset()
-    decisions = {join.use: _decision(draft, join, join.use.index in stopped) for join in draft.joins}
-    read = {use: decision for use, decision in decisions.items() if decision.reads}
-    if read:
-        raise BetterRead(read)
-    return draft.each_join(lambda join: join.with_(access=decisions[join.use]))
+    stopped = stopped_early(facts, joins)
+    return {join.use: _decision(facts, joins, join, join.use.index in stopped) for join in joins}
 
 
-def read_as_decided(draft: Draft, decisions: Mapping[LookupUse, AccessDecision]) -> Draft:
-    """``draft`` with these uses among those that are read."""
-    reasons = {use: decision.reason for use, decision in decisions.items()}
-    return draft.with_(read={**draft.read, **reasons}, decided={**draft.decided, **decisions})
-
-
-def _decision(draft: Draft, join: LookupJoin, is_stopped: bool) -> AccessDecision:
-    requested = requested_access(draft, join.use)
-    said = _said(draft, join.use, requested)
+def _decision(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, is_stopped: bool) -> AccessDecision:
+    requested = facts.requested_access(join.use)
+    said = _said(facts, join.use, requested)
     if requested.value == LOOKUP:
         return AccessDecision(reads=False, reason=said)
-    no_scan = _why_not_read(draft, join.use)
+    no_scan = _why_not_read(facts, join.use)
     if requested.value == SCAN:
         # A table that is read where all of it is wanted is asked where its past rows are.
-        may_be_asked = (Place.SESSION, Place.TABLE) if versions_wanted(join.use) else (Place.SESSION,)
+        may_be_asked = (Place.SESSION, Place.TABLE) if join.use.versions else (Place.SESSION,)
         if no_scan and requested.source not in may_be_asked:
-            raise _cannot_read(draft, join, requested, no_scan)
-        must_ask = no_scan or _stream(draft, join)
+            raise _cannot_read(facts, join, requested, no_scan)
+        must_ask = no_scan or _stream(facts, joins, join)
         if must_ask:
             return AccessDecision(reads=False, reason=f"{must_ask}, so {said} has no effect")
+    most_rows = _most_rows(facts, join.use)
     case = Case(
         Access(requested.value),
         said,
-        must_ask=no_scan or _must_ask(draft, join, is_stopped),
-        most_rows=_most_rows(draft, join.use),
+        must_ask=no_scan or _must_ask(facts, join, is_stopped),
+        most_rows=most_rows,
     )
     sizes: list[TableSize] = []
 
     def size() -> TableSize:
-        sizes.append(draft.context.table_size(join.connector))
+        sizes.append(facts.context.table_size(join.connector))
         return sizes[0]
 
-    decision = decide(case, size, lambda: _left_rows(draft, join))
-    keys = keys_worth_reading(sizes[0], case.most_rows) if sizes else None
-    if decision.reads or keys is None or _stream(draft, join):
+    decision = decide(case, size, lambda: _left_rows(facts, joins, join))
+    keys = keys_worth_reading(sizes[0], most_rows) if sizes else None
+    if decision.reads or keys is None or _stream(facts, joins, join):
         return decision
     return replace(decision, reads_after=keys)
 
 
-def _said(draft: Draft, use: LookupUse, requested: InForce) -> str:
+def _said(facts: Facts, use: LookupUse, requested: InForce) -> str:
     """Who wants what, as EXPLAIN shows it; empty where nobody does."""
-    hint = hint_of(draft, use)
+    hint = facts.hint_of(use)
     if requested.source is Place.HINT and hint is not None and "access" not in hint.options:
         return "a LOOKUP hint names it"
     return f"'access' = '{requested.value}' ({requested.source.value})" if requested.source else ""
 
 
-def _most_rows(draft: Draft, use: LookupUse) -> int:
-    most = value_of("scan.max-rows", draft, use).value
+def _most_rows(facts: Facts, use: LookupUse) -> int:
+    most = facts.value_of("scan.max-rows", use).value
     return MOST_ROWS if most is None else min(MOST_ROWS, most)
 
 
-def _why_not_read(draft: Draft, use: LookupUse) -> str:
+def _why_not_read(facts: Facts, use: LookupUse) -> str:
     """Why a table cannot, or may not, be read; empty where it can be."""
-    connector = draft.context.connector(use.base)
+    connector = facts.connector(use)
     if not isinstance(connector, Scan):
         return f"connector {use.table.connector!r} answers keys only"
-    if not value_of("scan", draft, use).value:
+    if not facts.value_of("scan", use).value:
         return f"'scan' = 'false' of table {use.table.name} forbids to read it"
-    if versions_wanted(use) is not None:
+    if use.versions is not None:
         return "FOR SYSTEM_TIME AS OF chooses among its rows"
-    guard = value_of("on-scan", draft, use)
+    guard = facts.value_of("on-scan", use)
     if guard.value == "error" and guard.source is not None:
         return f"'lookup.on-scan' = 'error' ({guard.source.value}) forbids to read it"
     return ""
 
 
-def _cannot_read(draft: Draft, join: LookupJoin, requested: InForce, reason: str) -> HintError | OptionError:
+def _cannot_read(facts: Facts, join: FoundJoin, requested: InForce, reason: str) -> HintError | OptionError:
     message = f"{join.use.alias} cannot be read as 'access' = 'scan' wants it: {reason}."
     tip = "Leave 'access' out, or write 'lookup' or 'auto'."
-    hint = hint_of(draft, join.use)
+    hint = facts.hint_of(join.use)
     if requested.source is Place.HINT and hint is not None:
         return HintError(Problem(message, hint.places.get("access", hint.at), tip))
     return OptionError(Problem(f"table {join.use.table.name}: {message}", None, tip))
 
 
-def _must_ask(draft: Draft, join: LookupJoin, is_stopped: bool) -> str:
+def _must_ask(facts: Facts, join: FoundJoin, is_stopped: bool) -> str:
     """Why reading would give other rows than asking, or more work; empty where nothing says so."""
     if is_stopped:
-        stops = "are shown" if draft.context.few_rows else "go to a LIMIT"
+        stops = "are shown" if facts.context.few_rows else "go to a LIMIT"
         return f"the first rows alone {stops}"
-    if _makes_a_view(draft):
+    if facts.makes_a_view:
         return "what will read the view, and how much of it, is not known"
-    said = [key for key in _SAYS_HOW_TO_ASK if value_of(key, draft, join.use).source is Place.TABLE]
+    said = [key for key in _SAYS_HOW_TO_ASK if facts.value_of(key, join.use).source is Place.TABLE]
     return f"{said[0]!r} of its table says how it is asked" if said else ""
 
 
-def _makes_a_view(draft: Draft) -> bool:
-    words = draft.statement.pieces[:6]
-    return words[0].is_word("CREATE") and any(piece.is_word("VIEW") for piece in words)
-
-
-def _stream(draft: Draft, join: LookupJoin) -> str:
+def _stream(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> str:
     """What to say where the left rows are a stream, which no read can follow; else nothing."""
-    left = join.left_side(draft.statement)
-    if left.at is None or not draft.analysis.knows:
+    left = join.left_side(facts.statement)
+    if left.at is None or not facts.analysis.knows:
         return ""
     is_beneath = all(role in (Role.STATEMENT, Role.RELATION) for role in _roles(join.home))
-    if draft.output is not None and is_beneath and not draft.context.is_stream(draft.analysis.whole()):
+    if facts.output is not None and is_beneath and not facts.context.is_stream(facts.analysis.whole()):
         return ""  # Spark has analysed the whole statement: where it is no stream, nothing beneath it is
-    query = _rows_of(draft, join, left)
-    return "a stream always asks" if draft.context.is_stream(query) else ""
+    query = _rows_of(facts, joins, join, left)
+    return "a stream always asks" if facts.context.is_stream(query) else ""
 
 
 def _roles(block: Block) -> Iterator[Role]:
@@ -163,28 +138,103 @@ def _roles(block: Block) -> Iterator[Role]:
         around = around.query.parent
 
 
-def _left_rows(draft: Draft, join: LookupJoin) -> LeftRows:
+def _left_rows(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> LeftRows:
     """The rows on the left that surely ask, by Spark's own estimate."""
-    left = certain_left(draft, join)
+    left = _certain_left(facts, joins, join)
     if left is None:
         return LeftRows(None, _FILTERED)
-    if draft.context.left_rows is None:
-        return LeftRows(None, "unknown: Spark was not asked")
-    found = draft.context.left_rows(_rows_of(draft, join, left))
-    names = [_column_of(draft, key.left) for key in join.conditions.keys]
+    found = facts.context.left_rows(_rows_of(facts, joins, join, left))
+    names = [_column_of(facts, key.left) for key in join.conditions.keys]
     values = [found.values[name] for name in names if name in found.values]
     return found if len(values) < len(names) else replace(found, keys=prod(values))
 
 
-def _column_of(draft: Draft, left: Fragment) -> str:
+def _column_of(facts: Facts, left: Fragment) -> str:
     """The name of the column that the left side of a key is; no name of any where it is an expression."""
-    words = code(pieces(left if isinstance(left, str) else left.of(draft.statement.text)))
+    words = code(pieces(left if isinstance(left, str) else left.of(facts.statement.text)))
     is_column = len(words) in (1, 3) and words[-1].is_name and words[0].is_name
     return words[-1].name if is_column and (len(words) == 1 or words[1].is_symbol(".")) else ""
 
 
-def _rows_of(draft: Draft, join: LookupJoin, left: LeftSide) -> str:
+def _rows_of(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, left: LeftSide) -> str:
     """A query for the rows of ``left``, which Spark is asked anyway, or which serves several joins."""
-    if len(draft.joins) > 1:
-        return draft.analysis.rows_of(join.home, left)
-    return draft.analysis.asking_rows(replace(join.question(draft.statement), left=left))
+    if len(joins) > 1:
+        return facts.analysis.rows_of(join.home, left)
+    return facts.analysis.asking_rows(replace(join.question(facts.statement), left=left))
+
+
+# --- which rows on the left are sure to ask ---------------------------------------------------------
+
+
+def _certain_left(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> LeftSide | None:
+    """The part of FROM whose rows all reach the lookup; None where some may not.
+
+    Spark lets conditions sink below a lookup join, also those of queries around it and what it infers from
+    equalities. So none may stand there but on columns of the table that are no keys.
+    """
+    if _is_filtered(facts, joins, join) or _is_filtered_around(facts, join.home):
+        return None
+    asked = {each.use.relation for each in joins if each.home is join.home}
+    others = [relation for relation in join.home.relations if relation not in asked]
+    if any(relation.lateral for relation in others):
+        return None
+    if len(others) == 1:
+        left = LeftSide(facts.statement.tokens.cut(others[0].first, others[0].last))
+    else:
+        left = join.left_side(facts.statement)
+    return None if left.at is None or _holds_lookups(facts, join.home, left.at) else left
+
+
+def _holds_lookups(facts: Facts, block: Block, part: Cut) -> bool:
+    """Whether the part, or a CTE that it may name, holds a lookup table: Spark sees an empty one there."""
+    parts = [part, *(cte.at for level in block.query.levels for cte in level)]
+    places = [facts.statement.pieces[use.index].start for use in facts.statement.uses]
+    return any(each.start <= place < each.end for each in parts for place in places)
+
+
+def _is_filtered(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin) -> bool:
+    """Whether something in the block of the join may take left rows away before they are asked for."""
+    home = join.home
+    here = [each for each in joins if each.home is home]
+    if home.pipes or home.views_last > -1 or any(each.conditions.left_only for each in here):
+        return True
+    if any(each.kind != "LEFT" for each in here if each.use.index < join.use.index):
+        return True
+    asked = {each.use.relation for each in here}
+    steps = (step for step in home.steps if facts.statement.pieces[step.first].start >= join.at.end)
+    behind = (step for step in steps if step.right not in asked)
+    if any("LEFT" not in step.words or step.hides_right for step in behind):
+        return True
+    conditions = [known_conjuncts(facts.statement, where) for where in home.wheres]
+    return any(each is None or any(_may_sink(join, conjunct) for conjunct in each) for each in conditions)
+
+
+def _may_sink(join: FoundJoin, conjunct: Conjunct) -> bool:
+    keys = join.conditions.keys
+    if conjunct.at == join.at or any(key.whole == conjunct.at for key in keys):
+        return False
+    named = {reference.column for reference in references(conjunct.tree, join.names)}
+    return not named or bool(named & {key.column for key in keys})
+
+
+def _is_filtered_around(facts: Facts, block: Block) -> bool:
+    """Whether a HAVING, a LIMIT or a query around the block may take rows of it away."""
+    while not _has_having(facts, block):
+        query = block.query
+        if query.limit_at is not None and not query.ordered:
+            return True
+        if query.role is Role.STATEMENT:
+            return False
+        around = query.parent
+        if query.role is not Role.RELATION or query.lateral or around is None:
+            return True
+        if around.wheres or around.pipes or len(list(around.everything)) != 1:
+            return True
+        block = around
+    return True
+
+
+def _has_having(facts: Facts, block: Block) -> bool:
+    tokens = facts.statement.tokens
+    places = (at for word in ("HAVING", "QUALIFY") for at in tokens.places(word, block.first, block.last))
+    return any(tokens.is_word(at, "HAVING", "QUALIFY") for at in places)

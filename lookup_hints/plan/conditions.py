@@ -258,6 +258,14 @@ def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
         yield from conjuncts(statement, each)
 
 
+def known_conjuncts(statement: Statement, part: Cut) -> list[Conjunct] | None:
+    """What ``conjuncts`` gives; None where one cannot be read, for those to whom that need not matter."""
+    try:
+        return list(conjuncts(statement, part))
+    except UnsupportedLookup:
+        return None
+
+
 def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
     """What the parentheses around all of ``part`` hold; None where there are none, or they hold a query."""
     tokens = statement.tokens
@@ -338,9 +346,8 @@ def implied_equalities(statement: Statement, conjunct: Conjunct, names: ColumnNa
         return []
     equalities: list[list[KeyEquality]] = []
     for branch in branches:
-        try:
-            inner = list(conjuncts(statement, branch))
-        except UnsupportedLookup:
+        inner = known_conjuncts(statement, branch)
+        if inner is None:
             return []
         found = (key_equality(statement, each, names) for each in inner)
         equalities.append([replace(each, kept=True, implied=True) for each in found if each is not None])

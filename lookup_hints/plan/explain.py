@@ -8,7 +8,7 @@ from types import MappingProxyType
 from lookup_hints.errors import Span
 from lookup_hints.plan.access import size_text
 from lookup_hints.plan.budgets import shown_owner
-from lookup_hints.plan.draft import JoinOrder, LookupJoin, LookupPlan, TableScan
+from lookup_hints.plan.joins import JoinOrder, LookupJoin, LookupPlan, TableScan
 from lookup_hints.spec import LookupName, LookupSettings
 from lookup_hints.spi.lookup_options import (
     CACHE_KEYS,
@@ -53,9 +53,9 @@ def _scan(scan: TableScan) -> str:
     table = scan.use.table
     at_once = "one task" if scan.readers == 1 else f"at most {scan.readers} tasks at once"
     facts = [
-        ("read because", scan.reason),
-        *(("rows", text) for text in rows_of(scan)),
-        *(("instead", text) for text in [scan.other_way] if text),
+        ("read because", scan.decision.reason),
+        ("rows", rows_of(scan)),
+        *(("instead", text) for text in [scan.decision.other_way] if text),
         ("columns", ", ".join(scan.columns)),
         *([("filters", " AND ".join(map(str, scan.filters)))] if scan.filters else []),
         ("connector", table.connector),
@@ -65,10 +65,9 @@ def _scan(scan: TableScan) -> str:
     return "\n".join([f"Whole table {table.name} is read", *_lines(facts)])
 
 
-def rows_of(scan: TableScan) -> Iterator[str]:
+def rows_of(scan: TableScan) -> str:
     """How large the table that is read is, or why nobody knows."""
-    if scan.size is not None:
-        yield f"unknown: {scan.size.source}" if scan.size.rows is None else size_text(scan.size)
+    return f"unknown: {scan.size.source}" if scan.size.rows is None else size_text(scan.size)
 
 
 def _lines(facts: Iterable[tuple[str, str]]) -> list[str]:
@@ -83,10 +82,10 @@ def _given_to_failures(settings: LookupSettings) -> Iterator[str]:
     yield from () if settings.on_error == "fail" else ERROR_LIMIT_KEYS
 
 
-def _order_text(plan: LookupPlan, order: JoinOrder) -> str:
+def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
     """Which of the rows of a key are joined."""
     value, condition = plan.text_of(order.value), order.condition
-    by_whom = "chosen by the source" if order.is_asked else "chosen by the worker"
+    by_whom = "chosen by the source" if is_asked else "chosen by the worker"
     if condition.until is not None:
         return f"those with {condition.column} <= {value} and {condition.until} > {value} or NULL, {by_whom}"
     which = "last" if condition.operator in (">=", ">") else "first"
@@ -110,9 +109,8 @@ def _budget(join: LookupJoin) -> Iterator[tuple[str, str]]:
 def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     conditions, settings, source = join.conditions, join.chosen.settings, join.chosen.source
     yield "connector", join.use.table.connector
-    if join.access is not None:
-        yield "access", f"asked: {join.access.reason}"
-    if join.access is not None and join.access.other_way:
+    yield "access", f"asked: {join.access.reason}"
+    if join.access.other_way:
         yield "instead", join.access.other_way
     runner = "async" if settings.asynchronous else "sync"
     yield "runner", f"{runner}: {join.chosen.runner_reason}{source('async')}"
@@ -121,13 +119,15 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     named = join.use.base_column
     yield (
         "keys",
-        ", ".join(f"{named(key.column)} = {plan.text_of(join.asked_for(key))}" for key in conditions.keys),
+        ", ".join(
+            f"{named(key.column)} = {plan.text_of(join.form.asked_for(key))}" for key in conditions.keys
+        ),
     )
     if join.order is not None:
-        yield "rows", _order_text(plan, join.order)
-    yield "columns", ", ".join(join.asked_columns)
-    if join.form:
-        yield "place", join.form
+        yield "rows", _order_text(plan, join.order, join.function.order_asked)
+    yield "columns", ", ".join(join.function.columns)
+    if join.form.shown:
+        yield "place", join.form.shown
     if conditions.residual:
         yield "residual", " AND ".join(plan.text_of(each.at) for each in conditions.residual)
     if conditions.left_only:

@@ -5,7 +5,7 @@ What is in doubt is not looked through: the table inside is then read, or asked 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlglot import exp
@@ -15,8 +15,6 @@ from lookup_hints.plan.conditions import ColumnNames, references
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Shape
 from lookup_hints.plan.read.virtual import Expression, LookThrough, TableColumn
-from lookup_hints.plan.times import calls_the_present
-from lookup_hints.spi.changes import versions_of
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.splice import Cut
 
@@ -116,7 +114,7 @@ class ViewResolver:
         below = self.through(head) if table is None else LookThrough.whole(table)
         # A time that chooses rows would be lost.
         is_plain = table is None or versions_of(table) is None
-        is_now = head.time is None or (is_plain and calls_the_present(self._statement, head.time))
+        is_now = head.time is None or (is_plain and self._statement.calls_the_present(head.time))
         if below is None or head.lateral or not head.plain or not is_now:
             return None
         names = self._names(head, below)
@@ -256,23 +254,11 @@ def names_of_cte(statement: Statement, cte: Cte) -> tuple[str, ...]:
     return tuple(piece.name for piece in names if piece.is_name)
 
 
-def select_items(statement: Statement, block: Block) -> Iterator[Cut]:
+def select_items(statement: Statement, block: Block) -> list[Cut]:
     """What stands between the commas of the one SELECT list of a block, behind DISTINCT where it has that."""
     first = block.selects[0] + 1 + block.distinct
     last = block.last if block.source is None else block.source.at - 1
-    return _parts(statement, first, last)
-
-
-def _parts(statement: Statement, first: int, last: int) -> Iterator[Cut]:
-    """The stretches between the commas."""
-    tokens, begin = statement.tokens, first
-    for index in range(first, last + 1):
-        if tokens.is_symbol(index, ",") and tokens.depth(index) == tokens.depth(first - 1):
-            if begin < index:
-                yield tokens.cut(begin, index - 1)
-            begin = index + 1
-    if begin <= last:
-        yield tokens.cut(begin, last)
+    return statement.tokens.parts(first, last)
 
 
 def _is_plain(tree: exp.Expr) -> bool:

@@ -9,12 +9,13 @@ from sqlglot import exp
 
 from lookup_hints.errors import Problem
 from lookup_hints.plan.conditions import Conjunct, bare_column, can_be_key, comparison_sides
-from lookup_hints.plan.draft import Draft, JoinOrder, LookupJoin
-from lookup_hints.plan.keys import is_key_type, order_cast
+from lookup_hints.plan.facts import Facts
+from lookup_hints.plan.joins import FoundJoin, JoinOrder
+from lookup_hints.plan.keys import KeyCast, is_key_type, order_cast
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Step
 from lookup_hints.plan.refusal import NotReadEither, cannot_run, refused
-from lookup_hints.plan.times import calls_the_present, versions_wanted
+from lookup_hints.spec import LookupSettings
 from lookup_hints.spi import OrderCondition, OrderedLookup
 from lookup_hints.spi.changes import VALID_FROM, VALID_TO, Versions
 from lookup_hints.spi.types import type_name, written_type
@@ -29,18 +30,14 @@ _PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}
 _MIRRORED = {">=": "<=", ">": "<", "<=": ">=", "<": ">"}
 
 
-def order_rows(draft: Draft) -> Draft:
-    """Each join that wants some of the rows of a key says which.
+def ordered(statement: Statement, join: FoundJoin) -> FoundJoin:
+    """``join``, which says which of the rows of a key it wants, where it wants some.
 
     Raises:
         CannotBeAsked: Spark has to find the nearest row among all of the table.
         UnsupportedLookup: the versions of a row cannot be told from other rows.
     """
-    return draft.each_join(lambda join: _ordered(draft.statement, join))
-
-
-def _ordered(statement: Statement, join: LookupJoin) -> LookupJoin:
-    versions, step = versions_wanted(join.use), join.use.step
+    versions, step = join.use.versions, join.use.step
     if versions is not None:
         return join.with_(order=_of_versions(statement, join, versions))
     if step is not None and step.takes_nearest:
@@ -48,7 +45,7 @@ def _ordered(statement: Statement, join: LookupJoin) -> LookupJoin:
     return join
 
 
-def _of_versions(statement: Statement, join: LookupJoin, versions: Versions) -> JoinOrder:
+def _of_versions(statement: Statement, join: FoundJoin, versions: Versions) -> JoinOrder:
     use = join.use
     assert use.time is not None, "there is a time"
     if use.step is not None and use.step.takes_nearest:
@@ -57,13 +54,13 @@ def _of_versions(statement: Statement, join: LookupJoin, versions: Versions) -> 
     if versions.until is None:
         _refuse_parts_of_key(statement, join, versions)
     value: Fragment = use.time
-    if calls_the_present(statement, use.time):
+    if statement.calls_the_present(use.time):
         value = _PRESENT.get(type_name(versions.since.type), "current_timestamp()")
     until = None if versions.until is None else versions.until.name
     return JoinOrder(OrderCondition(versions.since.name, until=until), value, use.time)
 
 
-def _refuse_parts_of_key(statement: Statement, join: LookupJoin, versions: Versions) -> None:
+def _refuse_parts_of_key(statement: Statement, join: FoundJoin, versions: Versions) -> None:
     """Where a key may have several rows at a time, nothing says which rows are versions of one."""
     asked = {join.use.base_column(key.column) for key in join.conditions.keys}
     missing = [name for name in join.use.base.primary_key if name not in {*asked, versions.since.name}]
@@ -80,7 +77,7 @@ def _refuse_parts_of_key(statement: Statement, join: LookupJoin, versions: Versi
     )
 
 
-def _nearest(statement: Statement, join: LookupJoin, step: Step) -> JoinOrder:
+def _nearest(statement: Statement, join: FoundJoin, step: Step) -> JoinOrder:
     use, conditions = join.use, join.conditions
     sides = None if step.match is None else _sides(statement, join, step)
     if step.match is None or sides is None:
@@ -100,7 +97,7 @@ def _nearest(statement: Statement, join: LookupJoin, step: Step) -> JoinOrder:
     return JoinOrder(OrderCondition(field.name, operator), value.at, step.match, is_asof=True)
 
 
-def _sides(statement: Statement, join: LookupJoin, step: Step) -> tuple[str, str, Conjunct] | None:
+def _sides(statement: Statement, join: FoundJoin, step: Step) -> tuple[str, str, Conjunct] | None:
     """How the value on the left is compared, the column that it is compared with, and the value."""
     assert step.match is not None, "an ASOF JOIN has one"
     for kind, operator in _OPERATORS.items():
@@ -116,8 +113,8 @@ def _sides(statement: Statement, join: LookupJoin, step: Step) -> tuple[str, str
     return None
 
 
-def cast_order(draft: Draft, join: LookupJoin, kind: str) -> JoinOrder | None:
-    """The order of ``join`` with the cast of its value, which is of the type ``kind``.
+def order_cast_of(facts: Facts, join: FoundJoin, kind: str) -> KeyCast:
+    """How the value that ``join`` compares by order, of the type ``kind``, becomes one of the column's type.
 
     Raises:
         CannotBeAsked: Spark compares both as something else; it can find the nearest row itself.
@@ -125,54 +122,45 @@ def cast_order(draft: Draft, join: LookupJoin, kind: str) -> JoinOrder | None:
     """
     order = join.order
     if order is None:
-        return None
+        return KeyCast()
     field = join.use.base.schema.field(order.condition.column)
     column = type_name(field.type)
     cast = order_cast(kind, column)
     if cast is not None:
-        return replace(order, cast=replace(cast, wrapping=draft.context.wrapping(field.type)))
-    value = order.value if isinstance(order.value, str) else order.value.of(draft.statement.text)
+        return replace(cast, wrapping=facts.context.wrapping(field.type))
+    value = order.value if isinstance(order.value, str) else order.value.of(facts.statement.text)
     written = " ".join(value.split())
     reason = f"{written} compares {kind.upper()} with {field.name}, which is {column.upper()}"
     if order.is_asof:
-        raise refused(draft.statement, join.use, order.at, reason)
+        raise refused(facts.statement, join.use, order.at, reason)
     raise NotReadEither(
         Problem(
             f"The lookup join with {join.use.shown} cannot run: {written} is {kind.upper()}, and"
             f" {field.name}, which {VALID_FROM!r} names, is {column.upper()}.",
-            draft.statement.span(order.at),
+            facts.statement.span(order.at),
             f"Write CAST({written} AS {written_type(column)}), in parentheses.",
         )
     )
 
 
-def choose_who_orders(draft: Draft) -> Draft:
-    """Where a key has many rows its source finds the ones that answer, if it can; else the worker does.
+def is_order_asked(facts: Facts, join: FoundJoin, settings: LookupSettings) -> bool:
+    """Whether the source finds the rows that answer, as it can and a key has many; else the worker does.
 
     What is remembered are all rows of a key: they answer every value.
     """
-    return draft.each_join(lambda join: _with_who(draft, join))
-
-
-def _with_who(draft: Draft, join: LookupJoin) -> LookupJoin:
-    order, settings, connector = join.order, join.chosen.settings, join.connector
+    order, connector = join.order, join.connector
     if order is None or settings.cache is not None or settings.whole is not None:
-        return join
+        return False
     if not isinstance(connector, OrderedLookup) or not connector.can_order(order.condition):
-        return join
-    rows = _rows_of_a_key(draft, join)
+        return False
+    rows = _rows_of_a_key(facts, join)
     # Quotes are many; versions of a customer are few.
-    is_asked = order.is_asof if rows is None else rows > FEW_ROWS
-    if not is_asked:
-        return join
-    # A table that is read while the statement runs is asked by key, not by moment.
-    choice = replace(join.chosen, settings=replace(settings, switch=None))
-    return join.with_(order=replace(order, is_asked=True), choice=choice)
+    return order.is_asof if rows is None else rows > FEW_ROWS
 
 
-def _rows_of_a_key(draft: Draft, join: LookupJoin) -> float | None:
+def _rows_of_a_key(facts: Facts, join: FoundJoin) -> float | None:
     """About how many rows a key has, as the source knows; None where it does not."""
-    size = draft.context.table_size(join.connector)
+    size = facts.context.table_size(join.connector)
     columns = [join.use.base_column(key.column) for key in join.conditions.keys]
     if size.rows is None or any(not size.distinct.get(name) for name in columns):
         return None

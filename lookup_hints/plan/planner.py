@@ -1,31 +1,26 @@
-"""The planner: a statement with lookup tables -> Spark SQL with lookup functions, rule by rule."""
+"""The planner: a statement with lookup tables -> Spark SQL with lookup functions, forwards.
+
+Facts are found first, each once. Of each use of a lookup table it is decided whether it asks, is read whole,
+or is looked through. The text is written last.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import replace
-from functools import reduce
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
 
-from sqlglot import exp
-
-from lookup_hints.errors import InternalError, OptionError, Problem, UnsupportedLookup
+from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
 from lookup_hints.hints.parse import LookupHint
-from lookup_hints.plan.analysis import Analysis, KeyTypeError
-from lookup_hints.plan.ask_or_read import BetterRead, choose_access, read_as_decided
-from lookup_hints.plan.budgets import gives_limits
-from lookup_hints.plan.choose import Choice, choose, session_option
-from lookup_hints.plan.conditions import KeyEquality
-from lookup_hints.plan.ctes import must_run_once, notes_of_ctes
-from lookup_hints.plan.draft import Context, Draft, LookupJoin, LookupPlan
-from lookup_hints.plan.forms.find import find_lookups
-from lookup_hints.plan.guards import guard_reads
-from lookup_hints.plan.hinted import is_named, match_hints
-from lookup_hints.plan.keys import ANSI, KeyCast, key_cast
-from lookup_hints.plan.look_through import ViewResolver, names_view
-from lookup_hints.plan.order import cast_order, choose_who_orders, order_rows
-from lookup_hints.plan.processing_time import check_times
+from lookup_hints.plan.access import AccessDecision
+from lookup_hints.plan.ask_or_read import access_of_all
+from lookup_hints.plan.choose import session_option
+from lookup_hints.plan.complete import completed
+from lookup_hints.plan.context import Context
+from lookup_hints.plan.decisions import Decisions
+from lookup_hints.plan.facts import Facts, is_inside
+from lookup_hints.plan.forms.find import FoundJoins, find_lookups
+from lookup_hints.plan.joins import LookupJoin, LookupPlan, TableScan
 from lookup_hints.plan.read.kinds import (
     describes,
     gives_rows,
@@ -33,23 +28,18 @@ from lookup_hints.plan.read.kinds import (
     makes_function,
     names_a_relation,
     query_parts,
-    script_variables,
 )
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement, UnreadableStatement
-from lookup_hints.plan.reading import read_all, read_instead
 from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither
-from lookup_hints.plan.repeated import notes_of_inserts, notes_of_ranges, notes_of_subqueries
-from lookup_hints.plan.stopping import stopped_early
-from lookup_hints.plan.write.columns import residual_columns, used_columns
+from lookup_hints.plan.repeated import notes_of_repeated
+from lookup_hints.plan.scans import refuse_forbidden, scan_of
+from lookup_hints.plan.times import check_times
 from lookup_hints.plan.write.edits import edits_of
 from lookup_hints.plan.write.sorting import rebalanced
-from lookup_hints.spec import LookupName, LookupSettings, LookupSpec, Switch
-from lookup_hints.spi import Connector
-from lookup_hints.spi.types import type_name, written_type
 from lookup_hints.sql.lexer import Kind, code, pieces
-from lookup_hints.sql.splice import Cut, spliced
+from lookup_hints.sql.splice import Cut, Edit, spliced
 
-Rule = Callable[[Draft], Draft]
+Answer = TypeVar("Answer")
 
 
 def mentions_lookup(text: str, is_lookup: Callable[[str], object]) -> bool:
@@ -87,76 +77,197 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
     try:
         statement.queries = query_parts(statement)
         statement.has_parameters = makes_function(statement)
-        draft = Draft(
-            statement,
-            context,
-            Analysis(statement, context.analyse, script_variables(statement.tokens)),
-            hints,
-        )
+        facts = Facts(statement, context, hints)
         if describes(statement):
-            return LookupPlan(text, draft.analysis.over_stubs(), (), (), None, None, ())
-        draft = reduce(_after, ABOUT_THE_STATEMENT, draft)
-        draft = _decided(read_all(draft) if context.read_because else draft)
+            return LookupPlan(text, facts.analysis.over_stubs())
+        output = facts.output  # Spark's errors come first
+        _account_for_names(statement)
+        notes, warnings = check_times(facts)
+        decided = _decided(facts, _settled_at_first(facts))
     except RecursionError:
         raise _nested_too_deeply(statement) from None
     except (LookupError, AttributeError, StopIteration, AssertionError) as error:
         raise InternalError(
             f"the planner failed ({type(error).__name__}: {error}); please report this with the statement"
         ) from error
+    is_written = not gives_rows(statement) and is_one_query(statement)
     return LookupPlan(
         text=text,
-        sql=spliced(text, draft.edits),
-        joins=draft.joins,
-        scans=draft.scans,
-        output=draft.output,
-        query=_written_query(draft),
-        notes=draft.notes,
-        warnings=draft.warnings,
+        sql=spliced(text, decided.edits),
+        joins=decided.joins,
+        scans=decided.scans,
+        output=output,
+        query=spliced(text, decided.edits, statement.queries[0]) if is_written else None,
+        notes=(*notes, *decided.notes),
+        warnings=tuple(warnings),
     )
 
 
-def _decided(draft: Draft) -> Draft:
-    """``draft`` with each of its lookup tables asked, or read where it cannot be."""
-    while True:
-        try:
-            return reduce(_after, RULES, draft)
-        except NotReadEither:
-            raise
-        except CannotBeAsked as error:
-            if error.use.through is not None:
-                return _without_look_through(draft, UnsupportedLookup(error.problems), {error.use})
-            if error.use in draft.read:  # it was to be asked for a list of constants then
-                draft = draft.with_(unlisted=draft.unlisted | {error.use})
-            else:
-                draft = read_instead(draft, error)
-        except BetterRead as better:
-            draft = read_as_decided(draft, better.decisions)
-            draft = draft.with_(
-                looked_through=tuple(use for use in draft.looked_through if use not in better.decisions),
-                unlisted=draft.unlisted | better.decisions.keys(),
-            )
-        except UnsupportedLookup as error:
-            return _without_look_through(draft, error, set(draft.looked_through))
+# --- what is decided --------------------------------------------------------------------------------
 
 
-def _without_look_through(draft: Draft, error: UnsupportedLookup, dropped: set[LookupUse]) -> Draft:
-    """``draft`` where the ``dropped`` are ordinary relations; the tables inside them are asked or read.
+@dataclass(frozen=True)
+class _Decided:
+    """What each use of a lookup table does, and the edits that say so."""
+
+    joins: tuple[LookupJoin, ...]
+    scans: tuple[TableScan, ...]
+    edits: tuple[Edit, ...]
+    notes: tuple[str, ...]
+
+
+def _settled_at_first(facts: Facts) -> Decisions:
+    """What is settled before anything is found: all is looked through; or all is read, where it must be.
 
     Raises:
-        UnsupportedLookup: ``error``, where that does not help, or a hint wants one of them to be asked.
+        UnsupportedLookup: the source of one cannot be read, or the user wants it to be asked.
     """
-    if not dropped or any(is_named(draft, use) for use in dropped):
-        raise error from None
+    reason = facts.context.read_because
+    if not reason:
+        return Decisions(facts.looked_through)
+    uses = facts.statement.uses
+    for use in uses:
+        if not facts.may_be_read(use):
+            raise UnsupportedLookup(Problem(f"{use.alias} cannot be read: {reason}."))
+    return (
+        Decisions().reading(dict.fromkeys(uses, AccessDecision(reads=True, reason=reason))).without_list(uses)
+    )
+
+
+def _decided(facts: Facts, settled: Decisions) -> _Decided:
+    """What each use does. What is settled stays so, and what can be asked is found with it.
+
+    Raises:
+        UnsupportedLookup: a table can be neither asked nor read: the first reason that there was.
+        QueryError: hints or options say what cannot be.
+    """
+    first: UnsupportedLookup | None = None
+    while True:
+        found = _or_refusal(find_lookups, facts, settled)
+        if isinstance(found, UnsupportedLookup):
+            refusal = found
+        else:
+            settled = found.settled
+            _check_hints(facts, found)
+            access = access_of_all(facts, found.joins)
+            better_read = {use: decision for use, decision in access.items() if decision.reads}
+            if better_read:
+                settled = settled.choosing(better_read)
+                continue
+            decided = _or_refusal(_written, facts, found, access)
+            if isinstance(decided, _Decided):
+                return decided
+            refusal = decided
+        more = _more_settled(facts, settled, refusal)
+        if more is None:
+            raise UnsupportedLookup((first or refusal).problems)
+        if more.looked_through != settled.looked_through:
+            first = first or refusal
+        settled = more
+
+
+def _or_refusal(function: Callable[..., Answer], *args: object) -> Answer | UnsupportedLookup:
+    """What ``function`` gives, or the refusal that it raises: as a value, for it may settle something."""
     try:
-        return _decided(
-            draft.with_(looked_through=tuple(use for use in draft.looked_through if use not in dropped))
+        return function(*args)
+    except UnsupportedLookup as refusal:
+        return refusal
+
+
+def _more_settled(facts: Facts, settled: Decisions, refusal: UnsupportedLookup) -> Decisions | None:
+    """What a refusal settles: a table is read, or not looked through to; None: the user is told."""
+    if isinstance(refusal, NotReadEither):
+        return None
+    dropped = set(settled.looked_through)
+    if isinstance(refusal, CannotBeAsked):
+        use = refusal.use
+        if use.through is None and use in settled.read:  # it was to be asked for a list of constants then
+            return settled.without_list({use})
+        if use.through is None:
+            decision = AccessDecision(reads=True, reason=refusal.reason)
+            return settled.reading({use: decision}) if facts.may_be_read(use) else None
+        dropped = {use}
+    if not dropped or any(facts.names_use(hint, use) for hint in facts.hints for use in dropped):
+        return None
+    return settled.without_look_through(dropped)
+
+
+def _written(facts: Facts, found: FoundJoins, access: dict[LookupUse, AccessDecision]) -> _Decided:
+    """The joins and scans as they run, and the edits that say so.
+
+    Raises:
+        CannotBeAsked: a join cannot be what was found.
+        UnsupportedLookup: a table may not be read.
+    """
+    conf = facts.context.conf
+    joins = completed(facts, found.joins, access)
+    scans = tuple(scan_of(facts, use, decision) for use, decision in found.scans.items())
+    edits, notes = edits_of(facts.analysis, joins, scans, found.bypassed), list[str]()
+    adaptive = (conf("spark.sql.adaptive.enabled") or "true").lower() == "true"
+    shuffles = rebalanced(facts.statement, joins, adaptive=adaptive)
+    if shuffles and session_option("rebalance-order-by", conf):
+        edits += shuffles
+        notes.append("a shuffle was added below the global ORDER BY, so that its sampling does not ask again")
+    elif shuffles:
+        notes.append("a global ORDER BY over a lookup samples its rows first: each key is asked for twice")
+    for scan in scans:
+        refuse_forbidden(facts, scan)
+    notes += notes_of_repeated(facts.statement, joins)
+    return _Decided(joins, scans, tuple(edits), tuple(notes))
+
+
+# --- what is wrong with a statement -----------------------------------------------------------------
+
+
+def _check_hints(facts: Facts, found: FoundJoins) -> None:
+    """Each hint names a lookup join of its query block, or what is read because the user lets it be.
+
+    Raises:
+        HintError: one names none.
+    """
+    hintable = [*(join.use for join in found.joins), *found.settled.chosen]
+    for use in found.scans:
+        hint = facts.hint_of(use)
+        if hint is not None and hint.options.get("access") in ("scan", "auto"):
+            hintable.append(use)
+    problems = [
+        _unmatched(hint, facts, found)
+        for hint in facts.hints
+        if not any(facts.names_use(hint, use) or is_inside(hint, use) for use in hintable)
+    ]
+    if problems:
+        raise HintError(problems)
+
+
+def _unmatched(hint: LookupHint, facts: Facts, found: FoundJoins) -> Problem:
+    uses = [join.use for join in found.joins if hint.select in facts.selects(join.use)]
+    message = f"LOOKUP names {hint.table!r}, but no lookup join in this query block has that alias."
+    by_name = [use.alias for use in uses if use.table.name.lower() == hint.table.lower()]
+    if by_name:
+        tip = f"Where a table has an alias, the hint uses it: {by_name[0]!r}."
+    elif uses:
+        tip = nearest(hint.table, [use.alias for use in uses])
+    else:
+        tip = (
+            "The block has no lookup join: a lookup table is the right side of a JOIN, created WITH"
+            " ('connector' = ...)."
         )
-    except UnsupportedLookup:
-        raise error from None
+    return Problem(message, hint.places.get("table", hint.at), tip)
 
 
-def _after(draft: Draft, rule: Rule) -> Draft:
-    return rule(draft)
+def _account_for_names(statement: Statement) -> None:
+    """A lookup table's name that stands where a relation does must have been read as one."""
+    read = {relation.name_at for block in statement.structure.blocks for relation in block.everything}
+    read |= {use.index for use in statement.uses}
+    for index, piece in enumerate(statement.pieces):
+        is_use = piece.is_name and statement.is_lookup_table(piece.name)
+        if is_use and index not in read and statement.tokens.is_word(index - 1, "FROM", "JOIN"):
+            raise UnreadableStatement(
+                Problem(
+                    f"How the lookup table {piece.name} is used here cannot be read.",
+                    statement.span(Cut(piece.start, piece.end)),
+                )
+            )
 
 
 def _nested_too_deeply(statement: Statement) -> UnreadableStatement:
@@ -170,325 +281,3 @@ def _nested_too_deeply(statement: Statement) -> UnreadableStatement:
             "Write parts of it as temporary views.",
         )
     )
-
-
-def _written_query(draft: Draft) -> str | None:
-    """The one query, as Spark gets it, of a statement that writes what the query gives."""
-    statement = draft.statement
-    if gives_rows(statement) or not is_one_query(statement):
-        return None
-    return spliced(statement.text, draft.edits, statement.queries[0])
-
-
-def analyse_as_plain_join(draft: Draft) -> Draft:
-    """Spark analyses the statement over stubs: its errors come first, and it says what must come out."""
-    statement = draft.statement
-    if not is_one_query(statement) or not (statement.uses or names_view(statement, draft.context.find_view)):
-        return draft
-    return draft.with_(output=draft.analysis.output())
-
-
-def look_through(draft: Draft) -> Draft:
-    """Derived tables, CTEs and views that are one lookup table, and nothing more, are uses of that table."""
-    statement, context = draft.statement, draft.context
-    resolver = ViewResolver(statement, context.find_view, context.case_sensitive)
-    is_view = statement.tokens.is_word(0, "CREATE") and any(
-        statement.tokens.is_word(at, "VIEW") for at in range(2, 6)
-    )
-    makes_view = is_view and resolver.of_query(statement.structure.queries[0]) is not None
-    return draft.with_(looked_through=resolver.uses(), makes_view=makes_view)
-
-
-def account_for_names(draft: Draft) -> Draft:
-    """A lookup table's name that stands where a relation does must have been read as one."""
-    statement = draft.statement
-    read = {relation.name_at for block in statement.structure.blocks for relation in block.everything}
-    read |= {use.index for use in statement.uses}
-    for index, piece in enumerate(statement.pieces):
-        is_use = piece.is_name and statement.is_lookup_table(piece.name)
-        if is_use and index not in read and statement.tokens.is_word(index - 1, "FROM", "JOIN"):
-            raise UnreadableStatement(
-                Problem(
-                    f"How the lookup table {piece.name} is used here cannot be read.",
-                    statement.span(Cut(piece.start, piece.end)),
-                )
-            )
-    return draft
-
-
-def find_joins(draft: Draft) -> Draft:
-    """Every use of a lookup table is a lookup join, or reads the whole table."""
-    found = find_lookups(draft)
-    return draft.with_(joins=found.joins, scans=found.scans, bypassed=found.bypassed)
-
-
-def choose_settings(draft: Draft) -> Draft:
-    """Each join gets its runner and its options."""
-    context, others = draft.context, _that_may_share_budgets(draft)
-
-    def with_choice(join: LookupJoin) -> LookupJoin:
-        choice = choose(
-            join.hint, join.connector, context.conf, context.predicates, context.unwritable, others
-        )
-        return join.with_(choice=_with_switch(choice, join), notes=(*join.notes, *choice.notes))
-
-    return draft.each_join(with_choice)
-
-
-def _with_switch(choice: Choice, join: LookupJoin) -> Choice:
-    """``choice``; the table may be read while the statement runs, where nothing that was said is against it.
-
-    A retry that waits for late rows, or looks at rows, wants the source's answer. So does who wants no cache.
-    """
-    settings, keys = choice.settings, None if join.access is None else join.access.reads_after
-    retry = settings.retry
-    wants_source = "cache" in choice.sources or retry.on_miss or retry.on_rows is not None
-    if keys is None or wants_source:
-        return choice
-    return replace(choice, settings=replace(settings, switch=Switch(keys)))
-
-
-def _that_may_share_budgets(draft: Draft) -> list[Connector]:
-    """The connectors of the statement's lookups and of the session's tables, as far as they give limits."""
-    found = [join.connector for join in draft.joins]
-    known = {id(connector.table) for connector in found}
-    for table in draft.context.tables() if found else ():
-        if gives_limits(table) and id(table) not in known:
-            with suppress(OptionError):  # which is told where that table is used
-                found.append(draft.context.connector(table))
-    return found
-
-
-def expect_early_stops(draft: Draft) -> Draft:
-    """A join whose rows go to a LIMIT asks for no more than it must until Spark has seen its first rows."""
-    stopped = draft.joins and stopped_early(draft)
-
-    def with_patience(join: LookupJoin) -> LookupJoin:
-        if join.use.index not in stopped:
-            return join
-        settings = replace(join.chosen.settings, stops_early=True)
-        return join.with_(choice=replace(join.chosen, settings=settings))
-
-    return draft.each_join(with_patience)
-
-
-def type_keys(draft: Draft) -> Draft:
-    """Each key is cast to its column's type, where one value can stand for it."""
-    if not draft.analysis.knows or not draft.joins:
-        return draft.each_join(lambda join: join.with_(casts=tuple(KeyCast() for _ in join.conditions.keys)))
-    questions = [join.question(draft.statement) for join in draft.joins]
-    try:
-        answers = draft.analysis.key_types(questions)
-    except KeyTypeError as error:
-        join = next(join for join in draft.joins if join.use is error.question.use)
-        raise _not_alone(draft, join, error) from error
-    types = dict(zip((join.use for join in draft.joins), answers, strict=True))
-
-    def with_casts(join: LookupJoin) -> LookupJoin:
-        kinds = types[join.use]
-        return join.with_(casts=_casts(draft, join, kinds), order=cast_order(draft, join, kinds[-1]))
-
-    return draft.each_join(with_casts)
-
-
-def _not_alone(draft: Draft, join: LookupJoin, error: KeyTypeError) -> UnsupportedLookup:
-    """The whole statement was analysed before: what fails now does so for standing alone."""
-    at = error.part if isinstance(error.part, Cut) else join.at
-    written = error.part if isinstance(error.part, str) else " ".join(at.of(draft.statement.text).split())
-    is_key = error.part is not error.question.value
-    what = "key" if is_key else "time" if join.order is None or not join.order.is_asof else "value"
-    reason = f"its {what} {written} cannot be computed before the lookup"
-    problem = Problem(
-        f"The lookup join with {join.use.shown} cannot run: {reason}. Spark says: {error}",
-        draft.statement.span(at),
-        f"Write a subquery on the left that gives {written} as a column, and join by that.",
-    )
-    if what == "time":
-        return NotReadEither(problem)
-    return CannotBeAsked(problem, join.use, reason)
-
-
-def _casts(draft: Draft, join: LookupJoin, types: list[str]) -> tuple[KeyCast, ...]:
-    keys = join.conditions.keys
-    return tuple(_cast(draft, join, key, kind) for key, kind in zip(keys, types, strict=False))
-
-
-def _cast(draft: Draft, join: LookupJoin, key: KeyEquality, left: str) -> KeyCast:
-    kind = join.use.table.schema.field(key.column).type
-    column = type_name(kind)
-    ansi = (draft.context.conf(ANSI) or "true").lower() == "true"
-    zone = draft.context.conf("spark.sql.session.timeZone") or ""
-    cast = key_cast(left, column, ansi=ansi, zone=zone)
-    if cast is not None and cast.recheck and not key.kept and _has_query(draft.statement, join):
-        cast = None  # the row that is found is checked in a lambda, where Spark takes no query
-    is_mixed = (left == "string") != (column == "string")
-    if join.compares_as_in and key.shared and not ansi and is_mixed:
-        cast = None  # without ANSI, IN compares them as texts, which = does not
-    if cast is None:
-        written = key.left if isinstance(key.left, str) else key.left.of(draft.statement.text)
-        reason = (
-            f"{written} is {left.upper()} and {join.use.alias}.{key.column} is {column.upper()}, so one key"
-            " may equal several values of the column"
-        )
-        problem = Problem(
-            f"The lookup join with {join.use.shown} cannot run: {reason}.",
-            draft.statement.span(key.whole),
-            f"Write CAST({written} AS {written_type(column)}).",
-        )
-        raise CannotBeAsked(problem, join.use, reason)
-    return replace(cast, wrapping=draft.context.wrapping(kind))
-
-
-def _has_query(statement: Statement, join: LookupJoin) -> bool:
-    """Whether a key of the join is given by a query."""
-    return any(_has_subquery(statement, key) for key in join.conditions.keys)
-
-
-def _has_subquery(statement: Statement, key: KeyEquality) -> bool:
-    """Whether the key holds a query."""
-    tree = statement.expression(key.left) if isinstance(key.left, Cut) else None
-    return tree is not None and tree.find(exp.Query) is not None
-
-
-def choose_columns(draft: Draft) -> Draft:
-    """Only the columns that the query block names are asked for."""
-
-    def with_columns(join: LookupJoin) -> LookupJoin:
-        keys = join.conditions.keys
-        used = set(
-            residual_columns(join.use, join.names, join.checked, keys)
-            if join.is_semi
-            else used_columns(draft.statement, join.use, join.names, keys)
-        )
-        rechecked = {key.column for key, cast in zip(keys, join.casts, strict=True) if cast.recheck}
-        in_order = (name for name in join.use.table.schema.names if name in used | rechecked)
-        return join.with_(columns=tuple(in_order))
-
-    return draft.each_join(with_columns)
-
-
-def find_repeated(draft: Draft) -> Draft:
-    """A lookup inside a CTE that is read more than once must not be inlined: its function says so."""
-    return draft.each_join(lambda join: join.with_(repeated=must_run_once(draft.statement, join)))
-
-
-def shuffle_left_rows(draft: Draft) -> Draft:
-    """`shuffle` partitions the left table by key, where the left is one table; else says that it cannot."""
-
-    def with_shuffle(join: LookupJoin) -> LookupJoin:
-        if not join.chosen.shuffle:
-            return join
-        if join.left_table is not None:
-            return join.with_(shuffled=True)
-        note = "'shuffle'='true' has no effect: the left side of this join is not one table"
-        return join.with_(notes=(*join.notes, note))
-
-    return draft.each_join(with_shuffle)
-
-
-def name_functions(draft: Draft) -> Draft:
-    """Each join gets its function, named by all that decides what it does."""
-
-    def with_spec(join: LookupJoin) -> LookupJoin:
-        table = join.use.table
-        name = LookupName(table.name, join.use.shown, table.connector, draft.context.line)
-        unnamed = LookupSpec(
-            connector=join.connector,
-            key_columns=tuple(join.use.base_column(key.column) for key in join.conditions.keys),
-            columns=join.asked_columns,
-            settings=_without_invalidated(join, draft.context),
-            name=name,
-            kind=join.kind,
-            packed=_is_packed(draft.statement, join),
-            order=None if join.order is None else join.order.condition,
-            order_asked=join.order is not None and join.order.is_asked,
-        )
-        function = draft.context.name_function(unnamed, join.repeated)
-        named = replace(unnamed, name=replace(name, function=function))
-        return join.with_(spec=named, notes=(*join.notes, *_notes_of_changes(named)))
-
-    return draft.each_join(with_spec)
-
-
-def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:
-    """What a change drops where a row may lose its key: an answer to the old key would keep it."""
-    changed = spec.settings.changed
-    if changed is not None and not spec.keys_are_immutable:
-        columns = ", ".join(spec.key_columns)
-        yield (
-            f"each change that {changed.column.name} tells drops all that is remembered of this lookup, as"
-            f" ({columns}) is not a part of a PRIMARY KEY of {spec.table.name}"
-        )
-
-
-def _without_invalidated(join: LookupJoin, context: Context) -> LookupSettings:
-    """What was invalidated of the table longer ago than a row may be old is gone anyway."""
-    settings = join.chosen.settings
-    if settings.cache is None and settings.whole is None:
-        return settings
-    longest = math.inf if settings.cache is None else settings.cache.longest
-    return replace(settings, invalidations=context.invalidations(join.connector.table, longest))
-
-
-def _is_packed(statement: Statement, join: LookupJoin) -> bool:
-    """Whether its keys travel as one argument: several that hold a query make Spark fail."""
-    keys, conditions = join.conditions.keys, join.conditions.left_only
-    return len(keys) + (join.order is not None) > 1 and (
-        any(_has_subquery(statement, key) for key in keys)
-        or any(each.tree.find(exp.Query) for each in conditions)
-    )
-
-
-def note_repeated_work(draft: Draft) -> Draft:
-    """What makes Spark ask again, and cannot be cured, is said."""
-    notes = [
-        *notes_of_ranges(draft),
-        *notes_of_inserts(draft),
-        *notes_of_subqueries(draft),
-        *notes_of_ctes(draft),
-    ]
-    return draft.with_(notes=(*draft.notes, *notes))
-
-
-def rewrite_joins(draft: Draft) -> Draft:
-    """The edits of every join and scan."""
-    return draft.with_(edits=edits_of(draft))
-
-
-def guard_global_sort(draft: Draft) -> Draft:
-    """A shuffle goes between a lookup and a global ORDER BY, whose sampling would ask twice."""
-    edits = rebalanced(draft)
-    if not edits:
-        return draft
-    if not session_option("rebalance-order-by", draft.context.conf):
-        note = "a global ORDER BY over a lookup samples its rows first: each key is asked for twice"
-        return draft.with_(notes=(*draft.notes, note))
-    note = "a shuffle was added below the global ORDER BY, so that its sampling does not ask again"
-    return draft.with_(edits=(*draft.edits, *edits), notes=(*draft.notes, note))
-
-
-ABOUT_THE_STATEMENT: tuple[Rule, ...] = (
-    analyse_as_plain_join,
-    account_for_names,
-    check_times,
-    look_through,
-)
-
-RULES: tuple[Rule, ...] = (
-    find_joins,
-    order_rows,
-    match_hints,
-    choose_access,
-    choose_settings,
-    expect_early_stops,
-    type_keys,
-    choose_who_orders,
-    choose_columns,
-    find_repeated,
-    shuffle_left_rows,
-    name_functions,
-    rewrite_joins,
-    guard_global_sort,
-    guard_reads,
-    note_repeated_work,
-)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlglot import exp
 
-from lookup_hints.plan.draft import Draft
+from lookup_hints.plan.facts import Facts
+from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.read.kinds import gives_rows
 from lookup_hints.plan.read.structure import Block, Role
 from lookup_hints.sql.lexer import Kind
@@ -20,38 +23,38 @@ _OVER_ALL_ROWS = frozenset(
 ) | {"COLLECT_LIST", "COLLECT_SET", "PERCENTILE", "OVER"}
 
 
-def stopped_early(draft: Draft) -> frozenset[int]:
+def stopped_early(facts: Facts, joins: Iterable[FoundJoin]) -> frozenset[int]:
     """The indices of the tables of joins whose rows go to a LIMIT as they come: neither sorted nor grouped.
 
     A statement of which the first rows alone will be taken is like one with a LIMIT.
     """
-    homes = {join.home for join in draft.joins}
-    stopped = {home for home in homes if _stops(draft, home, frozenset())}
-    return frozenset(join.use.index for join in draft.joins if join.home in stopped)
+    homes = {join.home for join in joins}
+    stopped = {home for home in homes if _stops(facts, home, frozenset())}
+    return frozenset(join.use.index for join in joins if join.home in stopped)
 
 
-def _stops(draft: Draft, block: Block, inside: frozenset[Block]) -> bool:
+def _stops(facts: Facts, block: Block, inside: frozenset[Block]) -> bool:
     """Whether the rows of ``block`` go to a LIMIT, in it or around it, as they come."""
-    if block in inside or not is_plain(block) or _needs_all(draft, block):
+    if block in inside or not is_plain(block) or _needs_all(facts, block):
         return False
-    in_pipes = _stops_in_pipes(draft, block)
+    in_pipes = _stops_in_pipes(facts, block)
     if in_pipes is not None:
         return in_pipes
-    holding = [query for query in draft.statement.structure.queries if block in query.blocks]
+    holding = [query for query in facts.statement.structure.queries if block in query.blocks]
     for query in sorted(holding, key=lambda query: query.first, reverse=True):
         if query.ordered:
             return False
-        if query.limit_at is not None and _is_few(draft, query.limit_at):
+        if query.limit_at is not None and _is_few(facts, query.limit_at):
             return True
     if block.query.role is Role.STATEMENT:
-        return draft.context.few_rows and gives_rows(draft.statement)
-    readers = _readers(draft, block)
-    return bool(readers) and all(_stops(draft, reader, inside | {block}) for reader in readers)
+        return facts.context.few_rows and gives_rows(facts.statement)
+    readers = _readers(facts, block)
+    return bool(readers) and all(_stops(facts, reader, inside | {block}) for reader in readers)
 
 
-def _readers(draft: Draft, block: Block) -> list[Block]:
+def _readers(facts: Facts, block: Block) -> list[Block]:
     """The blocks whose FROM reads the rows of ``block``; none where an expression does."""
-    structure = draft.statement.structure
+    structure = facts.statement.structure
     if block.query.role is Role.RELATION:
         return [] if block.query.parent is None else [block.query.parent]
     return [
@@ -62,33 +65,33 @@ def _readers(draft: Draft, block: Block) -> list[Block]:
     ]
 
 
-def _needs_all(draft: Draft, block: Block) -> bool:
+def _needs_all(facts: Facts, block: Block) -> bool:
     """Whether an aggregate or a window is over all rows of the FROM."""
-    structure, pieces = draft.statement.structure, draft.statement.pieces
+    structure, pieces = facts.statement.structure, facts.statement.pieces
     inner = [query for query in structure.queries if query.parent is block]
     end = block.pipes[0].first if block.pipes else block.last
     return any(
         pieces[index].is_name
         and pieces[index].name.upper() in _OVER_ALL_ROWS
-        and draft.statement.tokens.is_symbol(index + 1, "(")
+        and facts.statement.tokens.is_symbol(index + 1, "(")
         for index in range(block.first, end)
         if not any(query.first <= index <= query.last for query in inner)
     )
 
 
-def _stops_in_pipes(draft: Draft, block: Block) -> bool | None:
+def _stops_in_pipes(facts: Facts, block: Block) -> bool | None:
     """Whether a pipe operator is a LIMIT over rows as they come; None where the rows just go on."""
     for pipe in block.pipes:
-        if pipe.ordered or draft.statement.tokens.is_word(pipe.first + 1, "AGGREGATE", "DISTINCT"):
+        if pipe.ordered or facts.statement.tokens.is_word(pipe.first + 1, "AGGREGATE", "DISTINCT"):
             return False
-        if draft.statement.tokens.is_word(pipe.first + 1, "LIMIT") and _is_few(draft, pipe.first + 1):
+        if facts.statement.tokens.is_word(pipe.first + 1, "LIMIT") and _is_few(facts, pipe.first + 1):
             return True
     return None
 
 
-def _is_few(draft: Draft, limit_at: int) -> bool:
+def _is_few(facts: Facts, limit_at: int) -> bool:
     """Whether the LIMIT is of few rows; one that is not a number is taken for such."""
-    pieces = draft.statement.pieces
+    pieces = facts.statement.pieces
     if limit_at + 1 >= len(pieces) or pieces[limit_at + 1].kind is not Kind.NUMBER:
         return True
     text = pieces[limit_at + 1].text

@@ -3,67 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
-from lookup_hints.plan.analysis import LeftSide, selected_instead
+from lookup_hints.plan.analysis import Analysis, LeftSide, selected_instead
 from lookup_hints.plan.conditions import Conditions, KeyEquality, chosen_keys, conjuncts, key_equality
-from lookup_hints.plan.draft import Draft, LookupJoin
-from lookup_hints.plan.forms.facts import Facts
+from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.forms.stated import KINDS
+from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.read.scope import Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.read.structure import Relation
 from lookup_hints.plan.write.views import source_query
 from lookup_hints.sql.splice import Edit
 
 
-@dataclass(frozen=True)
-class AskedRelation(LookupJoin):
+class AskedRelation(Form):
     """A relation that is the rows of a key from outside its FROM."""
 
-    form: ClassVar[str] = "asked by the outer query or a constant"
+    shown = "asked by the outer query or a constant"
 
-    @classmethod
-    def found(cls, facts: Facts, use: LookupUse, _waiting: set[Relation]) -> AskedRelation | None:
-        """The relation whose keys conditions of its block give from outside, or None."""
-        if not use.relation.plain:
-            return None
-        keys: dict[str, KeyEquality] = {}
-        for equality, referred in (*facts.where_equalities(use), *_on_equalities(facts, use)):
-            if referred.relations or (referred.outer and not use.keeps_rows):
-                continue  # What may be filled with NULLs can name no outer query in Spark.
-            if equality.column not in keys or keys[equality.column].constant:
-                keys[equality.column] = equality
-        chosen = chosen_keys(keys.values(), use.table, facts.always(use))
-        if not chosen or facts.missing(use, chosen):
-            return None
-        at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
-        # Of rows filled with NULLs a condition that stays is all that keeps them out.
-        conditions = Conditions(_answered(chosen) if use.keeps_rows else chosen)
-        return facts.join(cls, use, "INNER", at, conditions, notes=_notes(chosen))
-
-    def left_side(self, statement: Statement) -> LeftSide:
+    def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
         """The queries around it, or nothing."""
         return LeftSide(None)
 
-    def edits(self, draft: Draft, numbers: Iterator[int]) -> Iterator[Edit]:
+    def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
         """The relation as a query over its rows; conditions that those rows fulfil are gone."""
-        statement, relation = draft.statement, self.use.relation
-        yield Edit(statement.tokens.cut(relation.first, relation.last), source_query(statement, self))
-        yield from selected_instead(statement, self.use)
+        statement, relation = analysis.statement, join.use.relation
+        yield Edit(statement.tokens.cut(relation.first, relation.last), source_query(statement, join))
+        yield from selected_instead(statement, join.use)
         # Left in place, it would name the outer query once more, and Spark's name of the subquery tells.
-        yield from (Edit(key.whole, ("true",)) for key in self.conditions.keys if not key.kept)
+        yield from (Edit(key.whole, ("true",)) for key in join.conditions.keys if not key.kept)
 
 
-def asked_by_outer(facts: Facts, join: LookupJoin) -> AskedRelation | None:
+def asked_relation(facts: Facts, use: LookupUse) -> FoundJoin | None:
+    """The relation whose keys conditions of its block give from outside, or None."""
+    if not use.relation.plain:
+        return None
+    keys: dict[str, KeyEquality] = {}
+    for equality, referred in (*facts.where_equalities(use), *_on_equalities(facts, use)):
+        if referred.relations or (referred.outer and not use.keeps_rows):
+            continue  # What may be filled with NULLs can name no outer query in Spark.
+        if equality.column not in keys or keys[equality.column].constant:
+            keys[equality.column] = equality
+    chosen = chosen_keys(keys.values(), use.table, facts.always(use))
+    if not chosen or facts.missing(use, chosen):
+        return None
+    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    # Of rows filled with NULLs a condition that stays is all that keeps them out.
+    conditions = Conditions(_answered(chosen) if use.keeps_rows else chosen)
+    return facts.join(AskedRelation(), use, "INNER", at, conditions, notes=_notes(chosen))
+
+
+def asked_by_outer(facts: Facts, join: FoundJoin) -> FoundJoin | None:
     """What ``join`` is where its left side gives no key, but the outer query does; else None."""
     keys = join.conditions.keys
     if not is_asked_from_outside(facts, join.use, keys):
         return None
-    return facts.join(
-        AskedRelation, join.use, join.kind, join.at, Conditions(_answered(keys)), notes=_notes(keys)
-    )
+    conditions, notes = Conditions(_answered(keys)), _notes(keys)
+    return facts.join(AskedRelation(), join.use, join.kind, join.at, conditions, notes=notes)
 
 
 def is_asked_from_outside(facts: Facts, use: LookupUse, keys: Iterable[KeyEquality]) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import Conditions, KeyEquality, chosen_keys
+from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.forms.connected import (
     MULTIPLIED,
     Link,
@@ -17,53 +17,53 @@ from lookup_hints.plan.forms.connected import (
     links_of,
     smallest_joined,
 )
-from lookup_hints.plan.forms.facts import Facts
+from lookup_hints.plan.forms.others import Others
+from lookup_hints.plan.joins import FoundJoin, LookupJoin
 from lookup_hints.plan.read.scope import Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Chain, Relation
 from lookup_hints.plan.refusal import CannotBeAsked, refused
 from lookup_hints.plan.write.built import Built, Visible
-from lookup_hints.plan.write.from_join import FromJoin
+from lookup_hints.plan.write.from_form import FromForm
 
 
-@dataclass(frozen=True)
-class CommaJoin(FromJoin):
+class CommaJoin(FromForm):
     """A lookup join with the chains that give its keys: it is written behind them, wherever it stands."""
 
-    form: ClassVar[str] = "between commas, keys from WHERE"
-    waits: ClassVar[bool] = True
+    shown = "between commas, keys from WHERE"
+    waits = True
 
-    @classmethod
-    def found(cls, facts: Facts, use: LookupUse, waiting: set[Relation]) -> CommaJoin | None:
-        """The join of a table that stands alone between commas, with what is not ``waiting`` itself; or None.
-
-        What may be computed from the table waits with it, and is added to ``waiting``.
-        """
-        if not use.relation.plain or not _is_between_commas(use):
-            return None
-        waiting |= _computed_from(facts, use)
-        if _is_given_constants(facts, use):
-            return None
-        given = list(_given(facts, use, waiting))
-        best = next(_offers(facts, use, given, waiting), None)
-        if best is None and (facts.can_be_read(use) and not facts.must_be_asked(use)):
-            return None
-        offer = best or _product(facts, use, given)
-        if offer is None:
-            return None
-        at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
-        notes = () if best is not None else (MULTIPLIED,)
-        return facts.join(cls, use, "INNER", at, Conditions(offer.keys), needs=offer.needs, notes=notes)
-
-    def left_side(self, statement: Statement) -> LeftSide:
+    def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
         """All of FROM: any of it may give the keys."""
-        source = self.home.source
+        source = join.home.source
         assert source is not None, "it stands in a FROM"
         return LeftSide(statement.tokens.cut(source.chains[0].first, source.last))
 
-    def behind(self, built: Built, own: Visible) -> Built:
+    def behind(self, join: LookupJoin, built: Built, own: Visible) -> Built:
         """``built``, which gives its keys, with its view."""
-        return replace(built, visible=[*built.visible, own], views=[*built.views, self])
+        return replace(built, visible=[*built.visible, own], views=[*built.views, join])
+
+
+def comma_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None:
+    """The join of a table that stands alone between commas, with what does not wait itself; or None.
+
+    What may be computed from the table waits with it.
+    """
+    if not use.relation.plain or not _is_between_commas(use):
+        return None
+    others.waiting |= _computed_from(facts, use)
+    if _is_given_constants(facts, use):
+        return None
+    given = list(_given(facts, use, others, others.waiting))
+    best = next(_offers(facts, use, given, others.waiting), None)
+    if best is None and facts.may_be_read(use):
+        return None
+    offer = best or _product(facts, use, given)
+    if offer is None:
+        return None
+    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    notes = () if best is not None else (MULTIPLIED,)
+    return facts.join(CommaJoin(), use, "INNER", at, Conditions(offer.keys), needs=offer.needs, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def is_by_primary_key(use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
 
 
 def without_key(
-    facts: Facts, pending: Iterable[LookupUse], scanned: Iterable[LookupUse]
+    facts: Facts, pending: Iterable[LookupUse], scanned: Iterable[LookupUse], others: Others
 ) -> Iterator[CannotBeAsked]:
     """Why those of ``pending`` cannot be asked that stand between commas beside what is no lookup table."""
     heads = {use.relation for use in (*pending, *scanned)}
@@ -138,16 +138,16 @@ def without_key(
         if not _stands_alone(use):
             continue
         if any(chain.head not in heads and not chain.head.lateral for chain in _chains(use)):
-            yield _no_key(facts, use)
+            yield _no_key(facts, use, others)
 
 
-def _no_key(facts: Facts, use: LookupUse) -> CannotBeAsked:
+def _no_key(facts: Facts, use: LookupUse, others: Others) -> CannotBeAsked:
     statement, computed = facts.statement, _computed_from(facts, use)
     at = statement.tokens.cut(use.relation.first, use.relation.last)
     if any(referred.relations & computed for _, referred in facts.where_equalities(use)):
         reason = "its key comes from joins behind the comma that name it themselves"
         return refused(statement, use, at, reason, "write CROSS JOIN in place of the comma")
-    if any(_given(facts, use, {use.relation})):
+    if any(_given(facts, use, others, {use.relation})):
         return refused(statement, use, at, MULTIPLIED)
     reason = "no equality in WHERE gives its key, so nothing says which rows to ask for"
     return refused(statement, use, at, reason)
@@ -168,15 +168,19 @@ def _is_between_commas(use: LookupUse) -> bool:
     return _stands_alone(use) and len(_chains(use)) > 1
 
 
-def _given(facts: Facts, use: LookupUse, waiting: set[Relation]) -> Iterator[tuple[KeyEquality, Referred]]:
+def _given(
+    facts: Facts, use: LookupUse, others: Others, waiting: set[Relation]
+) -> Iterator[tuple[KeyEquality, Referred]]:
     """The equalities of WHERE that relations give which do not wait for keys themselves."""
-    unable = waiting | facts.once(_tied, use.block)
+    if use.block not in others.tied:
+        others.tied[use.block] = _tied(facts, use.block, others)
+    unable = waiting | others.tied[use.block]
     for equality, referred in facts.where_equalities(use):
         if referred.relations and not referred.relations & unable and not referred.outer:
             yield equality, referred
 
 
-def _tied(facts: Facts, block: Block) -> set[Relation]:
+def _tied(facts: Facts, block: Block, others: Others) -> set[Relation]:
     """The relations of chains of ordinary joins whose ON names what comes before their comma.
 
     With a view behind it, such a chain would stand in a derived table that does not see the others.
@@ -185,7 +189,9 @@ def _tied(facts: Facts, block: Block) -> set[Relation]:
     chains = block.source.chains if block.source is not None else []
     for chain in chains[1:]:
         own = set(chain.relations)
-        steps = (step for step in chain.steps_in_order if step.right and not facts.may_be_asked(step.right))
+        steps = (
+            step for step in chain.steps_in_order if step.right and not others.may_be_asked(facts, step.right)
+        )
         trees = [facts.statement.expression(step.on) for step in steps if step.on is not None]
         if any(scope.referred(tree).relations - own for tree in trees if tree is not None):
             tied |= own

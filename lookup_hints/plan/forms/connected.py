@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.conditions import conjuncts, sides_of
-from lookup_hints.plan.forms.facts import Facts, where_of
+from lookup_hints.plan.conditions import known_conjuncts, sides_of
+from lookup_hints.plan.facts import Facts, where_of
 from lookup_hints.plan.forms.stated import KINDS
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Block, Chain, Relation, Step
@@ -170,12 +169,10 @@ def _links_of_step(
     if KINDS.get(step.words) != "INNER" or step.using or step.right is None:
         yield Link(every, fixed=True)
     elif step.on is not None:
-        try:
-            found = list(conjuncts(facts.statement, step.on))
-        except UnsupportedLookup:
+        found = known_conjuncts(facts.statement, step.on)
+        if found is None:
             yield Link(every, fixed=True)
-            return
-        for conjunct in found:
+        for conjunct in found or ():
             named = facts.scope(block).referred(conjunct.tree).relations
             if named:
                 yield Link(tuple(frozenset((each,)) for each in named))

@@ -1,38 +1,37 @@
-"""Every use of a lookup table -> the form that it has, or a refusal with its reason."""
+"""Every use of a lookup table -> the form of join that it has, or why its table is read whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.draft import Draft, LookupJoin, TableScan
-from lookup_hints.plan.forms.asked import AskedRelation
-from lookup_hints.plan.forms.comma import CommaJoin, is_by_primary_key, without_key
-from lookup_hints.plan.forms.facts import Facts
-from lookup_hints.plan.forms.join import StepJoin
-from lookup_hints.plan.forms.listed import ListedRelation
-from lookup_hints.plan.forms.membership import MembershipJoin
-from lookup_hints.plan.forms.pipe import PipeJoin
-from lookup_hints.plan.forms.swapped import SwappedJoin
-from lookup_hints.plan.forms.uses import Uses
-from lookup_hints.plan.forms.whole import WholeTable, cannot_be_read, why_read
-from lookup_hints.plan.read.statement import LookupUse
-from lookup_hints.plan.read.structure import Relation
-from lookup_hints.plan.refusal import refuse_extra_clauses
+from lookup_hints.plan.access import AccessDecision
+from lookup_hints.plan.decisions import Decisions
+from lookup_hints.plan.facts import Facts
+from lookup_hints.plan.forms.asked import asked_relation
+from lookup_hints.plan.forms.comma import comma_join, is_by_primary_key, without_key
+from lookup_hints.plan.forms.join import step_join
+from lookup_hints.plan.forms.listed import listed_relation
+from lookup_hints.plan.forms.membership import membership_join, why_no_anti_join
+from lookup_hints.plan.forms.others import Others
+from lookup_hints.plan.forms.pipe import pipe_join
+from lookup_hints.plan.forms.swapped import swapped_join
+from lookup_hints.plan.forms.whole import cannot_be_read, why_read
+from lookup_hints.plan.joins import FoundJoin
+from lookup_hints.plan.order import ordered
+from lookup_hints.plan.read.statement import LookupUse, Statement
+from lookup_hints.plan.read.structure import Block, Query, Relation
+from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither, refuse_extra_clauses
 
-Find = Callable[[Facts, LookupUse, set[Relation]], LookupJoin | None]
-"""The join of a form that a use is, or None.
-
-The relations given wait for keys of their own, and can give none yet.
-"""
-
-BY_THEMSELVES: tuple[Find, ...] = (StepJoin.found, PipeJoin.found, MembershipJoin.found)
+BY_THEMSELVES = (step_join, pipe_join, membership_join)
 """Forms that depend on no other use. The right side of a join has one of them, or is refused."""
 
+Find = Callable[[Facts, LookupUse, Others], FoundJoin | None]
 BY_THEIR_BLOCK: tuple[tuple[Find, ...], ...] = (
-    (SwappedJoin.found, CommaJoin.found),
-    (ListedRelation.found, AskedRelation.found),
+    (swapped_join, comma_join),
+    (lambda facts, use, _: listed_relation(facts, use), lambda facts, use, _: asked_relation(facts, use)),
 )
 """Forms of relations that stand first in their chains, and may give keys to each other.
 
@@ -42,129 +41,200 @@ Only where no use of a block has the first ones, the next are tried.
 
 @dataclass(frozen=True)
 class FoundJoins:
-    """The lookup joins of a statement, and the uses that read the whole table, in the order of the text."""
+    """What the uses of a statement are.
 
-    joins: tuple[LookupJoin, ...]
-    scans: tuple[TableScan, ...]
-    bypassed: tuple[LookupUse, ...] = ()
-    """Uses in derived tables and CTEs of which nobody reads the rows."""
+    Args:
+        joins: the lookup joins that they can be, in the order of the text.
+        scans: those whose tables are read whole, in the order of the text, and why.
+        settled: what is settled of them, with what was found to be settled.
+        bypassed: uses in derived tables and CTEs of which nobody reads the rows.
+    """
+
+    joins: tuple[FoundJoin, ...]
+    scans: Mapping[LookupUse, AccessDecision]
+    settled: Decisions
+    bypassed: tuple[LookupUse, ...]
 
 
-def find_lookups(draft: Draft) -> FoundJoins:
-    """What each use of a lookup table is; those that are sure to be read are not asked.
+def find_lookups(facts: Facts, settled: Decisions) -> FoundJoins:
+    """What each use of a lookup table is, where some of them are ``settled``.
 
     Raises:
         CannotBeAsked: a lookup table stands where it cannot be asked; says why.
         UnsupportedLookup: neither can it be read.
     """
-    facts = Facts(draft)
-    joins: list[LookupJoin] = []
-    scanned: dict[LookupUse, str] = {}
-    uses = Uses(draft.statement, draft.statement.uses, draft.looked_through)
+    finder = _Finder(facts, settled)
+    uses = _Uses(facts.statement, facts.statement.uses, settled.looked_through)
     for block in uses.blocks():
-        found = len(joins)
-        _find_in_block(facts, block, joins, scanned, draft.read)
-        for join in joins[found:]:
-            uses.bypass(join.use)
-    joins.sort(key=lambda join: join.use.index)
-    in_order = sorted(scanned, key=lambda use: use.index)
-    bypassed = tuple(use for use in draft.statement.uses if uses.is_bypassed(use.block))
-    scans = tuple(WholeTable.found(facts, use, scanned[use]) for use in in_order)
-    return FoundJoins(tuple(joins), scans, (*bypassed, *facts.never_read))
+        for use in finder.find(block):
+            uses.bypass(use)
+    bypassed = tuple(use for use in facts.statement.uses if uses.is_bypassed(use.block))
+    return FoundJoins(
+        tuple(sorted(finder.joins, key=lambda join: join.use.index)),
+        {use: finder.scans[use] for use in sorted(finder.scans, key=lambda use: use.index)},
+        finder.settled,
+        (*bypassed, *finder.never_read),
+    )
 
 
-def _find_in_block(
-    facts: Facts,
-    uses: Iterable[LookupUse],
-    joins: list[LookupJoin],
-    scanned: dict[LookupUse, str],
-    read: Mapping[LookupUse, str],
-) -> None:
-    """Add to ``joins`` and ``scanned`` what the uses of one block are."""
-    heads: list[LookupUse] = []
-    for use in uses:
-        if use in read:
-            listed = ListedRelation.found(facts, use, set())
-            joins.extend([listed] if listed is not None else [])
-            scanned.update({use: read[use]} if listed is None else {})
-            continue
-        join = _by_itself(facts, use)
-        if join is not None:
-            joins.append(join)
-            facts.asked_through.update({use.relation} if use.through is not None else ())
-        elif use.step is None or use.through is None:
-            heads.append(use)
-    _find_heads(facts, heads, joins, scanned)
+class _Finder:
+    """Goes through the uses of a statement, block by block."""
 
+    def __init__(self, facts: Facts, settled: Decisions) -> None:
+        self._facts, self.settled = facts, settled
+        self._others = Others({use.relation for use in settled.read})
+        self.joins: list[FoundJoin] = []
+        self.scans: dict[LookupUse, AccessDecision] = {}
+        self.never_read: list[LookupUse] = []
+        """The uses in a new view that those who name the view can ask by key, but not read."""
 
-def _by_itself(facts: Facts, use: LookupUse) -> LookupJoin | None:
-    """The join that the use is whatever the others are.
+    def find(self, uses: Iterable[LookupUse]) -> list[LookupUse]:
+        """Say what the uses of one block are; those of them that ask."""
+        known, heads = len(self.joins), list[LookupUse]()
+        for use in uses:
+            join = None if use in self.settled.read else self._by_itself(use)
+            if use in self.settled.read:
+                listed = None if use in self.settled.unlisted else listed_relation(self._facts, use)
+                if listed is None:
+                    self.scans[use] = self.settled.read[use]
+                else:
+                    self.joins.append(ordered(self._facts.statement, listed))
+            elif join is not None:
+                self.joins.append(join)
+                self._others.asked_through.update({use.relation} if use.through is not None else ())
+            elif use.step is None or use.through is None:
+                heads.append(use)
+        self._find_heads(heads)
+        return [join.use for join in self.joins[known:]]
 
-    What is seen through a query is not refused, but where a hint names it: it is an ordinary relation then.
-    """
-    try:
-        return _first(BY_THEMSELVES, facts, use, set())
-    except UnsupportedLookup:
-        if use.through is None or facts.must_be_asked(use):
-            raise
+    def _by_itself(self, use: LookupUse) -> FoundJoin | None:
+        """The join that the use is whatever the others are; one that cannot be is settled to be read.
+
+        What is seen through a query is not refused, but where a hint names it: it is an ordinary relation.
+        """
+        facts, outcome = self._facts, self._facts.once(_by_itself, use)
+        if not isinstance(outcome, UnsupportedLookup):
+            return outcome
+        if use.through is not None and not isinstance(outcome, NotReadEither):
+            if facts.must_be_asked(use):
+                raise outcome
+            return None
+        if not isinstance(outcome, CannotBeAsked) or not facts.may_be_read(use):
+            raise outcome
+        self.settled = self.settled.reading({use: AccessDecision(reads=True, reason=outcome.reason)})
+        self._others.read.add(use.relation)
         return None
 
+    def _find_heads(self, pending: list[LookupUse]) -> None:
+        """Say what the uses are that stand first in their chains; those with keys of their own first."""
+        while pending:
+            join = self._next_join(pending)
+            if join is not None:
+                pending.remove(join.use)
+                self.joins.append(ordered(self._facts.statement, join))
+            elif seen := [use for use in pending if use.through is not None]:
+                pending.remove(seen[0])  # an ordinary relation: the table inside it is another use
+            elif self._facts.makes_view_of_one_table and not self._facts.can_be_read(pending[0]):
+                self.never_read.append(pending.pop(0))
+            else:
+                scan, reason = self._next_scan(pending)
+                pending.remove(scan)
+                self.scans[scan] = AccessDecision(reads=True, reason=reason)
 
-def _find_heads(
-    facts: Facts, uses: Iterable[LookupUse], joins: list[LookupJoin], scanned: dict[LookupUse, str]
-) -> None:
-    """Add to ``joins`` and ``scanned`` what the uses of one block are; those with keys of their own first."""
-    pending = list(uses)
-    while pending:
-        join = _next_join(facts, pending)
-        if join is not None:
-            pending.remove(join.use)
-            joins.append(join)
-        elif seen := [use for use in pending if use.through is not None]:
-            pending.remove(seen[0])  # an ordinary relation: the table inside it is another use
-        elif facts.makes_view and not facts.can_be_read(pending[0]):
-            facts.never_read.append(pending.pop(0))
-        else:
-            scan, reason = _next_scan(facts, pending, scanned)
-            pending.remove(scan)
-            scanned[scan] = reason
+    def _next_join(self, pending: list[LookupUse]) -> FoundJoin | None:
+        """The first of ``pending`` that has a form already; those by part of a primary key last."""
+        for forms in BY_THEIR_BLOCK:
+            self._others.waiting = {use.relation for use in pending}
+            other: FoundJoin | None = None
+            for use in pending:
+                found = (form(self._facts, use, self._others) for form in forms)
+                join = next((join for join in found if join is not None), None)
+                if join is not None and _is_as_good_as_any(join):
+                    return join
+                other = other or join
+            if other is not None:
+                return other
+        return None
 
-
-def _next_join(facts: Facts, pending: list[LookupUse]) -> LookupJoin | None:
-    """The first of ``pending`` that has a form already, as it is; those by part of a primary key last."""
-    for forms in BY_THEIR_BLOCK:
-        waiting = {use.relation for use in pending}
-        other: LookupJoin | None = None
+    def _next_scan(self, pending: list[LookupUse]) -> tuple[LookupUse, str]:
+        """The first of ``pending``, none of which has a key, that can be read whole, and why it is."""
+        facts = self._facts
         for use in pending:
-            join = _first(forms, facts, use, waiting)
-            if join is not None and _is_as_good_as_any(join):
-                return join
-            other = other or join
-        if other is not None:
-            return other
-    return None
+            if facts.statement.tokens.is_word(use.relation.first, "STREAM", "LATERAL"):
+                refuse_extra_clauses(facts.statement, use)
+        unasked = {error.use: error for error in without_key(facts, pending, self.scans, self._others)}
+        wanted = {use for use in unasked if facts.must_be_asked(use)}
+        scan = next((use for use in pending if use not in wanted and facts.can_be_read(use)), None)
+        if scan is None:
+            why_not = next(iter(unasked.values()), None) or why_no_anti_join(facts, pending[0])
+            raise why_not or cannot_be_read(facts, pending[0])
+        return scan, unasked[scan].reason if scan in unasked else why_read(scan)
 
 
-def _is_as_good_as_any(join: LookupJoin) -> bool:
+def _by_itself(facts: Facts, use: LookupUse) -> FoundJoin | UnsupportedLookup | None:
+    """The form that the use has whatever the others are, or why it cannot have it; None where it has none."""
+    try:
+        found = (form(facts, use) for form in BY_THEMSELVES)
+        join = next((join for join in found if join is not None), None)
+        return None if join is None else ordered(facts.statement, join)
+    except UnsupportedLookup as refusal:
+        return refusal
+
+
+def _is_as_good_as_any(join: FoundJoin) -> bool:
     """Whether it is asked by the primary key, or none is declared."""
     return not join.use.table.primary_key or is_by_primary_key(join.use, join.conditions.keys)
 
 
-def _next_scan(facts: Facts, pending: list[LookupUse], scanned: Iterable[LookupUse]) -> tuple[LookupUse, str]:
-    """The first of ``pending``, none of which has a key, that can be read whole, and why it is."""
-    for use in pending:
-        if facts.statement.tokens.is_word(use.relation.first, "STREAM", "LATERAL"):
-            refuse_extra_clauses(facts.statement, use)
-    unasked = {error.use: error for error in without_key(facts, pending, scanned)}
-    wanted = {use for use in unasked if facts.must_be_asked(use)}
-    scan = next((use for use in pending if use not in wanted and facts.can_be_read(use)), None)
-    if scan is None:
-        why_not = next(iter(unasked.values()), None) or MembershipJoin.why_not(facts, pending[0])
-        raise why_not or cannot_be_read(facts, pending[0])
-    return scan, unasked[scan].reason if scan in unasked else why_read(scan)
+# --- which uses count -------------------------------------------------------------------------------
 
 
-def _first(forms: Iterable[Find], facts: Facts, use: LookupUse, waiting: set[Relation]) -> LookupJoin | None:
-    """What ``use`` is by the first of ``forms`` that it has."""
-    joins = (found(facts, use, waiting) for found in forms)
-    return next((join for join in joins if join is not None), None)
+class _Uses:
+    """The uses of a statement, block by block: those that read a block before those in it."""
+
+    def __init__(self, statement: Statement, uses: Sequence[LookupUse], through: Sequence[LookupUse]) -> None:
+        """``uses`` name a lookup table, those of ``through`` see one through a query."""
+        self._by_block: dict[Block, list[LookupUse]] = defaultdict(list)
+        for use in (*uses, *through):
+            self._by_block[use.block].append(use)
+        self._readers = _readers(statement) if through else {}
+        self._waiting = {use.relation for use in through}
+        self._bypassed = set[Relation]()
+
+    def blocks(self) -> Iterator[list[LookupUse]]:
+        """The uses of each block that count, in the order of the text.
+
+        The next block depends on which relations of those before were bypassed.
+        """
+        blocks = deque(self._by_block)
+        while blocks:
+            block = blocks.popleft()
+            if any(each in self._waiting for each in self._readers.get(block.query, ())):
+                blocks.append(block)
+                continue
+            here = self._by_block[block]
+            self._waiting -= {use.relation for use in here}
+            if self.is_bypassed(block):
+                self._bypassed.update(use.relation for use in here)
+            else:
+                yield sorted(here, key=lambda use: use.index)
+
+    def bypass(self, use: LookupUse) -> None:
+        """Say that ``use`` asks by key, so that what it is seen through is not read there."""
+        self._bypassed.add(use.relation)
+
+    def is_bypassed(self, block: Block) -> bool:
+        """Whether all that read the block ask by key what they see through it."""
+        readers = self._readers.get(block.query, ())
+        return bool(readers) and all(each in self._bypassed for each in readers)
+
+
+def _readers(statement: Statement) -> Mapping[Query, Sequence[Relation]]:
+    """For each query the relations that are it: a derived table, or all that name a CTE."""
+    found: dict[Query, list[Relation]] = defaultdict(list)
+    for block in statement.structure.blocks:
+        for relation in block.everything:
+            query = relation.query if relation.cte is None else relation.cte.query
+            if query is not None:
+                found[query].append(relation)
+    return found

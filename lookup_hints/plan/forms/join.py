@@ -2,107 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Iterator
+from dataclasses import replace
 
-from lookup_hints.plan.analysis import LeftSide
+from lookup_hints.plan.analysis import Analysis, LeftSide
 from lookup_hints.plan.conditions import Conditions
-from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.forms.asked import asked_by_outer
 from lookup_hints.plan.forms.connected import MULTIPLIED, is_multiplied_behind
-from lookup_hints.plan.forms.facts import Facts
 from lookup_hints.plan.forms.possible import refuse_queries, sifted
 from lookup_hints.plan.forms.stated import stated, without_outer
+from lookup_hints.plan.joins import FoundJoin, LookupJoin
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Chain, Relation, Shape
 from lookup_hints.plan.refusal import refused
 from lookup_hints.plan.write.built import Built, Visible
-from lookup_hints.plan.write.from_join import FromJoin
+from lookup_hints.plan.write.from_form import FromForm
 from lookup_hints.plan.write.views import joined
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.sql.splice import Cut, Edit, Fragment
+from lookup_hints.sql.splice import Cut, Edit
 
 
-@dataclass(frozen=True)
-class StepJoin(FromJoin):
+class StepJoin(FromForm):
     """A lookup join with what stands before it: its view, or its condition, stands behind that."""
 
-    form: ClassVar[str] = ""
-
-    @classmethod
-    def found(cls, facts: Facts, use: LookupUse, _waiting: set[Relation]) -> LookupJoin | None:
-        """The join whose right side ``use`` is; None where it is none, or one of pipe syntax.
-
-        Raises:
-            UnsupportedLookup: it cannot run; names the reason.
-        """
-        if use.step is None or use.pipe is not None:
-            return None
-        join = stated(facts, cls, use, use.step, _before)
-        asked = asked_by_outer(facts, join)
-        if asked is not None:
-            return asked
-        join = without_outer(facts, join, can_check_after=join.kind == "INNER")
-        possible = _possible(facts, join)
-        needs = _before_comma(facts, use, possible)
-        join = join.with_(conditions=possible, needs=needs)
-        if join.kind == "INNER" and is_multiplied_behind(facts, use, needs):
-            join = _unless_read(facts, join)
-        return join
-
-    def left_side(self, statement: Statement) -> LeftSide:
+    def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
         """What stands before it in its chain; where it names more, all of FROM before it."""
-        source, step = self.home.source, self.use.step
-        if self.needs and source is not None and step is not None:
+        source, step = join.home.source, join.use.step
+        if join.needs and source is not None and step is not None:
             return LeftSide(statement.tokens.cut(source.chains[0].first, step.first - 1))
-        return _before(statement, self.use)
+        return _before(statement, join.use)
 
-    @property
-    def left_table(self) -> Relation | None:
+    def left_table(self, join: FoundJoin) -> Relation | None:
         """The one table on its left, or None when the left is anything else."""
-        chain, source = self.use.chain, self.home.source
+        chain, source = join.use.chain, join.home.source
         if chain is None or source is None or len(source.chains) > 1:
             return None
-        is_first = chain.steps[0] is self.use.step and not self.use.around
+        is_first = chain.steps[0] is join.use.step and not join.use.around
         return chain.head if is_first and chain.head.shape is Shape.TABLE and chain.head.plain else None
 
-    def edits(self, draft: Draft, numbers: Iterator[int]) -> Iterator[Edit]:
+    def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
         """The left table, partitioned by the lookup key, where that is wanted; FROM has its view."""
-        if self.shuffled:
-            yield self._distributed(draft.statement)
-
-    def _distributed(self, statement: Statement) -> Edit:
-        relation = self.left_table
-        assert relation is not None, "a join is shuffled only when its left side is one table"
+        relation, statement = join.left_table, analysis.statement
+        if not join.shuffled or relation is None:
+            return
         at = statement.tokens.cut(relation.first, relation.last)
-        alias = statement.alias_of(relation)
-        assert alias is not None
-        keys: Iterable[Fragment] = joined([("(", key.left, ")") for key in self.conditions.keys], ", ")
-        return Edit(at, ("(SELECT * FROM ", at, " DISTRIBUTE BY ", *keys, f") AS {quoted(alias)}"))
+        keys = joined([("(", key.left, ")") for key in join.conditions.keys], ", ")
+        alias = quoted(statement.alias_of(relation) or "")
+        yield Edit(at, ("(SELECT * FROM ", at, " DISTRIBUTE BY ", *keys, f") AS {alias}"))
 
-    def stays_in(self, chain: Chain) -> bool:
+    def stays_in(self, join: FoundJoin, chain: Chain) -> bool:
         """Whether it stands in ``chain`` itself, not in parentheses there."""
-        return self.use.chain is chain
+        return join.use.chain is chain
 
-    def behind(self, built: Built, own: Visible) -> Built:
+    def behind(self, join: LookupJoin, built: Built, own: Visible) -> Built:
         """``built`` with its view, or its condition, and its columns where it gives some."""
-        if not self.is_condition:
-            built = replace(built, views=[*built.views, self])
+        if not join.is_condition:
+            built = replace(built, views=[*built.views, join])
         else:
-            built = replace(built, filters=[*built.filters, self])
-        return built if self.is_semi else replace(built, visible=[*built.visible, own])
+            built = replace(built, filters=[*built.filters, join])
+        return built if join.is_semi else replace(built, visible=[*built.visible, own])
 
 
-def _unless_read(facts: Facts, join: StepJoin) -> StepJoin:
-    """``join``, which asks for the keys of a product, with a note of that.
+def step_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
+    """The join whose right side ``use`` is; None where it is none, or one of pipe syntax.
 
     Raises:
-        CannotBeAsked: the table can be read instead.
+        UnsupportedLookup: it cannot run; names the reason.
     """
-    if facts.can_be_read(join.use) and not facts.must_be_asked(join.use):
-        raise refused(facts.statement, join.use, join.at, MULTIPLIED)
-    return join.with_(notes=(*join.notes, MULTIPLIED))
+    if use.step is None or use.pipe is not None:
+        return None
+    join = stated(facts, StepJoin(), use, use.step, _before)
+    asked = asked_by_outer(facts, join)
+    if asked is not None:
+        return asked
+    join = without_outer(facts, join, can_check_after=join.kind == "INNER")
+    possible = _possible(facts, join)
+    needs = _before_comma(facts, use, possible)
+    join = join.with_(conditions=possible, needs=needs)
+    if join.kind == "INNER" and is_multiplied_behind(facts, use, needs):
+        if facts.may_be_read(use):
+            raise refused(facts.statement, use, join.at, MULTIPLIED)
+        join = join.with_(notes=(*join.notes, MULTIPLIED))
+    return join
 
 
 def _before(statement: Statement, use: LookupUse) -> LeftSide:
@@ -117,7 +99,7 @@ def _before(statement: Statement, use: LookupUse) -> LeftSide:
     return LeftSide(Cut(statement.pieces[first].start, statement.pieces[use.step.first].start))
 
 
-def _possible(facts: Facts, join: StepJoin) -> Conditions:
+def _possible(facts: Facts, join: FoundJoin) -> Conditions:
     """Its conditions, those that cannot stand in its view moved or refused."""
     found = sifted(facts, join)
     if join.kind == "INNER":

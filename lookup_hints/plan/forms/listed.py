@@ -1,104 +1,108 @@
-"""``FROM c WHERE c.id IN (1, 2, 3)``: a relation that is the rows of several constants."""
+"""``FROM c WHERE c.id IN (1, 2, 3)``, ``id = 1 OR id = 2``, tuples: the rows of several constants."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from itertools import product
 
 import pyarrow as pa
+from sqlglot import exp
 
-from lookup_hints.plan.alternatives import Alternative, alternatives, are_alike, combined
-from lookup_hints.plan.analysis import LeftSide, selected_instead
-from lookup_hints.plan.conditions import Conditions, KeyEquality
-from lookup_hints.plan.draft import Draft, LookupJoin
-from lookup_hints.plan.forms.asked import AskedRelation
-from lookup_hints.plan.forms.facts import Facts, where_of
+from lookup_hints.plan.analysis import Analysis, LeftSide, selected_instead
+from lookup_hints.plan.conditions import (
+    ColumnNames,
+    Conditions,
+    Conjunct,
+    KeyEquality,
+    bare_column,
+    cut_at,
+    key_equality,
+    known_conjuncts,
+)
+from lookup_hints.plan.facts import Facts, where_of
+from lookup_hints.plan.forms.asked import asked_relation
+from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.read.structure import Relation
 from lookup_hints.plan.write.views import Text, joined, source_query
 from lookup_hints.sql.splice import Cut, Edit, Fragment
 
 _KEYS = "`__lookup_keys`"
 _KEY = "`__lookup_key`"
+_MOST = 10_000
+"""More constants than this are not asked for one by one."""
+
+_Alternative = Mapping[str, Cut]
+"""Columns of a lookup table, and the constant that each equals."""
 
 
 @dataclass(frozen=True)
-class ListedRelation(LookupJoin):
+class ListedRelation(Form):
     """A relation that is the rows of a list of keys; the conditions that give them stay where they are.
 
     Args:
         listed: the constants of each key column, those of one key at the same place.
     """
 
-    listed: tuple[tuple[Cut, ...], ...] = ()
+    listed: tuple[tuple[Cut, ...], ...]
 
-    form: ClassVar[str] = "asked for a list of constants"
+    shown = "asked for a list of constants"
 
-    @classmethod
-    def found(cls, facts: Facts, use: LookupUse, waiting: set[Relation]) -> ListedRelation | None:
-        """The relation whose rows WHERE narrows to those of several constants, or None."""
-        if not use.relation.plain or not facts.may_be_listed(use):
-            return None
-        every = _alternatives(facts, use)
-        columns = [name for name in use.table.schema.names if name in every[0]]
-        listed = tuple(tuple(each[column] for each in every) for column in columns)
-        if len(every) < 2 or not all(are_alike(facts.statement, each) for each in listed):
-            return None
-        keys = tuple(_key(facts, *each) for each in zip(columns, listed, strict=True))
-        asked = AskedRelation.found(facts, use, waiting)
-        is_asked_from_outside = asked is not None and not all(key.constant for key in asked.conditions.keys)
-        if facts.missing(use, keys) or is_asked_from_outside:
-            return None
-        at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
-        return facts.join(cls, use, "INNER", at, Conditions(keys)).with_(listed=listed)
-
-    def left_side(self, statement: Statement) -> LeftSide:
+    def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
         return LeftSide(None)
 
     def asked_for(self, key: KeyEquality) -> Fragment:
         """How many constants there are."""
         return f"one of {len(self.listed[0])} constants"
 
-    def edits(self, draft: Draft, numbers: Iterator[int]) -> Iterator[Edit]:
-        """The relation as a query over the rows of its keys."""
-        statement, relation = draft.statement, self.use.relation
+    def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
+        """The relation as a query over the rows of its keys, each once, in one row each of one partition."""
+        statement, relation, keys = analysis.statement, join.use.relation, join.conditions.keys
+        arrays = [_values(listed, cast) for listed, cast in zip(self.listed, join.casts, strict=True)]
+        rows = (" FROM (SELECT explode(array_distinct(arrays_zip(", *joined(arrays, ", "), f"))) AS {_KEYS})")
+        # The keys of those rows have their column's type already.
+        by_number = (replace(key, left=f"{_KEYS}.`{number}`") for number, key in enumerate(keys))
+        casts = tuple(KeyCast(wrapping=cast.wrapping) for cast in join.casts)
+        asked = join.with_(conditions=replace(join.conditions, keys=tuple(by_number)), casts=casts)
         at = statement.tokens.cut(relation.first, relation.last)
-        yield Edit(at, source_query(statement, self._by_number, self._rows))
-        yield from selected_instead(statement, self.use)
-
-    @property
-    def _rows(self) -> Text:
-        """The FROM that gives each key once, in one row each of one partition."""
-        columns = joined(
-            [_values(listed, cast) for listed, cast in zip(self.listed, self.casts, strict=True)], ", "
-        )
-        return (" FROM (SELECT explode(array_distinct(arrays_zip(", *columns, f"))) AS {_KEYS})")
-
-    @property
-    def _by_number(self) -> ListedRelation:
-        """It with the keys of those rows, which have their column's type already."""
-        keys = (replace(key, left=f"{_KEYS}.`{number}`") for number, key in enumerate(self.conditions.keys))
-        casts = tuple(KeyCast(wrapping=cast.wrapping) for cast in self.casts)
-        return self.with_(conditions=replace(self.conditions, keys=tuple(keys)), casts=casts)
+        yield Edit(at, source_query(statement, asked, rows))
+        yield from selected_instead(statement, join.use)
 
 
-def _alternatives(facts: Facts, use: LookupUse) -> list[Alternative]:
+def listed_relation(facts: Facts, use: LookupUse) -> FoundJoin | None:
+    """The relation whose rows WHERE narrows to those of several constants, or None."""
+    if not use.relation.plain:
+        return None
+    every = _alternatives(facts, use)
+    columns = [name for name in use.table.schema.names if name in every[0]]
+    listed = tuple(tuple(each[column] for each in every) for column in columns)
+    if len(every) < 2 or not all(_are_alike(facts.statement, each) for each in listed):
+        return None
+    keys = tuple(_key(facts, *each) for each in zip(columns, listed, strict=True))
+    asked = asked_relation(facts, use)
+    is_asked_from_outside = asked is not None and not all(key.constant for key in asked.conditions.keys)
+    if facts.missing(use, keys) or is_asked_from_outside:
+        return None
+    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    return facts.join(ListedRelation(listed), use, "INNER", at, Conditions(keys))
+
+
+def _alternatives(facts: Facts, use: LookupUse) -> list[_Alternative]:
     """What WHERE says of the columns that are asked by: those of the primary key alone where it has them."""
     if use.relation not in facts.shown_scope(use.block).relations or not use.may_be_narrowed:
         return [{}]
     names, askable = facts.names(use), facts.askable(use) - _inexact(use)
     conditions = facts.statement.once(where_of, use.block)
-    found = (alternatives(facts.statement, each, names) for each in conditions)
+    found = (_said_by(facts.statement, each, names) for each in conditions)
     every = [_only(each, askable) for each in found if each]
     key = set(use.table.primary_key)
     if key and key <= {column for each in every for column in each[0]}:
         every = [_only(each, frozenset(key | facts.always(use))) for each in every]
-    return combined(each for each in every if each[0])
+    return _combined(each for each in every if each[0])
 
 
-def _only(every: Sequence[Alternative], columns: frozenset[str]) -> list[Alternative]:
+def _only(every: Sequence[_Alternative], columns: frozenset[str]) -> list[_Alternative]:
     return [{column: value for column, value in each.items() if column in columns} for each in every]
 
 
@@ -118,3 +122,113 @@ def _values(listed: Sequence[Cut], cast: KeyCast) -> Text:
     before, after = replace(cast, wrapping=("", "")).prefix_and_suffix()
     array: Text = ("array(", *joined([(each,) for each in listed], ", "), ")")
     return ("transform(", *array, f", {_KEY} -> {before}{_KEY}{after})") if before or after else array
+
+
+def _said_by(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[_Alternative] | None:
+    """What a condition says of the table's columns: one of these is so. None where it says nothing such."""
+    tree = conjunct.tree
+    if isinstance(tree, exp.EQ):
+        equality = key_equality(statement, conjunct, names)
+        is_constant = equality is not None and equality.constant and isinstance(equality.left, Cut)
+        return [{equality.column: equality.left}] if equality and is_constant else None  # type: ignore[dict-item]
+    if isinstance(tree, exp.In):
+        return _listed(statement, conjunct, tree, names)
+    if isinstance(tree, exp.Or):
+        return _of_branches(statement, conjunct, names)
+    return None
+
+
+def _combined(found: Iterable[Sequence[_Alternative]]) -> list[_Alternative]:
+    """What several conditions say together, but for those that would make it too many."""
+    every: list[_Alternative] = [{}]
+    for each in found:
+        known = every[0].keys()
+        if each[0].keys() <= known or len(every) * len(each) > _MOST:
+            continue
+        every = [{**other, **one} for one, other in product(every, each)]
+    return every
+
+
+def _are_alike(statement: Statement, constants: Iterable[Cut]) -> bool:
+    """Whether they are constants of one kind, which Spark compares with a column as each by itself."""
+    kinds = {_kind(statement.expression(each)) for each in constants} - {"null"}
+    return None not in kinds and len(kinds) <= 1
+
+
+def _of_branches(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[_Alternative] | None:
+    found: list[_Alternative] = []
+    branches = list(cut_at(statement, conjunct.at, "OR"))
+    if len(branches) < 2:
+        return None
+    for branch in branches:
+        inside = _of_branch(statement, branch, names)
+        if not inside:
+            return None
+        found += inside
+    shared = set(found[0]).intersection(*found[1:])
+    return [{column: each[column] for column in shared} for each in found] if shared else None
+
+
+def _of_branch(statement: Statement, branch: Cut, names: ColumnNames) -> list[_Alternative]:
+    inside = known_conjuncts(statement, branch) or ()
+    each = [_said_by(statement, conjunct, names) for conjunct in inside]
+    return [one for one in _combined(filter(None, each)) if one]
+
+
+def _listed(
+    statement: Statement, conjunct: Conjunct, tree: exp.In, names: ColumnNames
+) -> list[_Alternative] | None:
+    """What ``column IN (...)`` or ``(column, column) IN (...)`` says."""
+    tokens = statement.tokens
+    first, last = tokens.index_at(conjunct.at.start), tokens.index_at(conjunct.at.end - 1)
+    depth = tokens.depth(first)
+    at = [
+        index for index in range(first, last) if tokens.depth(index) == depth and tokens.is_word(index, "IN")
+    ]
+    if len(at) != 1 or at[0] == first or tokens.closing(at[0] + 1) != last or not tree.expressions:
+        return None
+    left = tokens.cut(first, at[0] - 1)
+    values = tokens.parts(at[0] + 2, last - 1)
+    if statement.expression(left) != tree.this or len(values) != len(tree.expressions):
+        return None
+    columns = _columns(tree.this, names)
+    if columns is None:
+        return None
+    if not isinstance(tree.this, exp.Tuple):
+        return [{columns[0]: value} for value in values]
+    tuples = [list(_inside(statement, value)) for value in values]
+    # Spark takes NULLs in tuples for equal, for which nothing can be asked.
+    is_whole = all(len(each) == len(columns) and not _holds_null(statement, each) for each in tuples)
+    return [dict(zip(columns, each, strict=True)) for each in tuples] if is_whole else None
+
+
+def _columns(tree: exp.Expr, names: ColumnNames) -> list[str] | None:
+    trees = tree.expressions if isinstance(tree, exp.Tuple) else [tree]
+    columns = [bare_column(each, names) for each in trees if isinstance(each, exp.Column)]
+    found = [each for each in columns if each is not None]
+    return found if len(found) == len(trees) == len(set(found)) else None
+
+
+def _inside(statement: Statement, value: Cut) -> Iterator[Cut]:
+    """The values of a tuple; none where it is none."""
+    tokens = statement.tokens
+    first, last = tokens.index_at(value.start), tokens.index_at(value.end - 1)
+    if tokens.is_symbol(first, "(") and tokens.closing(first) == last:
+        yield from tokens.parts(first + 1, last - 1)
+
+
+def _holds_null(statement: Statement, values: Iterable[Cut]) -> bool:
+    return any(_kind(statement.expression(each)) in (None, "null", "parameter") for each in values)
+
+
+def _kind(tree: exp.Expr | None) -> str | None:
+    """What kind of constant it is: those of one kind have one type, or exact ones; None for others."""
+    if isinstance(tree, exp.Neg | exp.Paren):
+        return _kind(tree.this)
+    if isinstance(tree, exp.Literal):
+        is_exact = tree.is_string or tree.name.replace(".", "", 1).isdigit()
+        return ("text" if tree.is_string else "number") if is_exact else None
+    if isinstance(tree, exp.Cast) and isinstance(tree.this, exp.Literal):
+        return tree.to.sql()
+    simple = {exp.Null: "null", exp.Boolean: "boolean", exp.Placeholder: "parameter"}
+    return next((kind for node, kind in simple.items() if isinstance(tree, node)), None)

@@ -15,8 +15,8 @@ from lookup_hints.plan.conditions import (
     has_condition_subquery,
     references,
 )
-from lookup_hints.plan.draft import LookupJoin
-from lookup_hints.plan.forms.facts import Facts
+from lookup_hints.plan.facts import Facts
+from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.refusal import CannotBeAsked
 from lookup_hints.sql.splice import Cut
 
@@ -48,7 +48,7 @@ class Sifted:
         return replace(self.possible, after=self.hard, queries=self.awkward)
 
 
-def sifted(facts: Facts, join: LookupJoin) -> Sifted:
+def sifted(facts: Facts, join: FoundJoin) -> Sifted:
     """The conditions of ``join``, sifted.
 
     Raises:
@@ -68,7 +68,7 @@ def sifted(facts: Facts, join: LookupJoin) -> Sifted:
     return Sifted(possible, awkward, hard, tuple(by_query))
 
 
-def refuse_queries(facts: Facts, join: LookupJoin, found: Sifted, more: Iterable[Conjunct] = ()) -> None:
+def refuse_queries(facts: Facts, join: FoundJoin, found: Sifted, more: Iterable[Conjunct] = ()) -> None:
     """Refuse the queries in conditions of a join that can move none of them; and ``more``, its keys maybe.
 
     Raises:
@@ -97,7 +97,7 @@ def is_awkward(tree: exp.Expr) -> bool:
     return tree.find(exp.Query, exp.Anonymous) is not None
 
 
-def _refuse_both_sides(facts: Facts, join: LookupJoin, conjunct: Conjunct) -> None:
+def _refuse_both_sides(facts: Facts, join: FoundJoin, conjunct: Conjunct) -> None:
     """Refuse what Spark refuses when it optimizes: an IN or EXISTS of ON that names both sides."""
     scope = facts.scope(join.home)
     for found in conjunct.tree.find_all(exp.Exists, exp.In):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from lookup_hints.errors import Problem
-from lookup_hints.plan.conditions import Conjunct, conjuncts, sorted_conditions
-from lookup_hints.plan.draft import LookupJoin
-from lookup_hints.plan.forms.facts import Facts, Form
-from lookup_hints.plan.forms.shared import Before, shared_keys
-from lookup_hints.plan.read.statement import LookupUse
+from lookup_hints.plan.analysis import LeftSide
+from lookup_hints.plan.conditions import Conjunct, KeyEquality, conjuncts, sorted_conditions
+from lookup_hints.plan.facts import Facts
+from lookup_hints.plan.joins import Form, FoundJoin
+from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Step
 from lookup_hints.plan.refusal import CannotBeAsked, cannot_run, refuse_extra_clauses, refused
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.splice import Cut
+
+Before = Callable[[Statement, LookupUse], LeftSide]
+"""What stands before the right side of a join."""
 
 KINDS = {
     (): "INNER",
@@ -34,7 +40,7 @@ _REFUSED_KINDS = {
 }
 
 
-def stated(facts: Facts, form: type[Form], use: LookupUse, step: Step, before: Before) -> Form:
+def stated(facts: Facts, form: Form, use: LookupUse, step: Step, before: Before) -> FoundJoin:
     """The lookup join that ``step`` states, in the given form; ``before`` says what stands before it.
 
     Raises:
@@ -43,7 +49,7 @@ def stated(facts: Facts, form: type[Form], use: LookupUse, step: Step, before: B
     statement = facts.statement
     refuse_extra_clauses(statement, use)
     kind = _kind(facts, use, step)
-    shared = shared_keys(facts, use, step, before)
+    shared = _shared_keys(facts, use, step, before)
     conditions = sorted_conditions(
         statement,
         conjuncts(statement, step.on) if step.on is not None else (),
@@ -61,7 +67,7 @@ def stated(facts: Facts, form: type[Form], use: LookupUse, step: Step, before: B
     return join
 
 
-def without_outer(facts: Facts, join: Form, *, can_check_after: bool) -> Form:
+def without_outer(facts: Facts, join: FoundJoin, *, can_check_after: bool) -> FoundJoin:
     """``join`` without conditions that name an outer query: they are checked on its result.
 
     Raises:
@@ -104,7 +110,7 @@ def _kind(facts: Facts, use: LookupUse, step: Step) -> str:
     return kind
 
 
-def _refuse_missing(facts: Facts, join: LookupJoin, step: Step) -> None:
+def _refuse_missing(facts: Facts, join: FoundJoin, step: Step) -> None:
     names = facts.missing(join.use, join.conditions.keys)
     if not names:
         return
@@ -135,3 +141,44 @@ def _no_key(facts: Facts, use: LookupUse, step: Step) -> CannotBeAsked:
         f"Columns that can be asked by: {can}.",
     )
     return CannotBeAsked(problem, use, f"its condition has {reason}")
+
+
+# --- USING and NATURAL ------------------------------------------------------------------------------
+
+
+def _shared_keys(facts: Facts, use: LookupUse, step: Step, before: Before) -> list[KeyEquality]:
+    """What USING names, or what both sides of a NATURAL join have; nothing for other joins.
+
+    Raises:
+        UnsupportedLookup: there is nothing that both sides have, or the source cannot be asked by it.
+    """
+    head = facts.statement.tokens.cut(step.first, use.relation.last)
+    if step.words[:1] == ("NATURAL",):
+        common = _common(facts, use, head, before)
+        return [_key(facts, use, name, quoted(name), head, position) for position, name in enumerate(common)]
+    pieces, cut = facts.statement.pieces, facts.statement.tokens.cut
+    return [
+        _key(facts, use, pieces[index].name, cut(index, index), cut(index, index), position)
+        for position, index in enumerate(step.using)
+    ]
+
+
+def _common(facts: Facts, use: LookupUse, head: Cut, before: Before) -> list[str]:
+    """The names that both sides of a NATURAL join have."""
+    left = facts.analysis.columns_before(use.block, before(facts.statement, use))
+    own = {name.lower() for name in use.column_aliases or use.table.schema.names}
+    common = [name for name in left or () if name.lower() in own]
+    if not common:
+        reason = "NATURAL JOIN finds no column of the same name"
+        raise refused(facts.statement, use, head, reason, "write JOIN ... ON with the equality")
+    return common
+
+
+def _key(facts: Facts, use: LookupUse, name: str, left: str | Cut, at: Cut, position: int) -> KeyEquality:
+    column = facts.names(use).own_name(name)
+    reason = f"{use.alias} cannot be looked up by column {name}"
+    if column is None:
+        raise cannot_run(facts.statement, use, at, reason)
+    if column not in facts.askable(use):
+        raise refused(facts.statement, use, at, reason)
+    return KeyEquality(column, left, at, shared=True, position=position)

@@ -30,12 +30,16 @@ from lookup_hints.plan.read.structure import (
 )
 from lookup_hints.plan.read.tokens import Tokens
 from lookup_hints.plan.read.virtual import LookThrough
+from lookup_hints.spi.changes import Versions, versions_of
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import Kind, Piece, blanked, pieces
 from lookup_hints.sql.splice import Cut
 
 UNNAMED = "__lookup_relation_"
 """What the names of relations begin with that the user gave none."""
+
+PRESENT = ("PROCTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP")
+"""Functions that give the time at which a row is processed."""
 
 Subject = TypeVar("Subject", bound=Hashable)
 Answer = TypeVar("Answer")
@@ -114,6 +118,11 @@ class LookupUse:
     def time(self) -> Cut | None:
         """The expression of ``FOR SYSTEM_TIME AS OF``, if there is one."""
         return self.relation.time
+
+    @property
+    def versions(self) -> Versions | None:
+        """The columns by which its time chooses rows; None where no time chooses any."""
+        return None if self.time is None else versions_of(self.base)
 
     @property
     def keeps_rows(self) -> bool:
@@ -295,6 +304,12 @@ class Statement:
         first = self.tokens.index_at(relation.time.start) - 3
         first -= self.tokens.is_word(first - 1, "FOR")
         return Cut(self.pieces[first].start, relation.time.end)
+
+    def calls_the_present(self, time: Cut) -> bool:
+        """Whether the time is ``PROCTIME()``, ``current_timestamp`` or the like."""
+        first, last = self.tokens.index_at(time.start), self.tokens.index_at(time.end - 1)
+        arguments = "".join(piece.text for piece in self.pieces[first + 1 : last + 1])
+        return self.pieces[first].is_word(*PRESENT) and arguments in ("", "()")
 
     def read_by(self, relation: Relation) -> frozenset[Relation]:
         """All that the relation reads, itself included: by way of the queries inside it, and of CTEs."""

@@ -76,6 +76,16 @@ class Tokens:
         """The stretch from the piece ``first`` to the piece ``last``."""
         return Cut(self.pieces[first].start, self.pieces[last].end)
 
+    def parts(self, first: int, last: int) -> list[Cut]:
+        """The stretches between the commas from the piece ``first`` to the piece ``last``."""
+        found, begin = list[Cut](), first
+        for index in range(first, last + 1):
+            if self.is_symbol(index, ",") and self._depths[index] == self._depths[first]:
+                if begin < index:
+                    found.append(self.cut(begin, index - 1))
+                begin = index + 1
+        return [*found, self.cut(begin, last)] if begin <= last else found
+
     def starts_clause(self, index: int) -> bool:
         """Whether the piece begins a clause, and so ends the condition before it."""
         if self.opens_asof_join(index):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lookup_hints.plan.draft import LookupJoin
+from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.read.structure import Chain, Relation, Step
 from lookup_hints.sql.splice import Fragment
 

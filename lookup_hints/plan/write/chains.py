@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from lookup_hints.plan.draft import LookupJoin
+from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.read.structure import Block, Chain, Relation, Step
 from lookup_hints.plan.refusal import refused
 from lookup_hints.plan.write.built import Built
-from lookup_hints.plan.write.from_join import FromJoin
+from lookup_hints.plan.write.from_form import FromForm, form_of
 from lookup_hints.plan.write.packing import MOST_VIEWS, packed, packed_if_long
 from lookup_hints.plan.write.sheet import Sheet
 from lookup_hints.plan.write.views import Text, joined
@@ -27,7 +27,7 @@ def built_chain(sheet: Sheet, chain: Chain, before: Sequence[Built] = ()) -> Bui
     for step in steps:
         join = sheet.view_of(step.right)
         if join is not None:
-            built = join.behind(packed_if_long(sheet, built), sheet.seen(join.use.relation))
+            built = form_of(join).behind(join, packed_if_long(sheet, built), sheet.seen(join.use.relation))
         else:
             if built.is_open and is_long and _may_come_first(sheet, built, step):
                 built.reordered = True
@@ -61,9 +61,9 @@ def side_by_side(sheet: Sheet, groups: Sequence[Built]) -> Built:
 def _opening(sheet: Sheet, chain: Chain) -> tuple[Built, int, Sequence[Step]]:
     """What a chain begins with, where that ends in the text, and the joins that follow."""
     join = sheet.view_of(chain.head)
-    opening = None if join is None else join.opens
+    opening = None if join is None else form_of(join).opens(join)
     if join is not None and opening is not None and opening.right is not None:
-        built = join.behind(sheet.ordinary(opening.right), sheet.seen(chain.head))
+        built = form_of(join).behind(join, sheet.ordinary(opening.right), sheet.seen(chain.head))
         return built, sheet.end(opening.last), chain.steps[1:]
     is_pivoted = bool(chain.steps) and chain.steps[0].pivoted is not None
     return sheet.ordinary(chain.head, named=not is_pivoted), sheet.end(chain.head.last), chain.steps
@@ -132,8 +132,8 @@ def _refuse_pivot(sheet: Sheet, join: LookupJoin, step: Step) -> None:
 def parentheses(sheet: Sheet, block: Block) -> Iterator[Edit]:
     """The edits of relations in parentheses that hold lookup joins: no LATERAL VIEW can stand there."""
     around: set[Relation] = set()
-    for join in sheet.draft.joins:
-        if join.home is block and join.use.around and isinstance(join, FromJoin):
+    for join in sheet.joins:
+        if join.home is block and join.use.around and isinstance(join.form, FromForm):
             # A name of its own makes a star of all columns, private ones of those inside it too.
             named = (relation for relation in join.use.around if relation.alias_at is not None)
             around |= {join.use.around[-1], *named}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lookup_hints.plan.draft import Draft
+from lookup_hints.plan.analysis import Analysis
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import refused
@@ -44,9 +44,11 @@ class Concealed:
         return [f"{self.alias}.{private}" for private in self.private.values()]
 
 
-def concealed_in(draft: Draft, block: Block, visible: Visible, own: tuple[int, int]) -> Concealed | None:
+def concealed_in(
+    analysis: Analysis, block: Block, visible: Visible, own: tuple[int, int]
+) -> Concealed | None:
     """What the block names of a relation outside ``own``, and its star does not show; None: nothing."""
-    statement, analysis = draft.statement, draft.analysis
+    statement = analysis.statement
     alias = statement.alias_of(visible.relation)
     if alias is None or not analysis.knows:
         return None

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from lookup_hints.plan.draft import LookupJoin
+from lookup_hints.plan.columns import own_stars
+from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.read.structure import Block, Chain, Relation
 from lookup_hints.plan.refusal import refused
 from lookup_hints.plan.write.built import Built, Visible, using_in
 from lookup_hints.plan.write.chains import built_chain, side_by_side
-from lookup_hints.plan.write.columns import own_stars
-from lookup_hints.plan.write.from_join import FromJoin
+from lookup_hints.plan.write.from_form import FromForm, form_of
 from lookup_hints.plan.write.packing import (
     MOST_VIEWS,
     given_back,
@@ -36,7 +36,7 @@ def from_edits(sheet: Sheet, block: Block, joins: Sequence[LookupJoin]) -> Itera
     if source is None:
         return
     behind = tuple(part for join in joins for part in _behind(sheet, join))
-    views = [join for join in joins if isinstance(join, FromJoin) and not join.use.around]
+    views = [join for join in joins if isinstance(join.form, FromForm) and not join.use.around]
     if views:
         _refuse_using_behind_comma(sheet, block, views[0])
     if _is_simple(block, views):
@@ -53,7 +53,7 @@ def from_edits(sheet: Sheet, block: Block, joins: Sequence[LookupJoin]) -> Itera
 
 
 def _behind(sheet: Sheet, join: LookupJoin) -> Text:
-    text = join.behind_from(sheet.statement, sheet.numbers)
+    text = join.form.behind_from(join, sheet.statement, sheet.numbers)
     return (" ", *text) if text else ()
 
 
@@ -67,7 +67,7 @@ def _refuse_using_behind_comma(sheet: Sheet, block: Block, join: LookupJoin) -> 
     for chain in block.source.chains:
         for step in using_in(chain) if before else ():
             names = {sheet.statement.pieces[at].name.lower() for at in step.using}
-            columns = [sheet.draft.analysis.columns_of(relation) for relation in before]
+            columns = [sheet.analysis.columns_of(relation) for relation in before]
             if not names or any(each is None or names & set(map(str.lower, each)) for each in columns):
                 reason = (
                     "a join with USING or NATURAL follows a comma, where its columns may be those"
@@ -77,13 +77,13 @@ def _refuse_using_behind_comma(sheet: Sheet, block: Block, join: LookupJoin) -> 
         before += chain.shown
 
 
-def _is_simple(block: Block, joins: Sequence[FromJoin]) -> bool:
+def _is_simple(block: Block, joins: Sequence[LookupJoin]) -> bool:
     """Whether each lookup join can become its view where it stands: all of them are last in FROM."""
     assert block.source is not None
     if not joins:
         return True
     chain = block.source.chains[-1]
-    if len(joins) > MOST_VIEWS or not all(join.stays_in(chain) for join in joins):
+    if len(joins) > MOST_VIEWS or not all(form_of(join).stays_in(join, chain) for join in joins):
         return False
     # What stands before a comma need not go through the lookup, unless the lookup names it.
     if len(block.source.chains) > 1 and not any(join.needs for join in joins):
@@ -144,10 +144,10 @@ def _ready(sheet: Sheet, waiting: list[Chain], shown: set[Relation]) -> Iterator
     yield from (each for each in waiting if _leans(sheet, each))
 
 
-def _waiting(sheet: Sheet, chain: Chain) -> FromJoin | None:
+def _waiting(sheet: Sheet, chain: Chain) -> LookupJoin | None:
     """The lookup join that the chain is, where it waits for those that give its keys; else None."""
     join = sheet.view_of(chain.head)
-    return join if join is not None and join.waits else None
+    return join if join is not None and form_of(join).waits else None
 
 
 def _has_keys(sheet: Sheet, chain: Chain, shown: set[Relation]) -> bool:
@@ -162,7 +162,7 @@ def _leans(sheet: Sheet, chain: Chain) -> bool:
 
 def _needed(sheet: Sheet, chain: Chain) -> frozenset[Relation]:
     """What the lookup joins of the chain name from before the comma."""
-    needs = (join.needs for join in sheet.views_in(chain) if not join.waits)
+    needs = (join.needs for join in sheet.views_in(chain) if not form_of(join).waits)
     return frozenset[Relation]().union(*needs)
 
 
@@ -175,11 +175,11 @@ def _with_chain(sheet: Sheet, groups: list[Built], chain: Chain) -> list[Built]:
     return [*groups, built_chain(sheet, chain)]
 
 
-def _joined_by(sheet: Sheet, join: FromJoin, groups: list[Built]) -> list[Built]:
+def _joined_by(sheet: Sheet, join: LookupJoin, groups: list[Built]) -> list[Built]:
     """``groups`` with the ones that give the keys of ``join`` made one, and joined with it."""
     own = [built for built in groups if any(map(built.shows, join.needs))]
     before_it = packed_if_long(sheet, side_by_side(sheet, own))
-    whole = join.behind(before_it, sheet.seen(join.use.relation))
+    whole = form_of(join).behind(join, before_it, sheet.seen(join.use.relation))
     first = next(number for number, built in enumerate(groups) if built in own)
     before = groups[:first]
     return [*before, whole, *(built for built in groups[first:] if built not in own)]

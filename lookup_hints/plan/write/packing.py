@@ -74,7 +74,7 @@ def _spread(sheet: Sheet, columns: Mapping[Relation, str]) -> str:
 
     Then Spark sorts the rows first, and the queues of this many lookups may have left no memory for that.
     """
-    analysis = sheet.draft.analysis
+    analysis = sheet.analysis
     known = [
         column
         for relation, column in columns.items()
@@ -90,7 +90,7 @@ def _concealed(sheet: Sheet, built: Built, visible: Visible) -> str:
     last = sheet.statement.tokens.index_at(built.asked[-1].at.end - 1) if built.is_open else -1
     if last < 0 and sheet.block.source is not None:
         last = sheet.block.source.last
-    found = concealed_in(sheet.draft, sheet.block, visible, (built.first, last))
+    found = concealed_in(sheet.analysis, sheet.block, visible, (built.first, last))
     if found is None:
         return ""
     sheet.concealed.append(found)
@@ -143,7 +143,7 @@ def _named_right(sheet: Sheet, built: Built, step: Step) -> tuple[Relation, str]
 
 def _columns(sheet: Sheet, right: Relation, step: Step) -> tuple[str, ...]:
     """The columns of USING as the right side spells them."""
-    spelled = {name.lower(): name for name in sheet.draft.analysis.columns_of(right) or ()}
+    spelled = {name.lower(): name for name in sheet.analysis.columns_of(right) or ()}
     given = (sheet.statement.pieces[at].name for at in step.using)
     return tuple(spelled.get(name.lower(), name) for name in given)
 

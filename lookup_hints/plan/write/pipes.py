@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from lookup_hints.plan.columns import stars
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Pipe
-from lookup_hints.plan.write.columns import stars
 
 
 def last_of_projection(statement: Statement, block: Block, join: Pipe) -> int | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from lookup_hints.plan.analysis import alias_text
-from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.analysis import Analysis, alias_text
+from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.read.structure import Block, Chain, Relation, Step
 from lookup_hints.plan.write.built import Built, Visible, using_in
 from lookup_hints.plan.write.concealed import Concealed
-from lookup_hints.plan.write.from_join import FromJoin
+from lookup_hints.plan.write.from_form import FromForm
 from lookup_hints.plan.write.using import Merged
 from lookup_hints.plan.write.views import Text, lateral_view
 from lookup_hints.sql.lexer import quoted
@@ -18,7 +18,7 @@ from lookup_hints.sql.splice import Fragment
 
 
 class Sheet:
-    """A draft, and what its edits so far made: private names, hidden columns, shared columns.
+    """The joins of a statement, and what edits so far made: private names, hidden columns, shared columns.
 
     Attributes:
         numbers: they tell private names apart.
@@ -29,27 +29,27 @@ class Sheet:
         block: that block.
     """
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, analysis: Analysis, joins: Sequence[LookupJoin]) -> None:
         """Nothing is written yet."""
-        self.draft, self.statement = draft, draft.statement
+        self.analysis, self.statement, self.joins = analysis, analysis.statement, joins
         self.numbers: Iterator[int] = count(1)
         self.hidden: dict[Block | Relation, list[str]] = {}
         self.using: dict[Relation, list[Step]] = {}
         self.merged: list[Merged] = []
         self.concealed: list[Concealed] = []
         self.block: Block | None = None
-        self._joins = {join.use.relation: join for join in draft.joins}
-        self._views = {join.use.relation: join for join in draft.joins if isinstance(join, FromJoin)}
+        self._joins = {join.use.relation: join for join in joins}
+        self._views = {join.use.relation: join for join in joins if isinstance(join.form, FromForm)}
 
     def join_of(self, relation: Relation) -> LookupJoin | None:
         """The lookup join whose table ``relation`` is, in whatever form."""
         return self._joins.get(relation)
 
-    def view_of(self, relation: Relation | None) -> FromJoin | None:
+    def view_of(self, relation: Relation | None) -> LookupJoin | None:
         """The lookup join of ``relation``, where it gives way to a view in FROM."""
         return None if relation is None else self._views.get(relation)
 
-    def views_in(self, chain: Chain) -> list[FromJoin]:
+    def views_in(self, chain: Chain) -> list[LookupJoin]:
         """The lookup joins of a chain that are views in FROM."""
         joins = map(self.view_of, chain.relations)
         return [join for join in joins if join is not None]

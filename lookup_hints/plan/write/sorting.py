@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from lookup_hints.plan.draft import Draft
+from lookup_hints.plan.joins import LookupJoin
+from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.stopping import is_plain
 from lookup_hints.sql.splice import Cut, Edit
 
 
-def rebalanced(draft: Draft) -> list[Edit]:
+def rebalanced(statement: Statement, joins: Sequence[LookupJoin], *, adaptive: bool) -> list[Edit]:
     """Edits that put a shuffle between a lookup and a global ORDER BY over it.
 
     Sorting by range samples its input first; with a shuffle between, the sample is taken from the
     shuffled rows. Not needed under a LIMIT, a GROUP BY or a DISTINCT, which shuffle anyway.
     """
-    adaptive = (draft.context.conf("spark.sql.adaptive.enabled") or "true").lower() == "true"
+    asked = {join.use.index for join in joins}
     hint = f"/*+ {'REBALANCE' if adaptive else 'REPARTITION'} */"
     # The order of a subquery in an expression, or of a LATERAL one, means nothing.
     places = {
-        draft.statement.pieces[block.selects[0]].end
-        for query in draft.statement.structure.queries
+        statement.pieces[block.selects[0]].end
+        for query in statement.structure.queries
         if query.ordered and query.limit_at is None and query.stands_alone
         for block in query.blocks
-        if block.selects and not block.pipes and is_plain(block) and _reads_lookup(draft, block)
+        if block.selects and not block.pipes and is_plain(block) and _reads_lookup(statement, asked, block)
     }
     edits = [Edit(Cut(place, place), (f" {hint}",)) for place in sorted(places)]
-    return [*edits, *_in_pipes(draft, hint)]
+    return [*edits, *_in_pipes(statement, asked, hint)]
 
 
-def _in_pipes(draft: Draft, hint: str) -> Iterator[Edit]:
-    for block in draft.statement.structure.blocks:
+def _in_pipes(statement: Statement, asked: set[int], hint: str) -> Iterator[Edit]:
+    for block in statement.structure.blocks:
         for number, pipe in enumerate(block.pipes):
             following = block.pipes[number + 1].first + 1 if number + 1 < len(block.pipes) else -1
-            is_limited = draft.statement.tokens.is_word(following, "LIMIT")
-            if pipe.ordered and not is_limited and _reads_lookup(draft, block):
-                end = draft.statement.pieces[pipe.first].end
+            is_limited = statement.tokens.is_word(following, "LIMIT")
+            if pipe.ordered and not is_limited and _reads_lookup(statement, asked, block):
+                end = statement.pieces[pipe.first].end
                 yield Edit(Cut(end, end), (f" SELECT {hint} * |>",))
 
 
-def _reads_lookup(draft: Draft, block: Block) -> bool:
-    asked = {join.use.index for join in draft.joins}
-    return any(index in asked for index in _read_by(draft, block.first, block.last, set()))
+def _reads_lookup(statement: Statement, asked: set[int], block: Block) -> bool:
+    return any(index in asked for index in _read_by(statement, block.first, block.last, set()))
 
 
-def _read_by(draft: Draft, first: int, last: int, seen: set[Relation]) -> Iterator[int]:
+def _read_by(statement: Statement, first: int, last: int, seen: set[Relation]) -> Iterator[int]:
     """The indices of tables that are read between the pieces, by way of CTEs too."""
-    tokens = draft.statement.tokens
-    for block in draft.statement.structure.blocks:
+    tokens = statement.tokens
+    for block in statement.structure.blocks:
         for relation in block.everything:
             if not first <= relation.first <= last or relation in seen:
                 continue
@@ -56,4 +56,4 @@ def _read_by(draft: Draft, first: int, last: int, seen: set[Relation]) -> Iterat
             yield relation.name_at
             if relation.cte is not None:
                 at = relation.cte.at
-                yield from _read_by(draft, tokens.index_at(at.start), tokens.index_at(at.end - 1), seen)
+                yield from _read_by(statement, tokens.index_at(at.start), tokens.index_at(at.end - 1), seen)

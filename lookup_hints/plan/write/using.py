@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.analysis import Analysis
+from lookup_hints.plan.columns import own_stars
+from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Relation, Step
 from lookup_hints.plan.refusal import refused
-from lookup_hints.plan.write.columns import own_stars
 from lookup_hints.plan.write.shared_order import SharedOrder
 from lookup_hints.plan.write.views import visible_name
 from lookup_hints.sql.lexer import quoted
@@ -62,13 +63,13 @@ def merged_by(join: LookupJoin) -> Merged | None:
     return Merged(join, step, join.use.alias, tuple(join.left), columns, private)
 
 
-def star_edits(draft: Draft, block: Block, merged: list[Merged], hidden: list[str]) -> Iterator[Edit]:
+def star_edits(analysis: Analysis, block: Block, merged: list[Merged], hidden: list[str]) -> Iterator[Edit]:
     """The edits of each ``*`` of the block: without ``hidden`` columns, shared columns first."""
-    statement = draft.statement
+    statement = analysis.statement
     stars = list(own_stars(statement, block))
     if not stars:
         return  # and Spark is not asked for columns
-    first = _shared_first(draft, block, merged)
+    first = _shared_first(analysis, block, merged)
     if not (first or hidden):
         return
     for index in stars:
@@ -76,9 +77,9 @@ def star_edits(draft: Draft, block: Block, merged: list[Merged], hidden: list[st
         yield from _star(statement, index, first, [*_private(merged), *hidden])
 
 
-def star_of_all(draft: Draft, block: Block, merged: list[Merged], hidden: list[str]) -> str | None:
+def star_of_all(analysis: Analysis, block: Block, merged: list[Merged], hidden: list[str]) -> str | None:
     """What ``*`` is in a block without a SELECT, or None where it is just that."""
-    first = list(_shared_first(draft, block, merged).values())
+    first = list(_shared_first(analysis, block, merged).values())
     if not first:
         return None
     return ", ".join([*first, f"* EXCEPT ({', '.join([*first, *_private(merged), *hidden])})"])
@@ -120,7 +121,7 @@ def _star(statement: Statement, index: int, first: dict[str, str], without: list
         yield Edit(Cut(star.end, star.end), (f" EXCEPT ({names})",))
 
 
-def _shared_first(draft: Draft, block: Block, merged: list[Merged]) -> dict[str, str]:
+def _shared_first(analysis: Analysis, block: Block, merged: list[Merged]) -> dict[str, str]:
     """The names of USING columns, in the order in which ``*`` gives them: those of the last join first.
 
     With how each is written: by its qualifier where its right side has a private one, as relations that
@@ -129,23 +130,23 @@ def _shared_first(draft: Draft, block: Block, merged: list[Merged]) -> dict[str,
     if not merged:
         return {}
     by_step = {each.step: each for each in merged}
-    shared = _order(draft, block, merged).names
+    shared = _order(analysis, block, merged).names
     names: dict[str, str] = {}
     for step in reversed(list(block.steps)):
         found = by_step.get(step)
         for name in shared.get(step, ()):
-            written = quoted(name) if found is None else _on_the_left(draft, found, name)
+            written = quoted(name) if found is None else _on_the_left(analysis, found, name)
             names.setdefault(name.lower(), written)
     return names
 
 
-def _on_the_left(draft: Draft, merged: Merged, name: str) -> str:
+def _on_the_left(analysis: Analysis, merged: Merged, name: str) -> str:
     """A shared column by the relation on the left that has it."""
     for relation in merged.left:
-        alias = draft.statement.alias_of(relation)
-        for column in draft.analysis.columns_of(relation) or ():
+        alias = analysis.statement.alias_of(relation)
+        for column in analysis.columns_of(relation) or ():
             if alias is not None and column.lower() == name.lower():
-                is_merged = _is_merged(draft.statement, merged, name)
+                is_merged = _is_merged(analysis.statement, merged, name)
                 return quoted(column) if is_merged else f"{quoted(alias)}.{quoted(column)}"
     return quoted(name)
 
@@ -162,15 +163,15 @@ def _is_merged(statement: Statement, merged: Merged, name: str) -> bool:
     return False
 
 
-def shared_edits(draft: Draft, block: Block, merged: list[Merged]) -> Iterator[Edit]:
+def shared_edits(analysis: Analysis, block: Block, merged: list[Merged]) -> Iterator[Edit]:
     """The edits of ``c.id``, where ``c`` has ``id`` under a private name, and of ``c.*`` and ``o.*``."""
     for each in merged:
         for name, private in each.private.items():
-            yield from _own_names(draft.statement, block, each, name, private)
-    if not merged or not _has_qualified_star(draft.statement, block):
+            yield from _own_names(analysis.statement, block, each, name, private)
+    if not merged or not _has_qualified_star(analysis.statement, block):
         return
-    for alias, shown in _shown_first(draft, block, merged).items():
-        yield from _qualified_stars(draft.statement, block, alias, shown)
+    for alias, shown in _shown_first(analysis, block, merged).items():
+        yield from _qualified_stars(analysis.statement, block, alias, shown)
 
 
 def _has_qualified_star(statement: Statement, block: Block) -> bool:
@@ -332,27 +333,29 @@ class _SharedColumn:
     merged: Merged | None
 
 
-def _order(draft: Draft, block: Block, merged: list[Merged]) -> SharedOrder:
+def _order(analysis: Analysis, block: Block, merged: list[Merged]) -> SharedOrder:
     """The order in which Spark gives the columns of the block."""
     by_step = {each.step: each.columns for each in merged}
 
     def given(step: Step) -> Sequence[str]:
-        return [draft.statement.pieces[at].name for at in step.using] or by_step.get(step, ())
+        return [analysis.statement.pieces[at].name for at in step.using] or by_step.get(step, ())
 
-    return SharedOrder(block, lambda relation: draft.analysis.columns_of(relation) or (), given)
+    return SharedOrder(block, lambda relation: analysis.columns_of(relation) or (), given)
 
 
-def _shown_first(draft: Draft, block: Block, merged: list[Merged]) -> dict[str, dict[str, _SharedColumn]]:
+def _shown_first(
+    analysis: Analysis, block: Block, merged: list[Merged]
+) -> dict[str, dict[str, _SharedColumn]]:
     """For each relation, by its alias in lower case, the columns that come first, by name in lower case."""
-    order = _order(draft, block, merged)
+    order = _order(analysis, block, merged)
     of_right = {each.alias.lower(): each for each in merged}
     on_the_left = {relation for each in merged for relation in each.left}
     found: dict[str, dict[str, _SharedColumn]] = {}
     for relation in block.relations:
-        alias = (draft.statement.alias_of(relation) or "").lower()
+        alias = (analysis.statement.alias_of(relation) or "").lower()
         own = of_right.get(alias)
         names = order.first_of(relation)
-        if own is None and (relation not in on_the_left or names == _natural(draft, relation, len(names))):
+        if own is None and (relation not in on_the_left or names == _natural(analysis, relation, len(names))):
             continue
         private = own.private if own is not None else {}
         found[alias] = {
@@ -361,9 +364,9 @@ def _shown_first(draft: Draft, block: Block, merged: list[Merged]) -> dict[str, 
     return found
 
 
-def _natural(draft: Draft, relation: Relation, count: int) -> tuple[str, ...]:
+def _natural(analysis: Analysis, relation: Relation, count: int) -> tuple[str, ...]:
     """The first columns of the relation itself."""
-    return tuple(draft.analysis.columns_of(relation) or ())[:count]
+    return tuple(analysis.columns_of(relation) or ())[:count]
 
 
 def _qualified_stars(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lookup_hints.plan.analysis import alias_text
 from lookup_hints.plan.conditions import over_variable
-from lookup_hints.plan.draft import LookupJoin
+from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.sql.lexer import quoted, text_value
 from lookup_hints.sql.splice import Fragment
@@ -201,7 +201,7 @@ def _call(join: LookupJoin) -> Text:
         # Around each of them: a key that fails is not to be computed either.
         arguments = [("if(", *conditions, ", ", *argument, ", NULL)") for argument in arguments]
     if join.order is not None:
-        before, after = join.order.cast.prefix_and_suffix()
+        before, after = join.order_cast.prefix_and_suffix()
         arguments.append((before, join.order.value, after))
     if join.function.packed:
         names = join.function.argument_schema.names

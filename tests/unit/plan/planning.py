@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lookup_hints.hints.parse import lookup_hints
-from lookup_hints.plan.analysis import Columns
-from lookup_hints.plan.draft import Context, LookupPlan
+from lookup_hints.plan.analysis import Analyse, Columns
+from lookup_hints.plan.context import Context
+from lookup_hints.plan.cost import LeftRows
+from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import plan
+from lookup_hints.plan.read.virtual import LookThrough
 from lookup_hints.retry import RowPredicate
-from lookup_hints.spec import LookupSpec
-from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
+from lookup_hints.spec import Invalidation, LookupSpec
+from lookup_hints.spi import AsyncLookup, Connector, Filter, Scan, SyncLookup, TableSize
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
+from lookup_hints.spi.options import Conf
 from lookup_hints.spi.types import TIMESTAMP
 
 
@@ -88,13 +93,39 @@ def connector(of: LookupTable) -> Connector:
     return KINDS[of.connector](of)
 
 
+@dataclass(frozen=True)
+class FakeContext:
+    """What the planner asks, as values and functions of a test; it is a ``Context``."""
+
+    find_table: Callable[[str], LookupTable | None]
+    conf: Conf
+    analyse: Analyse | None
+    name_function: Callable[[LookupSpec, bool], str]
+    name_scan: Callable[[LookupTable, tuple[str, ...], tuple[Filter, ...]], str]
+    predicates: Mapping[str, RowPredicate]
+    connector: Callable[[LookupTable], Connector] = connector
+    wrapping: Callable[[pa.DataType], tuple[str, str]] = lambda _: ("", "")
+    unwritable: Callable[[str], str | None] = lambda _: None
+    tables: Callable[[], Sequence[LookupTable]] = lambda: ()
+    table_size: Callable[[Connector], TableSize] = lambda _: TableSize(None, source="nothing was asked")
+    left_rows: Callable[[str], LeftRows] = lambda _: LeftRows(None, "unknown: Spark was not asked")
+    is_stream: Callable[[str], bool] = lambda _: False
+    few_rows: bool = False
+    line: int = 1
+    read_because: str = ""
+    find_view: Callable[[str], LookThrough | None] = lambda _: None
+    is_lookup_view: Callable[[str], bool] = lambda _: False
+    analysed_plan: Callable[[str], str] = lambda _: ""
+    invalidations: Callable[[LookupTable, float], tuple[Invalidation, ...]] = lambda *_: ()
+
+
 def context(
     *,
     conf: dict[str, str] | None = None,
     analyse: Columns | None = None,
     predicates: dict[str, RowPredicate] | None = None,
     tables: dict[str, LookupTable] | None = None,
-) -> Context:
+) -> FakeContext:
     """A planner's context; ``analyse`` is what every analysis answers."""
     known = TABLES if tables is None else tables
 
@@ -102,9 +133,8 @@ def context(
         once = "_once" if repeated else ""
         return f"ask_{spec.table.name}{once}"
 
-    return Context(
+    return FakeContext(
         find_table=lambda name: known.get(name.lower()),
-        connector=connector,
         conf=(conf or {}).get,
         analyse=None if analyse is None else (lambda sql: analyse),
         name_function=name_function,

@@ -11,10 +11,10 @@ from lookup_hints.errors import HintError, LookupHintsError, OptionError, Unsupp
 from lookup_hints.notebook.html import plan_picture
 from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.cost import UNKNOWN, LeftRows
-from lookup_hints.plan.draft import Context, LookupPlan
 from lookup_hints.plan.explain import explain
+from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.spi import TableSize
-from tests.unit.plan.planning import TABLES, context, planned
+from tests.unit.plan.planning import TABLES, FakeContext, context, planned
 
 SMALL = TableSize(1_000, 64_000, "pg_class")
 JOIN = "SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id"
@@ -40,7 +40,7 @@ def known(
     conf: dict[str, str] | None = None,
     stream: bool = False,
     options: Mapping[str, str] | None = None,
-) -> Context:
+) -> FakeContext:
     """A context in which the table of customers has these options, and these figures are told."""
     customers = TABLES["customers"]
     given = {**customers.options, **(options or {})}
@@ -415,7 +415,7 @@ def test_a_large_read_is_warned_of_by_default(rows: int | None, on_scan: str | N
         ),
     ],
 )
-def test_the_notebooks_picture_says_the_same(using: Context, told: tuple[str, ...]) -> None:
+def test_the_notebooks_picture_says_the_same(using: FakeContext, told: tuple[str, ...]) -> None:
     picture = plan_picture(planned(JOIN, using))
     assert [text for text in told if text not in picture] == []
 

@@ -8,8 +8,8 @@ import pytest
 
 from lookup_hints.cli.check import check_script
 from lookup_hints.errors import OptionError
-from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.explain import explain
+from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.spi.model import LookupTable
 from tests.unit.plan.planning import CUSTOMERS, RATES, context, planned
 

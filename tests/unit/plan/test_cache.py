@@ -8,8 +8,8 @@ from datetime import time, timedelta, timezone
 import pytest
 
 from lookup_hints.errors import HintError, OptionError
-from lookup_hints.plan.draft import LookupPlan
 from lookup_hints.plan.explain import explain
+from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.spec import ChangedColumn, DailyReload, FullCache, PartialCache, PeriodicReload
 from tests.unit.plan.planning import TABLES, context, planned
 

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import InternalError
-from lookup_hints.plan.draft import Context
 from lookup_hints.plan.explain import explain
 from lookup_hints.spi import Connector, Filter, FilteredScan, LookupTable
-from tests.unit.plan.planning import SyncOnly, context, planned, table
+from tests.unit.plan.planning import FakeContext, SyncOnly, context, planned, table
 
 
 class Filtered(SyncOnly, FilteredScan):
@@ -52,7 +51,7 @@ def connector(of: LookupTable) -> Connector:
     return Filtered(of)
 
 
-def using() -> Context:
+def using() -> FakeContext:
     return replace(context(tables={"goods": GOODS}), connector=connector)
 
 

@@ -1,38 +1,49 @@
-"""What the forms ask about a use of a lookup table: names, what it can be asked by, what WHERE says of it."""
+"""What is known of the lookup tables of one statement before anything is decided: each fact is found once.
+
+Names, hints and options, what a table can be asked by, what WHERE says of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.hints.parse import LookupHint, merged
+from lookup_hints.plan.analysis import Analysis, Columns
+from lookup_hints.plan.choose import options_of_table
 from lookup_hints.plan.conditions import (
     ColumnNames,
     Conditions,
     Conjunct,
     KeyEquality,
     chosen_keys,
-    conjuncts,
     implied_equalities,
     key_equality,
+    known_conjuncts,
     not_asked,
     sides_of,
 )
-from lookup_hints.plan.draft import Draft, LookupJoin
+from lookup_hints.plan.context import Context
+from lookup_hints.plan.joins import Form, FoundJoin
 from lookup_hints.plan.keys import is_key_type
+from lookup_hints.plan.look_through import ViewResolver, names_view
+from lookup_hints.plan.read.kinds import is_one_query, script_variables
 from lookup_hints.plan.read.scope import InnerNames, NameScope, Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import cannot_run
-from lookup_hints.plan.requested_access import can_be_read, must_be_asked
-from lookup_hints.spi import Connector
+from lookup_hints.spi import Connector, Scan
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.options import InForce, Place, in_force
 from lookup_hints.spi.types import type_name
 from lookup_hints.sql.splice import Cut
 
-Form = TypeVar("Form", bound=LookupJoin)
+_OPTIONS = {option.key: option for option in LOOKUP_OPTIONS}
+LOOKUP, SCAN, AUTO = "lookup", "scan", "auto"
 Subject = TypeVar("Subject", bound=Hashable)
 Answer = TypeVar("Answer")
 
@@ -40,26 +51,54 @@ Answer = TypeVar("Answer")
 class Facts:
     """What can be known of the lookup tables of one statement before it is said which joins they are."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, statement: Statement, context: Context, hints: tuple[LookupHint, ...]) -> None:
         """Nothing is asked yet; what was found out once is remembered."""
-        self.statement, self.analysis = draft.statement, draft.analysis
-        self.context, self._draft = draft.context, draft
+        self.statement, self.context, self.hints = statement, context, hints
+        self.analysis = Analysis(statement, context.analyse, script_variables(statement.tokens))
+        self._views = ViewResolver(statement, context.find_view, self.case_sensitive)
         self._answers: dict[tuple[Any, Any], Any] = {}
-        self._read = frozenset(use.relation for use in draft.read)
-        self.asked_through: set[Relation] = set()
-        """The derived tables, CTEs and views that are asked by key, as far as that is decided."""
-        self.makes_view = draft.makes_view
-        self.never_read: list[LookupUse] = []
-        """The uses in a new view that those who name the view can ask by key, but not read."""
         self._scopes: dict[Block, NameScope] = {}
         self._shown_scopes: dict[Block, NameScope] = {}
         self._wheres: dict[Block, dict[str, list[tuple[int, Conjunct]]]] = {}
         self._connectors: dict[LookupUse, Connector] = {}
         self._names: dict[LookupUse, ColumnNames] = {}
         self._askable: dict[LookupUse, frozenset[str]] = {}
-        self._inner_names = InnerNames(
-            draft.statement, draft.analysis.columns_of, draft.context.case_sensitive
-        )
+        self._inner_names = InnerNames(statement, self.analysis.columns_of, self.case_sensitive)
+
+    @cached_property
+    def output(self) -> Columns | None:
+        """The columns that the one query of the statement gives; None for others.
+
+        Raises:
+            Exception: what Spark's analysis says about the user's statement.
+        """
+        statement = self.statement
+        if not is_one_query(statement) or not (
+            statement.uses or names_view(statement, self.context.find_view)
+        ):
+            return None
+        return self.analysis.output()
+
+    @cached_property
+    def looked_through(self) -> tuple[LookupUse, ...]:
+        """The uses that see a lookup table through a derived table, CTE or view."""
+        return self._views.uses()
+
+    @cached_property
+    def makes_a_view(self) -> bool:
+        """Whether the statement creates a view."""
+        tokens = self.statement.tokens
+        return tokens.is_word(0, "CREATE") and any(tokens.is_word(at, "VIEW") for at in range(1, 6))
+
+    @cached_property
+    def makes_view_of_one_table(self) -> bool:
+        """Whether the statement creates a view that is one lookup table, and nothing more."""
+        return self.makes_a_view and self._views.of_query(self.statement.structure.queries[0]) is not None
+
+    @property
+    def case_sensitive(self) -> bool:
+        """Whether Spark tells names apart by case."""
+        return (self.context.conf("spark.sql.caseSensitive") or "false").lower() == "true"
 
     def once(self, question: Callable[[Facts, Subject], Answer], subject: Subject) -> Answer:
         """What ``question`` says of ``subject``; it is asked once."""
@@ -70,7 +109,7 @@ class Facts:
 
     def join(
         self,
-        form: type[Form],
+        form: Form,
         use: LookupUse,
         kind: str,
         at: Cut,
@@ -79,11 +118,12 @@ class Facts:
         home: Block | None = None,
         needs: frozenset[Relation] = frozenset(),
         notes: tuple[str, ...] = (),
-    ) -> Form:
+    ) -> FoundJoin:
         """The lookup join of ``use`` in that form, with the rows of ``home``: its own block mostly."""
-        return form(
+        return FoundJoin(
             use=use,
             connector=self.connector(use),
+            form=form,
             kind=kind,
             at=at,
             home=home or use.block,
@@ -93,6 +133,52 @@ class Facts:
             notes=notes,
         )
 
+    # --- hints and options -------------------------------------------------------------------------
+
+    def hint_of(self, use: LookupUse) -> LookupHint | None:
+        """What the hints that name the use say together; None where none does."""
+        own = merged(hint for hint in self.hints if self.names_use(hint, use))
+        own = own or merged(hint for hint in self.hints if is_inside(hint, use))
+        return own[0] if own else None
+
+    def names_use(self, hint: LookupHint, use: LookupUse) -> bool:
+        """Whether the hint stands in the query block of the use, and names it."""
+        return hint.select in self.selects(use) and hint.table.lower() == use.alias.lower()
+
+    def selects(self, use: LookupUse) -> list[int]:
+        """Where the SELECTs stand whose hints may be about the use: those of its query block."""
+        return [self.statement.pieces[index].start for index in use.block.selects]
+
+    def value_of(self, key: str, use: LookupUse) -> InForce:
+        """The value in force of a lookup option for ``use``.
+
+        Raises:
+            OptionError: the table or the session gives a bad value.
+        """
+        hint = self.hint_of(use)
+        given = {Place.HINT: {} if hint is None else hint.options, Place.TABLE: options_of_table(use.table)}
+        return in_force(_OPTIONS[key], self.context.conf, given)
+
+    def requested_access(self, use: LookupUse) -> InForce:
+        """``lookup``, ``scan`` or ``auto``: a LOOKUP hint that says nothing of it wants a lookup."""
+        requested = self.value_of("access", use)
+        if requested.value is not None:
+            return requested
+        return InForce(LOOKUP, Place.HINT) if self.hint_of(use) is not None else InForce(AUTO)
+
+    def must_be_asked(self, use: LookupUse) -> bool:
+        """Whether to read it would be against what is said of it or its table; the session only prefers."""
+        requested = self.requested_access(use)
+        return requested.value == LOOKUP and requested.source is not Place.SESSION
+
+    def may_be_read(self, use: LookupUse) -> bool:
+        """Whether it can be read, and nothing that is said of it is against that."""
+        return self.can_be_read(use) and not self.must_be_asked(use)
+
+    def can_be_read(self, use: LookupUse) -> bool:
+        """Whether its connector gives all rows, and no moment chooses among them."""
+        return isinstance(self.connector(use), Scan) and use.versions is None
+
     # --- what it can be asked by -------------------------------------------------------------------
 
     def connector(self, use: LookupUse) -> Connector:
@@ -100,23 +186,6 @@ class Facts:
         if use not in self._connectors:
             self._connectors[use] = self.context.connector(use.base)
         return self._connectors[use]
-
-    def must_be_asked(self, use: LookupUse) -> bool:
-        """Whether the user wants it to be asked, and not to be read."""
-        return must_be_asked(self._draft, use)
-
-    def can_be_read(self, use: LookupUse) -> bool:
-        """Whether its connector gives all rows, and no moment chooses among them."""
-        return can_be_read(self.connector(use), use)
-
-    def may_be_listed(self, use: LookupUse) -> bool:
-        """Whether the use has not turned out to be one that no list of constants can be asked for."""
-        return use not in self._draft.unlisted
-
-    def may_be_asked(self, relation: Relation) -> bool:
-        """Whether the relation is a lookup table that is not sure to be read, or one seen through a query."""
-        is_table = self.statement.table_of(relation) is not None
-        return relation in self.asked_through or (is_table and relation not in self._read)
 
     def askable(self, use: LookupUse) -> frozenset[str]:
         """The columns that can be keys."""
@@ -153,13 +222,13 @@ class Facts:
         given = use.column_aliases
         if given and len(given) != count:
             raise cannot_run(statement, use, here, f"it gives {len(given)} names to {count} columns")
-        if self.context.case_sensitive and use.alias != use.alias.lower():
+        if self.case_sensitive and use.alias != use.alias.lower():
             reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
             raise cannot_run(statement, use, here, reason)
 
     def _names_of(self, use: LookupUse) -> ColumnNames:
         # The names outlive these facts, and must not hold them.
-        inner, case_sensitive = self._inner_names, self.context.case_sensitive
+        inner, case_sensitive = self._inner_names, self.case_sensitive
         return ColumnNames(
             table=use.table,
             alias=use.alias,
@@ -183,7 +252,7 @@ class Facts:
         return self._shown_scopes[block]
 
     def _scope_of(self, block: Block, relations: Iterable[Relation]) -> NameScope:
-        columns_of, case_sensitive = self.analysis.columns_of, self.context.case_sensitive
+        columns_of, case_sensitive = self.analysis.columns_of, self.case_sensitive
         return NameScope(self.statement, block, relations, columns_of, case_sensitive)
 
     def referred(self, scope: NameScope, equality: KeyEquality) -> Referred:
@@ -269,6 +338,11 @@ class Facts:
         return {name if name in aliases else "" for name in names} or {""}
 
 
+def is_inside(hint: LookupHint, use: LookupUse) -> bool:
+    """Whether the hint stands in the query through which the table is seen, and names the table there."""
+    return use.through is not None and (hint.select, hint.table.lower()) in use.through.hinted
+
+
 def where_of(statement: Statement, block: Block) -> list[Conjunct]:
     """What the ANDs of the block's WHERE join, or of the ``|> WHERE`` right behind its FROM.
 
@@ -281,11 +355,8 @@ def where_of(statement: Statement, block: Block) -> list[Conjunct]:
         wheres.append(pipe.where)
     if len(wheres) != 1 or len(selects) > 1:
         return []
-    try:
-        return list(conjuncts(statement, wheres[0]))
-    except UnsupportedLookup:
-        # It need not be understood: what it says stays where it is.
-        return []
+    # It need not be understood: what it says stays where it is.
+    return known_conjuncts(statement, wheres[0]) or []
 
 
 _RANDOM = (

@@ -21,9 +21,8 @@ import pyarrow as pa
 from pyarrow import types
 from sqlglot import exp
 
-from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.conditions import ColumnNames, Conjunct, bare_column, conjuncts
-from lookup_hints.plan.forms.facts import where_of
+from lookup_hints.plan.conditions import ColumnNames, Conjunct, bare_column, known_conjuncts
+from lookup_hints.plan.facts import where_of
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.spi.filtering import Filter, FilterValue
 
@@ -57,11 +56,8 @@ def _of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator
         step, keeping = use.chain.steps[0], {"LEFT", "FULL", "ANTI"} - _semi(use.chain.steps[0].words)
     if step is None or step.on is None or step.takes_nearest or keeping & set(step.words):
         return
-    try:
-        found = list(conjuncts(statement, step.on))
-    except UnsupportedLookup:
-        return  # it need not be understood: what it says stays where it is
-    for conjunct in found:
+    # It need not be understood: what it says stays where it is.
+    for conjunct in known_conjuncts(statement, step.on) or ():
         yield from _filters(statement, conjunct, use, names)
 
 

@@ -1,0 +1,114 @@
+"""What the planner asks the session for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from lookup_hints.plan.analysis import Analyse
+from lookup_hints.plan.cost import LeftRows
+from lookup_hints.plan.read.virtual import LookThrough
+from lookup_hints.retry import RowPredicate
+from lookup_hints.spec import Invalidation, LookupSpec
+from lookup_hints.spi import Connector, Filter, TableSize
+from lookup_hints.spi.model import LookupTable
+
+
+class Context(Protocol):
+    """One statement's session as the planner sees it. Every answer is a value; those here know no Spark."""
+
+    @property
+    def predicates(self) -> Mapping[str, RowPredicate]:
+        """Registered retry predicates."""
+        return {}
+
+    @property
+    def few_rows(self) -> bool:
+        """Whether the first rows of the statement alone will be taken."""
+        return False
+
+    @property
+    def line(self) -> int:
+        """Where the statement begins in its file, from 1."""
+        return 1
+
+    @property
+    def read_because(self) -> str:
+        """Why all tables are read whole, where nothing may be asked; else empty."""
+        return ""
+
+    def conf(self, key: str) -> str | None:
+        """The value of a key of the session's configuration."""
+        ...
+
+    # --- tables ------------------------------------------------------------------------------------
+
+    def tables(self) -> Sequence[LookupTable]:
+        """All lookup tables of the session."""
+        return ()
+
+    def find_table(self, name: str) -> LookupTable | None:
+        """The lookup table of a name."""
+        ...
+
+    def find_view(self, name: str) -> LookThrough | None:
+        """What a view sees, where it is one lookup table seen through a query."""
+        return None
+
+    def is_lookup_view(self, name: str) -> bool:
+        """Whether a view of that name reads a lookup table."""
+        return False
+
+    def connector(self, table: LookupTable) -> Connector:
+        """The connector of a lookup table, built and checked."""
+        ...
+
+    def table_size(self, connector: Connector) -> TableSize:
+        """How large the table of a connector is, as far as its source says it in time."""
+        return TableSize(None, source="nothing was asked")
+
+    def invalidations(self, table: LookupTable, seconds: float) -> tuple[Invalidation, ...]:
+        """What was invalidated of a table, in the last seconds."""
+        return ()
+
+    # --- Spark -------------------------------------------------------------------------------------
+
+    @property
+    def analyse(self) -> Analyse | None:
+        """Names and types of what a query gives, by Spark's analysis, which raises Spark's own errors.
+
+        None plans without Spark: keys are then taken to have their column's type.
+        """
+        return None
+
+    def left_rows(self, sql: str) -> LeftRows:
+        """How many rows a query has at least."""
+        return LeftRows(None, "unknown: Spark was not asked")
+
+    def is_stream(self, sql: str) -> bool:
+        """Whether the rows of a query are a stream."""
+        return False
+
+    def analysed_plan(self, sql: str) -> str:
+        """Spark's analysed plan of a query, as EXPLAIN shows it; empty where it cannot be told."""
+        return ""
+
+    # --- what is written ---------------------------------------------------------------------------
+
+    def name_function(self, spec: LookupSpec, repeated: bool) -> str:
+        """A name for a lookup function, from all that decides what it does."""
+        ...
+
+    def name_scan(self, table: LookupTable, columns: tuple[str, ...], filters: tuple[Filter, ...]) -> str:
+        """A name for the relation that reads columns of a whole table, without what the filters leave out."""
+        ...
+
+    def wrapping(self, kind: pa.DataType) -> tuple[str, str]:
+        """What to write before and after a key of a type, so that it reaches Python as it is."""
+        return "", ""
+
+    def unwritable(self, folder: str) -> str | None:
+        """Why a folder for dead letters cannot be written to from here; None where it can."""
+        return None
