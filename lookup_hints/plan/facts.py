@@ -141,6 +141,10 @@ class Facts:
         own = own or merged(hint for hint in self.hints if is_inside(hint, use))
         return own[0] if own else None
 
+    def is_named(self, use: LookupUse) -> bool:
+        """Whether a hint of its own query block names the use."""
+        return any(self.names_use(hint, use) for hint in self.hints)
+
     def names_use(self, hint: LookupHint, use: LookupUse) -> bool:
         """Whether the hint stands in the query block of the use, and names it."""
         return hint.select in self.selects(use) and hint.table.lower() == use.alias.lower()

@@ -15,6 +15,7 @@ from lookup_hints.plan.conditions import ColumnNames, references
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Shape
 from lookup_hints.plan.read.virtual import Expression, LookThrough, TableColumn
+from lookup_hints.spi.changes import versions_of
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.splice import Cut
 

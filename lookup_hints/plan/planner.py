@@ -187,7 +187,7 @@ def _more_settled(facts: Facts, settled: Decisions, refusal: UnsupportedLookup) 
             decision = AccessDecision(reads=True, reason=refusal.reason)
             return settled.reading({use: decision}) if facts.may_be_read(use) else None
         dropped = {use}
-    if not dropped or any(facts.names_use(hint, use) for hint in facts.hints for use in dropped):
+    if not dropped or any(map(facts.is_named, dropped)):
         return None
     return settled.without_look_through(dropped)
 

@@ -116,7 +116,7 @@ class _Finder:
         if not isinstance(outcome, UnsupportedLookup):
             return outcome
         if use.through is not None and not isinstance(outcome, NotReadEither):
-            if facts.must_be_asked(use):
+            if facts.must_be_asked(use) or facts.is_named(use):
                 raise outcome
             return None
         if not isinstance(outcome, CannotBeAsked) or not facts.may_be_read(use):
