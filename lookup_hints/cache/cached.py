@@ -38,8 +38,7 @@ from lookup_hints.worker.process.open_connectors import needing_its_driver
 from lookup_hints.worker.process.task import in_stream, running_statement
 
 if TYPE_CHECKING:
-    from lookup_hints.cache.store.checks import Checks
-    from lookup_hints.cache.store.invalidations import Invalidations
+    from lookup_hints.cache.store.invalidations import Checks, Invalidations
     from lookup_hints.cache.store.store import Store
     from lookup_hints.cache.whole_tables import HeldTable
 
@@ -84,8 +83,7 @@ class Stores:
     def _watched(
         self, spec: LookupSpec, changed: ChangedColumn, identity: str, folder: Path | None
     ) -> WatchedTable:
-        from lookup_hints.cache.store.checks import Checks
-        from lookup_hints.cache.store.invalidations import Invalidations
+        from lookup_hints.cache.store.invalidations import Checks, Invalidations
 
         path = _folder_of(spec, identity, folder).parent
         invalidations = Invalidations(path, spec.key_schema, lasting=spec.settings.whole is not None)
@@ -311,7 +309,7 @@ class WatchedTable:
         return not failure
 
     def _ask(self, since: int | None) -> tuple[int | None, pa.Table | None]:
-        from lookup_hints.cache.store.checks import Unanswered
+        from lookup_hints.cache.store.invalidations import Unanswered
 
         self.asked += 1
         connector = self._spec.connector
@@ -324,7 +322,7 @@ class WatchedTable:
 
 
 def _asked(spec: LookupSpec, since: int | None) -> Changes:
-    from lookup_hints.cache.store.checks import MOST_CHANGED
+    from lookup_hints.cache.store.invalidations import MOST_CHANGED
 
     connector, changed = spec.connector, spec.settings.changed
     if not isinstance(connector, ReportsChanges) or changed is None:

@@ -250,6 +250,8 @@ class HeldCache(WholeCache):
 class Switching(WholeCache):
     """The table of one lookup in one run of a statement, as a task sees it: asked first, then maybe read.
 
+    It is read once its keys have cost as much: rent, then buy.
+
     Raises:
         OSError: there can be no such folder.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lookup_hints.engine.failures import out_of_time
+from lookup_hints.engine.events import out_of_time
 from lookup_hints.engine.request_size import ANSWER_BYTES
 from lookup_hints.engine.settling import Settling
 from lookup_hints.engine.state import LookupState

@@ -22,7 +22,7 @@ import pyarrow as pa
 from lookup_hints.engine.arrow import Keys, place
 from lookup_hints.engine.asking import Asking
 from lookup_hints.engine.dead_letters import Keep
-from lookup_hints.engine.failures import connector_name
+from lookup_hints.engine.events import connector_name
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
 from lookup_hints.engine.settling import Settling
 from lookup_hints.engine.state import LookupState

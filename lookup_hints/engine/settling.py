@@ -20,7 +20,7 @@ from lookup_hints.engine.arrow import (
     place,
     present,
 )
-from lookup_hints.engine.failures import connector_name, failure, is_defect, out_of_time
+from lookup_hints.engine.events import connector_name, failure, is_defect, out_of_time
 from lookup_hints.engine.state import LookupState
 from lookup_hints.engine.steps import Ask, Batch, Part
 from lookup_hints.engine.window import Window

@@ -45,7 +45,7 @@ class Waiter:
 
 
 class WaitQueue(deque[Waiter]):
-    """First come, first served."""
+    """First come, first served. Pure: it is told when to look, and futures are set by it alone."""
 
     _announced: Wait | None = None
     """What all wait for as they know it, but for one that has just come."""

@@ -260,7 +260,7 @@ Watch = Callable[[LookupMetrics, int], None]
 
 
 class WatchCalls:
-    """When ``watch`` should be called next; never, where there is none."""
+    """When ``watch`` should be called next; never, where there is none. Pure: times are given."""
 
     def __init__(self, watch: Watch | None) -> None:
         self._watch = watch

@@ -1,4 +1,4 @@
-"""What a connector may tell of its requests while it works on them: bytes, refusals, what it waits for, HTTP.
+"""What a connector may tell of its requests (bytes, refusals, waits, HTTP), and when each may be sent.
 
 The engine sets who listens before each call; tasks that the call starts inherit it. Where nobody counts, as
 in a scan or when a connector is used alone, telling does nothing.
@@ -125,7 +125,12 @@ without an answer for reasons of transport, or in a way that says nothing of the
 
 
 class Turns(Protocol):
-    """Gives turns to one lookup; used on the thread or loop that asks the connector."""
+    """Gives turns to one lookup; used on the thread or loop that asks the connector.
+
+    The engine takes one turn for each lookup, so most connectors need nothing of this. One that sends several
+    requests in a lookup, or knows best how each of them ended, is a ``TakesTurns``. Where nobody bounds the
+    requests, as in a scan or when a connector is used alone, each turn is there at once.
+    """
 
     def take_at_once(self) -> bool:
         """Take a turn where one is free now; else ``take`` or ``wait_for_turn`` waits for one."""

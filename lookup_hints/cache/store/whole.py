@@ -297,7 +297,11 @@ class Note:
 
 
 class Generations:
-    """The generations in one folder. Asked by one thread, loaded by any.
+    """The generations of one table: one is read while the last one answers. One thread asks, any loads.
+
+    A generation is a folder of segments. It is made under another name and renamed: it is there as a whole,
+    or it is not. Whoever makes one has the lock ``loading`` for that time; if it is killed, the lock is free,
+    and whoever has it next finds what was left.
 
     Raises:
         OSError: there can be no such folder.

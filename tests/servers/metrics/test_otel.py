@@ -20,7 +20,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics import workers
 from lookup_hints.metrics.counts import LookupMetrics, about_counts
-from lookup_hints.metrics.exporting import TASK_SECONDS, ExportStatus
+from lookup_hints.metrics.otel import TASK_SECONDS, ExportStatus
 from lookup_hints.metrics.tally import UNOBSERVED
 from lookup_hints.metrics.workers import Telemetry, sending_of
 from lookup_hints.spec import LookupName, LookupSettings, LookupSpec

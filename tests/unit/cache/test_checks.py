@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookup_hints.cache.store import checks as checking
-from lookup_hints.cache.store.checks import Ask, Checks, Unanswered
-from lookup_hints.cache.store.invalidations import Invalidations
+from lookup_hints.cache.store import invalidations as checking
+from lookup_hints.cache.store.invalidations import Ask, Checks, Invalidations, Unanswered
 from tests.unit.cache.support import AGES, KEYS, Clock, Learning, asked, keys, learned, store
 
 INTERVAL = 10.0

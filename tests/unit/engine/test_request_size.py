@@ -7,11 +7,11 @@ from itertools import chain
 import pyarrow as pa
 
 from lookup_hints.engine.arrow import ordered_keys
-from lookup_hints.engine.batching import LARGEST_ROWS
 from lookup_hints.engine.request_size import (
     ANSWER_BYTES,
     FEWEST_KEYS,
     FIRST_KEYS,
+    LARGEST_ROWS,
     REQUEST_BYTES,
     WINDOW_BYTES,
     RequestSize,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lookup_hints.engine.arrow import Keys, distinct_keys
 from lookup_hints.engine.async_runner import AsyncDriver, run_async
-from lookup_hints.engine.batching import windows
 from lookup_hints.engine.flow import LookupFlow
+from lookup_hints.engine.request_size import windows
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import ConnectorError
