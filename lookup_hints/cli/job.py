@@ -37,6 +37,7 @@ from lookup_hints.cli.stream_run import run_with_streams
 from lookup_hints.driver.functions import is_connect
 from lookup_hints.driver.measure import run_to_its_end
 from lookup_hints.errors import LookupHintsError, OptionError
+from lookup_hints.metrics.endpoint import LOOPBACK, check_package
 from lookup_hints.metrics.figures import Measured, what_mattered
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.spec import LookupName
@@ -387,3 +388,65 @@ def dry_run(script: Script, given: CheckOptions) -> int:
         else:
             print("\n".join(f"    {line}" for line in what.splitlines()))
     return exit_code
+
+
+METRICS_OPTIONS = {"--metrics-port": True, "--metrics-names": True}
+"""Our options, and whether each takes a value."""
+
+
+@dataclass(frozen=True)
+class MetricsAddress:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def add_metrics_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metrics-port",
+        type=_address,
+        metavar="[HOST:]PORT",
+        help=f"let Prometheus scrape counts here while the file runs (host {LOOPBACK}; port 0: any)",
+    )
+    parser.add_argument(
+        "--metrics-names",
+        choices=("lookup", "flink"),
+        default="lookup",
+        help="flink: serve Flink's names of metrics, too",
+    )
+
+
+def _address(text: str) -> MetricsAddress:
+    """``9091``, ``0.0.0.0:9091`` or ``[::]:9091``."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"[HOST:]PORT needs a port of 0 to 65535, not {text!r}")
+    return MetricsAddress(host.strip("[]") or LOOPBACK, int(port))
+
+
+def metrics_arguments(options: argparse.Namespace) -> list[str]:
+    """The options as another command takes them."""
+    if options.metrics_port is None:
+        return []
+    return ["--metrics-port", str(options.metrics_port), "--metrics-names", options.metrics_names]
+
+
+def check_metrics(options: argparse.Namespace) -> None:
+    """Refuse what cannot be served: before Spark starts, which takes long."""
+    if options.metrics_port is not None:
+        check_package()
+
+
+@contextmanager
+def serving_metrics(session: LookupSession, options: argparse.Namespace) -> Iterator[None]:
+    """Serve metrics for a block, if a command was asked to."""
+    if options.metrics_port is None:
+        yield
+        return
+    at, flink_names = options.metrics_port, options.metrics_names == "flink"
+    with session.serve_metrics(at.port, at.host, flink_names=flink_names) as server:
+        if server.url:
+            print(f"metrics: {server.url}", flush=True)
+        yield

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from lookup_hints import __version__
-from lookup_hints.cli import archive, demo, job, metrics_option, submit
+from lookup_hints.cli import archive, demo, job, submit
 from lookup_hints.cli.check import FORMATS, CheckOptions, Finding, check_script
 from lookup_hints.cli.importing import command as importing
 from lookup_hints.cli.results import FORMATS as RESULT_FORMATS
@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_spark_options(run)
     job.add_showing_options(run)
     _add_result_options(run)
-    metrics_option.add_options(run)
+    job.add_metrics_options(run)
     run.set_defaults(command=_run)
 
     shell = commands.add_parser("shell", help="run statements as you type them", description=_shell.__doc__)
@@ -255,11 +255,11 @@ def _run(options: argparse.Namespace) -> int:
     script = _script(options)
     if not script.statements:
         return _nothing_to_do(script.file)
-    metrics_option.check(options)
+    job.check_metrics(options)
     with (
         _showing(options) as showing,
         _session(options, script) as session,
-        metrics_option.serving(session, options),
+        job.serving_metrics(session, options),
     ):
         return job.run(session, script, showing)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lookup_hints.cli import archive, job, metrics_option
+from lookup_hints.cli import archive, job
 from lookup_hints.cli.progress import NO_BAR_OF_SPARK
 from lookup_hints.cli.start import await_server
 from lookup_hints.driver.functions import is_connect
@@ -250,7 +250,7 @@ def _submit(arguments: Sequence[str]) -> int:
         raise job.WrongUse(str(error)) from None
     conf = [f"{key}={value}" for key, value in job.configuration(options.conf).items()]
     passed = [*_repeated("--param", options.param), *_repeated("--conf", conf)]
-    passed += ["--rows", str(options.rows), *metrics_option.passed_on(options)]
+    passed += ["--rows", str(options.rows), *job.metrics_arguments(options)]
     passed += [flag for flag in ("--analyze", "--quiet") if getattr(options, flag.strip("-"))]
     # spark-submit sends all that the script writes through a pipe to its own standard output.
     if options.progress or sys.stdout.isatty():
@@ -270,7 +270,7 @@ def _submit(arguments: Sequence[str]) -> int:
 
 _FLAGS = dict.fromkeys(("--dry-run", "--analyze", "--quiet", "--progress", "--help", "-h"), False)
 _SHIP_HELP = "connectors of your own to ship: a .py file, the folder of a package, or a name"
-_OURS = {"--param": True, "--rows": True, "--module": True, **metrics_option.OPTIONS, **_FLAGS}
+_OURS = {"--param": True, "--rows": True, "--module": True, **job.METRICS_OPTIONS, **_FLAGS}
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:
@@ -298,7 +298,7 @@ def _script_parser(program: str, **texts: str | None) -> argparse.ArgumentParser
     parser = argparse.ArgumentParser(program, allow_abbrev=False, **texts)  # type: ignore[arg-type]
     job.add_script_options(parser)
     job.add_showing_options(parser)
-    metrics_option.add_options(parser)
+    job.add_metrics_options(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="say what each statement would do, and run nothing"
     )
@@ -318,7 +318,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job.import_all(options.module)
         if options.dry_run:
             return job.dry_run(script, job.surroundings(options, options.module))
-        metrics_option.check(options)
+        job.check_metrics(options)
         job.check_connectors(script)
         return _on_spark(options, script)
     except job.WrongUse as error:
@@ -346,7 +346,7 @@ def _on_spark(options: argparse.Namespace, script: job.Script) -> int:
         spark.addArtifacts(str(_HOME), pyfile=True)
     try:
         session = LookupSession(spark)
-        with metrics_option.serving(session, options):
+        with job.serving_metrics(session, options):
             return job.run(session, script, job.Showing.of(options, bar=options.progress))
     finally:
         spark.stop()

@@ -18,7 +18,7 @@ from lookup_hints.engine.flow import LookupFlow
 from lookup_hints.engine.steps import Ask
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.metrics.counts import Cause
-from lookup_hints.spi.door import RowDoor, outcomes_of, rows_of
+from lookup_hints.spi.door import RowsAsTable, outcomes_of, rows_of
 from lookup_hints.spi.model import RowRequest, Rows
 from lookup_hints.spi.reporting import reporting_to, taking
 
@@ -44,7 +44,7 @@ class RowDriver(AsyncDriver):
     def __init__(
         self,
         flow: LookupFlow,
-        door: RowDoor,
+        door: RowsAsTable,
         lookup_row: Callable[[RowRequest], Awaitable[Rows]],
         capacity: int,
     ) -> None:

@@ -15,7 +15,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -407,15 +407,6 @@ class ShowsAnswers(ABC):
         """
 
 
-class RowDoor(Protocol):
-    """A connector with a row door, as far as it makes tables."""
-
-    table: LookupTable
-
-    def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
-        """The rows of many keys, each with its request, as a table of ``schema``, in their order."""
-
-
 def rows_of(request: LookupRequest) -> list[RowRequest]:
     """The keys of ``request``, each as a request of its own."""
     same = request.schema, request.timeout, request.attempt
@@ -431,7 +422,7 @@ def _keys_of(request: LookupRequest) -> list[dict[str, Any]]:
 
 
 def outcomes_of(
-    door: RowDoor,
+    door: RowsAsTable,
     asked: Sequence[tuple[RowRequest, Rows | Exception]],
     schema: pa.Schema,
 ) -> Outcomes:
@@ -459,13 +450,13 @@ def outcomes_of(
 
 
 def _table_of(
-    door: RowDoor, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
+    door: RowsAsTable, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
 ) -> pa.Table:
     """The rows found as a table; the door is not asked for none, as it may have failed to open."""
     return door.rows_as_table([row for _, row in found], schema) if found else schema.empty_table()
 
 
-def _check_rows(door: RowDoor, request: RowRequest, rows: object) -> None:
+def _check_rows(door: RowsAsTable, request: RowRequest, rows: object) -> None:
     """Refuse what holds no rows: None, one row alone, a coroutine."""
     if not isinstance(rows, Iterable) or isinstance(rows, Mapping | str | bytes):
         key = " and ".join(f"{name} = {value!r}" for name, value in request.key.items())
@@ -476,7 +467,7 @@ def _check_rows(door: RowDoor, request: RowRequest, rows: object) -> None:
 
 
 def _refused(
-    door: RowDoor, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
+    door: RowsAsTable, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
 ) -> Mapping[int, Exception]:
     """The keys whose rows make no table, and why."""
     refused: dict[int, Exception] = {}

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, 
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Lock, Thread
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -57,17 +57,6 @@ class LoopThread:
             return future.result()
         finally:
             future.cancel()  # an interrupt of this thread must not leave it running
-
-
-class Opened(Protocol):
-    """An opened connector, as far as it is shared and closed."""
-
-    @property
-    def connector(self) -> Connector:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class OpenedSync:
@@ -165,6 +154,9 @@ class OpenedAsync:
     def close(self) -> None:
         if self._opening is not None and not _has_failed(self._opening):
             self._loop.call(asyncio.wait_for(self.connector.aclose(), CLOSE_SECONDS))
+
+
+Opened = OpenedSync | OpenedAsync
 
 
 def _has_failed(task: asyncio.Task[None]) -> bool:
