@@ -47,16 +47,7 @@ class LookupSession:
 
     @property
     def _statements(self) -> Statements:
-        state = self._state
-        scope = StatementScope(
-            self.spark,
-            state.catalog,
-            sizes=state.sizes,
-            costs=state.costs,
-            views=state.views,
-            invalidations=state.invalidations,
-        )
-        return Statements(self._state, scope)
+        return Statements(StatementScope(self.spark, self._state))
 
     # --- statements --------------------------------------------------------------------------------
 
@@ -214,7 +205,7 @@ class LookupSession:
         case_sensitive = (scope.conf("spark.sql.caseSensitive") or "false").lower() == "true"
         joined = frame_join.frame_join(df, connector, request, case_sensitive)
         scope = scope.over({frame_join.LEFT: joined.frame}).with_table(connector, joined.hint)
-        result = Statements(self._state, scope).sql(joined.text)
+        result = Statements(scope).sql(joined.text)
         return result.drop(*joined.private) if joined.private else result
 
     def run_script(self, path_or_text: str | os.PathLike[str], args: Args = None) -> list[DataFrame]:

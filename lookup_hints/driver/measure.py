@@ -61,7 +61,7 @@ def explain_analyze(statements: Statements, prepared: Prepared) -> str:
         raise QueryError(
             Problem("This statement has no lookup join to measure.", tip="EXPLAIN shows its plan.")
         )
-    functions = statements.state.functions
+    functions = statements.scope.state.functions
     before, began = functions.metrics(), time.perf_counter()
     frame = statements.run(prepared)
     if plan.query is None:

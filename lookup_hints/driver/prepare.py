@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lookup_hints.driver.functions import (
-    Functions,
     spark_version,
     transport_for,
     wrapping_for,
@@ -70,14 +69,13 @@ class Prepared:
 
 def read(text: str, scope: StatementScope) -> Statement:
     """What a statement is that is ``as_read``, where the catalog of ``scope`` knows the lookup tables."""
-    return read_statement(text, scope.catalog.concerns, scope.timestamp_of(text))
+    return read_statement(text, scope.state.catalog.concerns, scope.timestamp_of(text))
 
 
 def prepare(
     text: str,
     args: Args,
     scope: StatementScope,
-    functions: Functions,
     *,
     few_rows: bool = False,
     line: int = 1,
@@ -89,7 +87,6 @@ def prepare(
         text: the statement.
         args: values of its parameter markers.
         scope: what it runs over.
-        functions: those of the session.
         few_rows: whether the first rows alone will be taken.
         line: where it begins in its file.
         read_because: why its tables are read whole, where nothing may be asked.
@@ -97,13 +94,13 @@ def prepare(
     written, given, text = text, args, scope.as_read(text)
     statement = read(text, scope)
     if isinstance(statement, StreamInsert):
-        return prepare_stream(statement, args, scope, functions, line=line)
+        return prepare_stream(statement, args, scope, line=line)
     if not isinstance(statement, SparkStatement) or set(statement.words) <= {";"}:
         return Prepared(statement, written, args)
     immediate = _immediate(text, args, scope)
     if immediate is not None:
         # What it runs is the statement, where that concerns us; else Spark runs it, as it does any other.
-        prepared = prepare(*immediate, scope, functions, few_rows=few_rows, line=line)
+        prepared = prepare(*immediate, scope, few_rows=few_rows, line=line)
         is_ours = prepared.plan is not None or not isinstance(prepared.statement, SparkStatement)
         return prepared if is_ours else Prepared(statement, written, args)
     text, args = _with_identifiers(text, args, scope)
@@ -113,7 +110,7 @@ def prepare(
     if args is not None and not isinstance(args, Mapping | Immediate):
         text, args = named_parameters(text, args)
         hints, problems = read_hints(text)
-    context = _SparkPlanning(args, scope, functions)
+    context = _SparkPlanning(args, scope)
     context.few_rows, context.line, context.read_because = few_rows, line, read_because
     planned = _plan(text, (*hints, *scope.hints), problems, context)
     uses_lookup = planned is not None and (planned.joins or planned.scans or planned.sql != text)
@@ -122,7 +119,7 @@ def prepare(
 
 def _immediate(text: str, args: Args, scope: StatementScope) -> tuple[str, Immediate | None] | None:
     """What an EXECUTE IMMEDIATE runs, and its values; None for others, and where Spark finds a mistake."""
-    if isinstance(args, Immediate) or not scope.catalog.tables():
+    if isinstance(args, Immediate) or not scope.state.catalog.tables():
         return None
     try:
         return read_immediate(text, args, scope.value_of)
@@ -132,7 +129,7 @@ def _immediate(text: str, args: Args, scope: StatementScope) -> tuple[str, Immed
 
 def _with_identifiers(text: str, args: Args, scope: StatementScope) -> tuple[str, Args]:
     """``text`` with the names that IDENTIFIER gives, and its values, which have names themselves then."""
-    if not any(piece.is_word("IDENTIFIER") for piece in pieces(text)) or not scope.catalog.tables():
+    if not any(piece.is_word("IDENTIFIER") for piece in pieces(text)) or not scope.state.catalog.tables():
         return text, args
     if isinstance(args, Sequence):
         text, args = named_parameters(text, args)
@@ -146,18 +143,16 @@ def _with_identifiers(text: str, args: Args, scope: StatementScope) -> tuple[str
     return with_identifiers(text, value_of), args
 
 
-def prepare_stream(
-    insert: StreamInsert, args: Args, scope: StatementScope, functions: Functions, *, line: int = 1
-) -> Prepared:
+def prepare_stream(insert: StreamInsert, args: Args, scope: StatementScope, *, line: int = 1) -> Prepared:
     """Plan the query of a streaming INSERT."""
 
     def name_stream(source: StreamSource) -> str:
-        return functions.name("lookup_stream", source.name, dict(source.options))
+        return scope.state.functions.name("lookup_stream", source.name, dict(source.options))
 
     query = insert.query
     if spark_version(scope.spark) < SINCE:
         query = with_views(query, scope.spark, name_stream)
-    return replace(prepare(query, args, scope, functions, line=line), statement=insert)
+    return replace(prepare(query, args, scope, line=line), statement=insert)
 
 
 def _plan(
@@ -213,9 +208,9 @@ class _SparkPlanning(Context):
     line = 1
     read_because = ""
 
-    def __init__(self, args: Args, scope: StatementScope, functions: Functions) -> None:
-        """``args`` are the values of its markers, and ``functions`` those of the session."""
-        self._args, self._scope, self._functions = args, scope, functions
+    def __init__(self, args: Args, scope: StatementScope) -> None:
+        """``args`` are the values of its markers."""
+        self._args, self._scope, self._functions = args, scope, scope.state.functions
         self._settings = scope.settings()
         self._transport = transport_of(self._settings)
         self._connectors: dict[int, tuple[LookupTable, Connector]] = {}
@@ -232,7 +227,7 @@ class _SparkPlanning(Context):
         return retry_predicates()
 
     def tables(self) -> Sequence[LookupTable]:
-        return self._scope.catalog.tables()
+        return self._scope.state.catalog.tables()
 
     def find_table(self, name: str) -> LookupTable | None:
         return self._scope.find(name)
@@ -255,10 +250,10 @@ class _SparkPlanning(Context):
         return self._connectors[id(table)][1]
 
     def table_size(self, connector: Connector) -> TableSize:
-        return self._scope.sizes.of(connector)
+        return self._scope.state.sizes.of(connector)
 
     def invalidations(self, table: LookupTable, seconds: float) -> tuple[Invalidation, ...]:
-        return self._scope.invalidations.of(table, seconds)
+        return self._scope.state.invalidations.of(table, seconds)
 
     def _frame(self, sql: str) -> DataFrame:
         """What tells the types of keys of a left side, its cost, and whether it is a stream."""
@@ -274,7 +269,7 @@ class _SparkPlanning(Context):
     def left_rows(self, sql: str) -> LeftRows:
         if sql not in self._rows:
             try:
-                self._rows[sql] = self._scope.costs.of(self._frame(sql))
+                self._rows[sql] = self._scope.state.costs.of(self._frame(sql))
             except Exception:  # Spark cannot tell it of a part of the statement by itself
                 self._rows[sql] = LeftRows(None, UNKNOWN)
         return self._rows[sql]

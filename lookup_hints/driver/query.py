@@ -6,7 +6,7 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
-from lookup_hints.driver.functions import Functions, spark_version
+from lookup_hints.driver.functions import spark_version
 from lookup_hints.driver.immediate import Immediate
 from lookup_hints.driver.prepare import Prepared, columns_of, transport_of
 from lookup_hints.driver.scope import Args, StatementScope
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lookup_hints")
 
 
-def run_query(prepared: Prepared, scope: StatementScope, functions: Functions) -> DataFrame:
+def run_query(prepared: Prepared, scope: StatementScope) -> DataFrame:
     """The rows of a query, or of a statement that writes what one gives, by Spark."""
-    frame = _run(prepared, scope, functions)
+    frame = _run(prepared, scope)
     if mentions_lookup(prepared.text, scope.may_concern):
         scope.remember_view(prepared.text, prepared.args)
     return frame
 
 
-def _run(prepared: Prepared, scope: StatementScope, functions: Functions) -> DataFrame:
+def _run(prepared: Prepared, scope: StatementScope) -> DataFrame:
     if prepared.plan is None:
         return _run_by_spark_alone(prepared, scope)
     planned = prepared.plan
@@ -43,7 +43,7 @@ def _run(prepared: Prepared, scope: StatementScope, functions: Functions) -> Dat
             )
     for warning in planned.warnings:
         _log.warning("%s.", warning)
-    register(planned, scope, functions)
+    register(planned, scope)
     refuse_functions_in_lambdas(planned, prepared.args, scope)
     try:
         if planned.query is None:
@@ -98,10 +98,10 @@ _ITERATIONS_OF_A_JOIN = 5
 """A lookup join takes Spark's analyzer three rounds, or more where it is packed; it gives up after 100."""
 
 
-def register(planned: LookupPlan, scope: StatementScope, functions: Functions) -> None:
+def register(planned: LookupPlan, scope: StatementScope) -> None:
     if len(planned.joins) > _FEW_JOINS:
         _let_analyse(scope, 100 + _ITERATIONS_OF_A_JOIN * len(planned.joins))
-    transport = transport_of(scope.conf)
+    transport, functions = transport_of(scope.conf), scope.state.functions
     for planned_join in planned.joins:
         functions.register(scope.spark, planned_join.function, planned_join.repeated, transport)
     for scan in planned.scans:

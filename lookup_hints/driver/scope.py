@@ -40,30 +40,52 @@ Args = Mapping[str, Any] | Sequence[Any] | Immediate | None
 
 
 @dataclass(frozen=True)
+class SessionState:
+    """Its functions, streams, lookup tables, sizes, costs, views, and what was invalidated."""
+
+    functions: Functions
+    streams: Streams
+    catalog: LookupCatalog
+    sizes: TableSizes = field(default_factory=TableSizes)
+    costs: LeftCosts = field(default_factory=LeftCosts)
+    views: LookupViews = field(default_factory=LookupViews)
+    invalidations: InvalidationLog = field(default_factory=InvalidationLog)
+
+
+_states: MadeOnce[SessionState] = MadeOnce()
+
+
+def state_of(spark: SparkSession) -> SessionState:
+    """The state of a Spark session, made at the first call."""
+    return _states.of(spark, lambda: _new_state(spark))
+
+
+def _new_state(spark: SparkSession) -> SessionState:
+    run_the_drivers_python(spark)
+    # Read once, before any statement: what a session sets later does not count.
+    policy = policy_of(spark)
+    functions = Functions(spark)
+    streams = Streams(spark, functions.metrics_of_batch, functions.fetch_counts)
+    return SessionState(functions, streams, LookupCatalog(policy))
+
+
+@dataclass(frozen=True)
 class StatementScope:
     """What one statement runs over.
 
     Args:
         spark: the session.
-        catalog: its lookup tables.
+        state: what it has: lookup tables, functions, streams, views.
         frames: DataFrames, by the names that stand in braces for ``spark.sql``.
         connectors: lookup tables that stand in no catalog, by their names in lower case.
         hints: LOOKUP hints beside those of the text.
-        sizes: how large the tables are.
-        costs: what Spark says of left sides.
-        views: its views over lookup tables.
-        invalidations: which remembered answers of them may not be used.
     """
 
     spark: SparkSession
-    catalog: LookupCatalog
+    state: SessionState
     frames: Mapping[str, DataFrame] = field(default_factory=dict)
     connectors: Mapping[str, Connector] = field(default_factory=dict)
     hints: tuple[LookupHint, ...] = ()
-    sizes: TableSizes = field(default_factory=TableSizes)
-    costs: LeftCosts = field(default_factory=LeftCosts)
-    views: LookupViews = field(default_factory=LookupViews)
-    invalidations: InvalidationLog = field(default_factory=InvalidationLog)
 
     def over(self, frames: Mapping[str, DataFrame]) -> StatementScope:
         """This scope with ``frames``, in the Spark session that they are of: a micro-batch has a copy."""
@@ -78,29 +100,29 @@ class StatementScope:
 
     def find(self, name: str) -> LookupTable | None:
         own = self.connectors.get(name.lower())
-        return self.catalog.find(name) if own is None else own.table
+        return self.state.catalog.find(name) if own is None else own.table
 
     def table(self, name: str) -> LookupTable:
-        found = self.catalog.find(name)
+        found = self.state.catalog.find(name)
         if found is None:
-            raise QueryError(no_table(name, [table.name for table in self.catalog.tables()]))
+            raise QueryError(no_table(name, [table.name for table in self.state.catalog.tables()]))
         return found
 
     def may_concern(self, name: str) -> bool:
         """Whether a lookup table has that name, or a view over one."""
-        return self.find(name) is not None or self.views.knows(name)
+        return self.find(name) is not None or self.state.views.knows(name)
 
     def find_view(self, name: str) -> LookThrough | None:
         """What the view of that name sees, where it is one lookup table seen through a query."""
-        if not self.views.knows(name) or name in self.frames:
+        if not self.state.views.knows(name) or name in self.frames:
             return None
-        return self.views.find(name, self._rows_of, case_sensitive=self._is_case_sensitive)
+        return self.state.views.find(name, self._rows_of, case_sensitive=self._is_case_sensitive)
 
     def is_lookup_view(self, name: str) -> bool:
         """Whether a view of that name reads a lookup table."""
-        if not self.views.knows(name) or name in self.frames:
+        if not self.state.views.knows(name) or name in self.frames:
             return False
-        return self.views.reads_lookups(name, self._rows_of, case_sensitive=self._is_case_sensitive)
+        return self.state.views.reads_lookups(name, self._rows_of, case_sensitive=self._is_case_sensitive)
 
     def remember_view(self, text: str, args: Args = None) -> None:
         """Remember the view that the statement has made, if it made one."""
@@ -112,7 +134,7 @@ class StatementScope:
         if args or "${" in text:
             # The view keeps the values that the statement had; its text would take those of later statements.
             found = replace(found, through=None)
-        self.views.remember(found, self._rows_of)
+        self.state.views.remember(found, self._rows_of)
 
     def _rows_of(self, text: str) -> list[Row]:
         return self.sql(text).collect()
@@ -221,33 +243,3 @@ class StatementScope:
 
 def _literal(value: str | bool | None) -> str:
     return text_value(value) if isinstance(value, str) else str(value).upper().replace("NONE", "NULL")
-
-
-@dataclass(frozen=True)
-class SessionState:
-    """Its functions, streams, lookup tables, sizes, costs, views, and what was invalidated."""
-
-    functions: Functions
-    streams: Streams
-    catalog: LookupCatalog
-    sizes: TableSizes = field(default_factory=TableSizes)
-    costs: LeftCosts = field(default_factory=LeftCosts)
-    views: LookupViews = field(default_factory=LookupViews)
-    invalidations: InvalidationLog = field(default_factory=InvalidationLog)
-
-
-_states: MadeOnce[SessionState] = MadeOnce()
-
-
-def state_of(spark: SparkSession) -> SessionState:
-    """The state of a Spark session, made at the first call."""
-    return _states.of(spark, lambda: _new_state(spark))
-
-
-def _new_state(spark: SparkSession) -> SessionState:
-    run_the_drivers_python(spark)
-    # Read once, before any statement: what a session sets later does not count.
-    policy = policy_of(spark)
-    functions = Functions(spark)
-    streams = Streams(spark, functions.metrics_of_batch, functions.fetch_counts)
-    return SessionState(functions, streams, LookupCatalog(policy))

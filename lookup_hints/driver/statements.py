@@ -11,7 +11,7 @@ from lookup_hints.dataframe.variables import named_frames, variables_refused
 from lookup_hints.driver.invalidation import invalidation_spec, keys_of
 from lookup_hints.driver.prepare import Prepared, prepare, prepare_stream, read, transport_of
 from lookup_hints.driver.query import NotTaken, check_taken, register, run_query
-from lookup_hints.driver.scope import Args, SessionState, StatementScope
+from lookup_hints.driver.scope import Args, StatementScope
 from lookup_hints.errors import InternalError, QueryError
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 class Statements:
     """Prepares, runs and explains statements over one scope."""
 
-    state: SessionState
     scope: StatementScope
 
     def over(self, frames: Mapping[str, DataFrame]) -> Statements:
@@ -58,13 +57,13 @@ class Statements:
 
     def prepare(self, text: str, args: Args = None, *, few_rows: bool = False, line: int = 1) -> Prepared:
         """Read and plan one statement, which begins at ``line`` of its file."""
-        return prepare(text, args, self.scope, self.state.functions, few_rows=few_rows, line=line)
+        return prepare(text, args, self.scope, few_rows=few_rows, line=line)
 
     def run(self, prepared: Prepared) -> DataFrame:
         """Run a prepared statement; a streaming INSERT gives the name and id of the query that it started."""
-        statement, functions = prepared.statement, self.state.functions
+        statement = prepared.statement
         if isinstance(statement, StreamInsert):
-            return start_stream(prepared, statement, self.scope, self.state)
+            return start_stream(prepared, statement, self.scope)
         if isinstance(statement, Setting):
             return self._set(statement)
         if isinstance(statement, Explain):
@@ -75,13 +74,13 @@ class Statements:
         if isinstance(statement, Ddl):
             return run_ddl(statement, self.scope)
         try:
-            return run_query(prepared, self.scope, functions)
+            return run_query(prepared, self.scope)
         except (NotTaken, InternalError) as error:
-            return run_query(self._read_instead(prepared, error), self.scope, functions)
+            return run_query(self._read_instead(prepared, error), self.scope)
         except Exception:
             if not is_stream(prepared, self.scope):
                 raise
-            return self.run(prepare_stream(read_insert(prepared.text), prepared.args, self.scope, functions))
+            return self.run(prepare_stream(read_insert(prepared.text), prepared.args, self.scope))
 
     def explain(self, text: str, args: Args = None, mode: str = "formatted") -> str:
         """How one statement would run."""
@@ -102,7 +101,7 @@ class Statements:
         """``prepared``, known to Spark; with its tables read where Spark does not take what asks them."""
         if prepared.plan is None:
             return prepared
-        register(prepared.plan, self.scope, self.state.functions)
+        register(prepared.plan, self.scope)
         try:
             check_taken(prepared, self.scope)
         except (NotTaken, InternalError) as error:
@@ -113,9 +112,7 @@ class Statements:
         """What was asked for by a text that Spark does not take, with its tables read whole."""
         reason = NotTaken.reason if isinstance(error, NotTaken) else f"asking failed ({error})"
         try:
-            read = prepare(
-                prepared.text, prepared.args, self.scope, self.state.functions, read_because=reason
-            )
+            read = prepare(prepared.text, prepared.args, self.scope, read_because=reason)
         except QueryError:
             raise error from None
         if read.plan is None or read.plan.joins or not read.plan.scans:
@@ -126,13 +123,13 @@ class Statements:
         """Invalidate what is remembered of the table of that name."""
         table = self.scope.table(name)
         if keys is None:
-            self.scope.invalidations.invalidate(table)
+            self.scope.state.invalidations.invalidate(table)
         else:
-            self.scope.invalidations.invalidate(table, table.primary_key, keys_of(table, keys))
+            self.scope.state.invalidations.invalidate(table, table.primary_key, keys_of(table, keys))
         if self.scope.has_one_executor:
             conf = self.scope.settings()
-            spec = invalidation_spec(self.scope.connector_of(table), self.scope.invalidations, conf)
-            self.state.functions.begin_task(self.scope.spark, spec, transport_of(conf))
+            spec = invalidation_spec(self.scope.connector_of(table), self.scope.state.invalidations, conf)
+            self.scope.state.functions.begin_task(self.scope.spark, spec, transport_of(conf))
 
     def _set(self, setting: Setting) -> DataFrame:
         self.scope.spark.conf.set(setting.key, setting.value)
@@ -162,13 +159,11 @@ class Statements:
         return original(self.scope.spark, text, args, **variables)
 
 
-def start_stream(
-    prepared: Prepared, insert: StreamInsert, scope: StatementScope, state: SessionState
-) -> DataFrame:
+def start_stream(prepared: Prepared, insert: StreamInsert, scope: StatementScope) -> DataFrame:
     """Start the query of a streaming INSERT; the row says its name and id."""
-    frame = run_query(prepared, scope, state.functions)
+    frame = run_query(prepared, scope)
     planned = prepared.plan
-    started = state.streams.start(
+    started = scope.state.streams.start(
         Preparation(
             insert=insert,
             frame=frame,
@@ -220,7 +215,7 @@ def _writes_to_streams_only(text: str, scope: StatementScope) -> bool:
 
 def run_ddl(ddl: Ddl, scope: StatementScope) -> DataFrame:
     """Run a statement about lookup tables; the rows are those of Spark for the same words."""
-    catalog = scope.catalog
+    catalog = scope.state.catalog
     if isinstance(ddl, CreateLookupTable):
         catalog.create(ddl, scope.conf)
         return nothing(scope)
@@ -245,17 +240,17 @@ def run_ddl(ddl: Ddl, scope: StatementScope) -> DataFrame:
 
 def _drop(ddl: DropTable, scope: StatementScope) -> None:
     """Forget a table. With the word TEMPORARY, that of Spark's own too: Spark has no such statement."""
-    if scope.catalog.find(ddl.name) is not None:
-        scope.catalog.drop(ddl.name)
+    if scope.state.catalog.find(ddl.name) is not None:
+        scope.state.catalog.drop(ddl.name)
     elif not scope.spark.catalog.dropTempView(ddl.name) and not ddl.if_exists:
-        raise scope.catalog.no_table(ddl.name)
+        raise scope.state.catalog.no_table(ddl.name)
 
 
 def _show_tables(ddl: ShowTables, scope: StatementScope) -> DataFrame:
     """Spark's tables and ours, which show like temporary views."""
     pattern = "*" if ddl.like is None else ddl.like
     like = "" if ddl.like is None else f" LIKE {string_literal(ddl.like)}"
-    ours = [("", table.name, True) for table in scope.catalog.tables() if _like(table.name, pattern)]
+    ours = [("", table.name, True) for table in scope.state.catalog.tables() if _like(table.name, pattern)]
     spark_tables = scope.sql(f"SHOW TABLES{like}")
     if not ours:
         return spark_tables

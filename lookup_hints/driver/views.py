@@ -40,18 +40,12 @@ class Definition:
     reads_lookups: bool = True
 
 
-@dataclass(frozen=True)
-class _Remembered:
-    name: str
-    through: LookThrough | None
-    meaning: str
-
-
 class LookupViews:
     """The temporary views of one Spark session that read a lookup table."""
 
     def __init__(self) -> None:
-        self._views: dict[str, _Remembered] = {}
+        self._views: dict[str, tuple[Definition, str]] = {}
+        """By name in lower case, with what each has meant when it was made."""
 
     def knows(self, name: str) -> bool:
         """Whether such a view of that name was made, whatever became of it."""
@@ -63,21 +57,21 @@ class LookupViews:
         if made.reads_lookups:
             meaning = _meaning_of(made.name, rows)
             if meaning is not None:
-                self._views[made.name.lower()] = _Remembered(made.name, made.through, meaning)
+                self._views[made.name.lower()] = made, meaning
 
     def find(self, name: str, rows: Rows, *, case_sensitive: bool) -> LookThrough | None:
         """What the view of that name sees; None where that is no one table, or it is another view by now."""
-        found = self._views.get(name.lower())
-        if found is None or found.through is None:
+        made, _ = self._views.get(name.lower(), (None, ""))
+        if made is None or made.through is None:
             return None
-        return found.through if self.reads_lookups(name, rows, case_sensitive=case_sensitive) else None
+        return made.through if self.reads_lookups(name, rows, case_sensitive=case_sensitive) else None
 
     def reads_lookups(self, name: str, rows: Rows, *, case_sensitive: bool) -> bool:
         """Whether the view of that name reads a lookup table, and is not another one by now."""
-        found = self._views.get(name.lower())
-        if found is None or (case_sensitive and found.name != name):
+        made, meaning = self._views.get(name.lower(), (None, ""))
+        if made is None or (case_sensitive and made.name != name):
             return False
-        return _meaning_of(found.name, rows) == found.meaning
+        return _meaning_of(made.name, rows) == meaning
 
 
 def view_definition(

@@ -13,10 +13,8 @@ import pytest
 
 from lookup_hints import LookupSession, disable, enable, register_retry_predicate
 from lookup_hints.compat import all_settings
-from lookup_hints.driver.scope import StatementScope
 from lookup_hints.errors import DdlError, HintError, OptionError, QueryError, UnsupportedLookup
 from lookup_hints.plan.keys import ANSI
-from lookup_hints.tables.catalog import LookupCatalog
 from lookup_hints.worker.process.task import running_statement
 from tests.spark.versions import SPARK
 
@@ -221,7 +219,7 @@ def test_all_settings_are_what_spark_says_of_each(session: LookupSession) -> Non
     for key, value in odd.items():
         session.spark.conf.set(key, value)
     try:
-        known = StatementScope(session.spark, LookupCatalog()).settings()
+        known = session._statements.scope.settings()
         everything = all_settings(session.spark.conf)
         assert everything is not None
         assert odd.keys() <= everything.keys()
