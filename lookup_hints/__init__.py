@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from lookup_hints.async_wait import async_wait as async_wait
+    from lookup_hints.async_function import async_wait as async_wait
     from lookup_hints.metrics.counts import LookupMetrics as LookupMetrics
     from lookup_hints.retry import ExponentialDelay as ExponentialDelay
     from lookup_hints.retry import FixedDelay as FixedDelay
@@ -45,7 +45,7 @@ _HOME = {
     "RetryPolicy": "retry",
     "RetryStrategy": "retry",
     "SyncLookup": "spi.door",
-    "async_wait": "async_wait",
+    "async_wait": "async_function",
     "disable": "session",
     "enable": "session",
     "register_connector": "tables.registry",

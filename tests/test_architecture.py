@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from inspect import ismodule
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *(*BASE, "tables", "hints", "plan", "worker", "metrics", "streaming", "statements", "dataframe"),
     },
     "session": {*BASE, "tables", "metrics", "streaming", "statements", "dataframe", "driver"},
-    "async_wait": {*BASE, "tables", "dataframe", "session"},
+    "async_function": {*BASE, "tables", "dataframe", "session"},
     "cli": {
         *(*BASE, "tables", "hints", "plan", "engine.masking", "metrics", "streaming", "statements", "driver"),
         "session",
@@ -99,7 +100,7 @@ OWNERS = {
 }
 """The only rooms or modules of the library that import these packages."""
 
-TAKE_TYPES = {"pyspark": {"async_wait", "dataframe", "session"}}
+TAKE_TYPES = {"pyspark": {"async_function", "dataframe", "session"}}
 """Those that import their types, too, and nothing at run time."""
 
 PRIVATE = {"cli.main": {"_actions"}, "adbc.drivers": {"_driver_path"}}
@@ -241,6 +242,8 @@ def test_public_names_stay_where_users_import_them(module: str, names: set[str])
     found = importlib.import_module(module)
     assert names <= set(dir(found))
     assert all(getattr(found, name) is not None for name in names)
+    # Importing a module of that name would put it in the place of what is meant.
+    assert not any(ismodule(getattr(found, name)) for name in names)
 
 
 def test_a_connector_sees_only_the_door_that_is_made_for_it() -> None:
