@@ -18,16 +18,15 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 import lookup_hints
-from lookup_hints.engine.arrow import KnownAnswers, Placed, conform
-from lookup_hints.engine.masking import known_secrets, masked
-from lookup_hints.engine.task_cache import (
+from lookup_hints.cache.task_cache import (
     Cache,
     CacheWrite,
-    Loads,
     TaskCache,
     error_summary,
     warn_without_cache,
 )
+from lookup_hints.engine.arrow import KnownAnswers, Placed, conform
+from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, InternalError
 from lookup_hints.metrics.counts import CountsByKey
 from lookup_hints.spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
@@ -185,8 +184,8 @@ def _folder_of(spec: LookupSpec, identity: str, folder: Path | None) -> Path:
     return folder / "cache" / name_of(spec, identity)
 
 
-class _StoreCache:
-    learns, loads = True, Loads()
+class _StoreCache(Cache):
+    learns = True
 
     def __init__(
         self, store: Store, warn: Callable[[str], None], refresh: Callable[[pa.Table], None] | None = None
@@ -194,9 +193,6 @@ class _StoreCache:
         self._store, self._warn, self._refresh = store, warn, refresh
         self._evicted_before = Counter(store.evicted)
         self._damaged_before = store.damaged
-
-    def keys_of(self, rows: pa.Table) -> None:
-        """As a source has them, which is asked for most of them at first."""
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         known = self._store.probe(keys, columns)

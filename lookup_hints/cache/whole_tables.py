@@ -22,10 +22,9 @@ from lookup_hints.cache.store.folder import StoreLimits, locked, make_private
 from lookup_hints.cache.store.hashing import comparable, distinct, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.whole import Generation, Generations, Note, TooLarge
+from lookup_hints.cache.task_cache import NOTHING, Cache, Loads, NotKept, error_summary
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
-from lookup_hints.engine.task_cache import NOTHING, CacheWrite, Loads, NotKept, error_summary
 from lookup_hints.errors import ConnectorError, LookupHintsError
-from lookup_hints.metrics.counts import CountsByKey
 from lookup_hints.spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.worker.process.open_connectors import scanned
 
@@ -209,21 +208,8 @@ def keys_by_hash(rows: pa.Table) -> Keys:
     return Keys(keys.table.take(pa.array(order)), pa.array(codes).take(keys.codes))
 
 
-class WholeCache:
-    """What a flow's cache that has all rows, or none, does with answers: nothing."""
-
-    def learn(self, learned: Sequence[CacheWrite]) -> None:
-        """Nothing: it has all rows, or none."""
-
-    def refresh(self, keys: pa.Table) -> None:
-        """Nothing: all its rows are equally old."""
-
-
-class HeldCache(WholeCache):
+class HeldCache(Cache):
     """A table that is kept whole as a flow's cache; it counts what happens from now on."""
-
-    learns = False
-    evicted: CountsByKey[int] = CountsByKey()
 
     def __init__(self, table: HeldTable) -> None:
         self._table, self._before = table, table.loads
@@ -247,7 +233,7 @@ class HeldCache(WholeCache):
         return Loads(done, failed, now.millis if done else 0, now.age)
 
 
-class Switching(WholeCache):
+class Switching(Cache):
     """The table of one lookup in one run of a statement, as a task sees it: asked first, then maybe read.
 
     It is read once its keys have cost as much: rent, then buy.
@@ -255,9 +241,6 @@ class Switching(WholeCache):
     Raises:
         OSError: there can be no such folder.
     """
-
-    learns = False
-    evicted: CountsByKey[int] = CountsByKey()
 
     def __init__(self, folder: Path, run: str, spec: LookupSpec, switch: Switch) -> None:
         self._path, self._switch, self._table = folder / run, switch, spec.table.name

@@ -25,9 +25,8 @@ from lookup_hints.engine.dead_letters import Keep
 from lookup_hints.engine.events import connector_name
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
 from lookup_hints.engine.settling import Settling
-from lookup_hints.engine.state import LookupState
+from lookup_hints.engine.state import Learn, LookupState
 from lookup_hints.engine.steps import Ask, Hold, Part, Step
-from lookup_hints.engine.task_cache import Learn
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
 from lookup_hints.metrics.counts import Cause, LookupMetrics

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from heapq import heapify, heappop, heappush
 from itertools import count, takewhile
 
 import pyarrow as pa
 
-from lookup_hints.engine.arrow import holds
+from lookup_hints.engine.arrow import Placed, holds
 from lookup_hints.engine.dead_letters import GivenUp, Keep
 from lookup_hints.engine.events import EventLog
 from lookup_hints.engine.permits import RequestLimiter
 from lookup_hints.engine.request_size import RequestSize
 from lookup_hints.engine.steps import Batch, Part
-from lookup_hints.engine.task_cache import Learn
 from lookup_hints.engine.window import HeldWindows, Window
 from lookup_hints.metrics.tally import RequestObserver, Tally
 from lookup_hints.spec import LookupSpec
+
+Learn = Callable[[pa.Table, Placed, pa.Array, float], None]
+"""Takes keys, the rows of those found, the positions of those that have none, and when they were asked.
+
+What is neither found nor missing is not known yet. Called by whoever drives the flow, so it must not wait.
+"""
 
 
 class FreshKeys:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.cache.cached import Stores
+from lookup_hints.cache.task_cache import TaskCache
 from lookup_hints.engine.arrow import Keys, distinct_keys, ordered_keys, whole, without_keys
 from lookup_hints.engine.async_runner import AsyncDriver, run_async
 from lookup_hints.engine.flow import LookupFlow
@@ -33,7 +34,6 @@ from lookup_hints.engine.request_size import (
 )
 from lookup_hints.engine.row_runner import RowDriver
 from lookup_hints.engine.sync_runner import run_sync
-from lookup_hints.engine.task_cache import TaskCache
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import InternalError
 from lookup_hints.limits.store import LimitStores, folder_of_executor

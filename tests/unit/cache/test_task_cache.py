@@ -7,31 +7,26 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed
-from lookup_hints.engine.task_cache import (
+from lookup_hints.cache.task_cache import (
     BYTES_AT_ONCE,
     KEYS_AT_ONCE,
     NOTHING,
+    Cache,
     CacheWrite,
-    Loads,
     TaskCache,
 )
-from lookup_hints.metrics.counts import CountsByKey
+from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed
 from lookup_hints.spec import PartialCache
 from tests.unit.engine.support import spec
 
 
-class Written:
+class Written(Cache):
     """A cache that notes how many keys each write brings."""
 
-    learns, loads, held = True, Loads(), (0, 0)
-    evicted: CountsByKey[int] = CountsByKey()
+    learns = True
 
     def __init__(self) -> None:
         self.writes: list[int] = []
-
-    def keys_of(self, rows: pa.Table) -> Keys | None:
-        """In any order."""
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         return NOTHING

@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed
+from lookup_hints.engine.state import Learn
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.metrics.counts import CountsByKey, LookupMetrics, MaxGauge
 from lookup_hints.spec import LookupSpec
@@ -24,12 +25,6 @@ BYTES_AT_ONCE = 16 * 1024 * 1024
 """This many keys, or bytes of rows, are held in memory before they are written."""
 
 _log = logging.getLogger("lookup_hints.cache")
-
-Learn = Callable[[pa.Table, Placed, pa.Array, float], None]
-"""Takes keys, the rows of those found, the positions of those that have none, and when they were asked.
-
-What is neither found nor missing is not known yet. Called by whoever drives the flow, so it must not wait.
-"""
 
 
 class NotKept(Exception):
@@ -61,39 +56,43 @@ class Loads:
     after: int = 0
 
 
-class Cache(Protocol):
+class Cache:
     """Answers that are kept for other windows, tasks and queries.
 
     Any error means that there is none, but those of the source: they fail the task.
     """
 
-    @property
-    def learns(self) -> bool:
-        """Whether it takes answers."""
+    learns = False
+    """Whether it takes answers."""
 
     def keys_of(self, rows: pa.Table) -> Keys | None:
         """The distinct keys of ``rows`` in the order in which it has them; None where any other will do."""
+        return None
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         """What is known of ``keys``; ``NOTHING`` where there is nothing yet that could know them."""
+        raise NotImplementedError
 
     def refresh(self, keys: pa.Table) -> None:
-        """Let fresh rows of ``keys`` be asked for beside the task."""
+        """Let fresh rows of ``keys`` be asked for beside the task, where rows differ in age."""
 
     def learn(self, learned: Sequence[CacheWrite]) -> None:
-        pass
+        """Remember what the source has answered."""
 
     @property
     def evicted(self) -> CountsByKey[int]:
         """How many rows have left it for this task, by reason."""
+        return CountsByKey()
 
     @property
     def held(self) -> tuple[int, int]:
         """Rows and bytes that it holds."""
+        return 0, 0
 
     @property
     def loads(self) -> Loads:
         """How often a whole table was read for this task."""
+        return Loads()
 
 
 class ChangeCheck(Protocol):
