@@ -20,7 +20,7 @@ from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Place, options_at
 from lookup_hints.statements.statement import own_setting
 from lookup_hints.streaming.options import STREAM_OPTIONS
-from lookup_hints.tables.ddl import shown_statement
+from lookup_hints.tables.ddl.parse import shown_statement
 
 
 def said(*, hint: str) -> str:

@@ -50,7 +50,8 @@ from lookup_hints.statements.statement import (
 from lookup_hints.streaming.insert import ROOT, StreamInsert, stream_settings, written_options
 from lookup_hints.streaming.sinks import no_checkpoint, sink_without_table
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
-from lookup_hints.tables.ddl import CreateLookupTable, DropTable, plain_timestamp
+from lookup_hints.tables.ddl.columns import plain_timestamp
+from lookup_hints.tables.ddl.statements import CreateLookupTable, DropTable
 from lookup_hints.tables.registry import check_connector_name, module_named, retry_predicates
 
 

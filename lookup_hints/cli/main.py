@@ -25,7 +25,7 @@ from lookup_hints.cli.statement_run import failure
 from lookup_hints.errors import LookupHintsError
 from lookup_hints.statements.script import read_script
 from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
-from lookup_hints.tables.ddl import CreateLookupTable
+from lookup_hints.tables.ddl.statements import CreateLookupTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

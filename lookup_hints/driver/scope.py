@@ -30,7 +30,7 @@ from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_long_pi
 from lookup_hints.sql.lexer import pieces, text_value
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
-from lookup_hints.tables.ddl import plain_timestamp
+from lookup_hints.tables.ddl.columns import plain_timestamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

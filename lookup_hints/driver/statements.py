@@ -25,7 +25,7 @@ from lookup_hints.streaming.insert import StreamInsert, read_insert
 from lookup_hints.streaming.sinks import sink_without_table
 from lookup_hints.streaming.streams import Preparation
 from lookup_hints.tables.catalog import secret_keys
-from lookup_hints.tables.ddl import (
+from lookup_hints.tables.ddl.statements import (
     CreateLookupTable,
     Ddl,
     DescribeTable,

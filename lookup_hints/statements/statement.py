@@ -21,7 +21,8 @@ from lookup_hints.spi.types import TIMESTAMP
 from lookup_hints.sql.lexer import Kind, Piece, blanked, code, pieces
 from lookup_hints.streaming.insert import StreamInsert, names_a_stream, read_insert, shown_insert
 from lookup_hints.streaming.options import RESTART_OPTIONS, STREAM_OPTIONS
-from lookup_hints.tables.ddl import Ddl, ShowCreateTable, parse_ddl, shown_statement
+from lookup_hints.tables.ddl.parse import parse_ddl, shown_statement
+from lookup_hints.tables.ddl.statements import Ddl, ShowCreateTable
 
 SESSION_KEYS: dict[str, Option] = {
     key: option

@@ -16,7 +16,7 @@ from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_long_pipes, with_variables
 from lookup_hints.statements.script import split_statements
 from lookup_hints.statements.statement import explained, own_setting
-from lookup_hints.tables.ddl import parse_ddl
+from lookup_hints.tables.ddl.parse import parse_ddl
 from tests.queries.corpus import cases
 from tests.queries.mutations import mutated
 from tests.unit.plan.golden import golden_cases

@@ -23,7 +23,8 @@ from lookup_hints.spi.policy import (
 from lookup_hints.spi.secrets import masked_text
 from lookup_hints.statements.statement import own_setting
 from lookup_hints.tables.catalog import LookupCatalog, build_connector, declared_table
-from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
+from lookup_hints.tables.ddl.parse import parse_ddl
+from lookup_hints.tables.ddl.statements import CreateLookupTable
 
 
 def hosts(*patterns: str) -> Policy:

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import DdlError
-from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl, shown_statement
+from lookup_hints.tables.ddl.parse import parse_ddl, shown_statement
+from lookup_hints.tables.ddl.statements import CreateLookupTable
 
 
 def created(text: str) -> CreateLookupTable:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from lookup_hints.errors import DdlError
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.tables.ddl import (
+from lookup_hints.tables.ddl.parse import parse_ddl
+from lookup_hints.tables.ddl.statements import (
     CreateLookupTable,
     Ddl,
     DescribeTable,
@@ -20,7 +21,6 @@ from lookup_hints.tables.ddl import (
     ShowLookupTables,
     ShowTables,
     create_statement,
-    parse_ddl,
 )
 
 
