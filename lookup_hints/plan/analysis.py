@@ -15,13 +15,12 @@ from sqlglot import exp
 
 from lookup_hints.hints.parse import removals
 from lookup_hints.plan.conditions import KeyEquality
-from lookup_hints.plan.places import as_written, put_in_place
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Cte, Level, Relation, Shape
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import quoted, text_value
-from lookup_hints.sql.splice import Cut, Edit, Fragment, spliced
+from lookup_hints.sql.splice import Cut, Edit, Fragment, original_offset, spliced
 
 Columns = tuple[tuple[str, str], ...]
 """Name and Spark type name of each output column."""
@@ -86,7 +85,6 @@ class Analysis:
 
     @property
     def knows(self) -> bool:
-        """Whether there is a Spark to ask."""
         return self._analyse is not None
 
     def output(self) -> Columns | None:
@@ -338,17 +336,14 @@ class Analysis:
 
 
 def _over(source: str, body: str) -> str:
-    """``body`` for each row of ``source``."""
     return f"SELECT __keys.* FROM {source}, LATERAL ({body}) AS __keys"  # noqa: S608 (the user's own text)
 
 
 def removed_hints(statement: Statement) -> list[Edit]:
-    """The edits that take the LOOKUP hints out."""
     return [Edit(Cut(start, end), (new,)) for start, end, new in removals(statement.text)]
 
 
 def dropped_times(statement: Statement) -> Iterator[Edit]:
-    """The edits that leave FOR SYSTEM_TIME out where Spark would see it behind a query, CTE or view."""
     for relation in statement.timed:
         clause = statement.time_clause(relation)
         if clause is not None:
@@ -403,3 +398,59 @@ def guarded(statement: Statement, use: LookupUse) -> Iterator[Edit]:
 def _stub_query(table: LookupTable, condition: str) -> str:
     columns = (f"CAST(NULL AS {sql_type(column.type)}) AS {quoted(column.name)}" for column in table.schema)
     return f"SELECT {', '.join(columns)} WHERE {condition}"
+
+
+# --- places of Spark's errors -----------------------------------------------------------------------
+
+
+_PLACE = re.compile(r"(?P<before>; )?\bline (?P<line>\d+)(?P<comma>,?) pos (?P<column>\d+)")
+_HOLDING_TEXT = ("_desc", "_message")
+"""Where PySpark's errors have what they say: those of the JVM, and those of Spark Connect."""
+
+
+def put_in_place(error: Exception, text: str, edits: Sequence[Edit], part: Cut) -> None:
+    """Change the places that ``error`` names in the analysed ``part`` to those in ``text``.
+
+    A place that is not found in ``text`` is left out, where the error says it last.
+    """
+
+    def moved(match: re.Match[str]) -> str:
+        found = original_place(text, edits, part, int(match["line"]), int(match["column"]))
+        before = match["before"] or ""
+        if found is None:
+            return "" if before else match[0]
+        return f"{before}line {found[0]}{match['comma']} pos {found[1]}"
+
+    for name in _HOLDING_TEXT:
+        told = getattr(error, name, None)
+        if isinstance(told, str):
+            setattr(error, name, _PLACE.sub(moved, told))
+
+
+def original_place(
+    text: str, edits: Sequence[Edit], part: Cut, line: int, column: int
+) -> tuple[int, int] | None:
+    """Line (from 1) and column (from 0) in ``text`` of a place in what ``edits`` make of ``part``.
+
+    >>> original_place("SELECT x FROM long_name a, b", [Edit(Cut(14, 23), ("n",))], Cut(0, 28), 1, 19)
+    (1, 27)
+    """
+    lines = spliced(text, edits, part).split("\n")[: line - 1]
+    offset = original_offset(text, edits, part, sum(len(each) + 1 for each in lines) + column)
+    if offset is None:
+        return None
+    before = text[:offset]
+    return before.count("\n") + 1, offset - before.rfind("\n") - 1
+
+
+def as_written(text: str, part: Cut) -> str:
+    """``part`` at its place in ``text``: with blanks for what stands before it, and for LOOKUP hints."""
+    out = text[: part.end]
+    for start, end, new in removals(text):
+        if end <= part.end:
+            out = out[:start] + new + _blanks(text[start:end])[len(new) :] + out[end:]
+    return _blanks(out[: part.start]) + out[part.start :]
+
+
+def _blanks(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)

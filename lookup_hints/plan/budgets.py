@@ -1,16 +1,23 @@
-"""Which tables share a budget, and the limits that they give it together."""
+"""Budgets of an origin: which tables share one, its limits, and the share of each executor and each task.
+
+The processes of one executor can share a file, and so keep a limit together. Executors know nothing of each
+other. What can be known is how many there are at the most, and so each gets that part of the budget: together
+they never spend more, and less while fewer run. The same holds for tasks where there is no file.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from lookup_hints.errors import OptionError, Problem
+from lookup_hints.spec import Budget
 from lookup_hints.spi import Connector
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.spi.options import Place, options_at, parsed
+from lookup_hints.spi.options import Conf, Place, options_at, parsed
 from lookup_hints.spi.secrets import has_reference
 
 _NAME = "lookup.budget"
@@ -101,3 +108,179 @@ def _contradiction(name: str | None, key: str, one: BudgetLimit, other: BudgetLi
         f"Tables {one.table} and {other.table} {what}, but {key!r} is {places}.",
         tip=f"Give both one value, leave it out of one of them, or give {tip}",
     )
+
+
+# --- the share of each executor and task ------------------------------------------------------------
+
+
+_TIP = (
+    "SET lookup.cluster-tasks = <number>, or give Spark spark.executor.cores with spark.executor.instances or"
+    " spark.dynamicAllocation.maxExecutors."
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What works at once at the most, as far as Spark's configuration says.
+
+    Args:
+        executors: how many there are, or None.
+        tasks: how many all of them run at once, or None.
+    """
+
+    executors: int | None
+    tasks: int | None
+
+
+@dataclass(frozen=True)
+class ClusterLimits:
+    """What an origin bears, or a budget of one name.
+
+    Args:
+        concurrency: requests in flight in the whole cluster, or None.
+        rate: requests per second in the whole cluster, or None.
+        requests: requests of one statement in the whole cluster, or None.
+    """
+
+    concurrency: int | None = None
+    rate: float | None = None
+    requests: int | None = None
+
+    @property
+    def given(self) -> dict[str, float]:
+        """Those that there are, by the names of their options."""
+        named = {CONCURRENCY: self.concurrency, RATE: self.rate, "lookup.max-requests": self.requests}
+        return {key: value for key, value in named.items() if value is not None}
+
+
+def budget_of(limits: ClusterLimits, cluster: Cluster, *, table: str, name: str, on_open: str) -> Budget:
+    """The part of ``limits`` that each executor of ``cluster`` has, and each task without a file.
+
+    Raises:
+        OptionError: nobody knows by what they are divided, or there is not one request for each executor.
+    """
+    executors, tasks = cluster.executors, cluster.tasks
+    if limits.given and executors is None and tasks is None:
+        raise _unknown(limits, "executors", table)
+    _check_there_is_one_for_each(limits.concurrency, cluster, table)
+    # Where the executors are not known, there are no more of them than tasks.
+    parts = executors or tasks or 1
+    return Budget(
+        name=name,
+        concurrency=_slots_of(limits.concurrency, executors),
+        rate=_part(limits.rate, executors),
+        task_concurrency=_slots_of(limits.concurrency, tasks),
+        task_rate=_part(limits.rate, tasks),
+        max_requests=None if limits.requests is None else -(-limits.requests // parts),
+        on_open=on_open,
+        executors=executors,
+    )
+
+
+def _slots_of(concurrency: int | None, parts: int | None) -> int | None:
+    """Requests in flight of one of ``parts``; less than one cannot be asked."""
+    return None if concurrency is None or parts is None else max(1, concurrency // parts)
+
+
+def _part(rate: float | None, parts: int | None) -> float | None:
+    return None if rate is None or parts is None else rate / parts
+
+
+def notes_of(budget: Budget, cluster: Cluster, given: Mapping[str, BudgetLimit], *, table: str) -> list[str]:
+    """For EXPLAIN, the parts of each limit that is ``given``, by ``table`` or by another one."""
+    parts = {
+        CONCURRENCY: (budget.concurrency, budget.task_concurrency, ""),
+        RATE: (budget.rate, budget.task_rate, "/s"),
+    }
+    return [
+        f"{key!r} = {limit.value:g}{'' if limit.table == table else f' of table {limit.table}'}"
+        f" is {_parts(*parts[key], cluster)}"
+        for key, limit in given.items()
+    ]
+
+
+def _parts(of_executor: float | None, of_task: float | None, unit: str, cluster: Cluster) -> str:
+    if of_executor is None:
+        each = f"{of_task:g}{unit} for each of {cluster.tasks} tasks at once"
+        return f"{each}, as nothing says how many executors there are"
+    alone = "its part by the processors there" if of_task is None else f"{of_task:g}{unit}"
+    if cluster.executors == 1:
+        return f"shared by all tasks of the executor; {alone} for each task where it can write no file"
+    return (
+        f"{of_executor:g}{unit} for each of {cluster.executors} executors, shared by their tasks;"
+        f" {alone} for each task where an executor can write no file"
+    )
+
+
+def _unknown(limits: ClusterLimits, of_what: str, table: str) -> OptionError:
+    what = f"is split over the {of_what} that run at once, and Spark's configuration does not say how many"
+    return OptionError(Problem(f"table {table}: {next(iter(limits.given))!r} {what}.", tip=_TIP))
+
+
+def _check_there_is_one_for_each(concurrency: int | None, cluster: Cluster, table: str) -> None:
+    """Refuse less than one request for each of those that share nothing."""
+    name, parts = "executors", cluster.executors
+    if parts is None:
+        name, parts = "tasks", cluster.tasks
+    if concurrency is None or parts is None or concurrency >= parts:
+        return
+    what = f"'lookup.max-concurrency' = {concurrency} is less than one request for each of the {parts} {name}"
+    tip = f"Raise it, or use fewer {name}."
+    raise OptionError(Problem(f"table {table}: {what} that may run at once.", tip=tip))
+
+
+def cluster_of(conf: Conf, tasks: int | None = None) -> Cluster:
+    """What ``conf`` says; ``tasks`` is how many run at once where the user says it."""
+    executors, at_once = executors_of(conf), tasks or tasks_at_once(conf)
+    return Cluster(executors and min(executors, at_once or executors), at_once)
+
+
+def executors_of(conf: Conf) -> int | None:
+    """How many executors Spark has at the most, by its configuration; None where that does not say."""
+    master = conf("spark.master") or ""
+    if master == "local" or master.startswith("local["):
+        return 1
+    small_cluster = _SMALL_CLUSTER.fullmatch(master)
+    if small_cluster:
+        return int(small_cluster[1])
+    executors = _executors(conf)
+    if executors is not None:
+        return executors
+    in_all, cores = _whole(conf("spark.cores.max")), _whole(conf("spark.executor.cores"))
+    return None if in_all is None or cores is None else max(1, in_all // cores)
+
+
+_SMALL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
+
+
+def tasks_at_once(conf: Conf) -> int | None:
+    """How many tasks Spark runs at once at the most, by its configuration; None where that does not say."""
+    master = conf("spark.master") or ""
+    local = re.fullmatch(r"local(?:\[(\d+)(?:,\s*\d+)?\])?", master)
+    if local:
+        return int(local[1] or 1)
+    small_cluster = _SMALL_CLUSTER.fullmatch(master)
+    if small_cluster:
+        return int(small_cluster[1]) * _slots(conf, int(small_cluster[2]))
+    executors = _executors(conf)
+    # On YARN and Kubernetes an executor has one core by default; a standalone one has all of its machine.
+    default = 1 if master.startswith(("yarn", "k8s")) else None
+    cores = _whole(conf("spark.executor.cores")) or default
+    if executors is not None and cores is not None:
+        return executors * _slots(conf, cores)
+    in_all = _whole(conf("spark.cores.max"))
+    return None if in_all is None else _slots(conf, in_all)
+
+
+def _executors(conf: Conf) -> int | None:
+    if (conf("spark.dynamicAllocation.enabled") or "").lower() == "true":
+        return _whole(conf("spark.dynamicAllocation.maxExecutors"))
+    return _whole(conf("spark.executor.instances"))
+
+
+def _slots(conf: Conf, cores: int) -> int:
+    return max(1, cores // (_whole(conf("spark.task.cpus")) or 1))
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() and int(text) else None

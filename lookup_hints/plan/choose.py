@@ -8,8 +8,16 @@ from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.parse import LookupHint
-from lookup_hints.plan.budgets import CONCURRENCY, RATE, BudgetLimit, limits_of
-from lookup_hints.plan.cluster_share import ClusterLimits, budget_of, cluster_of, notes_of
+from lookup_hints.plan.budgets import (
+    CONCURRENCY,
+    RATE,
+    BudgetLimit,
+    ClusterLimits,
+    budget_of,
+    cluster_of,
+    limits_of,
+    notes_of,
+)
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy, RowPredicate
 from lookup_hints.spec import (
     ChangedColumn,
@@ -83,7 +91,6 @@ class _Given:
     hint: LookupHint | None
 
     def __getitem__(self, key: str) -> Any:
-        """The value in force."""
         return self.values[key].value
 
     def own(self, keys: Iterable[str]) -> list[str]:
@@ -264,7 +271,6 @@ def _missing(given: _Given, table: LookupTable) -> list[Problem]:
 
 
 def _misfits(given: _Given, table: LookupTable) -> list[Problem]:
-    """Options of one strategy beside the other."""
     strategy = given["retry-strategy"]
     return [
         Problem(
@@ -305,7 +311,6 @@ def _strategy(given: _Given) -> RetryStrategy:
 def _dead_letters(
     given: _Given, table: LookupTable, conf: Conf, unwritable: Unwritable
 ) -> DeadLetters | None:
-    """Where keys are kept that failed for good."""
     if given["on-error"] != _DEAD_LETTER:
         return None
     folder, key = given["dead-letter.path"], "dead-letter.path"

@@ -12,6 +12,7 @@ from sqlglot import exp
 from lookup_hints.errors import OptionError, Problem, UnsupportedLookup
 from lookup_hints.plan.access import AccessDecision
 from lookup_hints.plan.analysis import KeyTypeError
+from lookup_hints.plan.ask_or_read import stopped_early
 from lookup_hints.plan.budgets import gives_limits
 from lookup_hints.plan.choose import Choice, choose
 from lookup_hints.plan.columns import residual_columns, used_columns
@@ -21,9 +22,8 @@ from lookup_hints.plan.joins import FoundJoin, LookupJoin, asked_columns
 from lookup_hints.plan.keys import ANSI, KeyCast, key_cast
 from lookup_hints.plan.order import is_order_asked, order_cast_of
 from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither
+from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither, refused
 from lookup_hints.plan.repeated import must_run_once
-from lookup_hints.plan.stopping import stopped_early
 from lookup_hints.spec import LookupName, LookupSettings, LookupSpec, Switch
 from lookup_hints.spi import Connector
 from lookup_hints.spi.types import type_name, written_type
@@ -156,7 +156,6 @@ def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:
 
 
 def _types_of_keys(facts: Facts, joins: Sequence[FoundJoin]) -> Sequence[Sequence[str] | None]:
-    """The types of the keys of each join, and of what it compares by order; None without Spark."""
     if not facts.analysis.knows or not joins:
         return [None] * len(joins)
     try:
@@ -209,17 +208,12 @@ def _cast(facts: Facts, join: FoundJoin, key: KeyEquality, left: str) -> KeyCast
             f"{written} is {left.upper()} and {join.use.alias}.{key.column} is {column.upper()}, so one key"
             " may equal several values of the column"
         )
-        problem = Problem(
-            f"The lookup join with {join.use.shown} cannot run: {reason}.",
-            facts.statement.span(key.whole),
-            f"Write CAST({written} AS {written_type(column)}).",
-        )
-        raise CannotBeAsked(problem, join.use, reason)
+        tip = f"Write CAST({written} AS {written_type(column)})."
+        raise refused(facts.statement, join.use, key.whole, reason, tip=tip)
     return replace(cast, wrapping=facts.context.wrapping(kind))
 
 
 def _has_query(statement: Statement, key: KeyEquality) -> bool:
-    """Whether the key holds a query."""
     tree = statement.expression(key.left) if isinstance(key.left, Cut) else None
     return tree is not None and tree.find(exp.Query) is not None
 

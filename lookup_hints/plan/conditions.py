@@ -369,18 +369,18 @@ def sides_of(statement: Statement, at: Cut) -> tuple[Conjunct, Conjunct] | None:
     return comparison_sides(statement, at, exp.EQ)
 
 
-_SIGNS: dict[type[exp.Expr], tuple[str, ...]] = {
-    exp.EQ: ("=", "=="),
-    exp.GTE: (">=",),
-    exp.GT: (">",),
-    exp.LTE: ("<=",),
-    exp.LT: ("<",),
+OPERATORS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.GTE: ">=",
+    exp.GT: ">",
+    exp.LTE: "<=",
+    exp.LT: "<",
 }
+TURNED = {"=": "=", ">=": "<=", ">": "<", "<=": ">=", "<": ">"}
+"""What each operator is where its sides change places."""
 
 
-def comparison_sides(
-    statement: Statement, at: Cut, kind: type[exp.Binary]
-) -> tuple[Conjunct, Conjunct] | None:
+def comparison_sides(statement: Statement, at: Cut, kind: type[exp.Expr]) -> tuple[Conjunct, Conjunct] | None:
     """Both sides of the comparison of ``kind`` at ``at``, where it is the only one in plain sight.
 
     In Spark all comparisons have one level: ``a = b < c`` is ``(a = b) < c``. sqlglot reads it otherwise.
@@ -399,7 +399,7 @@ def comparison_sides(
     if (
         not isinstance(whole, kind)
         or len(signs) != 1
-        or statement.pieces[signs[0]].text not in _SIGNS[kind]
+        or statement.pieces[signs[0]].text.replace("==", "=") != OPERATORS[kind]
         or not first < signs[0] < last
     ):
         return None

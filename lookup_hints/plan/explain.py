@@ -83,7 +83,6 @@ def _given_to_failures(settings: LookupSettings) -> Iterator[str]:
 
 
 def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
-    """Which of the rows of a key are joined."""
     value, condition = plan.text_of(order.value), order.condition
     by_whom = "chosen by the source" if is_asked else "chosen by the worker"
     if condition.until is not None:

@@ -6,7 +6,7 @@ Names, hints and options, what a table can be asked by, what WHERE says of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -57,13 +57,7 @@ class Facts:
         self.analysis = Analysis(statement, context.analyse, script_variables(statement.tokens))
         self._views = ViewResolver(statement, context.find_view, self.case_sensitive)
         self._answers: dict[tuple[Any, Any], Any] = {}
-        self._scopes: dict[Block, NameScope] = {}
-        self._shown_scopes: dict[Block, NameScope] = {}
-        self._wheres: dict[Block, dict[str, list[tuple[int, Conjunct]]]] = {}
-        self._connectors: dict[LookupUse, Connector] = {}
-        self._names: dict[LookupUse, ColumnNames] = {}
-        self._askable: dict[LookupUse, frozenset[str]] = {}
-        self._inner_names = InnerNames(statement, self.analysis.columns_of, self.case_sensitive)
+        self.inner_names = InnerNames(statement, self.analysis.columns_of, self.case_sensitive)
 
     @cached_property
     def output(self) -> Columns | None:
@@ -86,7 +80,6 @@ class Facts:
 
     @cached_property
     def makes_a_view(self) -> bool:
-        """Whether the statement creates a view."""
         tokens = self.statement.tokens
         return tokens.is_word(0, "CREATE") and any(tokens.is_word(at, "VIEW") for at in range(1, 6))
 
@@ -97,7 +90,6 @@ class Facts:
 
     @property
     def case_sensitive(self) -> bool:
-        """Whether Spark tells names apart by case."""
         return (self.context.conf("spark.sql.caseSensitive") or "false").lower() == "true"
 
     def once(self, question: Callable[[Facts, Subject], Answer], subject: Subject) -> Answer:
@@ -119,7 +111,6 @@ class Facts:
         needs: frozenset[Relation] = frozenset(),
         notes: tuple[str, ...] = (),
     ) -> FoundJoin:
-        """The lookup join of ``use`` in that form, with the rows of ``home``: its own block mostly."""
         return FoundJoin(
             use=use,
             connector=self.connector(use),
@@ -186,17 +177,11 @@ class Facts:
     # --- what it can be asked by -------------------------------------------------------------------
 
     def connector(self, use: LookupUse) -> Connector:
-        """The connector of its table."""
-        if use not in self._connectors:
-            self._connectors[use] = self.context.connector(use.base)
-        return self._connectors[use]
+        return self.once(_connector_of, use)
 
     def askable(self, use: LookupUse) -> frozenset[str]:
         """The columns that can be keys."""
-        if use not in self._askable:
-            connector = self.connector(use)
-            self._askable[use] = use.named(connector.key_columns() & _key_typed(connector))
-        return self._askable[use]
+        return self.once(_askable_by, use)
 
     def always(self, use: LookupUse) -> frozenset[str]:
         """The columns that belong to the request where the query gives them."""
@@ -215,52 +200,17 @@ class Facts:
         Raises:
             UnsupportedLookup: an alias list of the wrong length, or an alias that Spark would change.
         """
-        if use not in self._names:
-            self._refuse_names(use)
-            self._names[use] = self._names_of(use)
-        return self._names[use]
-
-    def _refuse_names(self, use: LookupUse) -> None:
-        statement, count = self.statement, len(use.table.schema.names)
-        here = statement.tokens.cut(use.relation.first, use.relation.last)
-        given = use.column_aliases
-        if given and len(given) != count:
-            raise cannot_run(statement, use, here, f"it gives {len(given)} names to {count} columns")
-        if self.case_sensitive and use.alias != use.alias.lower():
-            reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
-            raise cannot_run(statement, use, here, reason)
-
-    def _names_of(self, use: LookupUse) -> ColumnNames:
-        # The names outlive these facts, and must not hold them.
-        inner, case_sensitive = self._inner_names, self.case_sensitive
-        return ColumnNames(
-            table=use.table,
-            alias=use.alias,
-            columns=use.column_aliases or tuple(use.table.schema.names),
-            aliases=self.statement.aliases_in(use.block, case_sensitive),
-            case_sensitive=case_sensitive,
-            is_inner=lambda column: inner.is_inner(column, use.block),
-            is_outer=lambda column: inner.is_outer(column, use.block),
-        )
+        return self.once(_names_of, use)
 
     def scope(self, block: Block) -> NameScope:
         """What conditions inside the FROM of the block can name."""
-        if block not in self._scopes:
-            self._scopes[block] = self._scope_of(block, block.relations)
-        return self._scopes[block]
+        return self.once(_scope_of, block)
 
     def shown_scope(self, block: Block) -> NameScope:
         """What the WHERE of the block can name."""
-        if block not in self._shown_scopes:
-            self._shown_scopes[block] = self._scope_of(block, block.shown)
-        return self._shown_scopes[block]
-
-    def _scope_of(self, block: Block, relations: Iterable[Relation]) -> NameScope:
-        columns_of, case_sensitive = self.analysis.columns_of, self.case_sensitive
-        return NameScope(self.statement, block, relations, columns_of, case_sensitive)
+        return self.once(_shown_scope_of, block)
 
     def referred(self, scope: NameScope, equality: KeyEquality) -> Referred:
-        """What the left side of ``equality`` refers to."""
         tree = self.statement.expression(equality.left) if isinstance(equality.left, Cut) else None
         return Referred(frozenset()) if tree is None else scope.referred(tree)
 
@@ -322,24 +272,9 @@ class Facts:
 
     def _where_about(self, use: LookupUse) -> Iterator[Conjunct]:
         """The conjuncts of WHERE that may hold a key of ``use``, but for equalities of other relations."""
-        if use.block not in self._wheres:
-            found: dict[str, list[tuple[int, Conjunct]]] = {}
-            for number, conjunct in enumerate(self.statement.once(where_of, use.block)):
-                for alias in self._compared(use.block, conjunct):
-                    found.setdefault(alias, []).append((number, conjunct))
-            self._wheres[use.block] = found
-        by_alias = self._wheres[use.block]
+        by_alias = self.once(_where_by_alias, use.block)
         about = {**dict(by_alias.get("", ())), **dict(by_alias.get(use.alias.lower(), ()))}
         yield from (about[number] for number in sorted(about))
-
-    def _compared(self, block: Block, conjunct: Conjunct) -> set[str]:
-        """The aliases, in lower case, of the columns that an equality compares; "" for anything else."""
-        aliases = self.statement.aliases_in(block)
-        sides = self.statement.once(sides_of, conjunct.at)
-        trees = [side.tree.unnest() for side in sides] if sides is not None else []
-        columns = [tree for tree in trees if isinstance(tree, exp.Column)]
-        names = {column.parts[0].name.lower() if len(column.parts) > 1 else "" for column in columns}
-        return {name if name in aliases else "" for name in names} or {""}
 
 
 def is_inside(hint: LookupHint, use: LookupUse) -> bool:
@@ -378,6 +313,79 @@ def is_random(tree: exp.Expr) -> bool:
     )
 
 
-def _key_typed(connector: Connector) -> frozenset[str]:
-    schema = connector.table.schema
-    return frozenset(column.name for column in schema if is_key_type(type_name(column.type)))
+# --- each is asked once -----------------------------------------------------------------------------
+
+
+def _connector_of(facts: Facts, use: LookupUse) -> Connector:
+    return facts.context.connector(use.base)
+
+
+def _askable_by(facts: Facts, use: LookupUse) -> frozenset[str]:
+    connector = facts.connector(use)
+    typed = {each.name for each in connector.table.schema if is_key_type(type_name(each.type))}
+    return use.named(connector.key_columns() & typed)
+
+
+def _names_of(facts: Facts, use: LookupUse) -> ColumnNames:
+    statement, count = facts.statement, len(use.table.schema.names)
+    here = statement.tokens.cut(use.relation.first, use.relation.last)
+    given = use.column_aliases
+    if given and len(given) != count:
+        raise cannot_run(statement, use, here, f"it gives {len(given)} names to {count} columns")
+    if facts.case_sensitive and use.alias != use.alias.lower():
+        reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
+        raise cannot_run(statement, use, here, reason)
+    # The names outlive these facts, and must not hold them.
+    inner, case_sensitive = facts.inner_names, facts.case_sensitive
+    return ColumnNames(
+        table=use.table,
+        alias=use.alias,
+        columns=use.column_aliases or tuple(use.table.schema.names),
+        aliases=statement.aliases_in(use.block, case_sensitive),
+        case_sensitive=case_sensitive,
+        is_inner=lambda column: inner.is_inner(column, use.block),
+        is_outer=lambda column: inner.is_outer(column, use.block),
+    )
+
+
+def _scope_of(facts: Facts, block: Block) -> NameScope:
+    return NameScope(facts.inner_names, block, block.relations)
+
+
+def _shown_scope_of(facts: Facts, block: Block) -> NameScope:
+    return NameScope(facts.inner_names, block, block.shown)
+
+
+def _where_by_alias(facts: Facts, block: Block) -> dict[str, list[tuple[int, Conjunct]]]:
+    """The conjuncts of WHERE by the aliases, in lower case, that an equality compares; "" for all others."""
+    found, aliases = dict[str, list[tuple[int, Conjunct]]](), facts.statement.aliases_in(block)
+    for number, conjunct in enumerate(facts.statement.once(where_of, block)):
+        sides = facts.statement.once(sides_of, conjunct.at)
+        trees = [side.tree.unnest() for side in sides] if sides is not None else []
+        columns = [tree for tree in trees if isinstance(tree, exp.Column)]
+        names = {column.parts[0].name.lower() if len(column.parts) > 1 else "" for column in columns}
+        for alias in {name if name in aliases else "" for name in names} or {""}:
+            found.setdefault(alias, []).append((number, conjunct))
+    return found
+
+
+@dataclass
+class Others:
+    """The other uses.
+
+    Args:
+        read: relations that are lookup tables and are read whole.
+        asked_through: derived tables, CTEs and views that are asked by key, as far as that is known.
+        waiting: relations that wait for keys of their own, and can give none yet.
+        tied: for each block the relations that can give no keys, once that is asked.
+    """
+
+    read: set[Relation]
+    asked_through: set[Relation] = field(default_factory=set)
+    waiting: set[Relation] = field(default_factory=set)
+    tied: dict[Block, set[Relation]] = field(default_factory=dict)
+
+    def may_be_asked(self, facts: Facts, relation: Relation) -> bool:
+        """Whether the relation is a lookup table that is not sure to be read, or one seen through a query."""
+        is_table = facts.statement.table_of(relation) is not None
+        return relation in self.asked_through or (is_table and relation not in self.read)

@@ -21,19 +21,23 @@ import pyarrow as pa
 from pyarrow import types
 from sqlglot import exp
 
-from lookup_hints.plan.conditions import ColumnNames, Conjunct, bare_column, known_conjuncts
+from lookup_hints.plan.conditions import (
+    OPERATORS,
+    TURNED,
+    ColumnNames,
+    Conjunct,
+    bare_column,
+    known_conjuncts,
+)
 from lookup_hints.plan.facts import where_of
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.spi.filtering import Filter, FilterValue
 
-_OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_VALUES = 1000
 """A longer IN is left to Spark: it would be sent in the text of the statement."""
 
 
 def filters_of(statement: Statement, use: LookupUse, names: ColumnNames) -> tuple[Filter, ...]:
-    """The filters of the table of ``use``, each once, in the order of the text."""
     if not use.relation.plain or use.block.views_last > -1:
         return ()  # a sample is taken before rows are filtered, and a view may have a column of the same name
     if not use.may_be_narrowed:
@@ -69,7 +73,6 @@ def _semi(words: Sequence[str]) -> set[str]:
 def _filters(
     statement: Statement, conjunct: Conjunct, use: LookupUse, names: ColumnNames
 ) -> Iterator[Filter]:
-    """What ``conjunct`` says of the table alone."""
     if any(sign in conjunct.at.of(statement.text) for sign in ("\\", '"')):
         return  # what such a text says is Spark's to know, and "a" may be a name
     column = next(conjunct.tree.find_all(exp.Column), None)
@@ -133,11 +136,11 @@ def _boolean(tree: exp.Expr, value: bool, names: ColumnNames) -> tuple[Filter, .
 
 
 def _comparison(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
-    op = _OPS.get(type(tree))
+    op = OPERATORS.get(type(tree))
     if op is None:
         return ()
     found = _filter(tree.this, op, [tree.expression], names)
-    return found or _filter(tree.expression, _TURNED[op], [tree.this], names)
+    return found or _filter(tree.expression, TURNED[op], [tree.this], names)
 
 
 def _filter(tree: exp.Expr, op: str, written: Sequence[exp.Expr], names: ColumnNames) -> tuple[Filter, ...]:
@@ -220,7 +223,6 @@ def _is_compared_exactly(kind: pa.DataType, values: Sequence[FilterValue]) -> bo
 
 
 def _digits(value: FilterValue) -> tuple[int, int]:
-    """The digits of a number before and behind its point."""
     if not isinstance(value, Decimal):
         return _DIGITS_OF_WHOLE, 0
     scale = max(0, -int(value.as_tuple().exponent))

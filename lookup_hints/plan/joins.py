@@ -52,7 +52,6 @@ class Form(ABC):
         """What its keys are computed from."""
 
     def left_table(self, join: FoundJoin) -> Relation | None:
-        """The one table on its left, whose rows can be partitioned by key first; None for anything else."""
         return None
 
     def asked_for(self, key: KeyEquality) -> Fragment:
@@ -118,7 +117,6 @@ class FoundJoin:
 
     @property
     def left_table(self) -> Relation | None:
-        """The one table on its left, whose rows can be partitioned by key first."""
         return self.form.left_table(self)
 
     @property
@@ -128,7 +126,6 @@ class FoundJoin:
 
     @property
     def checked(self) -> tuple[Conjunct, ...]:
-        """Its conditions on the rows found."""
         return (*self.conditions.residual, *self.conditions.queries)
 
     @property
@@ -138,11 +135,9 @@ class FoundJoin:
 
     @property
     def left(self) -> list[Relation]:
-        """The relations that stand before it in its chain."""
         return [] if self.use.chain is None else self.use.chain.before(self.use.relation)
 
     def with_(self: Join, **changes: Any) -> Join:
-        """This join with some fields changed."""
         return replace(self, **changes)
 
 

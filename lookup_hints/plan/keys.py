@@ -47,7 +47,6 @@ class KeyCast:
     wrapping: tuple[str, str] = ("", "")
 
     def prefix_and_suffix(self) -> tuple[str, str]:
-        """What to write before and after the key expression."""
         before, after = "", ""
         for number, step in enumerate(self.steps):
             is_last = number == len(self.steps) - 1
@@ -75,7 +74,6 @@ class KeyCast:
 
 
 def is_key_type(kind: str) -> bool:
-    """Whether columns of this type can be asked by."""
     return kind in _KEY_TYPES or _DECIMAL.fullmatch(kind) is not None
 
 

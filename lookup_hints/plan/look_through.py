@@ -42,7 +42,6 @@ _OTHERS = (
 
 
 def names_view(statement: Statement, find_view: FindView) -> bool:
-    """Whether a relation is a view that sees one lookup table."""
     return any(
         relation.shape is Shape.TABLE and relation.cte is None and find_view(relation.name) is not None
         for block in statement.structure.blocks
@@ -59,7 +58,6 @@ class ViewResolver:
         self._found: dict[Relation, LookThrough | None] = {}
 
     def uses(self) -> tuple[LookupUse, ...]:
-        """The relations that are one lookup table seen through a query, as uses of that table."""
         placed = self._statement.uses_as(self._virtual)
         return tuple(replace(use, through=self.through(use.relation)) for use in placed)
 
@@ -107,8 +105,8 @@ class ViewResolver:
         return through if through.is_clear else None
 
     def _of_query(self, query: Query) -> LookThrough | None:
-        block = _plain_block(self._statement, query)
-        if block is None or block.source is None:
+        block = plain_block(self._statement, query)
+        if block is None or block.source is None or block.distinct or query.first != block.first:
             return None
         head = block.source.chains[0].head
         table = self._statement.table_of(head)
@@ -232,17 +230,16 @@ def _shown(through: LookThrough | None, shown: str) -> LookThrough | None:
     return None if through is None else replace(through, shown=shown)
 
 
-def _plain_block(statement: Statement, query: Query) -> Block | None:
-    """The block of a query that is ``SELECT ... FROM one relation [WHERE ...]``, or None."""
+def plain_block(statement: Statement, query: Query) -> Block | None:
+    """The block of a query that is ``[WITH ...] SELECT ... FROM one relation [WHERE ...]``, or None."""
     block = query.blocks[0] if len(query.blocks) == 1 else None
-    if block is None or query.branches or query.first != block.first or block.selects != [block.first]:
+    if block is None or block.source is None or query.branches or block.selects != [block.first]:
         return None
-    source = block.source
-    if source is None or len(source.chains) != 1 or source.chains[0].steps or block.distinct:
+    if len(block.source.chains) != 1 or block.source.chains[0].steps or block.pipes:
         return None
-    if block.pipes or block.views_last > -1 or len(block.wheres) > 1:
+    if block.views_last > -1 or len(block.wheres) > 1:
         return None
-    end = statement.tokens.index_at(block.wheres[0].end - 1) if block.wheres else source.last
+    end = statement.tokens.index_at(block.wheres[0].end - 1) if block.wheres else block.source.last
     return block if end == query.last else None
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from sqlglot import exp
-
 from lookup_hints.errors import Problem
-from lookup_hints.plan.conditions import Conjunct, bare_column, can_be_key, comparison_sides
+from lookup_hints.plan.conditions import (
+    OPERATORS,
+    TURNED,
+    Conjunct,
+    bare_column,
+    can_be_key,
+    comparison_sides,
+)
 from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.joins import FoundJoin, JoinOrder
 from lookup_hints.plan.keys import KeyCast, is_key_type, order_cast
@@ -24,10 +29,8 @@ from lookup_hints.sql.splice import Fragment
 FEW_ROWS = 16
 """So many rows of a key are fetched, and kept for all values that are compared with them."""
 
-_OPERATORS: dict[type[exp.Binary], str] = {exp.GTE: ">=", exp.GT: ">", exp.LTE: "<=", exp.LT: "<"}
 _PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}
 """The present as Spark knows it; others are compared with ``current_timestamp()``."""
-_MIRRORED = {">=": "<=", ">": "<", "<=": ">=", "<": ">"}
 
 
 def ordered(statement: Statement, join: FoundJoin) -> FoundJoin:
@@ -100,11 +103,11 @@ def _nearest(statement: Statement, join: FoundJoin, step: Step) -> JoinOrder:
 def _sides(statement: Statement, join: FoundJoin, step: Step) -> tuple[str, str, Conjunct] | None:
     """How the value on the left is compared, the column that it is compared with, and the value."""
     assert step.match is not None, "an ASOF JOIN has one"
-    for kind, operator in _OPERATORS.items():
+    for kind, operator in OPERATORS.items():
         sides = comparison_sides(statement, step.match, kind)
-        if sides is None:
+        if sides is None or operator == "=":
             continue
-        for one, other, how in ((*sides, operator), (*sides[::-1], _MIRRORED[operator])):
+        for one, other, how in ((*sides, operator), (*sides[::-1], TURNED[operator])):
             column = bare_column(other.tree, join.names)
             if column is None or not can_be_key(one.tree, join.names):
                 continue

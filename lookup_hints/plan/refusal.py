@@ -27,16 +27,20 @@ class NotReadEither(UnsupportedLookup):
     """A lookup table that cannot be asked as it stands there; to read it would give other rows."""
 
 
-def refused(statement: Statement, use: LookupUse, at: Cut, reason: str, instead: str = "") -> CannotBeAsked:
+def refused(
+    statement: Statement, use: LookupUse, at: Cut, reason: str, instead: str = "", tip: str = ""
+) -> CannotBeAsked:
     """The error of a lookup join that cannot run, with what to write ``instead``; its table may be read."""
-    tip = f"; {instead}" if instead else ""
-    return CannotBeAsked(cannot_run(statement, use, at, f"{reason}{tip}").problems, use, reason)
+    whole = f"{reason}; {instead}" if instead else reason
+    return CannotBeAsked(cannot_run(statement, use, at, whole, tip).problems, use, reason)
 
 
-def cannot_run(statement: Statement, use: LookupUse, at: Cut, reason: str) -> UnsupportedLookup:
+def cannot_run(
+    statement: Statement, use: LookupUse, at: Cut, reason: str, tip: str = ""
+) -> UnsupportedLookup:
     """The error of a lookup join that cannot run, and whose table cannot be read in its place either."""
     message = f"The lookup join with {use.shown} cannot run: {reason}."
-    return UnsupportedLookup(Problem(message, statement.span(at)))
+    return UnsupportedLookup(Problem(message, statement.span(at), tip))
 
 
 def refuse_extra_clauses(statement: Statement, use: LookupUse) -> None:

@@ -58,7 +58,6 @@ def _columns(analysis: Analysis, cte: Cte, readers: list[tuple[Block, Relation]]
 def _can_give_back(
     statement: Statement, joins: Sequence[LookupJoin], block: Block, relation: Relation
 ) -> bool:
-    """Whether the reader can have a list of columns."""
     is_table_query = block.source is not None and statement.tokens.is_word(block.source.at, "TABLE")
     is_shuffled = any(join.shuffled and join.left_table is relation for join in joins)
     return not (is_table_query or is_shuffled or (relation.time is not None and relation.alias_at is None))
@@ -174,7 +173,7 @@ def _notes_of_subqueries(statement: Statement, joins: Sequence[LookupJoin]) -> I
     """A scalar or LATERAL subquery with another correlation than equality runs its outer query twice."""
     homes = {id(join.home): join.home for join in joins}
     for home in homes.values():
-        inner = [query for query in statement.structure.queries if query.parent is home]
+        inner = statement.structure.queries_in(home)
         if any(_is_computed_for_each_row(statement, home, query) for query in inner):
             yield (
                 "a subquery that is correlated by more than equalities makes Spark compute the rows around"

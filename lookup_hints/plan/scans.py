@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.access import MOST_ROWS, AccessDecision, size_text
-from lookup_hints.plan.budgets import CONCURRENCY, limits_of
+from lookup_hints.plan.budgets import CONCURRENCY, cluster_of, limits_of
 from lookup_hints.plan.choose import session_option
-from lookup_hints.plan.cluster_share import cluster_of
 from lookup_hints.plan.columns import used_columns
 from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.filters import filters_of

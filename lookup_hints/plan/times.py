@@ -80,7 +80,6 @@ def check_times(facts: Facts) -> tuple[list[str], list[str]]:
 
 
 def _timed(facts: Facts) -> Iterator[TimedRelation]:
-    """Each relation with such a time, in the order of the blocks."""
     statement = facts.statement
     own = {use.relation: (use.table,) for use in statement.uses}
     queries = frozenset(statement.timed)

@@ -22,11 +22,9 @@ class AskedRelation(Form):
     shown = "asked by the outer query or a constant"
 
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
-        """The queries around it, or nothing."""
         return LeftSide(None)
 
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
-        """The relation as a query over its rows; conditions that those rows fulfil are gone."""
         statement, relation = analysis.statement, join.use.relation
         yield Edit(statement.tokens.cut(relation.first, relation.last), source_query(statement, join))
         yield from selected_instead(statement, join.use)
@@ -89,7 +87,6 @@ def _answered(keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
 
 
 def _notes(keys: Iterable[KeyEquality]) -> tuple[str, ...]:
-    """What EXPLAIN says of a relation that the outer query asks for rows."""
     if all(key.constant for key in keys):
         return ()
     return ("Spark computes the outer query twice for it: once for its distinct keys, which are asked",)

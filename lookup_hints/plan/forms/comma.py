@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import Conditions, KeyEquality, chosen_keys
-from lookup_hints.plan.facts import Facts
+from lookup_hints.plan.facts import Facts, Others
 from lookup_hints.plan.forms.connected import (
     MULTIPLIED,
     Link,
@@ -17,14 +17,12 @@ from lookup_hints.plan.forms.connected import (
     links_of,
     smallest_joined,
 )
-from lookup_hints.plan.forms.others import Others
 from lookup_hints.plan.joins import FoundJoin, LookupJoin
 from lookup_hints.plan.read.scope import Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Chain, Relation
 from lookup_hints.plan.refusal import CannotBeAsked, refused
-from lookup_hints.plan.write.built import Built, Visible
-from lookup_hints.plan.write.from_form import FromForm
+from lookup_hints.plan.write.built import Built, FromForm, Visible
 
 
 class CommaJoin(FromForm):
@@ -34,13 +32,11 @@ class CommaJoin(FromForm):
     waits = True
 
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
-        """All of FROM: any of it may give the keys."""
         source = join.home.source
         assert source is not None, "it stands in a FROM"
         return LeftSide(statement.tokens.cut(source.chains[0].first, source.last))
 
     def behind(self, join: LookupJoin, built: Built, own: Visible) -> Built:
-        """``built``, which gives its keys, with its view."""
         return replace(built, visible=[*built.visible, own], views=[*built.views, join])
 
 
@@ -101,7 +97,6 @@ def _offers(facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relat
 
 
 def _chain_of(_: Facts, block: Block) -> dict[Relation, Chain]:
-    """What holds each relation between the commas."""
     chains = block.source.chains if block.source is not None else []
     return {relation: chain for chain in chains for relation in chain.relations}
 
@@ -154,7 +149,6 @@ def _no_key(facts: Facts, use: LookupUse, others: Others) -> CannotBeAsked:
 
 
 def _chains(use: LookupUse) -> list[Chain]:
-    """What stands between the commas of its FROM."""
     return use.block.source.chains if use.block.source is not None else []
 
 
@@ -164,7 +158,6 @@ def _stands_alone(use: LookupUse) -> bool:
 
 
 def _is_between_commas(use: LookupUse) -> bool:
-    """Whether it stands alone, and beside others."""
     return _stands_alone(use) and len(_chains(use)) > 1
 
 

@@ -36,7 +36,6 @@ class Link:
 
     @property
     def relations(self) -> Together:
-        """All that it names."""
         return frozenset[Relation]().union(*self.sides)
 
 
@@ -121,7 +120,6 @@ def smallest_joined(
 
 
 def links_of(facts: Facts, block: Block) -> list[Link]:
-    """What joins the relations of a block."""
     return facts.once(_links, block)
 
 

@@ -6,19 +6,16 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.access import AccessDecision
-from lookup_hints.plan.decisions import Decisions
-from lookup_hints.plan.facts import Facts
+from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.plan.access import AccessDecision, Decisions
+from lookup_hints.plan.facts import Facts, Others
 from lookup_hints.plan.forms.asked import asked_relation
 from lookup_hints.plan.forms.comma import comma_join, is_by_primary_key, without_key
 from lookup_hints.plan.forms.join import step_join
 from lookup_hints.plan.forms.listed import listed_relation
 from lookup_hints.plan.forms.membership import membership_join, why_no_anti_join
-from lookup_hints.plan.forms.others import Others
 from lookup_hints.plan.forms.pipe import pipe_join
 from lookup_hints.plan.forms.swapped import swapped_join
-from lookup_hints.plan.forms.whole import cannot_be_read, why_read
 from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.order import ordered
 from lookup_hints.plan.read.statement import LookupUse, Statement
@@ -193,7 +190,6 @@ class _Uses:
     """The uses of a statement, block by block: those that read a block before those in it."""
 
     def __init__(self, statement: Statement, uses: Sequence[LookupUse], through: Sequence[LookupUse]) -> None:
-        """``uses`` name a lookup table, those of ``through`` see one through a query."""
         self._by_block: dict[Block, list[LookupUse]] = defaultdict(list)
         for use in (*uses, *through):
             self._by_block[use.block].append(use)
@@ -238,3 +234,48 @@ def _readers(statement: Statement) -> Mapping[Query, Sequence[Relation]]:
             if query is not None:
                 found[query].append(relation)
     return found
+
+
+# --- what is read whole -----------------------------------------------------------------------------
+
+
+_NEEDS_LEFT = {
+    "ASOF": "an ASOF JOIN",
+    "SEMI": "a SEMI JOIN",
+    "ANTI": "an ANTI JOIN",
+    "LEFT": "a LEFT JOIN",
+    "FULL": "a FULL JOIN",
+}
+
+
+def why_read(use: LookupUse) -> str:
+    """Why a table is read that stands first in its FROM, or first in a chain of joins there."""
+    step = use.chain.steps[0] if use.chain is not None and use.chain.steps else None
+    if step is None:
+        return "no equality gives its key"
+    kind = next((word for word in _NEEDS_LEFT if word in step.words), None)
+    if kind is not None:
+        return f"{_NEEDS_LEFT[kind]} needs every row of its left side"
+    is_shared = step.using or "NATURAL" in step.words
+    return "the sides of USING and NATURAL stay in their order" if is_shared else "no equality gives its key"
+
+
+def cannot_be_read(facts: Facts, use: LookupUse) -> UnsupportedLookup:
+    """The error of a table that would have to be read, and cannot be."""
+    statement, table = facts.statement, use.table
+    if use.versions is not None:
+        return NotReadEither(
+            Problem(
+                f"FOR SYSTEM_TIME AS OF chooses among the rows of a key of {table.name}, and no equality"
+                " gives one.",
+                statement.span(statement.tokens.cut(use.index, use.index)),
+                "Put it on the right side of a JOIN with an equality.",
+            )
+        )
+    return UnsupportedLookup(
+        Problem(
+            f"{table.name} cannot be read whole: connector {table.connector!r} answers keys only.",
+            statement.span(statement.tokens.cut(use.index, use.index)),
+            "Put it on the right side of a JOIN with an equality.",
+        )
+    )

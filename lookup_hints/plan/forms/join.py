@@ -16,8 +16,7 @@ from lookup_hints.plan.joins import FoundJoin, LookupJoin
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Chain, Relation, Shape
 from lookup_hints.plan.refusal import refused
-from lookup_hints.plan.write.built import Built, Visible
-from lookup_hints.plan.write.from_form import FromForm
+from lookup_hints.plan.write.built import Built, FromForm, Visible
 from lookup_hints.plan.write.views import joined
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Cut, Edit
@@ -27,14 +26,12 @@ class StepJoin(FromForm):
     """A lookup join with what stands before it: its view, or its condition, stands behind that."""
 
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
-        """What stands before it in its chain; where it names more, all of FROM before it."""
         source, step = join.home.source, join.use.step
         if join.needs and source is not None and step is not None:
             return LeftSide(statement.tokens.cut(source.chains[0].first, step.first - 1))
         return _before(statement, join.use)
 
     def left_table(self, join: FoundJoin) -> Relation | None:
-        """The one table on its left, or None when the left is anything else."""
         chain, source = join.use.chain, join.home.source
         if chain is None or source is None or len(source.chains) > 1:
             return None
@@ -42,7 +39,6 @@ class StepJoin(FromForm):
         return chain.head if is_first and chain.head.shape is Shape.TABLE and chain.head.plain else None
 
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
-        """The left table, partitioned by the lookup key, where that is wanted; FROM has its view."""
         relation, statement = join.left_table, analysis.statement
         if not join.shuffled or relation is None:
             return
@@ -52,11 +48,9 @@ class StepJoin(FromForm):
         yield Edit(at, ("(SELECT * FROM ", at, " DISTRIBUTE BY ", *keys, f") AS {alias}"))
 
     def stays_in(self, join: FoundJoin, chain: Chain) -> bool:
-        """Whether it stands in ``chain`` itself, not in parentheses there."""
         return join.use.chain is chain
 
     def behind(self, join: LookupJoin, built: Built, own: Visible) -> Built:
-        """``built`` with its view, or its condition, and its columns where it gives some."""
         if not join.is_condition:
             built = replace(built, views=[*built.views, join])
         else:
@@ -88,7 +82,6 @@ def step_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
 
 
 def _before(statement: Statement, use: LookupUse) -> LeftSide:
-    """All that stands before the join in its chain."""
     assert use.chain is not None
     assert use.step is not None
     source = use.block.source

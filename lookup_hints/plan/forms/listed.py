@@ -53,7 +53,6 @@ class ListedRelation(Form):
         return LeftSide(None)
 
     def asked_for(self, key: KeyEquality) -> Fragment:
-        """How many constants there are."""
         return f"one of {len(self.listed[0])} constants"
 
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:

@@ -21,6 +21,7 @@ from lookup_hints.plan.conditions import (
 from lookup_hints.plan.facts import Facts, is_random, where_of
 from lookup_hints.plan.forms.possible import is_awkward, queried
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
+from lookup_hints.plan.look_through import plain_block, select_items
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Role
 from lookup_hints.plan.write.views import Text, lateral_view
@@ -34,18 +35,15 @@ class MembershipJoin(Form):
     compares_as_in = True
 
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
-        """All of the FROM around it, its LATERAL VIEWs included."""
         source = join.home.source
         assert source is not None, "its home has a FROM"
         last = join.home.views_last if join.home.views_last > -1 else source.last
         return LeftSide(statement.tokens.cut(source.chains[0].first, last))
 
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
-        """Nothing is left of the condition."""
         yield Edit(join.at, ("true",))
 
     def behind_from(self, join: LookupJoin, statement: Statement, numbers: Iterator[int]) -> Text:
-        """The view that keeps or drops rows."""
         return lateral_view(statement, join, next(numbers))
 
 
@@ -101,7 +99,7 @@ def _membership(facts: Facts, use: LookupUse) -> _Membership | None:
     if parent is None or query.role is not Role.EXPRESSION or parent.source is None:
         return None
     names = facts.names(use)
-    if not use.relation.plain or not _is_plain(statement, use):
+    if not use.relation.plain or plain_block(statement, use.block.query) is None or use.around:
         return None
     start, conditions = statement.pieces[opening].start, statement.once(where_of, parent)
     around = next((each for each in conditions if each.at.start <= start < each.at.end), None)
@@ -132,19 +130,6 @@ def _may_be_null(use: LookupUse, found: _Membership) -> bool:
     key = found.keys[0]
     is_plain = len(found.keys) == 1 and key.column in use.table.primary_key
     return not (is_plain and found.left_is_not_null)
-
-
-def _is_plain(statement: Statement, use: LookupUse) -> bool:
-    """Whether the query is [WITH ...] SELECT ... FROM the table [WHERE ...] and nothing more."""
-    block, query = use.block, use.block.query
-    if query.blocks != [block] or query.branches or not block.selects:
-        return False
-    if block.source is None or len(block.source.chains) != 1 or block.source.chains[0].steps or use.around:
-        return False
-    if len(block.wheres) > 1 or block.pipes or block.first != block.selects[0]:
-        return False
-    end = statement.tokens.index_at(block.wheres[0].end - 1) if block.wheres else block.source.last
-    return end == query.last
 
 
 def _read(
@@ -193,10 +178,7 @@ def _keys(
 ) -> tuple[KeyEquality, ...] | None:
     """``left`` with the columns that the query gives, or None where it gives anything else."""
     assert use.block.source is not None
-    select = use.block.selects[0]
-    if use.block.distinct:
-        select += 1
-    listed = statement.tokens.parts(select + 1, use.block.source.at - 1)
+    listed = select_items(statement, use.block)
     columns = [_column(statement, part, names) for part in listed]
     if len(listed) == 1 and _is_star(statement, listed[0], use):
         columns = list(use.table.schema.names)
@@ -219,7 +201,6 @@ def _keys(
 
 
 def _is_star(statement: Statement, part: Cut, use: LookupUse) -> bool:
-    """Whether ``part`` is ``*``, or ``c.*``."""
     tree = statement.expression(part)
     is_qualified = isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)
     star = tree.this if isinstance(tree, exp.Column) else tree
@@ -229,7 +210,6 @@ def _is_star(statement: Statement, part: Cut, use: LookupUse) -> bool:
 
 
 def _column(statement: Statement, part: Cut, names: ColumnNames) -> str | None:
-    """The dimension column that ``part`` is, or None."""
     tree = statement.expression(part)
     tree = tree.this if isinstance(tree, exp.Alias) else tree
     return bare_column(tree, names) if isinstance(tree, exp.Column) else None

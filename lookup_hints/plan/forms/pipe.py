@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lookup_hints.plan.analysis import Analysis, LeftSide
+from lookup_hints.plan.columns import last_of_projection
 from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.forms.asked import asked_by_outer
 from lookup_hints.plan.forms.possible import refuse_queries, sifted
@@ -14,7 +15,6 @@ from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Pipe
 from lookup_hints.plan.refusal import refused
-from lookup_hints.plan.write.pipes import last_of_projection
 from lookup_hints.plan.write.using import Merged, merged_by, qualified_names, shared_edits
 from lookup_hints.plan.write.views import pipe_operators
 from lookup_hints.sql.splice import Cut, Edit
@@ -26,11 +26,9 @@ class PipeJoin(Form):
     shown = "a join of pipe syntax"
 
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
-        """The query that the operators before it are."""
         return _before(statement, join.use)
 
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
-        """The operator, written again, and the names behind it that mean a column of USING."""
         statement, pipe = analysis.statement, join.use.pipe
         assert pipe is not None
         merged = _merged(statement, join, pipe)
@@ -85,7 +83,6 @@ def _merged(statement: Statement, join: LookupJoin, pipe: Pipe) -> Merged | None
 
 
 def _before(statement: Statement, use: LookupUse) -> LeftSide:
-    """The query that the operators before the join are."""
     assert use.pipe is not None
     start, end = statement.pieces[use.block.first].start, statement.pieces[use.pipe.first].start
     return LeftSide(Cut(start, end), is_query=True)

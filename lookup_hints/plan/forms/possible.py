@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.conditions import (
     Conditions,
     Conjunct,
@@ -17,7 +16,7 @@ from lookup_hints.plan.conditions import (
 )
 from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.joins import FoundJoin
-from lookup_hints.plan.refusal import CannotBeAsked
+from lookup_hints.plan.refusal import cannot_run, refused
 from lookup_hints.sql.splice import Cut
 
 
@@ -78,12 +77,7 @@ def refuse_queries(facts: Facts, join: FoundJoin, found: Sifted, more: Iterable[
     for conjunct in (*awkward, *found.hard, *more):
         tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
         reason = "its ON condition has a subquery"
-        problem = Problem(
-            f"The lookup join with {join.use.shown} cannot run: {reason}.",
-            facts.statement.span(conjunct.at),
-            tip,
-        )
-        raise CannotBeAsked(problem, join.use, reason)
+        raise refused(facts.statement, join.use, conjunct.at, reason, tip=tip)
 
 
 def queried(facts: Facts, keys: Iterable[KeyEquality]) -> list[Conjunct]:
@@ -105,10 +99,5 @@ def _refuse_both_sides(facts: Facts, join: FoundJoin, conjunct: Conjunct) -> Non
         others = scope.referred(found).relations - {join.use.relation}
         if found.find(exp.Query) and names_table and others:
             reason = "an IN or EXISTS in its ON condition names both sides, which Spark does not take"
-            raise UnsupportedLookup(
-                Problem(
-                    f"The lookup join with {join.use.shown} cannot run: {reason}.",
-                    facts.statement.span(conjunct.at),
-                    "Move it to WHERE." if join.kind == "INNER" else "",
-                )
-            )
+            tip = "Move it to WHERE." if join.kind == "INNER" else ""
+            raise cannot_run(facts.statement, join.use, conjunct.at, reason, tip)

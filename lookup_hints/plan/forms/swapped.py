@@ -7,15 +7,13 @@ from dataclasses import replace
 
 from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import Conjunct, conjuncts, sorted_conditions
-from lookup_hints.plan.facts import Facts
+from lookup_hints.plan.facts import Facts, Others
 from lookup_hints.plan.forms.asked import is_asked_from_outside
-from lookup_hints.plan.forms.others import Others
 from lookup_hints.plan.forms.possible import refuse_queries, sifted
 from lookup_hints.plan.joins import FoundJoin, LookupJoin
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Relation, Step
-from lookup_hints.plan.write.built import Built, Visible
-from lookup_hints.plan.write.from_form import FromForm
+from lookup_hints.plan.write.built import Built, FromForm, Visible
 
 _KINDS = {
     **dict.fromkeys(((), ("INNER",), ("CROSS",)), "INNER"),
@@ -30,13 +28,11 @@ class SwappedJoin(FromForm):
     shown = "the left side of a join, swapped"
 
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
-        """The right side of the join as the user wrote it."""
         right = self.opens(join).right
         assert right is not None, "a join has a right side"
         return LeftSide(statement.tokens.cut(right.first, right.last))
 
     def opens(self, join: FoundJoin) -> Step:
-        """The join whose right side is written first."""
         assert join.use.chain is not None
         return join.use.chain.steps[0]
 

@@ -42,7 +42,6 @@ def query_parts(statement: Statement) -> list[Cut]:
 
 
 def gives_rows(statement: Statement) -> bool:
-    """Whether the statement is a query, and not one that writes its rows somewhere."""
     first = statement.pieces[0]
     is_query = first.is_word(*QUERY_WORDS) or first.is_symbol("(")
     return is_query and not inserts(statement.tokens)
@@ -56,7 +55,6 @@ def is_one_query(statement: Statement) -> bool:
 
 
 def describes(statement: Statement) -> bool:
-    """Whether the statement asks for the columns of a query, and not for its rows."""
     return _described_at(statement.tokens) is not None
 
 
@@ -75,7 +73,6 @@ def _holds_queries(tokens: Tokens) -> bool:
 
 
 def makes_function(statement: Statement) -> bool:
-    """Whether the statement creates a SQL function, whose parameters its queries may name."""
     return _parameters_at(statement.tokens) is not None
 
 
@@ -105,7 +102,6 @@ def written_query(text: str) -> str | None:
 
 
 def inserts(tokens: Tokens) -> list[int]:
-    """The indices of each INSERT behind a FROM or WITH."""
     return [
         index
         for index, piece in enumerate(tokens.pieces)
@@ -145,7 +141,6 @@ def script_variables(tokens: Tokens) -> dict[str, str]:
 
 
 def _is_variable(tokens: Tokens, index: int) -> bool:
-    """Whether the DECLARE is that of a variable, not of a condition or a handler."""
     return not tokens.is_word(index + 1, "EXIT", "CONTINUE") and not tokens.is_word(index + 2, "CONDITION")
 
 

@@ -31,7 +31,7 @@ class InnerNames:
     """Which names in queries inside an expression are theirs, and which are those of blocks around them."""
 
     def __init__(self, statement: Statement, columns_of: ColumnsOf, case_sensitive: bool) -> None:
-        self._statement, self._columns_of, self._case_sensitive = statement, columns_of, case_sensitive
+        self.statement, self.columns_of, self._case_sensitive = statement, columns_of, case_sensitive
 
     def is_inner(self, column: exp.Column, block: Block) -> bool:
         """Whether a query inside an expression of ``block`` has what ``column`` names."""
@@ -50,56 +50,49 @@ class InnerNames:
     def _within(self, column: exp.Column, block: Block) -> Iterator[Block]:
         """The blocks between ``column`` and ``block``, from the inside."""
         start = column.parts[0].meta.get("start")
-        inner = None if start is None else self._statement.structure.block_at(self._index_at(start))
+        inner = (
+            None
+            if start is None
+            else self.statement.structure.block_at(self.statement.tokens.index_at(start))
+        )
         while inner is not None and inner is not block:
             yield inner
             inner = inner.query.outer
 
-    def _index_at(self, offset: int) -> int:
-        return self._statement.tokens.index_at(offset)
-
     def _may_have(self, block: Block, column: exp.Column) -> bool:
         parts = [part.name for part in column.parts]
         relations = list(block.relations)
-        if len(parts) > 1 and any(self._is_called(relation, parts[0]) for relation in relations):
+        if len(parts) > 1 and any(self.is_called(relation, parts[0]) for relation in relations):
             return True
         if block.views_last > -1:
             return True
         for relation in relations:
-            columns = self._columns_of(relation)
-            has = len(parts) == 1 if columns is None else any(self._same(parts[0], each) for each in columns)
+            columns = self.columns_of(relation)
+            has = len(parts) == 1 if columns is None else any(self.same(parts[0], each) for each in columns)
             if has:
                 return True
         return False
 
-    def _is_called(self, relation: Relation, name: str) -> bool:
-        alias = self._statement.alias_of(relation)
-        return alias is not None and self._same(alias, name)
+    def is_called(self, relation: Relation, name: str) -> bool:
+        alias = self.statement.alias_of(relation)
+        return alias is not None and self.same(alias, name)
 
-    def _same(self, one: str, other: str) -> bool:
+    def same(self, one: str, other: str) -> bool:
         return one == other if self._case_sensitive else one.lower() == other.lower()
 
 
 class NameScope:
     """The relations that the expressions of a block can name."""
 
-    def __init__(
-        self,
-        statement: Statement,
-        block: Block,
-        relations: Iterable[Relation],
-        columns_of: ColumnsOf,
-        case_sensitive: bool,
-    ) -> None:
-        self._statement, self._columns_of = statement, columns_of
-        self._case_sensitive = case_sensitive
-        self._block, self._inner = block, InnerNames(statement, columns_of, case_sensitive)
+    def __init__(self, inner: InnerNames, block: Block, relations: Iterable[Relation]) -> None:
+        self._inner, self._block, self._columns_of = inner, block, inner.columns_of
         self.relations = tuple(relations)
         self._by_alias: dict[str, list[Relation]] = {}
         for relation in self.relations:
-            self._by_alias.setdefault((statement.alias_of(relation) or "").lower(), []).append(relation)
+            alias = (inner.statement.alias_of(relation) or "").lower()
+            self._by_alias.setdefault(alias, []).append(relation)
         self._has_views = block.views_last > -1
-        self._has_outer = statement.has_outer(block)
+        self._has_outer = inner.statement.has_outer(block)
         self._outer = tuple(_relations_around(block))
 
     def referred(self, tree: exp.Expr) -> Referred:
@@ -122,7 +115,7 @@ class NameScope:
         parts = [part.name for part in column.parts]
         if len(parts) > 1:
             alike = self._by_alias.get(parts[0].lower(), ())
-            named = {each for each in alike if self._is_named(each, parts[0])}
+            named = {each for each in alike if self._inner.is_called(each, parts[0])}
             if named:
                 return named
         if is_inner:
@@ -132,14 +125,13 @@ class NameScope:
         return None if is_guess and len(parts) > 1 and self._names_outer(parts[0]) else having
 
     def _names_outer(self, name: str) -> bool:
-        """Whether a relation of a query around the block is called ``name``."""
-        return any(self._is_named(relation, name) for relation in self._outer)
+        return any(self._inner.is_called(relation, name) for relation in self._outer)
 
     def _known(self, name: str) -> set[Relation]:
         return {
             relation
             for relation in self.relations
-            if any(self._same(name, column) for column in self._columns_of(relation) or ())
+            if any(self._inner.same(name, column) for column in self._columns_of(relation) or ())
         }
 
     def _having(self, name: str) -> set[Relation] | None:
@@ -152,13 +144,6 @@ class NameScope:
             return set(self.relations)
         # Spark knows the name, so without an outer query it is a variable's.
         return unknown or (None if self._has_outer else set())
-
-    def _is_named(self, relation: Relation, name: str) -> bool:
-        alias = self._statement.alias_of(relation)
-        return alias is not None and self._same(alias, name)
-
-    def _same(self, one: str, other: str) -> bool:
-        return one == other if self._case_sensitive else one.lower() == other.lower()
 
 
 def _relations_around(block: Block) -> Iterator[Relation]:

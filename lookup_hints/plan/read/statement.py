@@ -101,7 +101,6 @@ class LookupUse:
 
     @property
     def base(self) -> LookupTable:
-        """The lookup table that is asked."""
         return self.table if self.through is None else self.through.base
 
     def base_column(self, column: str) -> str:
@@ -116,7 +115,6 @@ class LookupUse:
 
     @property
     def time(self) -> Cut | None:
-        """The expression of ``FOR SYSTEM_TIME AS OF``, if there is one."""
         return self.relation.time
 
     @property
@@ -141,7 +139,6 @@ class LookupUse:
 
     @property
     def column_aliases(self) -> tuple[str, ...]:
-        """The names that the query gives its columns, as in ``customers AS c(a, b)``; none mostly."""
         return self.relation.columns
 
 
@@ -176,7 +173,6 @@ class Statement:
 
     @cached_property
     def structure(self) -> Structure:
-        """The queries of the statement."""
         index = self.tokens.index_at
         return read_structure(
             self.tokens, [(index(part.start), index(part.end - 1) + 1) for part in self.queries]
@@ -231,11 +227,9 @@ class Statement:
     # --- places ------------------------------------------------------------------------------------
 
     def span(self, part: Cut) -> Span:
-        """``part`` as a place for an error."""
         return Span(self.text, part.start, part.end)
 
     def span_of(self, relation: Relation) -> Span:
-        """``relation`` as a place for an error."""
         return self.span(self.tokens.cut(relation.first, relation.last))
 
     # --- lookup tables -----------------------------------------------------------------------------
@@ -293,7 +287,6 @@ class Statement:
 
     @property
     def reads_lookups(self) -> bool:
-        """Whether it reads a lookup table, or a view over one."""
         every = (relation for block in self.structure.blocks for relation in block.everything)
         return any(self.table_of(each) or self._is_view(each) for each in every)
 
@@ -410,5 +403,4 @@ class Statement:
         )
 
     def is_lookup_table(self, name: str) -> bool:
-        """Whether a lookup table is called ``name``."""
         return self._find(name) is not None

@@ -165,12 +165,10 @@ class Chain:
 
     @property
     def first(self) -> int:
-        """Index of the first piece."""
         return self.head.first
 
     @property
     def last(self) -> int:
-        """Index of the last piece."""
         return self.steps[-1].last if self.steps else self.head.last
 
     @property
@@ -188,7 +186,6 @@ class Chain:
 
     @property
     def direct(self) -> Iterator[Relation]:
-        """Its relations in order, parentheses as one."""
         yield self.head
         yield from (step.right for step in self.steps if step.right is not None)
 
@@ -210,7 +207,6 @@ class Chain:
 
     @property
     def relations(self) -> list[Relation]:
-        """Its relations in order; those in parentheses without an alias as if they stood there."""
         return self._seen(lambda _: True)
 
     def before(self, relation: Relation) -> list[Relation]:
@@ -241,12 +237,10 @@ class Source:
 
     @property
     def last(self) -> int:
-        """Index of the last piece."""
         return self.chains[-1].last
 
     @property
     def relations(self) -> Iterator[Relation]:
-        """All relations that the block's expressions can name, in order."""
         for chain in self.chains:
             yield from chain.relations
 
@@ -300,7 +294,6 @@ class Block:
 
     @property
     def relations(self) -> Iterator[Relation]:
-        """The relations that its expressions can name."""
         if self.source is not None:
             yield from self.source.relations
         for pipe in self.pipes:
@@ -399,7 +392,6 @@ class Structure:
     ctes: list[Cte] = field(default_factory=list)
 
     def block_at(self, index: int) -> Block | None:
-        """The innermost block that holds the piece."""
         return self._innermost.get(index)
 
     def queries_in(self, block: Block) -> Sequence[Query]:

@@ -37,7 +37,6 @@ class Tokens:
         self._closings = _closings(self.pieces)
 
     def index_at(self, offset: int) -> int:
-        """Index of the piece that holds ``offset``."""
         return bisect_right(self._starts, offset) - 1
 
     def depth(self, index: int) -> int:
@@ -73,7 +72,6 @@ class Tokens:
         return self._closings.get(index, len(self.pieces) - 1)
 
     def cut(self, first: int, last: int) -> Cut:
-        """The stretch from the piece ``first`` to the piece ``last``."""
         return Cut(self.pieces[first].start, self.pieces[last].end)
 
     def parts(self, first: int, last: int) -> list[Cut]:
@@ -110,7 +108,6 @@ class Tokens:
         return False
 
     def is_match_condition(self, index: int) -> bool:
-        """Whether the condition of an ASOF JOIN begins at the piece."""
         return self.is_word(index, "MATCH_CONDITION") and self.is_symbol(index + 1, "(")
 
     def condition_end(self, index: int, end: int) -> int:
@@ -139,7 +136,6 @@ class Tokens:
         return self.is_word(index, "CASE") - self.is_word(index, "END")
 
     def is_dot(self, index: int) -> bool:
-        """Whether a name goes on at the piece."""
         return self.is_symbol(index, ".") and index + 1 < len(self.pieces)
 
     # --- values and times --------------------------------------------------------------------------

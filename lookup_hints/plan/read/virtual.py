@@ -41,7 +41,6 @@ class Expression:
 
     @property
     def columns(self) -> set[str]:
-        """The columns that it names."""
         return {part.name for part in self.parts if isinstance(part, TableColumn)}
 
     @property
@@ -91,7 +90,6 @@ class LookThrough:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What its columns are called."""
         return tuple(name for name, _ in self.columns)
 
     @property
@@ -118,7 +116,6 @@ class LookThrough:
         return {each.bare: name for name, each in reversed(self.columns) if each.bare is not None}
 
     def expression(self, name: str) -> Expression:
-        """What one of its columns is."""
         return next(expression for called, expression in self.columns if called == name)
 
     def named(self, base_columns: Iterable[str]) -> frozenset[str]:

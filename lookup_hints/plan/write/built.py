@@ -1,11 +1,13 @@
-"""Part of a FROM that is written again: its text, what it shows, and what is still to be appended."""
+"""Part of a FROM that is written again, and what it asks of the lookup joins that are views in it."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from lookup_hints.plan.joins import LookupJoin
+from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.read.structure import Chain, Relation, Step
 from lookup_hints.sql.splice import Fragment
 
@@ -59,7 +61,6 @@ class Built:
 
     @property
     def is_open(self) -> bool:
-        """Whether lookup joins are still to be appended to it."""
         return bool(self.views or self.filters)
 
     @property
@@ -69,11 +70,9 @@ class Built:
 
     @property
     def relations(self) -> list[Relation]:
-        """The relations that it shows."""
         return [visible.relation for visible in self.visible]
 
     def shows(self, relation: Relation) -> bool:
-        """Whether it shows ``relation``."""
         return any(visible.relation is relation for visible in self.visible)
 
 
@@ -83,3 +82,28 @@ def using_in(chain: Chain) -> Iterator[Step]:
         if relation.open_chain is not None:
             yield from using_in(relation.open_chain)
     yield from (step for step in chain.steps if step.using or "NATURAL" in step.words)
+
+
+class FromForm(Form):
+    """A form whose relation gives way to a view behind what it is joined with."""
+
+    waits: ClassVar[bool] = False
+    """Whether its relation, a chain by itself, is written behind the chains that it ``needs``."""
+
+    def opens(self, join: FoundJoin) -> Step | None:
+        """Where its relation begins a chain: the join whose right side is written first; None for others."""
+        return None
+
+    def stays_in(self, join: FoundJoin, chain: Chain) -> bool:
+        """Whether its view can stand where the join does, in ``chain``, if nothing else must move."""
+        return False
+
+    @abstractmethod
+    def behind(self, join: LookupJoin, built: Built, own: Visible) -> Built:
+        """``built``, which gives its keys, with it appended; it is called ``own``."""
+
+
+def form_of(join: FoundJoin) -> FromForm:
+    """The form of a join that is a view in FROM."""
+    assert isinstance(join.form, FromForm), "it has a view"
+    return join.form

@@ -9,8 +9,7 @@ from sqlglot import exp
 from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.read.structure import Block, Chain, Relation, Step
 from lookup_hints.plan.refusal import refused
-from lookup_hints.plan.write.built import Built
-from lookup_hints.plan.write.from_form import FromForm, form_of
+from lookup_hints.plan.write.built import Built, FromForm, form_of
 from lookup_hints.plan.write.packing import MOST_VIEWS, packed, packed_if_long
 from lookup_hints.plan.write.sheet import Sheet
 from lookup_hints.plan.write.views import Text, joined

@@ -13,7 +13,7 @@ from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import refused
 from lookup_hints.plan.write.built import Visible
-from lookup_hints.plan.write.using import Merged, is_whole_item, qualified_names
+from lookup_hints.plan.write.using import Merged, is_whole_item, leaving_out, qualified_names
 from lookup_hints.plan.write.views import HIDDEN_PREFIX
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Cut, Edit
@@ -101,15 +101,9 @@ def _renamed(statement: Statement, index: int, concealed: Concealed, length: int
 def _without_private(
     statement: Statement, index: int, concealed: Concealed, merged: Sequence[Merged]
 ) -> Iterator[Edit]:
-    tokens, star = statement.tokens, statement.pieces[index]
     alias = statement.pieces[index - 2].name.lower()
     shares = next((each for each in merged if each.alias.lower() == alias), None)
     if shares is not None:
         reason = "USING or NATURAL gives columns to a relation of which a hidden one is named, too"
         raise refused(statement, shares.join.use, shares.join.at, reason, "list the columns, or write ON")
-    names = ", ".join(concealed.private.values())
-    if tokens.is_word(index + 1, "EXCEPT") and tokens.is_symbol(index + 2, "("):
-        end = tokens.pieces[index + 2].end
-        yield Edit(Cut(end, end), (f"{names}, ",))
-    else:
-        yield Edit(Cut(star.end, star.end), (f" EXCEPT ({names})",))
+    yield leaving_out(statement, index, ", ".join(concealed.private.values()))

@@ -14,9 +14,8 @@ from lookup_hints.plan.columns import own_stars
 from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.read.structure import Block, Chain, Relation
 from lookup_hints.plan.refusal import refused
-from lookup_hints.plan.write.built import Built, Visible, using_in
+from lookup_hints.plan.write.built import Built, FromForm, Visible, form_of, using_in
 from lookup_hints.plan.write.chains import built_chain, side_by_side
-from lookup_hints.plan.write.from_form import FromForm, form_of
 from lookup_hints.plan.write.packing import (
     MOST_VIEWS,
     given_back,
@@ -31,7 +30,6 @@ from lookup_hints.sql.splice import Cut, Edit, Fragment
 
 
 def from_edits(sheet: Sheet, block: Block, joins: Sequence[LookupJoin]) -> Iterator[Edit]:
-    """The edits of the FROM of a block for its lookup joins, but for what parentheses hold."""
     source = block.source
     if source is None:
         return
@@ -99,7 +97,6 @@ def _is_simple(block: Block, joins: Sequence[LookupJoin]) -> bool:
 
 
 def _rebuilt(sheet: Sheet, block: Block, chains: Sequence[Chain]) -> Text:
-    """The relations of a FROM, written again."""
     groups: list[Built] = []
     waiting, shown = list(chains), set[Relation]()
     while waiting:

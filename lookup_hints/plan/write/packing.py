@@ -100,7 +100,6 @@ def _concealed(sheet: Sheet, built: Built, visible: Visible) -> str:
 
 
 def given_back(visible: Visible, items: str) -> Text:
-    """The lateral projection that gives a packed relation its name back, and its columns theirs."""
     return (f"LATERAL (SELECT {items}) AS ", visible.alias)
 
 
@@ -142,7 +141,6 @@ def _named_right(sheet: Sheet, built: Built, step: Step) -> tuple[Relation, str]
 
 
 def _columns(sheet: Sheet, right: Relation, step: Step) -> tuple[str, ...]:
-    """The columns of USING as the right side spells them."""
     spelled = {name.lower(): name for name in sheet.analysis.columns_of(right) or ()}
     given = (sheet.statement.pieces[at].name for at in step.using)
     return tuple(spelled.get(name.lower(), name) for name in given)

@@ -8,9 +8,8 @@ from itertools import count
 from lookup_hints.plan.analysis import Analysis, alias_text
 from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.read.structure import Block, Chain, Relation, Step
-from lookup_hints.plan.write.built import Built, Visible, using_in
+from lookup_hints.plan.write.built import Built, FromForm, Visible, using_in
 from lookup_hints.plan.write.concealed import Concealed
-from lookup_hints.plan.write.from_form import FromForm
 from lookup_hints.plan.write.using import Merged
 from lookup_hints.plan.write.views import Text, lateral_view
 from lookup_hints.sql.lexer import quoted
@@ -30,7 +29,6 @@ class Sheet:
     """
 
     def __init__(self, analysis: Analysis, joins: Sequence[LookupJoin]) -> None:
-        """Nothing is written yet."""
         self.analysis, self.statement, self.joins = analysis, analysis.statement, joins
         self.numbers: Iterator[int] = count(1)
         self.hidden: dict[Block | Relation, list[str]] = {}
@@ -89,17 +87,13 @@ class Sheet:
     # --- texts -------------------------------------------------------------------------------------
 
     def end(self, index: int) -> int:
-        """Where the piece ends."""
         return self.statement.pieces[index].end
 
     def private(self) -> str:
-        """A new private name."""
         return f"`__lookup_{next(self.numbers)}`"
 
     def view(self, join: LookupJoin) -> Text:
-        """The view of a lookup join."""
         return lateral_view(self.statement, join, next(self.numbers) if join.is_semi else 0)
 
     def views(self, joins: Sequence[LookupJoin]) -> Text:
-        """The views of lookup joins, each behind a blank."""
         return tuple(part for join in joins for part in (" ", *self.view(join)))

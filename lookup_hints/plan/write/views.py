@@ -90,7 +90,6 @@ def visible_name(join: LookupJoin, column: str) -> str:
 
 
 def joined(parts: Iterable[Sequence[Fragment]], separator: str) -> Iterator[Fragment]:
-    """The fragments of all ``parts``, with ``separator`` between them."""
     for number, part in enumerate(parts):
         if number:
             yield separator
@@ -129,7 +128,6 @@ def _kept_or_not(join: LookupJoin, element: str) -> Text:
 
 
 def _rows(join: LookupJoin) -> Text:
-    """The array of rows that a left row is joined with."""
     return _padded(join) if join.kind == "LEFT" and _drops_rows(join) else _matching(join)
 
 

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from lookup_hints.errors import OptionError
-from lookup_hints.plan.budgets import RATE, BudgetLimit
-from lookup_hints.plan.cluster_share import Cluster, ClusterLimits, budget_of, cluster_of, notes_of
+from lookup_hints.plan.budgets import (
+    RATE,
+    BudgetLimit,
+    Cluster,
+    ClusterLimits,
+    budget_of,
+    cluster_of,
+    notes_of,
+)
 from lookup_hints.plan.explain import explain
 from lookup_hints.spec import Budget
 from tests.unit.plan.planning import TABLES, context, planned

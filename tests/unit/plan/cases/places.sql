@@ -333,3 +333,8 @@ SELECT o.k FROM orders o LATERAL VIEW explode(o.i) t AS x, y LATERAL VIEW explod
 SELECT c.name FROM orders o JOIN customers c ON o.k = c.id AND o.k > asof AND match_condition (o.k)
 -- becomes:
 SELECT c.name FROM orders o LATERAL VIEW inline(ask_customers(if((o.k > asof) AND (match_condition (o.k)), o.k, NULL))) c
+
+-- case: an EXISTS whose FROM has a LATERAL VIEW is no semi join: the view may drop all rows
+SELECT 1 FROM orders o WHERE EXISTS (SELECT 1 FROM customers c LATERAL VIEW explode(array()) x AS y WHERE c.id = o.k)
+-- becomes:
+SELECT 1 FROM orders o WHERE EXISTS (SELECT 1 FROM (SELECT inline(ask_customers(o.k))) AS c LATERAL VIEW explode(array()) x AS y WHERE true)
