@@ -44,7 +44,7 @@ from lookup_hints import LookupSession
 from lookup_hints.cache.store.content import Answers
 from lookup_hints.cache.store.folder import StoreLimits
 from lookup_hints.cache.store.store import Ages, Store
-from lookup_hints.plan.access import KEYS_PER_ROW
+from lookup_hints.plan.decide.access import KEYS_PER_ROW
 from tests.servers.postgres import PostgresServer
 
 ROWS = 1_000_000

@@ -15,8 +15,8 @@ from lookup_hints.driver.scope import StatementScope
 from lookup_hints.driver.shipping import shipped, strip_annotations
 from lookup_hints.errors import cause_of
 from lookup_hints.metrics.figures import seconds_text
-from lookup_hints.plan.budgets import cluster_of
-from lookup_hints.plan.choose import session_option
+from lookup_hints.plan.decide.budgets import cluster_of
+from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.spi import Connector, HealthCheck, HealthRequest, ReportsHealth
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.tables.catalog import build_connector

@@ -19,7 +19,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from lookup_hints.errors import Problem, QueryError
-from lookup_hints.plan.choose import cache_of, whole_of
+from lookup_hints.plan.decide.settings import cache_of, whole_of
 from lookup_hints.spec import Invalidation, LookupSettings, LookupSpec
 from lookup_hints.spi import AsyncLookup, Connector
 from lookup_hints.spi.model import LookupTable

@@ -21,9 +21,9 @@ from lookup_hints.driver.views import analysed_plan
 from lookup_hints.errors import HintError, InternalError, LookupHintsError, Problem
 from lookup_hints.hints.parse import LookupHint, read_hints
 from lookup_hints.plan.analysis import Analyse, Columns
-from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.context import Context
-from lookup_hints.plan.cost import UNKNOWN, LeftRows
+from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows
+from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
 from lookup_hints.plan.read.statement import UnreadableStatement

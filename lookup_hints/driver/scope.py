@@ -20,7 +20,7 @@ from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews, view_definition
 from lookup_hints.errors import QueryError
 from lookup_hints.hints.parse import LookupHint
-from lookup_hints.plan.keys import ANSI
+from lookup_hints.plan.decide.keys import ANSI
 from lookup_hints.plan.read.virtual import LookThrough
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import LookupTable

@@ -82,6 +82,7 @@ class Analysis:
         self.statement, self._analyse = statement, analyse
         self._variables = variables or {}
         self._columns: dict[Relation, tuple[str, ...] | None] = {}
+        self._texts: dict[Cut, str] = {}
 
     @property
     def knows(self) -> bool:
@@ -327,7 +328,9 @@ class Analysis:
         return block.query.levels
 
     def _text(self, part: Cut) -> str:
-        return spliced(self.statement.text, self._edits, part)
+        if part not in self._texts:  # each join asks for the rows of the same left side
+            self._texts[part] = spliced(self.statement.text, self._edits, part)
+        return self._texts[part]
 
     @cached_property
     def _edits(self) -> list[Edit]:
@@ -370,16 +373,14 @@ def selected_instead(statement: Statement, use: LookupUse) -> list[Edit]:
 
 
 def _stub(statement: Statement, use: LookupUse, condition: str = "false") -> Iterator[Edit]:
-    relation = use.relation
-    at = statement.tokens.cut(relation.start, relation.last)
-    samples = [each for each in relation.extensions if _is_sample(statement, each)]
+    relation, tokens = use.relation, statement.tokens
+    at = tokens.cut(relation.start, relation.last)
+    samples = [
+        each for each in relation.extensions if tokens.is_word(tokens.index_at(each.start), "TABLESAMPLE")
+    ]
     rows = extended((f"({_stub_query(use.table, condition)})",), samples)
     yield Edit(at, (*rows, " AS ", alias_text(statement, relation)))
     yield from selected_instead(statement, use)
-
-
-def _is_sample(statement: Statement, extension: Cut) -> bool:
-    return statement.tokens.is_word(statement.tokens.index_at(extension.start), "TABLESAMPLE")
 
 
 def extended(rows: tuple[Fragment, ...], extensions: Sequence[Cut]) -> tuple[Fragment, ...]:

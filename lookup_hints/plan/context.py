@@ -8,7 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lookup_hints.plan.analysis import Analyse
-from lookup_hints.plan.cost import LeftRows
+from lookup_hints.plan.decide.cost import LeftRows
 from lookup_hints.plan.read.virtual import LookThrough
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spec import Invalidation, LookupSpec

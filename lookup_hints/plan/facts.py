@@ -14,7 +14,6 @@ from sqlglot import exp
 
 from lookup_hints.hints.parse import LookupHint, merged
 from lookup_hints.plan.analysis import Analysis, Columns
-from lookup_hints.plan.choose import options_of_table
 from lookup_hints.plan.conditions import (
     ColumnNames,
     Conditions,
@@ -28,8 +27,9 @@ from lookup_hints.plan.conditions import (
     sides_of,
 )
 from lookup_hints.plan.context import Context
+from lookup_hints.plan.decide.keys import is_key_type
+from lookup_hints.plan.decide.settings import options_of_table
 from lookup_hints.plan.joins import Form, FoundJoin
-from lookup_hints.plan.keys import is_key_type
 from lookup_hints.plan.look_through import ViewResolver, names_view
 from lookup_hints.plan.read.kinds import is_one_query, script_variables
 from lookup_hints.plan.read.scope import InnerNames, NameScope, Referred

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
-from lookup_hints.plan.access import AccessDecision
 from lookup_hints.plan.analysis import Analysis, Columns, KeyQuestion, LeftSide
-from lookup_hints.plan.choose import Choice
 from lookup_hints.plan.conditions import ColumnNames, Conditions, Conjunct, KeyEquality
-from lookup_hints.plan.keys import KeyCast
+from lookup_hints.plan.decide.access import AccessDecision
+from lookup_hints.plan.decide.keys import KeyCast
+from lookup_hints.plan.decide.settings import Choice
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.spec import LookupSpec

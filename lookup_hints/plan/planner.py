@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
 from lookup_hints.hints.parse import LookupHint
-from lookup_hints.plan.access import AccessDecision, Decisions
-from lookup_hints.plan.ask_or_read import access_of_all
-from lookup_hints.plan.choose import session_option
-from lookup_hints.plan.complete import completed
 from lookup_hints.plan.context import Context
+from lookup_hints.plan.decide.access import AccessDecision, Decisions
+from lookup_hints.plan.decide.ask_or_read import access_of_all
+from lookup_hints.plan.decide.complete import completed
+from lookup_hints.plan.decide.scans import refuse_forbidden, scan_of
+from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.facts import Facts, is_inside
 from lookup_hints.plan.forms.find import FoundJoins, find_lookups
 from lookup_hints.plan.joins import LookupJoin, LookupPlan, TableScan
@@ -31,7 +32,6 @@ from lookup_hints.plan.read.kinds import (
 from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement, UnreadableStatement
 from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither
 from lookup_hints.plan.repeated import notes_of_repeated
-from lookup_hints.plan.scans import refuse_forbidden, scan_of
 from lookup_hints.plan.times import check_times
 from lookup_hints.plan.write.edits import edits_of, rebalanced
 from lookup_hints.sql.lexer import Kind, code, pieces

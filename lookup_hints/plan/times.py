@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.analysis import Analysis
-from lookup_hints.plan.choose import options_of_table
+from lookup_hints.plan.decide.settings import options_of_table
 from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.look_through import names_of_cte, select_items
 from lookup_hints.plan.read.statement import PRESENT, Statement

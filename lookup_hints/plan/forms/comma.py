@@ -45,11 +45,11 @@ def comma_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None
 
     What may be computed from the table waits with it.
     """
-    if not use.relation.plain or not _is_between_commas(use):
+    if not (use.relation.plain and _stands_alone(use) and len(_chains(use)) > 1):
         return None
     others.waiting |= _computed_from(facts, use)
-    if _is_given_constants(facts, use):
-        return None
+    if is_by_primary_key(use, [each for each, _ in facts.where_equalities(use) if each.constant]):
+        return None  # constants give one row, whatever stands beside it
     given = list(_given(facts, use, others, others.waiting))
     best = next(_offers(facts, use, given, others.waiting), None)
     if best is None and facts.may_be_read(use):
@@ -113,11 +113,6 @@ def _product(facts: Facts, use: LookupUse, given: list[Given]) -> _Offer | None:
     return _Offer(chosen, frozenset[Relation]().union(*needs))
 
 
-def _is_given_constants(facts: Facts, use: LookupUse) -> bool:
-    """Whether constants give the whole primary key: one row is asked for, whatever stands beside it."""
-    return is_by_primary_key(use, [each for each, _ in facts.where_equalities(use) if each.constant])
-
-
 def is_by_primary_key(use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
     """Whether ``keys`` hold the whole primary key that is declared."""
     primary = set(use.table.primary_key)
@@ -155,10 +150,6 @@ def _chains(use: LookupUse) -> list[Chain]:
 def _stands_alone(use: LookupUse) -> bool:
     """Whether nothing is joined to it, and no parentheses stand around it."""
     return use.chain is not None and not (use.chain.steps or use.around)
-
-
-def _is_between_commas(use: LookupUse) -> bool:
-    return _stands_alone(use) and len(_chains(use)) > 1
 
 
 def _given(

@@ -45,16 +45,15 @@ def joined_by(links: Iterable[Link], relations: Iterable[Relation]) -> list[Toge
     every = frozenset[Relation]().union(*groups)
     waiting = [link for link in links if link.relations <= every]
     while True:
-        ready = next((link for link in waiting if all(_holding(groups, side) for side in link.sides)), None)
+        ready = next(
+            (link for link in waiting if all(any(side <= group for group in groups) for side in link.sides)),
+            None,
+        )
         if ready is None:
             return groups
         waiting.remove(ready)
         touched = [group for group in groups if group & ready.relations]
         groups = [*(group for group in groups if group not in touched), frozenset[Relation]().union(*touched)]
-
-
-def _holding(groups: Iterable[Together], side: Together) -> bool:
-    return any(side <= group for group in groups)
 
 
 def is_multiplied_by(facts: Facts, use: LookupUse, chains: Iterable[Chain]) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.plan.access import AccessDecision, Decisions
+from lookup_hints.plan.decide.access import AccessDecision, Decisions
+from lookup_hints.plan.decide.order import ordered
 from lookup_hints.plan.facts import Facts, Others
 from lookup_hints.plan.forms.asked import asked_relation
 from lookup_hints.plan.forms.comma import comma_join, is_by_primary_key, without_key
@@ -17,7 +18,6 @@ from lookup_hints.plan.forms.membership import membership_join, why_no_anti_join
 from lookup_hints.plan.forms.pipe import pipe_join
 from lookup_hints.plan.forms.swapped import swapped_join
 from lookup_hints.plan.joins import FoundJoin
-from lookup_hints.plan.order import ordered
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Query, Relation
 from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither, refuse_extra_clauses
@@ -146,7 +146,9 @@ class _Finder:
             for use in pending:
                 found = (form(self._facts, use, self._others) for form in forms)
                 join = next((join for join in found if join is not None), None)
-                if join is not None and _is_as_good_as_any(join):
+                if join is not None and (
+                    not use.table.primary_key or is_by_primary_key(use, join.conditions.keys)
+                ):
                     return join
                 other = other or join
             if other is not None:
@@ -176,11 +178,6 @@ def _by_itself(facts: Facts, use: LookupUse) -> FoundJoin | UnsupportedLookup | 
         return None if join is None else ordered(facts.statement, join)
     except UnsupportedLookup as refusal:
         return refusal
-
-
-def _is_as_good_as_any(join: FoundJoin) -> bool:
-    """Whether it is asked by the primary key, or none is declared."""
-    return not join.use.table.primary_key or is_by_primary_key(join.use, join.conditions.keys)
 
 
 # --- which uses count -------------------------------------------------------------------------------

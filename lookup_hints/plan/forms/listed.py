@@ -20,10 +20,10 @@ from lookup_hints.plan.conditions import (
     key_equality,
     known_conjuncts,
 )
+from lookup_hints.plan.decide.keys import KeyCast
 from lookup_hints.plan.facts import Facts, where_of
 from lookup_hints.plan.forms.asked import asked_relation
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
-from lookup_hints.plan.keys import KeyCast
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.write.views import Text, joined, source_query
 from lookup_hints.sql.splice import Cut, Edit, Fragment

@@ -31,7 +31,10 @@ def built_chain(sheet: Sheet, chain: Chain, before: Sequence[Built] = ()) -> Bui
             if built.is_open and is_long and _may_come_first(sheet, built, step):
                 built.reordered = True
             elif built.is_open:
-                _refuse_pivot(sheet, built.asked[-1], step)
+                if step.right is None:
+                    reason, join = "a PIVOT or UNPIVOT follows it", built.asked[-1]
+                    instead = "put the join into a subquery"
+                    raise refused(sheet.statement, join.use, join.at, reason, instead)
                 built = packed(sheet, built)
             _append(sheet, built, step, end)
         end = sheet.end(step.last)
@@ -117,12 +120,6 @@ def _is_qualified(sheet: Sheet, join: LookupJoin) -> bool:
     trees = [sheet.statement.expression(each) for each in cuts]
     columns = [column for tree in trees if tree is not None for column in tree.find_all(exp.Column)]
     return None not in trees and not conditions.shared_keys and all(column.table for column in columns)
-
-
-def _refuse_pivot(sheet: Sheet, join: LookupJoin, step: Step) -> None:
-    if step.right is None:
-        reason = "a PIVOT or UNPIVOT follows it"
-        raise refused(sheet.statement, join.use, join.at, reason, "put the join into a subquery")
 
 
 # --- parentheses -----------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from lookup_hints.plan.analysis import (
     removed_hints,
     selected_instead,
 )
-from lookup_hints.plan.ask_or_read import is_plain
 from lookup_hints.plan.columns import is_projected, last_before_columns
+from lookup_hints.plan.decide.ask_or_read import is_plain
 from lookup_hints.plan.joins import LookupJoin, TableScan
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation

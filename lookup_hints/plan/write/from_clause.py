@@ -137,7 +137,8 @@ def _ready(sheet: Sheet, waiting: list[Chain], shown: set[Relation]) -> Iterator
     before = list(takewhile(lambda chain: not _leans(sheet, chain), waiting))
     for chains in (before, waiting if before else []):
         yield from (each for each in chains if _waiting(sheet, each) is None and not _leans(sheet, each))
-        yield from (each for each in chains if _has_keys(sheet, each, shown))
+        waiting_for = ((each, _waiting(sheet, each)) for each in chains)
+        yield from (each for each, join in waiting_for if join is not None and join.needs <= shown)
     yield from (each for each in waiting if _leans(sheet, each))
 
 
@@ -145,11 +146,6 @@ def _waiting(sheet: Sheet, chain: Chain) -> LookupJoin | None:
     """The lookup join that the chain is, where it waits for those that give its keys; else None."""
     join = sheet.view_of(chain.head)
     return join if join is not None and form_of(join).waits else None
-
-
-def _has_keys(sheet: Sheet, chain: Chain, shown: set[Relation]) -> bool:
-    join = _waiting(sheet, chain)
-    return join is not None and join.needs <= shown
 
 
 def _leans(sheet: Sheet, chain: Chain) -> bool:

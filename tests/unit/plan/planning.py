@@ -10,7 +10,7 @@ import pyarrow as pa
 from lookup_hints.hints.parse import lookup_hints
 from lookup_hints.plan.analysis import Analyse, Columns
 from lookup_hints.plan.context import Context
-from lookup_hints.plan.cost import LeftRows
+from lookup_hints.plan.decide.cost import LeftRows
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import plan
 from lookup_hints.plan.read.virtual import LookThrough

@@ -7,8 +7,16 @@ from typing import NoReturn
 
 import pytest
 
-from lookup_hints.plan.access import FEWEST_KEYS, MOST_ROWS, Access, AccessDecision, Case, decide, size_text
-from lookup_hints.plan.cost import UNKNOWN, LeftRows
+from lookup_hints.plan.decide.access import (
+    FEWEST_KEYS,
+    MOST_ROWS,
+    Access,
+    AccessDecision,
+    Case,
+    decide,
+    size_text,
+)
+from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows
 from lookup_hints.spi import TableSize
 
 MILLION = TableSize(1_000_000, 68_000_000, "pg_class")

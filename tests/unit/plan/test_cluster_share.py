@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lookup_hints.errors import OptionError
-from lookup_hints.plan.budgets import (
+from lookup_hints.plan.decide.budgets import (
     RATE,
     BudgetLimit,
     Cluster,

@@ -8,7 +8,7 @@ import pytest
 
 from lookup_hints.errors import UnsupportedLookup
 from lookup_hints.plan.analysis import Columns
-from lookup_hints.plan.keys import key_cast
+from lookup_hints.plan.decide.keys import key_cast
 from tests.unit.plan.planning import context, planned
 
 

@@ -14,9 +14,9 @@ from lookup_hints.plan.conditions import (
     can_be_key,
     comparison_sides,
 )
+from lookup_hints.plan.decide.keys import KeyCast, is_key_type, order_cast
 from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.joins import FoundJoin, JoinOrder
-from lookup_hints.plan.keys import KeyCast, is_key_type, order_cast
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Step
 from lookup_hints.plan.refusal import NotReadEither, cannot_run, refused

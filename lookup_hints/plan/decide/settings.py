@@ -8,7 +8,7 @@ from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
 from lookup_hints.hints.parse import LookupHint
-from lookup_hints.plan.budgets import (
+from lookup_hints.plan.decide.budgets import (
     CONCURRENCY,
     RATE,
     BudgetLimit,
@@ -129,6 +129,9 @@ def choose(
     budget = budget_of(limits, cluster, table=name, name=given["budget"] or "", on_open=given["on-open"])
     _check_effect(given)
     letters = _dead_letters(given, connector.table, conf, unwritable)
+    cache = None
+    if given["cache"] == "partial":
+        cache = replace(_partial_cache(given), changed=_changed(given, connector.table))
     settings = LookupSettings(
         asynchronous=asynchronous,
         capacity=min(given["capacity"], budget.concurrency or budget.task_concurrency or given["capacity"]),
@@ -138,7 +141,7 @@ def choose(
         on_error=given["on-error"] if letters is None else given["dead-letter.then"],
         retry=retry,
         budget=budget,
-        cache=_cache(given, connector.table),
+        cache=cache,
         whole=_full_cache(given, connector) if given["cache"] == "full" else None,
         log_keys=session_option("log-keys", conf),
         dead_letters=letters,
@@ -360,12 +363,6 @@ def whole_of(connector: Connector, conf: Conf) -> FullCache | None:
     """How the table of ``connector`` is kept whole where no hint says otherwise; None where it is not."""
     given = _given(None, connector.table, conf)
     return _full_cache(given, connector) if given["cache"] == "full" else None
-
-
-def _cache(given: _Given, table: LookupTable) -> PartialCache | None:
-    if given["cache"] != "partial":
-        return None
-    return replace(_partial_cache(given), changed=_changed(given, table))
 
 
 def _changed(given: _Given, table: LookupTable) -> ChangedColumn | None:

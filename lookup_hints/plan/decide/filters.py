@@ -57,17 +57,14 @@ def _of_where(statement: Statement, use: LookupUse, names: ColumnNames) -> Itera
 def _of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:
     step, keeping = use.step, {"RIGHT", "FULL"}
     if step is None and use.chain is not None and use.chain.steps:
-        step, keeping = use.chain.steps[0], {"LEFT", "FULL", "ANTI"} - _semi(use.chain.steps[0].words)
+        # A LEFT SEMI JOIN keeps no row by itself.
+        step = use.chain.steps[0]
+        keeping = {"FULL", "ANTI"} if "SEMI" in step.words else {"LEFT", "FULL", "ANTI"}
     if step is None or step.on is None or step.takes_nearest or keeping & set(step.words):
         return
     # It need not be understood: what it says stays where it is.
     for conjunct in known_conjuncts(statement, step.on) or ():
         yield from _filters(statement, conjunct, use, names)
-
-
-def _semi(words: Sequence[str]) -> set[str]:
-    """LEFT, where the words say LEFT SEMI: such a join keeps no row by itself."""
-    return {"LEFT"} if "SEMI" in words else set()
 
 
 def _filters(

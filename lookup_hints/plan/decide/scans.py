@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from lookup_hints.errors import Problem, UnsupportedLookup
-from lookup_hints.plan.access import MOST_ROWS, AccessDecision, size_text
-from lookup_hints.plan.budgets import CONCURRENCY, cluster_of, limits_of
-from lookup_hints.plan.choose import session_option
 from lookup_hints.plan.columns import used_columns
+from lookup_hints.plan.decide.access import MOST_ROWS, AccessDecision, size_text
+from lookup_hints.plan.decide.budgets import CONCURRENCY, cluster_of, limits_of
+from lookup_hints.plan.decide.filters import filters_of
+from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.facts import Facts
-from lookup_hints.plan.filters import filters_of
 from lookup_hints.plan.joins import TableScan
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.spi import Connector, Filter, FilteredScan, TableSize

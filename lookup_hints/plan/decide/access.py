@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from lookup_hints.plan.cost import LeftRows
+from lookup_hints.plan.decide.cost import LeftRows
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.spi import TableSize
 

@@ -9,10 +9,17 @@ from math import prod
 from sqlglot import exp
 
 from lookup_hints.errors import HintError, OptionError, Problem
-from lookup_hints.plan.access import MOST_ROWS, Access, AccessDecision, Case, decide, keys_worth_reading
 from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import Conjunct, known_conjuncts, references
-from lookup_hints.plan.cost import LeftRows
+from lookup_hints.plan.decide.access import (
+    MOST_ROWS,
+    Access,
+    AccessDecision,
+    Case,
+    decide,
+    keys_worth_reading,
+)
+from lookup_hints.plan.decide.cost import LeftRows
 from lookup_hints.plan.facts import LOOKUP, SCAN, Facts
 from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.read.kinds import gives_rows

@@ -10,17 +10,17 @@ from dataclasses import replace
 from sqlglot import exp
 
 from lookup_hints.errors import OptionError, Problem, UnsupportedLookup
-from lookup_hints.plan.access import AccessDecision
 from lookup_hints.plan.analysis import KeyTypeError
-from lookup_hints.plan.ask_or_read import stopped_early
-from lookup_hints.plan.budgets import gives_limits
-from lookup_hints.plan.choose import Choice, choose
 from lookup_hints.plan.columns import residual_columns, used_columns
 from lookup_hints.plan.conditions import KeyEquality
+from lookup_hints.plan.decide.access import AccessDecision
+from lookup_hints.plan.decide.ask_or_read import stopped_early
+from lookup_hints.plan.decide.budgets import gives_limits
+from lookup_hints.plan.decide.keys import ANSI, KeyCast, key_cast
+from lookup_hints.plan.decide.order import is_order_asked, order_cast_of
+from lookup_hints.plan.decide.settings import Choice, choose
 from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.joins import FoundJoin, LookupJoin, asked_columns
-from lookup_hints.plan.keys import ANSI, KeyCast, key_cast
-from lookup_hints.plan.order import is_order_asked, order_cast_of
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither, refused
 from lookup_hints.plan.repeated import must_run_once

@@ -1,0 +1,1 @@
+"""What is decided of each use of a lookup table: asked or read, by which settings, keys and order."""
