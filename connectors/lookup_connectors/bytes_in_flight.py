@@ -58,11 +58,15 @@ class BytesInFlight:
         self._holding: dict[Hashable, bool] = {}  # tasks, and whether they need an answer
         self._moving = 0  # leases that hold bytes and wait for nothing: theirs will come back
 
-    def lease(self, *, again: bool = False) -> ByteLease:
-        """The bytes of one more lookup, none so far; one that asks ``again`` is older than all others."""
+    def lease(self, *, again: bool = False, shared: bool = False) -> ByteLease:
+        """The bytes of one more lookup, none so far; one that asks ``again`` is older than all others.
+
+        One may be ``shared`` by many small lookups: it never waits, so it is not looked at for its age.
+        """
         age = next(self._ages) - (_AGES if again else 0)
-        self._open.add(age)
-        return ByteLease(self, age)
+        if not shared:
+            self._open.add(age)
+        return ByteLease(self, age, is_shared=shared)
 
     def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
         """The rows of ``task`` fill its memory; see ``SupportsBackpressure``."""
@@ -120,11 +124,13 @@ class ByteLease:
         "_waited",
         "_waits",
         "held",
+        "is_shared",
     )
 
-    def __init__(self, budget: BytesInFlight, age: int) -> None:
+    def __init__(self, budget: BytesInFlight, age: int, *, is_shared: bool = False) -> None:
         self.held = 0
         """Bytes that it holds."""
+        self.is_shared = is_shared
         self._budget = budget
         self._age = age
         self._spare = 0
@@ -159,6 +165,15 @@ class ByteLease:
         budget._grant()
         return None if granted.done() else granted
 
+    def has_room(self, size: int) -> bool:
+        """Whether there is room for ``size`` more bytes, and nobody waits for it."""
+        return not self._budget._waiting and self._budget._has_room(size)
+
+    def expect_now(self, size: int) -> None:
+        """Count ``size`` bytes that are expected."""
+        self._add(size)
+        self._spare += size
+
     async def room(self, size: int) -> None:
         """Wait until there is room for ``size`` more bytes, and count them."""
         granted = self.request(size)
@@ -177,6 +192,19 @@ class ByteLease:
         if self._spare:
             spare, self._spare = self._spare, 0
             self.take(-spare)
+
+    # Of several lookups at once.
+
+    def keep(self, size: int) -> None:
+        """Hold just ``size`` bytes that are expected; all others came back, or are counted elsewhere."""
+        self._spare = size
+        self._add(size - self.held)
+        if self._budget._waiting:
+            self._budget._grant()
+
+    def own(self) -> ByteLease:
+        """The lease of one of the lookups, which may wait: a shared one never does."""
+        return self._budget.lease() if self.is_shared else self
 
     def release(self) -> None:
         self._spare = 0

@@ -3,13 +3,18 @@
 The flow is made for columns, and telling it of one key costs as much as of a thousand. So finished keys are
 told together, a few milliseconds late at most, and it gives out more keys than may be in flight: the
 workers here never wait for it.
+
+A connector may start many keys at once. The others have a worker each, a task, which looks up one after the
+other; and so has a key that was started and is not as simple as that.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from itertools import islice, takewhile
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,6 +23,7 @@ from lookup_hints.engine.flow import LookupFlow
 from lookup_hints.engine.steps import Ask
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.metrics.counts import Cause
+from lookup_hints.spi import RowStarter, StartedRow, StartedRows, TakeRows
 from lookup_hints.spi.door import RowsAsTable, outcomes_of, rows_of
 from lookup_hints.spi.model import RowRequest, Rows
 from lookup_hints.spi.reporting import reporting_to, taking
@@ -47,8 +53,14 @@ class RowDriver(AsyncDriver):
         door: RowsAsTable,
         lookup_row: Callable[[RowRequest], Awaitable[Rows]],
         capacity: int,
+        row_starter: Callable[[TakeRows], RowStarter | None] = lambda _: None,
     ) -> None:
         super().__init__(flow, _never)
+        self._row_starter = row_starter
+        self._starter: RowStarter | None = None
+        self._started: dict[StartedRow, tuple[_Asked, int, float]] = {}
+        self._permits = flow.limiter.permits()
+        """Those of the keys that are started."""
         self._door = door
         self._lookup_row = self._in_turn(lookup_row)
         self._capacity = capacity
@@ -64,6 +76,9 @@ class RowDriver(AsyncDriver):
     async def close(self) -> None:
         """Cancel every lookup in flight and wait, for some seconds at most, until they are gone."""
         self._waiting.clear()
+        self._is_closing = True
+        for row in [*self._started]:
+            self._cancel(row)
         for asked in self._asked:
             if asked.timer is not None:
                 asked.timer.cancel()
@@ -73,8 +88,9 @@ class RowDriver(AsyncDriver):
         self._tell_times()
 
     def _blocked_by(self) -> Cause:
-        has_queue = bool(self._waiting) and len(self._running) >= self._capacity
-        return self._flow.blocked_by(self._now(), under_way=len(self._running), has_queue=has_queue)
+        under_way = len(self._running) + len(self._started)
+        has_queue = bool(self._waiting) and under_way >= self._capacity
+        return self._flow.blocked_by(self._now(), under_way=under_way, has_queue=has_queue)
 
     def _start(self, ask: Ask) -> None:
         asked = _Asked(ask)
@@ -84,31 +100,89 @@ class RowDriver(AsyncDriver):
         self._employ()
 
     def _employ(self) -> None:
-        """As many workers as there are keys for, up to ``capacity``."""
-        for _ in range(min(len(self._waiting), self._capacity - len(self._running))):
-            mine = self._waiting.popleft()
-            task = self._spawn(self._work(*mine))
-            self._running[task] = mine
-            task.add_done_callback(self._leave)
+        """Start what can be started, and let workers look up the other keys, up to ``capacity``."""
+        self._start_together()
+        for _ in range(self._free):
+            self._work_on(*self._waiting.popleft())
+
+    @property
+    def _free(self) -> int:
+        """How many of the keys that wait may be looked up now."""
+        return min(len(self._waiting), self._capacity - len(self._running) - len(self._started))
+
+    def _start_together(self) -> None:
+        """Let the connector start as many of the keys that wait as it can."""
+        if self._starter is None:
+            if not self._waiting:
+                return
+            with reporting_to(self._flow.tally), taking(self._permits):
+                self._starter = self._row_starter(self._take)
+        while self._starter is not None and (free := self._free) > 0:
+            asked = self._waiting[0][0]
+            alike = takewhile(lambda each: each[0] is asked, islice(self._waiting, free))  # noqa: B023
+            rows = [asked.rows[position] for _, position in alike]
+            started, now = self._starter.start(rows), self._now()
+            for row in started:
+                self._started[row] = (*self._waiting.popleft(), now)
+            self._begin(len(started))
+            if len(started) < len(rows):
+                return
+
+    def _begin(self, keys: int) -> None:
+        self._in_flight += keys
+        if self._in_flight > self._most_in_flight:
+            self._most_in_flight = self._in_flight
+
+    def _take(self, came: StartedRows) -> None:
+        """Take what came of keys that were started."""
+        now = self._now()
+        for row, outcome in came:
+            asked, position, started = self._started.pop(row)
+            self._in_flight -= 1
+            if isinstance(outcome, Coroutine):
+                self._work_on(asked, position, outcome)
+            else:
+                self._took.append(now - started)
+                asked.finished.append((position, outcome))
+                self._untold += 1
+        self._employ()
+        if self._untold:
+            self._tell_soon()
+
+    def _cancel(self, row: StartedRow) -> tuple[_Asked, int]:
+        """Nobody waits for ``row`` any more; whose it was."""
+        asked, position, started = self._started.pop(row)
+        row.cancel()
+        self._in_flight -= 1
+        self._took.append(self._now() - started)
+        return asked, position
+
+    def _work_on(self, asked: _Asked, position: int, begun: Coroutine[Any, Any, Rows] | None = None) -> None:
+        task = self._spawn(self._work(asked, position, begun))
+        self._running[task] = asked, position
+        task.add_done_callback(self._leave)
+        if begun is not None:
+            task.add_done_callback(lambda _: begun.close())  # it may not even have come so far
 
     def _leave(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         if not self._is_closing:
             self._employ()
 
-    async def _work(self, asked: _Asked, position: int) -> None:
-        """Look up one key after the other, until none waits or one had to be cancelled."""
+    async def _work(self, asked: _Asked, position: int, begun: Coroutine[Any, Any, Rows] | None) -> None:
+        """Look up one key after the other, the first of which may have ``begun``.
+
+        It ends where none waits that cannot be started, or where one had to be cancelled.
+        """
         task = asyncio.current_task()
         assert task is not None
         permits, clock = self._flow.limiter.permits(), asyncio.get_running_loop().time
         with reporting_to(self._flow.tally), taking(permits):
             while True:
-                self._in_flight += 1
-                if self._in_flight > self._most_in_flight:
-                    self._most_in_flight = self._in_flight
+                self._begin(1)
                 started, waited = clock(), permits.waited
                 try:
-                    outcome: Rows | Exception = await self._lookup_row(asked.rows[position])
+                    outcome: Rows | Exception = await (begun or self._lookup_row(asked.rows[position]))
                 except asyncio.CancelledError as error:
                     if self._is_closing:
                         raise
@@ -127,8 +201,11 @@ class RowDriver(AsyncDriver):
                     return
                 self._finish(asked, position, outcome)
                 del outcome  # it may be large, and the next key takes its time
-                if not self._waiting:
+                del self._running[task]
+                self._start_together()
+                if self._free <= 0:
                     return
+                begun = None
                 self._running[task] = asked, position = self._waiting.popleft()
 
     def _cancelled(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
@@ -149,6 +226,8 @@ class RowDriver(AsyncDriver):
         asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._give_up_keys, asked)
         unstarted = [position for own, position in self._waiting if own is asked]
         self._waiting = deque(each for each in self._waiting if each[0] is not asked)
+        for row in [row for row, (own, _, _) in self._started.items() if own is asked]:
+            self._finish(*self._cancel(row), _out_of_time(asked))
         limiter = self._flow.limiter
         lacks_turns = limiter.is_crowded(len(self._running) + len(self._waiting)) or limiter.outage
         late = no_turn(self._flow, asked.ask) if lacks_turns else _out_of_time(asked)
@@ -171,6 +250,9 @@ class RowDriver(AsyncDriver):
     def _finish(self, asked: _Asked, position: int, outcome: Rows | Exception) -> None:
         asked.finished.append((position, outcome))
         self._untold += 1
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
         is_last = not self._waiting and not self._in_flight
         if is_last or self._untold >= self._capacity:
             self._tell()

@@ -150,9 +150,15 @@ class OriginLimiter:
 
     # Acquire.
 
-    def try_acquire(self) -> bool:
-        """Take a permit where one is free now."""
-        return not self._queue and (self._permits.use() or self._lack() is None)
+    def try_acquire(self, count: int = 1) -> int:
+        """Take so many permits, or as many as are free now; say how many."""
+        taken = 0
+        while taken < count and not self._queue:
+            in_hand = self._permits.use(count - taken)
+            if not in_hand and self._lack(count - taken) is not None:
+                break
+            taken += in_hand or 1
+        return taken
 
     async def acquire(self, deadline: float | None) -> None:
         waiter = Waiter(asyncio.get_running_loop().create_future(), reporting(), self._why(deadline))
@@ -180,14 +186,14 @@ class OriginLimiter:
             with reporting().waiting(why):
                 self.sleep(seconds)
 
-    def _lack(self) -> Lack | None:
-        """Take a permit under the lock, or say what it lacks."""
+    def _lack(self, wanted: int = 1) -> Lack | None:
+        """Take one of the permits that are ``wanted`` under the lock, or say what it lacks."""
         now, permits = self.clock(), self._permits
         permits.warm(now)
         if self._store.acquire() is None:
             return _STORE_IS_LOCKED
         try:
-            lack = permits.lack(len(self._queue), now)
+            lack = permits.lack(len(self._queue) + wanted - 1, now)
             if lack is None and self._spent is not None:
                 lack = self._lack_of_count(self._spent)
             if lack is None:
@@ -270,12 +276,12 @@ class OriginLimiter:
 
     # Release.
 
-    def release(self, started: float, ending: Ending, pause: float | None = None) -> float:
-        """A request is over; see ``Turns.over``."""
+    def release(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
+        """A request is over, or as many as were served; see ``Turns.over``."""
         now, permits = self.clock(), self._permits
         if ending == "served":
             self._down_since = None
-        if permits.release(started, ending, pause, len(self._queue), now):
+        if permits.release(started, ending, pause, len(self._queue), now, count):
             self._publish(now)
         if self._queue:
             self._serve_queue()

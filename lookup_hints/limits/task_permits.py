@@ -76,18 +76,18 @@ class TaskPermits:
     def is_limited_by_budget(self) -> bool:
         return self._rules.rate is not None or self.allowed == self._rules.concurrency
 
-    def use(self, *, is_granted: bool = False) -> bool:
-        """Use a permit in hand, where nothing is amiss, or that was just granted."""
+    def use(self, count: int = 1, *, is_granted: bool = False) -> int:
+        """Use so many permits in hand, where nothing is amiss, or that were just granted; say how many."""
         pending = self._pending
-        if not is_granted and (
-            self.in_use >= self._held or not self._is_free or self._cells[IS_SHUT] or pending.signals
-        ):
-            return False
-        self.in_use += 1
-        pending.sent += 1
+        if not is_granted:
+            count = min(count, self._held - self.in_use)
+            if count <= 0 or not self._is_free or self._cells[IS_SHUT] or pending.signals:
+                return 0
+        self.in_use += count
+        pending.sent += count
         if self.in_use > pending.most_in_use:
             pending.most_in_use = self.in_use
-        return True
+        return count
 
     def warm(self, now: float) -> None:
         """Free the permits that refused requests have kept."""
@@ -132,16 +132,22 @@ class TaskPermits:
         self._reserved = None
         self.use(is_granted=True)
 
-    def release(self, started: float, ending: Ending, pause: float | None, waiting: int, now: float) -> bool:
-        """A request is over; whether others should hear of it, or have permits back, by ``publish``."""
+    def release(
+        self, started: float, ending: Ending, pause: float | None, waiting: int, now: float, count: int = 1
+    ) -> bool:
+        """A request is over, or as many as were served.
+
+        Returns:
+            Whether others should hear of it, or have permits back, by ``publish``.
+        """
         pending = self._pending
         if ending == "refused" and not pause:
             # As long as others take that are served, the source has as much to do as when it refused.
             self._cooling.append(now + self._limits.limit.settling)
         else:
-            self.in_use -= 1
+            self.in_use -= count
         if ending == "served":
-            pending.served += 1
+            pending.served += count
             pending.last_started, pending.last_ended = started, now
         if ending in ("refused", "lost") or pause:
             pending.signals.append(OriginSignal(started, ending, pause, now))

@@ -13,9 +13,18 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -219,6 +228,26 @@ class RowsAsTable(Connector):
         raise InternalError("each value fits, and all together do not")
 
 
+class StartedRow(Protocol):
+    """A key whose lookup was started."""
+
+    def cancel(self) -> None:
+        """Its time is up, or Spark wants no more rows: nothing is to be told of it."""
+
+
+StartedRows: TypeAlias = Sequence[tuple[StartedRow, "Rows | Exception | Coroutine[Any, Any, Rows]"]]
+"""What came of keys that were started: a coroutine goes on where there is no outcome yet."""
+
+TakeRows: TypeAlias = Callable[[StartedRows], None]
+
+
+class RowStarter(Protocol):
+    """Starts lookups of many keys at once, for one task."""
+
+    def start(self, requests: Sequence[RowRequest]) -> Sequence[StartedRow]:
+        """Start the first of ``requests``, as many as need not wait for anything, and none that waits."""
+
+
 class SyncRowLookup(RowsAsTable, SyncLookup):
     """A connector that is asked one key at a time, and answers while its caller waits."""
 
@@ -263,6 +292,19 @@ class AsyncRowLookup(RowsAsTable, AsyncLookup):
         Raises:
             ConnectorError: as for ``SyncLookup.lookup``.
         """
+
+    def row_starter(self, take: TakeRows) -> RowStarter | None:
+        """What starts many keys at once, without a task for each of them; by default nothing does.
+
+        It is for a connector to which tasks cost more than its requests, and which is a ``TakesTurns``. The
+        keys that are not started are looked up by ``alookup_row``. Called on the event loop, in the context
+        of a lookup: it keeps its ``turns()`` and ``reporting()``.
+
+        Args:
+            take: is called on the loop, later than ``start``, with what came of some keys. Each key that
+                is not cancelled comes once.
+        """
+        return None
 
     async def alookup(self, request: LookupRequest) -> Answer:
         """The rows of each key, asked all at once; a key that fails fails alone.

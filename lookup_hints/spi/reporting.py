@@ -132,8 +132,11 @@ class Turns(Protocol):
     requests, as in a scan or when a connector is used alone, each turn is there at once.
     """
 
-    def take_at_once(self) -> bool:
-        """Take a turn where one is free now; else ``take`` or ``wait_for_turn`` waits for one."""
+    def take_at_once(self, count: int = 1) -> int:
+        """Take so many turns, or as many as are free now; say how many.
+
+        ``take`` and ``wait_for_turn`` wait for one.
+        """
 
     async def take(self, deadline: float | None = None, after: float | None = None) -> None:
         """Wait for a turn, and take it.
@@ -149,7 +152,7 @@ class Turns(Protocol):
     def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
         """The same for a caller that blocks its thread."""
 
-    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
+    def over(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
         """A request is over, and its turn with it.
 
         Returns:
@@ -159,6 +162,7 @@ class Turns(Protocol):
             started: when it was sent, on the monotonic clock.
             ending: how it ended.
             pause: seconds for which the source asks not to be asked, or None.
+            count: how many requests are over that were served, the last of which was sent then.
         """
 
 
@@ -167,8 +171,8 @@ _PAUSE = 1.0
 
 
 class _Free:
-    def take_at_once(self) -> bool:
-        return True
+    def take_at_once(self, count: int = 1) -> int:
+        return count
 
     async def take(self, deadline: float | None = None, after: float | None = None) -> None:
         await asyncio.sleep(max(0.0, (after or 0.0) - time.monotonic()))
@@ -176,7 +180,7 @@ class _Free:
     def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
         time.sleep(max(0.0, (after or 0.0) - time.monotonic()))
 
-    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
+    def over(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
         return pause or (_PAUSE if ending == "refused" else 0.0)
 
 

@@ -214,7 +214,9 @@ def _run_async(spec: LookupSpec, table: pa.Table, *, waits: bool) -> tuple[list[
     loop = asyncio.SelectorEventLoop() if waits else FakeLoop()
     flow = _flow(spec, loop.time, time.sleep)
     if isinstance(connector, AsyncRowLookup) and spec.by_row:
-        driver: AsyncDriver = RowDriver(flow, connector, connector.alookup_row, spec.settings.capacity)
+        driver: AsyncDriver = RowDriver(
+            flow, connector, connector.alookup_row, spec.settings.capacity, connector.row_starter
+        )
     else:
         driver = AsyncDriver(flow, connector.alookup)
     call: LoopCall = loop.run_until_complete

@@ -284,7 +284,10 @@ class _Task:
             return AsyncDriver(self._flow, observed_async(opened.lookup, self._observer))
         assert isinstance(opened.connector, AsyncRowLookup)
         lookup_row = observed_async(opened.lookup_row, self._observer)
-        return RowDriver(self._flow, opened.connector, lookup_row, self._spec.settings.capacity)
+        capacity = self._spec.settings.capacity
+        if self._observer is not UNOBSERVED:  # who is told of each request
+            return RowDriver(self._flow, opened.connector, lookup_row, capacity)
+        return RowDriver(self._flow, opened.connector, lookup_row, capacity, opened.row_starter)
 
     def _inputs(self) -> Iterator[Keys]:
         batches = key_batches(self._read(), self._spec.argument_schema)

@@ -90,6 +90,12 @@ class Told(NamedTuple):
     elapsed: float | None = None
     headers: Mapping[str, str] | None = None
 
+    @classmethod
+    def of(cls, rows: PageRows, response: Response, attempt: int, elapsed: float) -> Told:
+        """How ``rows`` were found in a ``response``, or none."""
+        outcome = "hit" if rows.rows else "miss"
+        return cls(outcome, response.status, None, attempt, elapsed, response.headers)
+
     def value(self, name: str) -> Any:
         """The value of the metadata ``name``."""
         value = getattr(self, name[1:])
@@ -240,15 +246,20 @@ class ResponseReader:
 
     def is_envelope(self, document: Mapping[str, Any]) -> bool:
         """Whether the members of ``document`` are beside the rows: none of them is read as or in one."""
-        if self.rows.text != "@":
-            return True
-        if self.row_key is not None:
-            return False
-        return self._read is not None and self._read.isdisjoint(document)
+        read = self._read
+        if read is not None:
+            return read.isdisjoint(document)
+        return self.rows.text != "@"
+
+    def is_row(self, document: Any) -> bool:
+        """Whether ``document`` is one row, and speaks of no errors."""
+        return type(document) is dict and "errors" not in document and not self.is_envelope(document)
 
     @cached_property
     def _read(self) -> frozenset[str] | None:
-        """The members of a row that columns are read from; None where that cannot be said."""
+        """The members of the document that columns are read from; None where that cannot be said."""
+        if self.rows.text != "@" or self.row_key is not None:
+            return None
         ways = [source.way for source in self.sources.values() if isinstance(source, Path)]
         return frozenset(way[0] for way in ways) if all(ways) else None
 

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from lookup_connectors.http.answer_kind import Judge
 from lookup_connectors.http.auth import auth_of, netrc_path
 from lookup_connectors.http.engine import Client, Connecting, Sender, tls_context
 from lookup_connectors.http.engine_httpx import HttpxClient
-from lookup_connectors.http.exchange import Exchange
+from lookup_connectors.http.exchange import Answered, Begun, Exchange
 from lookup_connectors.http.options import (
     OPTIONS,
     check_address,
@@ -40,6 +41,7 @@ from lookup_connectors.http.request import (
     Unsendable,
     host_and_port,
 )
+from lookup_connectors.http.starting import StartedKeys
 from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,
@@ -59,11 +61,15 @@ from lookup_hints.spi import (
     ShowsAnswers,
     SupportsBackpressure,
     SyncRowLookup,
+    TakeRows,
     TakesTurns,
     connections_check,
 )
 from lookup_hints.spi.model import identity_of_file
 from lookup_hints.spi.secrets import masker
+
+if TYPE_CHECKING:
+    from lookup_connectors.http.engine_fast import FastClient
 
 _T = TypeVar("_T")
 
@@ -83,7 +89,7 @@ class HttpConnector(
 
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
-        self._live: _OpenHttp | None = None
+        self._live: OpenHttp | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -136,7 +142,7 @@ class HttpConnector(
 
     async def aopen(self) -> None:
         await self.aclose()
-        self._live = _OpenHttp(self.table)
+        self._live = OpenHttp(self.table)
 
     def close(self) -> None:
         loop, self._loop = self._loop, None
@@ -155,18 +161,11 @@ class HttpConnector(
         return self._run(self.alookup_row(request))
 
     async def alookup_row(self, request: RowRequest) -> Rows:
-        live = self._opened
-        lease = live.sender.budget.lease(again=request.attempt > 1)
-        try:
-            rows = await live.row(request, lease)
-        except BaseException:
-            lease.release()
-            raise
-        if isinstance(rows, Miss):
-            return rows
-        kept = _RowsOfKey(rows)
-        kept.lease = lease
-        return kept
+        return await self._opened.row(request)
+
+    def row_starter(self, take: TakeRows) -> StartedKeys | None:
+        """Over connections that are open."""
+        return None if self._live is None else self._live.starter(take)
 
     def rows_as_table(self, found: Sequence[tuple[RowRequest, Any]], schema: pa.Schema) -> pa.Table:
         """The columns of ``schema`` for the rows ``found``."""
@@ -191,7 +190,7 @@ class HttpConnector(
                 parts = [live.rows(keys, first, request, lease) for keys, first in asked]
                 rows = self._table(request, await self._all(parts))
                 return Outcomes(rows, failures=failures) if failures else rows
-            return await self._each(request, lambda row: live.row(row, lease))
+            return await self._each(request, lambda row: live.row_under(row, lease))
 
     async def _all(self, parts: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
         """What all ``parts`` return; where one fails, none is left running."""
@@ -272,7 +271,7 @@ class HttpConnector(
         return asyncio.run(self._answered(key))
 
     async def _answered(self, key: Key) -> tuple[Any, Mapping[str, str]] | None:
-        live = _OpenHttp(self.table)
+        live = OpenHttp(self.table)
         try:
             return await live.document(key)
         finally:
@@ -281,7 +280,7 @@ class HttpConnector(
     # Inside.
 
     @property
-    def _opened(self) -> _OpenHttp:
+    def _opened(self) -> OpenHttp:
         assert self._live is not None, "open() or aopen() comes first"
         return self._live
 
@@ -297,7 +296,7 @@ class _RowsOfKey(list[Any]):
     lease: ByteLease
 
 
-class _OpenHttp:
+class OpenHttp:
     """What an open connector has: made from the options of ``table``, on the machine that connects.
 
     Raises:
@@ -320,7 +319,7 @@ class _OpenHttp:
         check_hosts(table, {**options, "url": home}.get)
         auth = auth_of(table, options, templates.headers, home, self.secrets)
         self.sender = Sender(_client(table.name, options), BytesInFlight(options[MAX_BYTES_IN_FLIGHT.key]))
-        self._exchange = Exchange(
+        self.exchange = Exchange(
             table.name,
             self.sender,
             home,
@@ -341,17 +340,53 @@ class _OpenHttp:
 
     # Asking.
 
-    async def row(self, request: RowRequest, lease: ByteLease) -> Rows:
-        """The rows of one key."""
+    async def row(self, request: RowRequest, begun: Begun | None = None) -> Rows:
+        """The rows of one key, for which its first request may have ``begun``."""
+        lease = self.sender.budget.lease(again=request.attempt > 1)
         try:
-            first = self._request(TemplateKeys.one(request.key))
+            return await self.row_under(request, lease, begun)
+        except BaseException:
+            lease.release()
+            raise
+
+    async def row_under(self, request: RowRequest, lease: ByteLease, begun: Begun | None = None) -> Rows:
+        """The same, whose bytes ``lease`` counts as long as the rows are there."""
+        try:
+            first = begun.request if begun else self._request(TemplateKeys.one(request.key))
         except Unaskable:
             return Miss()
-        rows, told = await self._ask(first, request, lease)
+        rows, told = await self._ask(first, request, lease, begun)
+        return self.found(request.key, rows, told, lease)
+
+    def found(self, key: Key, rows: PageRows, told: Told, lease: ByteLease) -> Rows:
         if not rows.rows:
             return Miss(told)
-        given = self._given(request.key)
-        return [FoundRow(row, name, given, told) for row, name in zip(rows.rows, rows.names, strict=True)]
+        given = self._given(key)
+        found = _RowsOfKey(map(FoundRow, rows.rows, rows.names, repeat(given), repeat(told)))
+        found.lease = lease
+        return found
+
+    # Many keys, started together.
+
+    def starter(self, take: TakeRows) -> StartedKeys | None:
+        """What starts keys; None where a client or a way of paging needs more for each of them."""
+        client = self.sender.client
+        if self.plan.paging.is_counted or not hasattr(client, "start"):
+            return None
+        return StartedKeys(self, cast("FastClient", client), take)
+
+    def requests_of(self, rows: Sequence[RowRequest]) -> list[Request]:
+        """The requests for the first of ``rows``, up to one for which there is none."""
+        requests: list[Request] = []
+        with suppress(Unaskable, Unsendable):
+            requests.extend(self._templates.requests([row.key for row in rows]))
+        return requests
+
+    def is_whole(self, answered: Answered) -> bool:
+        """Whether this is all that answers a request."""
+        return self.exchange.is_final(answered) and self.plan.paging.is_whole(
+            answered, self.exchange, self.plan.reader
+        )
 
     async def rows(
         self, keys: TemplateKeys, first: Request, request: LookupRequest, lease: ByteLease
@@ -364,26 +399,28 @@ class _OpenHttp:
         return FoundRows(rows.rows, rows.names, [given] * len(rows), [told] * len(rows))
 
     async def _ask(
-        self, first: Request, request: RowRequest | LookupRequest, lease: ByteLease
+        self,
+        first: Request,
+        request: RowRequest | LookupRequest,
+        lease: ByteLease,
+        begun: Begun | None = None,
     ) -> tuple[PageRows, Told]:
         """The rows of all pages, of which ``first`` asks for the first one, and how they were found."""
-        started = time.monotonic()
+        started = begun.time if begun else time.monotonic()
         deadline = None if request.timeout is None else started + request.timeout
         try:
             response, rows = await self.plan.paging.pages(
-                first, self._exchange, self.plan.reader, deadline, lease
+                first, self.exchange, self.plan.reader, deadline, lease, begun
             )
         except HttpFailure as failure:
             failure.elapsed = time.monotonic() - started
             raise
-        elapsed = time.monotonic() - started
-        outcome = "hit" if rows.rows else "miss"
-        return rows, Told(outcome, response.status, None, request.attempt, elapsed, response.headers)
+        return rows, Told.of(rows, response, request.attempt, time.monotonic() - started)
 
     async def document(self, key: Key) -> tuple[Any, Mapping[str, str]] | None:
         """The JSON of the answer to ``key``, with exact fractions, and its headers; None for a miss."""
         with suppress(Unaskable), self.sender.budget.lease() as lease:
-            answered = await self._exchange.ask(self._request(TemplateKeys.one(key)), None, lease)
+            answered = await self.exchange.ask(self._request(TemplateKeys.one(key)), None, lease)
             if answered.verdict.kind != "miss":
                 reader = replace(self.plan.reader, exact=True)
                 return reader.document(answered.response), answered.response.headers

@@ -187,22 +187,22 @@ class Sender:
     def __init__(self, client: Client, budget: BytesInFlight) -> None:
         self.budget = budget
         self.close = client.close
-        self._client = client
-        self._usual = Usual()
+        self.client = client
+        self.usual = Usual()
 
     async def send(
         self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool = False
     ) -> Response:
         """The response; see ``Client.send``."""
-        await lease.expect(self._usual.size)
+        await lease.expect(self.usual.size)
         try:
             with reporting().http(request.method, request.url) as told:
                 signed = request.with_headers(told.headers)
-                response = await self._client.send(signed, timeout, lease, fresh=fresh)
+                response = await self.client.send(signed, timeout, lease, fresh=fresh)
                 told.answered(response.status)
         finally:
             lease.settle()
-        self._usual.saw(len(response.body))
+        self.usual.saw(len(response.body))
         return response
 
 
@@ -227,14 +227,14 @@ class ConnectionSlots:
     """
 
     def __init__(self, size: int) -> None:
-        self._free = size
+        self.free = size
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    def take(self) -> bool:
-        """Take one, if one is free."""
-        if not self._free:
+    def take(self, count: int = 1) -> bool:
+        """Take so many, if they are free."""
+        if self.free < count:
             return False
-        self._free -= 1
+        self.free -= count
         return True
 
     async def wait(self, lease: ByteLease) -> None:
@@ -256,7 +256,7 @@ class ConnectionSlots:
             if not given.done():
                 given.set_result(None)
                 return
-        self._free += 1
+        self.free += 1
 
 
 _ANSWER = re.compile(rb"\s*HTTP/\d(?:\.\d)? (\d{3})")
@@ -284,15 +284,14 @@ class DesyncGuard:
         self._origins.add(origin)
         self._is_in_doubt |= questions > 1 or origin in self._asked_again
 
-    def answered(self, origin: str, questions: int) -> None:
-        """A connection to ``origin`` that had been asked this many ``questions`` got an answer to the last.
+    def answered_again(self, origin: str) -> None:
+        """A connection to ``origin`` that was asked several times got an answer to the last question.
 
         It may be the second answer to the question before. Whether it is, only that connection would show
         later, and it may be closed by then.
         """
-        if questions > 1:
-            self._asked_again.add(origin)
-            self._is_in_doubt |= origin in self._origins
+        self._asked_again.add(origin)
+        self._is_in_doubt |= origin in self._origins
 
     def may_keep(self, origin: str) -> bool:
         """Whether a connection to ``origin`` may be used again."""

@@ -12,9 +12,9 @@ import re
 import ssl
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from urllib.parse import quote, urlsplit
 
 import httptools
@@ -25,11 +25,16 @@ from lookup_connectors.http.engine import STANDING_HEADERS, Connecting, Connecti
 from lookup_connectors.http.request import Request, origin_of
 from lookup_hints.spi import reporting
 
+if TYPE_CHECKING:
+    from lookup_connectors.http.starting import StartedKey
+
 _PLAIN = re.compile(r"[!-~]*")
 _HEAD = re.compile(rb"HTTP/\d\.\d \d{3}")
 _AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
 _ALLOWED = "%/:=&?~+!$,;'@()*[]\"<>{}|^`\\-._"
 _MOST_HEAD_BYTES = 1024 * 1024
+_END_OF_HEAD = b"\r\n\r\n"
+_MOST_HEADS = 64
 _SHORTEST_WATCH = 0.05
 _ENCODED = "content-encoding"
 _LENGTHS = frozenset({"content-length", "transfer-encoding"})
@@ -51,65 +56,129 @@ class FastClient:
         self._connecting = connecting
         self._slots = ConnectionSlots(connecting.connections)
         self._origins: dict[str, _Origin] = {}
-        self._busy: set[_HttpConnection] = set()
-        self._unsent: list[_HttpConnection] = []
+        self._busy: set[HttpConnection] = set()
+        self._unsent: list[HttpConnection] = []
         self._watch: asyncio.TimerHandle | None = None
         self._watched_until = math.inf
         self._desync = DesyncGuard(connecting.table)
+        self._heads: dict[bytes, _Head] = {}
 
     async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
         self._desync.check()
-        end = asyncio.get_running_loop().time() + timeout
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout
         if not self._slots.take():
             await self._slots.wait(lease)
+        is_kept = False
         try:
-            response = await self._send(request, end, lease, fresh=fresh)
-            self._desync.check()
-        except _BrokenOff as error:
-            raise self._connecting.failure(f"the answer of {request.origin} broke off: {error}.") from None
-        except asyncio.TimeoutError:
-            text = f"no answer from {request.origin} within {timeout:.3g} s ('request-timeout')."
-            raise self._connecting.failure(text) from None
+            origin, path = self._origin(request.url)
+            data = _written(request, path, origin.authority)
+            connection = None if fresh else self._kept(origin)
+            is_kept = connection is not None
+            connection = connection or await self._connected(request, origin, end)
+            answer: asyncio.Future[Response] = loop.create_future()
+            self._ask(connection, data, end, lease, answer)
+            reporting().sent(len(data))
+            try:
+                response = await answer
+                self._over(connection, is_kept=not _closes(request.headers))
+            finally:
+                reporting().received(connection.came)
+                if connection.answer is not None:
+                    self._over(connection, is_kept=False)  # whatever is under way on it, nobody waits for
+            return self.read(request, response)
+        except Exception as error:
+            raise self.failure(request, error, timeout, is_kept=is_kept) from None
         finally:
             self._slots.release()
-        return self._connecting.decoded(request, response) if _ENCODED in response.headers else response
 
-    async def _send(self, request: Request, end: float, lease: ByteLease, *, fresh: bool) -> Response:
-        start, path = _cut(request.url)
+    def _origin(self, url: str) -> tuple[_Origin, str]:
+        """Whom ``url`` leads to, and to what there."""
+        start, path = _cut(url)
         origin = self._origins.get(start)
         if origin is None:
             origin = self._origins[start] = _Origin(start)
-        data = _written(request, path, origin.authority)
-        is_kept = not request.headers or not _closes(request.headers)
-        kept = None if fresh else self._kept(origin)
-        connection = kept or await self._connected(request, origin, end)
+        return origin, path
+
+    def read(self, request: Request, response: Response) -> Response:
+        """``response`` as it is to be read.
+
+        Raises:
+            AnswerError: it may be that of another request.
+            HttpFailure: its encoding is not what it says.
+        """
+        self._desync.check()
+        return self._connecting.decoded(request, response) if _ENCODED in response.headers else response
+
+    def failure(self, request: Request, error: Exception, timeout: float, *, is_kept: bool) -> Exception:
+        """What ``error`` is to who sent ``request``, perhaps over a connection that was kept."""
+        if isinstance(error, asyncio.TimeoutError):
+            text = f"no answer from {request.origin} within {timeout:.3g} s ('request-timeout')."
+            return self._connecting.failure(text)
+        if not isinstance(error, _BrokenOff):
+            return error
+        if is_kept and error.untouched:
+            # The server closed an idle connection just when we took it, or had left something on it.
+            return self._connecting.kept_connection_lost(request)
+        return self._connecting.failure(f"the answer of {request.origin} broke off: {error}.")
+
+    # Without waiting.
+
+    def room(self, url: str) -> int:
+        """How many requests to ``url`` could be sent at once, over connections that are kept."""
+        return min(len(self._origin(url)[0].idle), self._slots.free)
+
+    def start(
+        self, keys: Sequence[StartedKey], requests: Sequence[Request], end: float, lease: ByteLease
+    ) -> int:
+        """Send the first of ``requests``, all to one origin, for ``keys`` over kept connections; how many."""
+        self._desync.check()
+        count = nbytes = 0
+        if requests:
+            origin, path = self._origin(requests[0].url)
+            start = len(requests[0].url.removesuffix(path))
+        for key, request in zip(keys, requests, strict=False):
+            connection = self._kept(origin)
+            if connection is None:
+                break
+            data = _written(request, request.url[start:], origin.authority)
+            key.connection = connection
+            self._ask(connection, data, end, lease, key)
+            nbytes += len(data)
+            count += 1
+        self._slots.take(count)
+        reporting().sent(nbytes)
+        return count
+
+    def over(self, connection: HttpConnection, *, is_kept: bool) -> None:
+        """What was started over ``connection`` has come, or nobody waits for it any more."""
+        self._over(connection, is_kept=is_kept)
+        self._slots.release()
+
+    # Inside.
+
+    def _ask(
+        self, connection: HttpConnection, data: bytes, end: float, lease: ByteLease, waiter: Waiter
+    ) -> None:
         self._busy.add(connection)
         if end < self._watched_until:
             self._watch_until(end)
-        reports = reporting()
-        reports.sent(len(data))
-        try:
-            answer = connection.ask(data, end, lease)
-            self._send_soon(connection)
-            response = await answer
-            self._desync.answered(origin.url, connection.questions)
-        except BaseException as error:
-            connection.abort()  # whatever is under way on it, nobody waits for
-            if kept is not None and isinstance(error, _BrokenOff) and error.untouched:
-                # The server closed an idle connection just when we took it, or had left something on it.
-                raise self._connecting.kept_connection_lost(request) from None
-            raise
-        finally:
-            reports.received(connection.came)
-            connection.forget()
-            self._busy.discard(connection)
-        if connection.is_reusable and is_kept and self._desync.may_keep(origin.url):
+        connection.ask(data, end, lease, waiter)
+        self._send_soon(connection)
+
+    def _over(self, connection: HttpConnection, *, is_kept: bool) -> None:
+        """The question is over: keep the connection, where it may be asked again."""
+        origin, desync = connection.origin, self._desync
+        if is_kept and connection.questions > 1:
+            desync.answered_again(origin.url)
+        connection.forget()
+        self._busy.discard(connection)
+        if is_kept and connection.is_reusable and desync.may_keep(origin.url):
             self._keep(origin, connection)
         else:
             connection.abort()
-        return response
 
-    def _send_soon(self, connection: _HttpConnection) -> None:
+    def _send_soon(self, connection: HttpConnection) -> None:
         """Send what ``connection`` is to ask with all that others ask in this turn of the loop.
 
         Sent one by one between other work, questions take us and a server on the same machine more time.
@@ -141,7 +210,7 @@ class FastClient:
             else:
                 self._watch_until(max(end, now + _SHORTEST_WATCH))
 
-    def _kept(self, origin: _Origin) -> _HttpConnection | None:
+    def _kept(self, origin: _Origin) -> HttpConnection | None:
         """The idle connection that was used last, if any may be fit for use."""
         now = time.monotonic()
         while origin.idle:
@@ -152,18 +221,18 @@ class FastClient:
             connection.abort()
         return None
 
-    def _keep(self, origin: _Origin, connection: _HttpConnection) -> None:
+    def _keep(self, origin: _Origin, connection: HttpConnection) -> None:
         idle = origin.idle
         idle.append(connection)
         now = connection.used_at = time.monotonic()
         while now - idle[0].used_at >= self._connecting.idle_timeout:
             idle.popleft().abort()
 
-    async def _connected(self, request: Request, origin: _Origin, end: float) -> _HttpConnection:
+    async def _connected(self, request: Request, origin: _Origin, end: float) -> HttpConnection:
         loop = asyncio.get_running_loop()
         limit = min(self._connecting.connect_timeout, end - loop.time())
         making = loop.create_connection(
-            lambda: _HttpConnection(self._connecting, origin.url, self._desync),
+            lambda: HttpConnection(self._connecting, origin, self._desync, self._heads),
             origin.host,
             origin.port,
             ssl=self._connecting.tls if origin.is_secure else None,
@@ -196,13 +265,38 @@ class FastClient:
         await asyncio.sleep(0)  # so that the sockets close before the loop may
 
 
-class _HttpConnection(asyncio.Protocol):
+class Waiter(Protocol):
+    """Who waits for a response: a future is one."""
+
+    def done(self) -> bool:
+        """Whether it is there, or not wanted any more."""
+
+    def set_result(self, response: Response, /) -> None:
+        """It came."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """It will not come."""
+
+
+class _Head(NamedTuple):
+    """What the head of an answer says that tells how long it is."""
+
+    status: int
+    headers: dict[str, str]
+    size: int
+    is_reusable: bool
+
+
+class HttpConnection(asyncio.Protocol):
     """One connection, asked one thing at a time; also what the parser calls back."""
 
-    def __init__(self, connecting: Connecting, origin: str, desync: DesyncGuard) -> None:
+    def __init__(
+        self, connecting: Connecting, origin: _Origin, desync: DesyncGuard, heads: dict[bytes, _Head]
+    ) -> None:
         self._connecting = connecting
-        self._origin = origin
+        self.origin = origin
         self._desync = desync
+        self._heads = heads
         self.questions = 0
         self.came = 0
         """Bytes that came since the question."""
@@ -223,7 +317,7 @@ class _HttpConnection(asyncio.Protocol):
         """Whether it may be asked once more."""
         self._is_answered = True  # so far nothing is asked
         self._is_answered_twice = False
-        self.answer: asyncio.Future[Response] | None = None
+        self.answer: Waiter | None = None
         self._lease: ByteLease | None = None
         self._granted: asyncio.Future[None] | None = None
         self._end = 0.0
@@ -239,19 +333,18 @@ class _HttpConnection(asyncio.Protocol):
             return True  # what waits is TLS's own
         came = self._peek.waiting()
         if came and not self._is_secure:
-            self._desync.came(self._origin, came, self.questions)
+            self._desync.came(self.origin.url, came, self.questions)
         return came is None
 
     def end(self, now: float) -> float:
         """When the response must be there, as known ``now``: its wait for room is not counted."""
         return self._end + (0.0 if self._lease is None else self._lease.waited(now))
 
-    def ask(self, data: bytes, end: float, lease: ByteLease) -> asyncio.Future[Response]:
-        """Take ``data`` to be sent; the response, or a failure, will be there at ``end``.
+    def ask(self, data: bytes, end: float, lease: ByteLease, waiter: Waiter) -> None:
+        """Take ``data`` to be sent; ``waiter`` is told the response, or a failure, by ``end``.
 
         The client sees to both: it calls ``send``, and looks at the time.
         """
-        loop = asyncio.get_running_loop()
         self._body = []
         self._size = 0
         self._announced = 0
@@ -260,11 +353,10 @@ class _HttpConnection(asyncio.Protocol):
         self._head_size = 0
         self._has_head = False
         self._reads_to_end = False
-        self._end = end - lease.waited(loop.time())
-        self.answer = answer = loop.create_future()
+        self._end = end - lease.waited(asyncio.get_running_loop().time())
+        self.answer = waiter
         self.came = 0
         self._unsent = data
-        return answer
 
     def send(self) -> None:
         """Send what is asked, if it is still wanted, and if nothing came that was not asked for."""
@@ -304,6 +396,12 @@ class _HttpConnection(asyncio.Protocol):
         if self.answer is None or self.answer.done() or self._unsent is not None:
             self._got_unexpected(data)
             return
+        if not self._head_size:
+            end = data.find(_END_OF_HEAD) + 4
+            head = self._heads.get(data[:end])
+            if head is not None and len(data) == end + head.size:
+                self._finish_at_once(head, data[end:])
+                return
         self._head_size += 0 if self._has_head else len(data)
         if self._head_size > _MOST_HEAD_BYTES:
             self.fail(_BrokenOff("its head has no end", untouched=False))
@@ -316,23 +414,49 @@ class _HttpConnection(asyncio.Protocol):
             self.fail(_BrokenOff(f"it is not HTTP ({error})", untouched=not self._has_head))
         else:
             self._count()
+            if self._is_answered and self._head_size == len(data) and not self._is_answered_twice:
+                self._know_head(data)
         if self._is_answered_twice:
             self._got_unexpected(_after_the_first_head(data))
 
     def _got_unexpected(self, data: bytes) -> None:
         self.is_reusable = False
         if self._is_answered:  # else it is what nobody waits for any more
-            self._desync.came(self._origin, data, self.questions)
+            self._desync.came(self.origin.url, data, self.questions)
+
+    # Many answers have one and the same head, which need not be parsed again.
+
+    def _know_head(self, data: bytes) -> None:
+        """Remember the head of ``data``, which is one whole answer, where it says itself how long it is."""
+        end = data.find(_END_OF_HEAD) + 4
+        length = self._headers.get("content-length")
+        if length != str(len(data) - end) or "transfer-encoding" in self._headers:
+            return
+        if len(self._heads) >= _MOST_HEADS:
+            self._heads.clear()
+        status = self._parser.get_status_code()
+        self._heads[data[:end]] = _Head(status, self._headers, len(data) - end, self.is_reusable)
+
+    def _finish_at_once(self, head: _Head, body: bytes) -> None:
+        assert self.answer is not None
+        self._is_answered = True
+        self.is_reusable = head.is_reusable
+        if self._lease is not None:
+            self._lease.take(head.size)
+        self.answer.set_result(Response(head.status, head.headers, body))
 
     def _count(self) -> None:
         """Count the body as announced, or as it comes; where there is no room, wait before reading on."""
         lease, transport = self._lease, self._transport
         if lease is None or transport is None:
             return
+        is_here = self.answer is None or self.answer.done()
+        if not is_here:
+            lease = self._lease = lease.own()  # it is larger than most: it may have to wait
         known = max(self._size, self._announced)
         came, self._counted = known - self._counted, known
-        if self.answer is None or self.answer.done():
-            lease.take(came)  # it is all here
+        if is_here:
+            lease.take(came)
         elif came and (granted := lease.request(came)) is not None:
             transport.pause_reading()
             self._granted = granted
@@ -431,7 +555,7 @@ class _Origin:
         shown = f"[{self.host}]" if ":" in self.host else self.host
         is_standard = self.port == (443 if self.is_secure else 80)
         self.authority = shown if is_standard else f"{shown}:{self.port}"
-        self.idle: deque[_HttpConnection] = deque()
+        self.idle: deque[HttpConnection] = deque()
 
 
 def _cut(url: str) -> tuple[str, str]:

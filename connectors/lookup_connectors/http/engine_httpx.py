@@ -306,8 +306,8 @@ class _CheckedStream(httpcore.AsyncNetworkStream):
         """Note the last answer; refuse to go on where bytes came after it, or before the first question."""
         if self._answer is not None and not self._answer.is_over:
             return  # what comes is wanted
-        if self._answer is not None:
-            self._desync.answered(self._origin, self._questions)
+        if self._answer is not None and self._questions > 1:
+            self._desync.answered_again(self._origin)
         came = self._beyond or self._waiting()
         if came:
             self._desync.came(self._origin, came, self._questions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import urljoin
@@ -36,6 +36,25 @@ class Answered(NamedTuple):
     request: Request
     response: Response
     verdict: Verdict
+
+
+class Begun(NamedTuple):
+    """A request that was sent already, with these credentials and at this time, and what came of it."""
+
+    request: Request
+    credentials: dict[str, str]
+    time: float
+    came: Response | Exception
+    verdict: Verdict | None = None
+    ending: Ending = "unknown"
+    wait: float = 0.0
+
+
+def ending_of_failure(failure: Exception) -> Ending:
+    """What a failure says of the server, without a response."""
+    if isinstance(failure, KeptConnectionLost) or not isinstance(failure, HttpFailure) or failure.permanent:
+        return "unknown"  # servers close connections that they do not need
+    return "lost"
 
 
 @dataclass
@@ -73,10 +92,12 @@ class Exchange:
     def __post_init__(self) -> None:
         self._second_tries = asyncio.Semaphore(SECOND_TRIES)
 
-    async def ask(self, request: Request, deadline: float | None, lease: ByteLease) -> Answered:
+    async def ask(
+        self, request: Request, deadline: float | None, lease: ByteLease, begun: Begun | None = None
+    ) -> Answered:
         """What answers ``request``: a success or a miss, after redirects, pauses and a renewed token.
 
-        Its bytes are counted by ``lease``.
+        Its bytes are counted by ``lease``. Where it was sent already, ``begun`` is what came of that.
 
         Raises:
             HttpFailure: anything else.
@@ -86,16 +107,23 @@ class Exchange:
         after: float | None = None
         verdict: Verdict | None
         while True:
-            credentials = self.auth.known
+            credentials = self.auth.known if begun is None else begun.credentials
             if credentials is None:
                 credentials = await self.auth.fetched(self.sender, lease, self._left(deadline))
             signed = self._signed(request, credentials)
             try:
-                response, verdict, wait = await self._in_turn(signed, own, deadline, lease, after=after)
+                if begun is None:
+                    response, verdict, wait = await self._in_turn(signed, own, deadline, lease, after=after)
+                elif isinstance(begun.came, Exception):
+                    raise begun.came
+                else:
+                    response, verdict = begun.came, begun.verdict
+                    wait = self._again_after(response, verdict, begun.ending, begun.wait, deadline)
             except KeptConnectionLost:
                 # Few at once: where the server is down, they are what finds out.
                 async with one_of(self._second_tries, lease):
                     response, verdict, wait = await self._in_turn(signed, own, deadline, lease, fresh=True)
+            begun = None
             if wait is not None:
                 after = self.clock() + wait if wait else None
                 continue
@@ -140,29 +168,52 @@ class Exchange:
         wait = 0.0
         try:
             response = await self.sender.send(request, self._left(deadline), lease, fresh=fresh)
-            verdict = self.judge(response) if len(response.body) <= _SMALL_BODY else None
-            ending, pause = self._ending(response, verdict)
-        except KeptConnectionLost:
-            raise  # servers close connections that they do not need
+            verdict, ending, pause = self.judged(response)
         except HttpFailure as failure:
-            ending = "unknown" if failure.permanent else "lost"
+            ending = ending_of_failure(failure)
             raise
         except asyncio.CancelledError:
             ending = "lost" if deadline is not None and self.clock() >= deadline else "unknown"
             raise
         finally:
             wait = own.over(started, ending, pause)
+        return response, verdict, self._again_after(response, verdict, ending, wait, deadline)
+
+    def _again_after(
+        self,
+        response: Response,
+        verdict: Verdict | None,
+        ending: Ending,
+        wait: float,
+        deadline: float | None,
+    ) -> float | None:
+        """The seconds after which a request is sent again that was refused; None where it was not.
+
+        Raises:
+            HttpFailure: that is too late.
+        """
         if verdict is None or ending != "refused":
-            return response, verdict, None
+            return None
         reporting().throttled()
         self._check_refusal(response, verdict, wait, deadline)
-        return response, verdict, wait
+        return wait
+
+    def is_final(self, answered: Answered) -> bool:
+        """Whether it is a success or a miss, and leads nowhere else."""
+        _, response, verdict = answered
+        is_elsewhere = response.status in _REDIRECTS or response.status == 401
+        return verdict.kind in _ANSWERS and not is_elsewhere
+
+    def judged(self, response: Response) -> tuple[Verdict | None, Ending, float | None]:
+        """What a response is, what it says of the server, and the pause in seconds that it asks for.
+
+        A large body is not judged yet: that must wait for room. "Now" (``Retry-After: 0``, or a moment that
+        is gone) is no word: nobody would ever pause.
+        """
+        verdict = self.judge(response) if len(response.body) <= _SMALL_BODY else None
+        return verdict, *self._ending(response, verdict)
 
     def _ending(self, response: Response, verdict: Verdict | None) -> tuple[Ending, float | None]:
-        """What a response says of the server, and the pause in seconds that it asks for.
-
-        "Now" (``Retry-After: 0``, or a moment that is gone) is no word: nobody would ever pause.
-        """
         kind = "answer" if verdict is None else verdict.kind
         status = 429 if kind == "throttled" else response.status
         told = reported_pause(status, response.headers, self.wall_clock()) or None
@@ -184,6 +235,10 @@ class Exchange:
         if deadline is None:
             return self.request_timeout
         return min(self.request_timeout, max(deadline - self.clock(), 1e-3))
+
+    def signed(self, requests: Sequence[Request], credentials: dict[str, str]) -> Sequence[Request]:
+        """``requests`` to the home origin with what proves who we are."""
+        return [self._signed(request, credentials) for request in requests] if credentials else requests
 
     def _signed(self, request: Request, credentials: dict[str, str]) -> Request:
         """``request`` with what proves who we are; no other origin gets to see that, or anything private."""

@@ -19,7 +19,7 @@ from lookup_connectors.http.answer import (
     ResponseReader,
 )
 from lookup_connectors.http.answer_signs import more_told, next_link
-from lookup_connectors.http.exchange import Answered, Exchange
+from lookup_connectors.http.exchange import Answered, Begun, Exchange
 from lookup_connectors.http.request import Request
 from lookup_connectors.json_paths import Path, PathFailure, parse_path
 
@@ -54,7 +54,7 @@ class Paging:
     in_form: bool = False
 
     @property
-    def _is_counted(self) -> bool:
+    def is_counted(self) -> bool:
         """Whether the page after the last is asked for, too: the API may have nothing to say but that."""
         return self.kind in ("page", "offset")
 
@@ -65,14 +65,15 @@ class Paging:
         reader: ResponseReader,
         deadline: float | None,
         lease: ByteLease,
+        begun: Begun | None = None,
     ) -> tuple[Response, PageRows]:
-        """The last response to ``request``, and the rows of all pages.
+        """The last response to ``request``, and the rows of all pages; ``begun``: the first was sent already.
 
         Raises:
             HttpFailure: a page cannot be read, or the pages have no end.
         """
         current: Request | None = request
-        if self._is_counted:
+        if self.is_counted:
             current = self._with_parameter(request, self.first if self.kind == "page" else 0)
         rows: PageRows | None = None
         asked: set[tuple[str, bytes | None]] = set()
@@ -85,14 +86,15 @@ class Paging:
                 )
             asked.add((current.url, current.body))
             try:
-                answered = await exchange.ask(current, deadline, lease)
+                answered = await exchange.ask(current, deadline, lease, begun)
             except HttpFailure as failure:
                 told = self._explained(failure, len(asked))
                 if told is failure:
                     raise
                 raise told from None
+            begun = None
             if answered.verdict.kind == "miss":
-                if rows is not None and not self._is_counted:
+                if rows is not None and not self.is_counted:
                     raise reader.refused(f"the next page is not there ({answered.response.status}).")
                 rows = rows or answered.verdict.rows
                 break
@@ -109,6 +111,16 @@ class Paging:
                 raise reader.refused(f"{error}.") from None
         assert rows is not None, "the first page was asked for"
         return answered.response, rows
+
+    def is_whole(self, answered: Answered, exchange: Exchange, reader: ResponseReader) -> bool:
+        """Whether the first page is all: nothing leads on, or has to be said of that."""
+        if answered.verdict.kind == "miss":
+            return True
+        rows = len(answered.verdict.rows)
+        try:
+            return self._following(answered.request, answered, 1, rows, exchange, reader) is None
+        except (PathFailure, ValueError, HttpFailure):
+            return False
 
     def _following(
         self,
@@ -128,7 +140,7 @@ class Paging:
         if self.kind == "none":
             return None
         rows = answered.verdict.rows
-        if self._is_counted:
+        if self.is_counted:
             if len(rows) == 0 or (self.size is not None and len(rows) < self.size):
                 return None
             return self._with_parameter(request, self.first + page if self.kind == "page" else so_far)
@@ -171,7 +183,7 @@ class Paging:
     def _explained(self, failure: HttpFailure, page: int) -> HttpFailure:
         """``failure``, which came of asking for ``page`` (from 1), and what that may have to do with it."""
         status = failure.response.status if failure.response else None
-        if page == 1 or not self._is_counted or status not in _BEYOND:
+        if page == 1 or not self.is_counted or status not in _BEYOND:
             return failure
         size = " Then" if self.size else " Set 'page-size', so that a page with fewer rows is the last; or"
         return HttpFailure(

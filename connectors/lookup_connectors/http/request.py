@@ -543,6 +543,37 @@ class Templates:
         url = f"{address}?{query}" if query else address
         return Request(self.method, url, headers, body, self.private)
 
+    def requests(self, keys: Sequence[Key]) -> Iterator[Request]:
+        """The request for each of ``keys`` alone.
+
+        Raises:
+            Unaskable: as for ``request``.
+            Unsendable: as for ``request``.
+        """
+        found = self._of_numbers
+        if found is None or not keys or keys[0].keys() != {found[0]}:
+            yield from (self.request(TemplateKeys.one(key)) for key in keys)
+            return
+        column, before, after, like = found
+        for key in keys:
+            value = key[column]
+            if type(value) is int:
+                yield Request(self.method, f"{before}{value}{after}", like.headers, like.body, self.private)
+            else:
+                yield self.request(TemplateKeys.one(key))
+
+    @cached_property
+    def _of_numbers(self) -> tuple[str, str, str, Request] | None:
+        """Where one column stands once, in the URL alone: it, and what is before and after a number there."""
+        named = [*self.address.columns, *self.query.columns]
+        if len(named) != 1 or self.columns != self.needed | {*named} or self.lists:
+            return None
+        if any(each.columns for each in self.headers.values()) or (self.body and self.body.columns):
+            return None
+        first, second = (self.request(TemplateKeys.one({named[0]: number})) for number in (0, 1))
+        at = next(at for at, both in enumerate(zip(first.url, second.url, strict=True)) if len({*both}) > 1)
+        return named[0], first.url[:at], first.url[at + 1 :], first
+
     def resolved(self, resolve: Resolve) -> Templates:
         """The same, with references to secrets resolved."""
         return replace(

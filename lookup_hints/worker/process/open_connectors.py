@@ -24,7 +24,17 @@ import pyarrow as pa
 from lookup_hints.engine.arrow import conform
 from lookup_hints.engine.masking import known_secrets, without_secrets
 from lookup_hints.errors import ConnectorError, InternalError, LookupTimeout
-from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, Filter, FilteredScan, Scan, SyncLookup
+from lookup_hints.spi import (
+    AsyncLookup,
+    AsyncRowLookup,
+    Connector,
+    Filter,
+    FilteredScan,
+    RowStarter,
+    Scan,
+    SyncLookup,
+    TakeRows,
+)
 from lookup_hints.spi.model import Answer, LookupRequest, RowRequest, Rows
 from lookup_hints.spi.reporting import NOBODY, reporting_to
 from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
@@ -143,6 +153,12 @@ class OpenedAsync:
             return await ask(request)
         except ModuleNotFoundError as error:
             raise _lacks(self.connector, error) from error
+
+    def row_starter(self, take: TakeRows) -> RowStarter | None:
+        """The connector's, once it is open."""
+        if self._ask_row is None or not isinstance(self.connector, AsyncRowLookup):
+            return None
+        return self.connector.row_starter(take)
 
     def _open_task(self) -> asyncio.Task[None]:
         if self._opening is None or _has_failed(self._opening):

@@ -62,8 +62,8 @@ class _Turns:
     def __init__(self) -> None:
         self.pauses: list[float | None] = []
 
-    def take_at_once(self) -> bool:
-        return True
+    def take_at_once(self, count: int = 1) -> int:
+        return count
 
     async def take(self, deadline: float | None = None, after: float | None = None) -> None:
         pass
@@ -71,7 +71,7 @@ class _Turns:
     def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
         pass
 
-    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
+    def over(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
         if ending == "refused":
             self.pauses.append(pause)
         return pause or 0.0 if ending == "refused" else 0.0

@@ -67,9 +67,9 @@ class Watched:
         self._own = own
         self.endings: Counter[Ending] = Counter()
 
-    def over(self, started: float, ending: Ending, pause: float | None = None) -> float:
-        self.endings[ending] += 1
-        return self._own.over(started, ending, pause)
+    def over(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
+        self.endings[ending] += count
+        return self._own.over(started, ending, pause, count)
 
 
 def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tuple[Watched, list[Any]]:

@@ -135,7 +135,7 @@ class Waits:
     def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
         self.now += 2.0
 
-    def over(self, started: float, ending: Any, pause: float | None = None) -> float:
+    def over(self, started: float, ending: Any, pause: float | None = None, count: int = 1) -> float:
         return 0.0
 
 

@@ -1,0 +1,162 @@
+"""Many keys asked at once over connections that are open: a key costs no task and no future of its own.
+
+What comes in one turn of the event loop is judged and handed over together. What is no ordinary answer (a
+redirect, a refusal, a lost connection, a further page) goes on as the coroutine of its key, from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.http.answer import Response, Told
+from lookup_connectors.http.exchange import Answered, Begun, ending_of_failure
+from lookup_connectors.http.request import Request
+from lookup_hints.spi import RowRequest, Rows, TakeRows, reporting, turns
+
+if TYPE_CHECKING:
+    from lookup_connectors.http.connector import OpenHttp
+    from lookup_connectors.http.engine_fast import FastClient, HttpConnection
+
+
+class _Start(NamedTuple):
+    """What keys have in common that were started together."""
+
+    credentials: dict[str, str]
+    time: float
+    deadline: float | None
+    timeout: float
+
+
+class StartedKey:
+    """A key that is under way. Its connection tells it what came, as it would tell a future."""
+
+    __slots__ = ("_keys", "came", "connection", "request", "row", "start")
+
+    connection: HttpConnection
+
+    def __init__(self, keys: StartedKeys, row: RowRequest, request: Request, start: _Start) -> None:
+        self._keys, self.row, self.request, self.start = keys, row, request, start
+        self.came: Response | Exception | None = None
+
+    def done(self) -> bool:
+        return self.came is not None
+
+    def set_result(self, response: Response) -> None:
+        self.came = response
+        self._keys.took(self)
+
+    def set_exception(self, error: Exception) -> None:
+        self.came = error
+        self._keys.took(self)
+
+    def cancel(self) -> None:
+        self._keys.cancel(self)
+
+
+class StartedKeys:
+    """The keys of one task that are under way."""
+
+    def __init__(self, live: OpenHttp, client: FastClient, take: TakeRows) -> None:
+        self._live, self._client, self._take = live, client, take
+        self._lease = live.sender.budget.lease(shared=True)
+        self._turns, self._reports, self._context = turns(), reporting(), copy_context()
+        self._under_way = 0
+        self._came: list[StartedKey] = []
+        self._served = self._size = 0
+        self._now = 0.0
+
+    def start(self, rows: Sequence[RowRequest]) -> Sequence[StartedKey]:
+        """Ask for the first of ``rows``: as many as connections, bytes and turns allow without waiting.
+
+        A lookup that is made again may have to go before others, and therefore to wait for bytes.
+        """
+        live, client, usual = self._live, self._client, self._live.sender.usual.size
+        credentials, rows = live.exchange.auth.known, rows[: client.room(live.exchange.home)]
+        if (
+            not rows
+            or rows[0].attempt > 1
+            or credentials is None
+            or not self._lease.has_room(len(rows) * usual)
+        ):
+            return ()
+        count = self._turns.take_at_once(len(rows))
+        if not count:
+            return ()
+        requests = live.requests_of(rows[:count])
+        now, timeout, longest = time.monotonic(), rows[0].timeout, live.exchange.request_timeout
+        deadline = None if timeout is None else now + timeout
+        start = _Start(credentials, now, deadline, longest if timeout is None else min(timeout, longest))
+        keys = [StartedKey(self, row, request, start) for row, request in zip(rows, requests, strict=False)]
+        self._lease.expect_now(count * usual)
+        end = asyncio.get_running_loop().time() + start.timeout
+        sent = client.start(keys, live.exchange.signed(requests, credentials), end, self._lease)
+        for _ in range(sent, count):  # no request, or no connection
+            self._turns.over(now, "unknown")
+        self._under_way += sent
+        return keys[:sent]
+
+    def took(self, key: StartedKey) -> None:
+        """Something came for ``key``: it is looked at with all that comes in this turn of the loop."""
+        if not self._came:
+            asyncio.get_running_loop().call_soon(self._hand_over, context=self._context)
+        self._came.append(key)
+
+    def cancel(self, key: StartedKey) -> None:
+        """Nobody waits for ``key`` any more."""
+        if key.done():
+            self._came.remove(key)
+        is_late = key.start.deadline is not None and time.monotonic() >= key.start.deadline
+        self._turns.over(key.start.time, "lost" if is_late else "unknown")
+        self._reports.received(key.connection.came)
+        self._client.over(key.connection, is_kept=False)
+        self._forget(1)
+
+    def _hand_over(self) -> None:
+        keys, self._came = self._came, []
+        self._served = self._size = 0
+        self._now = time.monotonic()
+        held = self._live.sender.budget.lease()
+        self._reports.received(sum([key.connection.came for key in keys]))
+        outcomes = [(key, self._outcome(key, held)) for key in keys]
+        if self._served:
+            held.take(self._size)
+            self._turns.over(keys[-1].start.time, "served", count=self._served)
+        self._forget(len(keys))
+        if keys:
+            self._take(outcomes)
+
+    def _outcome(self, key: StartedKey, held: ByteLease) -> Rows | Coroutine[Any, Any, Rows]:
+        """The rows of an ordinary answer, whose bytes ``held`` counts; else what goes on with what came."""
+        live, start, came = self._live, key.start, key.came
+        self._client.over(key.connection, is_kept=type(came) is Response)
+        try:
+            assert came is not None
+            if isinstance(came, Exception):
+                raise came
+            response = self._client.read(key.request, came)
+        except Exception as error:
+            failure = self._client.failure(key.request, error, start.timeout, is_kept=True)
+            self._turns.over(start.time, ending_of_failure(failure))
+            return live.row(key.row, Begun(key.request, start.credentials, start.time, failure))
+        verdict, ending, pause = live.exchange.judged(response)
+        if verdict is not None and ending == "served" and not pause:
+            answered = Answered(key.request, response, verdict)
+            if live.is_whole(answered):
+                self._served += 1
+                self._size += len(response.body)
+                live.sender.usual.saw(len(response.body))
+                told = Told.of(verdict.rows, response, key.row.attempt, self._now - start.time)
+                return live.found(key.row.key, verdict.rows, told, held)
+        wait = self._turns.over(start.time, ending, pause)
+        begun = Begun(key.request, start.credentials, start.time, response, verdict, ending, wait)
+        return live.row(key.row, begun)
+
+    def _forget(self, keys: int) -> None:
+        """So many keys are over; what they held is counted elsewhere by now."""
+        self._under_way -= keys
+        self._lease.keep(self._under_way * self._live.sender.usual.size)
