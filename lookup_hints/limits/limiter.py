@@ -348,7 +348,7 @@ class OriginLimiter:
 
 
 class OriginPermits:
-    """The turns of one lookup, or of several one after the other: a ``spi.turns.Turns``."""
+    """The turns of one lookup, or of several one after the other: a ``spi.reporting.Turns``."""
 
     def __init__(self, limiter: OriginLimiter) -> None:
         self.take_at_once = limiter.try_acquire

@@ -371,7 +371,8 @@ class OpenHttp:
     def starter(self, take: TakeRows) -> StartedKeys | None:
         """What starts keys; None where a client or a way of paging needs more for each of them."""
         client = self.sender.client
-        if self.plan.paging.is_counted or not hasattr(client, "start"):
+        closes = any(name.lower() == "connection" for name in self._templates.headers)
+        if closes or self.plan.paging.is_counted or not hasattr(client, "start"):
             return None
         return StartedKeys(self, cast("FastClient", client), take)
 

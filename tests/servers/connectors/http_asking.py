@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from lookup_connectors.http import HttpConnector
+from lookup_connectors.http.engine_fast import FastClient
+from lookup_connectors.http.request import Request
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import in_memory
-from lookup_hints.spi.model import Answer, LookupTable, Outcomes, PlacedRows
+from lookup_hints.spi import AsyncRowLookup
+from lookup_hints.spi.door import StartedRow, StartedRows
+from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcomes, PlacedRows, RowRequest, Rows
 from lookup_hints.spi.reporting import taking
 from tests.servers.http_server import Api
 from tests.unit.connectors import asking
@@ -21,6 +27,61 @@ from tests.unit.connectors.asking import Result, request_for
 
 ENGINE = "auto"
 """What sends the requests of tables made here; tests run over each."""
+
+ENGINES = ("fast", "started", "httpx")
+"""The clients; and the fast one with keys that are started, as the engine starts them, over open connections."""
+
+
+def use_engine(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one of ``ENGINES`` send the requests of tables made from now on."""
+    monkeypatch.setattr("tests.servers.connectors.http_asking.ENGINE", engine.replace("started", "fast"))
+    if engine == "started":
+        monkeypatch.setattr(HttpConnector, "_each", _each_started)
+
+
+async def _each_started(connector: HttpConnector, request: LookupRequest, _: object) -> Outcomes:
+    """The rows of each key, which starts over a connection where one can be opened for it."""
+    came: dict[StartedRow, asyncio.Future[Any]] = {}
+
+    def take(outcomes: StartedRows) -> None:
+        for row, outcome in outcomes:
+            came.pop(row).set_result(outcome)
+
+    starter = connector.row_starter(take)
+
+    async def outcome(row: RowRequest) -> Rows:
+        if starter is None or not await _has_connection(connector, row):
+            return await connector.alookup_row(row)
+        started = starter.start([row])
+        if not started:
+            return await connector.alookup_row(row)
+        came[started[0]] = future = asyncio.get_running_loop().create_future()
+        try:
+            found = await future
+        except asyncio.CancelledError:
+            started[0].cancel()
+            raise
+        return await found if asyncio.iscoroutine(found) else found  # type: ignore[no-any-return]
+
+    each: Callable[[RowRequest], Awaitable[Rows]] = outcome
+    return await AsyncRowLookup._each(connector, request, each)
+
+
+async def _has_connection(connector: HttpConnector, row: RowRequest) -> bool:
+    """Whether a connection is open for ``row``; else one is opened, if it can be."""
+    live = connector._opened
+    client = live.sender.client
+    assert isinstance(client, FastClient)
+    try:
+        request: Request = next(iter(live.requests_of([row])))
+        origin, _ = client._origin(request.url)
+        if not origin.idle:
+            now = asyncio.get_running_loop().time()
+            client._keep(origin, await client._connected(request, origin, now + 5.0))
+    except Exception:  # as a lookup may fail that finds out by itself
+        return False
+    return True
+
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 

@@ -22,10 +22,10 @@ from tests.unit.connectors.asking import request_for
 BOTH = pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
 
 
-@pytest.fixture(autouse=True, params=["fast", "httpx"])
+@pytest.fixture(autouse=True, params=http_asking.ENGINES)
 def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything holds over each client."""
-    monkeypatch.setattr(http_asking, "ENGINE", request.param)
+    http_asking.use_engine(request.param, monkeypatch)
 
 
 def answer(key: int, head: str = "HTTP/1.1 200 OK") -> bytes:

@@ -22,10 +22,10 @@ KEYS = [(key,) for key in range(20)]
 BOTH = pytest.mark.parametrize("asynchronous", [True, False])
 
 
-@pytest.fixture(autouse=True, params=["fast", "httpx"])
+@pytest.fixture(autouse=True, params=http_asking.ENGINES)
 def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything about HTTP holds over each client."""
-    monkeypatch.setattr(http_asking, "ENGINE", request.param)
+    http_asking.use_engine(request.param, monkeypatch)
 
 
 def counted(table: LookupTable, keys: list[Any] = KEYS, **settings: Any) -> LookupMetrics:
