@@ -34,6 +34,7 @@ from lookup_hints.spi import (
     Scan,
     SyncLookup,
     TakeRows,
+    TakesTurns,
 )
 from lookup_hints.spi.model import Answer, LookupRequest, RowRequest, Rows
 from lookup_hints.spi.reporting import NOBODY, reporting_to
@@ -155,9 +156,10 @@ class OpenedAsync:
             raise _lacks(self.connector, error) from error
 
     def row_starter(self, take: TakeRows) -> RowStarter | None:
-        """The connector's, once it is open."""
-        if self._ask_row is None or not isinstance(self.connector, AsyncRowLookup):
+        """The connector's, once it is open; none where it is not the connector that takes the turns."""
+        if self._ask_row is None or not isinstance(self.connector, TakesTurns):
             return None
+        assert isinstance(self.connector, AsyncRowLookup), "it is asked by row"
         return self.connector.row_starter(take)
 
     def _open_task(self) -> asyncio.Task[None]:

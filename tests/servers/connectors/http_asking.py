@@ -39,6 +39,11 @@ def use_engine(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(HttpConnector, "_each", _each_started)
 
 
+def is_started() -> bool:
+    """Whether keys are started over connections that were opened for them."""
+    return HttpConnector._each is _each_started
+
+
 async def _each_started(connector: HttpConnector, request: LookupRequest, _: object) -> Outcomes:
     """The rows of each key, which starts over a connection where one can be opened for it."""
     came: dict[StartedRow, asyncio.Future[Any]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from lookup_hints.engine.row_runner import RowDriver
 from lookup_hints.engine.sync_runner import run_sync
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, ConnectorError, LookupTimeout, OptionError, Problem
-from lookup_hints.spi import AsyncRowLookup, OrderCondition, ReportsOutcomes, SyncRowLookup
+from lookup_hints.spi import AsyncRowLookup, OrderCondition, ReportsOutcomes, SyncRowLookup, TakeRows
 from lookup_hints.spi.model import LookupRequest, LookupTable, Miss, Outcome, Outcomes, RowRequest, Rows
 from tests.unit.engine.support import (
     ON_ERROR,
@@ -78,6 +78,10 @@ class People(AsyncRowLookup, SyncRowLookup, ReportsOutcomes):
                 return Miss(f"nobody {key}")
         return [{"name": f"n{key}"}]
 
+    def row_starter(self, take: TakeRows) -> Starter | None:
+        is_plain = type(self).alookup_row is People.alookup_row
+        return Starter(self, take) if STARTS and is_plain else None
+
     def outcome_rows(self, keys: pa.Table, schema: pa.Schema, outcome: Outcome) -> pa.Table | None:
         if not self.tells:
             return None
@@ -85,10 +89,87 @@ class People(AsyncRowLookup, SyncRowLookup, ReportsOutcomes):
         return pa.table({"id": keys.column("id"), "name": told})
 
 
+class Starter:
+    """Starts keys of ``people`` that are asked for the first time, ``STARTS`` of them under way at once.
+
+    What comes at one time is told together. A key that fails goes on as a coroutine, for half a second more.
+    """
+
+    def __init__(self, people: People, take: TakeRows) -> None:
+        self.people, self.take = people, take
+        self.came: list[StartedPerson] = []
+        self.under_way = 0
+
+    def start(self, requests: Sequence[RowRequest]) -> Sequence[StartedPerson]:
+        if requests[0].attempt > 1:
+            return ()
+        return [StartedPerson(self, request) for request in requests[: STARTS - self.under_way]]
+
+    def hand_over(self) -> None:
+        came, self.came = self.came, []
+        self.take([(person, person.outcome()) for person in came])
+
+
+class StartedPerson:
+    def __init__(self, starter: Starter, request: RowRequest) -> None:
+        self.starter, self.request, self.key = starter, request, request.key["id"]
+        people = starter.people
+        loop = asyncio.get_running_loop()
+        people.asked.append((loop.time(), self.key))
+        people.in_flight += 1
+        people.most_in_flight = max(people.most_in_flight, people.in_flight)
+        starter.under_way += 1
+        self.timer = loop.call_later(people.latency(self.key), self.comes)
+
+    def comes(self) -> None:
+        if not self.starter.came:
+            asyncio.get_running_loop().call_soon(self.starter.hand_over)
+        self.starter.came.append(self)
+
+    def ends(self) -> None:
+        self.starter.under_way -= 1
+        self.starter.people.in_flight -= 1
+
+    def outcome(self) -> Rows | Coroutine[Any, Any, Rows]:
+        self.ends()
+        try:
+            return self.starter.people.lookup_row(self.request)
+        except ConnectorError:
+            return self.go_on()
+
+    async def go_on(self) -> Rows:
+        await asyncio.sleep(0.5)
+        return self.starter.people.lookup_row(self.request)
+
+    def cancel(self) -> None:
+        self.ends()
+        self.timer.cancel()
+        if self in self.starter.came:
+            self.starter.came.remove(self)
+        self.starter.people.cancelled.append(self.key)
+
+
+STARTS = 0
+
+
+@pytest.fixture(
+    autouse=True, params=[0, 2, 1000], ids=["each has a task", "two are started", "all are started"]
+)
+def _starts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether keys are started together or have a task each is nothing that shows in what comes of them."""
+    monkeypatch.setattr("tests.unit.engine.test_row_runner.STARTS", request.param)
+
+
 def run(loop: VirtualLoop, people: AsyncRowLookup, *inputs: Keys, **settings: Any) -> Iterator[Settled]:
     lookup = spec(people, asynchronous=True, **settings)
     assert lookup.by_row
-    driver = RowDriver(LookupFlow(lookup, Random(1)), people, people.alookup_row, lookup.settings.capacity)
+    driver = RowDriver(
+        LookupFlow(lookup, Random(1)),
+        people,
+        people.alookup_row,
+        lookup.settings.capacity,
+        people.row_starter,
+    )
     return run_async(driver, iter(inputs), loop.call)
 
 
