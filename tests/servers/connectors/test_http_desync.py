@@ -256,8 +256,10 @@ def test_what_is_no_answer_costs_a_connection_and_no_query(way: str, connections
 @BOTH
 def test_who_speaks_before_it_is_asked_is_not_asked_twice(sync: bool) -> None:
     refused = pytest.raises(ConnectorError, match=r"more responses than|broke off: the server sent data")
+    # On a busy machine what it says may come after the question, where nobody can tell it from an answer.
     with hostile("greeting") as server, refused:
-        names_of(table_at(server), 30, 0.02, sync=sync)
+        for _ in range(20):
+            names_of(table_at(server), 30, 0.02, sync=sync)
 
 
 # --- where an answer ends -------------------------------------------------------------------------
