@@ -158,12 +158,12 @@ class FastClient:
     # Inside.
 
     def _ask(
-        self, connection: HttpConnection, data: bytes, end: float, lease: ByteLease, waiter: Waiter
+        self, connection: HttpConnection, data: bytes, end: float, lease: ByteLease, sink: ResponseSink
     ) -> None:
         self._busy.add(connection)
         if end < self._watched_until:
             self._watch_until(end)
-        connection.ask(data, end, lease, waiter)
+        connection.ask(data, end, lease, sink)
         self._send_soon(connection)
 
     def _over(self, connection: HttpConnection, *, is_kept: bool) -> None:
@@ -265,8 +265,8 @@ class FastClient:
         await asyncio.sleep(0)  # so that the sockets close before the loop may
 
 
-class Waiter(Protocol):
-    """Who waits for a response: a future is one."""
+class ResponseSink(Protocol):
+    """Takes a response: a future is one."""
 
     def done(self) -> bool:
         """Whether it is there, or not wanted any more."""
@@ -317,7 +317,7 @@ class HttpConnection(asyncio.Protocol):
         """Whether it may be asked once more."""
         self._is_answered = True  # so far nothing is asked
         self._is_answered_twice = False
-        self.answer: Waiter | None = None
+        self.answer: ResponseSink | None = None
         self._lease: ByteLease | None = None
         self._granted: asyncio.Future[None] | None = None
         self._end = 0.0
@@ -340,8 +340,8 @@ class HttpConnection(asyncio.Protocol):
         """When the response must be there, as known ``now``: its wait for room is not counted."""
         return self._end + (0.0 if self._lease is None else self._lease.waited(now))
 
-    def ask(self, data: bytes, end: float, lease: ByteLease, waiter: Waiter) -> None:
-        """Take ``data`` to be sent; ``waiter`` is told the response, or a failure, by ``end``.
+    def ask(self, data: bytes, end: float, lease: ByteLease, sink: ResponseSink) -> None:
+        """Take ``data`` to be sent; ``sink`` is told the response, or a failure, by ``end``.
 
         The client sees to both: it calls ``send``, and looks at the time.
         """
@@ -354,7 +354,7 @@ class HttpConnection(asyncio.Protocol):
         self._has_head = False
         self._reads_to_end = False
         self._end = end - lease.waited(asyncio.get_running_loop().time())
-        self.answer = waiter
+        self.answer = sink
         self.came = 0
         self._unsent = data
 
