@@ -16,7 +16,7 @@
 #
 # CI runs test, docs, test-servers, test-processes, test-queries and the oldest cell of test-matrix. TREES=n, MISTAKES=n
 # and TEXTS=n say how many random queries, mistakes and texts there are, SEED=n repeats a run, SHARE=n runs one of n cases
-# of a kind or a cell; JOBS=n is how many files of tests run beside each other (2).
+# of each test, PART=m says which; JOBS=n is how many files of tests run beside each other (2).
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment.
 
 .POSIX:
@@ -39,7 +39,8 @@ demo: java $(VENV)/.demo
 # Files run beside each other, as Spark leaves a second core idle for much of the time. CI prints the slowest tests.
 JOBS = 2
 SHARE = 1
-PYTEST = $(BIN)/python -m pytest -q $${CI:+--durations=50 --durations-min=1} --share=$(SHARE) \
+PART = 0
+PYTEST = $(BIN)/python -m pytest -q $${CI:+--durations=50 --durations-min=1} --share=$(SHARE) --part=$(PART) \
   -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: java check $(VENV)/spark.jsa
@@ -66,7 +67,7 @@ test-examples: java $(VENV)/spark.jsa
 
 CELLS =
 test-matrix: java
-	@JOBS=$(JOBS) SHARE=$(SHARE) .ci/matrix $(CELLS)
+	@JOBS=$(JOBS) SHARE=$(SHARE) PART=$(PART) .ci/matrix $(CELLS)
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .

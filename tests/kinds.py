@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from zlib import crc32
@@ -50,6 +50,18 @@ def misplaced(item: pytest.Item) -> str | None:
     )
 
 
+def share_of(tests: Sequence[str], share: int, part: int) -> set[str]:
+    """One of ``share`` cases of each test, at least one of each, and all of them over that many parts."""
+    cases: dict[str, list[str]] = defaultdict(list)
+    for test in tests:
+        cases[test.partition("[")[0]].append(test)
+    chosen: set[str] = set()
+    for test, its in cases.items():
+        step = min(share, len(its))
+        chosen.update(its[(part + crc32(test.encode())) % step :: step])
+    return chosen
+
+
 @dataclass
 class Total:
     """What the tests of one kind took together."""
@@ -63,20 +75,18 @@ class Total:
 class Budget:
     """A plugin of pytest that measures each test, refuses one that is in the wrong folder, and can run a share of them."""
 
-    def __init__(self, share: int = 1, clock: Callable[[], float] = time.process_time) -> None:
-        self._share, self._clock = share, clock
+    def __init__(self, share: int = 1, part: int = 0, clock: Callable[[], float] = time.process_time) -> None:
+        self._share, self._part, self._clock = share, part, clock
         self.totals: dict[str, Total] = defaultdict(Total)
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Refuse a test that needs what its kind may not: a unit test Spark, one of Spark a server."""
         if wrong := list(filter(None, map(misplaced, items))):
             raise pytest.UsageError("\n".join(wrong))
-        left_out = [
-            item for item in items if "[" in item.nodeid and crc32(item.nodeid.encode()) % self._share
-        ]
-        if left_out:
-            config.hook.pytest_deselected(items=left_out)
-            items[:] = [item for item in items if item not in left_out]
+        if self._share > 1:
+            chosen = share_of([item.nodeid for item in items], self._share, self._part)
+            config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+            items[:] = [item for item in items if item.nodeid in chosen]
 
     def pytest_runtest_setup(self) -> None:
         """Leave to no test what is done once."""

@@ -81,15 +81,23 @@ def test_a_unit_test_may_work_for_a_second_of_a_free_processor(
     assert dict(test.user_properties)["work"] == 2.5
 
 
-def test_a_share_of_the_tests_is_the_same_each_time() -> None:
-    def run(share: int) -> list[str]:
-        items = [item(f"tests/queries/test_x.py::test_y[{number}]") for number in range(300)]
-        items.append(item("tests/queries/test_alone.py"))
+def test_a_share_has_a_case_of_each_test_and_the_parts_have_all() -> None:
+    cases = {"wide": 300, "narrow": 2, "pair": 3}
+    tests = [f"tests/queries/test_x.py::{name}[{n}]" for name, most in cases.items() for n in range(most)]
+    tests.append("tests/queries/test_x.py::alone")
+
+    def run(share: int, part: int = 0) -> list[str]:
+        items = [item(test) for test in tests]
         config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
-        Budget(share).pytest_collection_modifyitems(config, items)
+        Budget(share, part).pytest_collection_modifyitems(config, items)
         return [each.nodeid for each in items]
 
-    assert len(run(1)) == 301
-    assert 70 < len(run(3)) < 130
-    assert run(3)[-1].startswith("tests/queries/test_alone.py"), "it has no cases"
+    assert run(1) == tests
+    parts = [run(3, part) for part in range(7, 10)]
+    assert [len(part) for part in parts] == [100 + 1 + 1 + 1] * 3
+    assert set().union(*parts) == set(tests)
+    assert all(
+        {test.partition("[")[0] for test in part} == {test.partition("[")[0] for test in tests}
+        for part in parts
+    )
     assert run(3) == run(3)
