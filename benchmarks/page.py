@@ -22,7 +22,7 @@ PLOT = ROOT / "docs" / "crossover.svg"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 ORDER = (
     *("postgres", "http", "wide", "late_rows", "runners", "scale", "cache"),
-    *("read", "crossover", "asof", "latency", "overhead", "planning"),
+    *("read", "crossover", "asof", "ranges", "latency", "overhead", "planning"),
     *("citizen_refusing", "citizen_rate", "citizen_dead", "citizen_killed"),
 )
 VERSIONS = ("pyspark", "pyarrow", "asyncpg", "httptools", "aiohttp")

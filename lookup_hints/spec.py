@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -245,9 +246,16 @@ class FullCache:
     max_bytes: int | None = None
     changed: ChangedColumn | None = None
 
+    @property
+    def is_for_run(self) -> bool:
+        """Whether it is kept for one run of a statement, and not for others."""
+        return isinstance(self.reload, PeriodicReload) and self.reload.interval == inf
+
     def __str__(self) -> str:
         then = "the old rows are used" if self.keeps_old else "lookups fail"
         limit = "" if self.max_bytes is None else f"; at most {self.max_bytes / 1024**2:,.6g} MB of its disk"
+        if self.is_for_run:
+            return f"each executor reads the table for this statement{limit}"
         changed = "" if self.changed is None else f"; {self.changed}"
         again = f"full: each executor reads the table, and again {self.reload}"
         return f"{again}; where that fails, {then}{changed}{limit}"
@@ -358,8 +366,9 @@ class LookupSpec:
         name: what it is called, and the name of its function.
         packed: whether the keys come as one struct, not as one argument each.
         kind: the join: ``INNER``, ``LEFT``, ``LEFT SEMI`` or ``LEFT ANTI``; only counts depend on it.
-        order: which rows of a key answer; the value that is compared is the last argument of the UDF.
-        order_asked: whether the source says which they are; else it is asked for all rows of a key.
+        order: which rows of a key answer; the value that is compared is the last argument of the UDF. Without
+            key columns all rows of the table may: it is kept whole, and asked for ranges that hold the value.
+        order_asked: whether the worker is given them alone; else it is given all rows of a key, and chooses.
     """
 
     connector: Connector
@@ -389,6 +398,11 @@ class LookupSpec:
             and isinstance(self.connector, AsyncRowLookup)
             and self.connector.keys_per_request() == 1
         )
+
+    @property
+    def in_range(self) -> OrderCondition | None:
+        """Which rows of the whole table answer a value; None where it is asked by key."""
+        return None if self.key_columns else self.order
 
     @property
     def keys_are_immutable(self) -> bool:
@@ -425,7 +439,8 @@ class LookupSpec:
     @property
     def answer_schema(self) -> pa.Schema:
         """Schema of an answer: key and held columns, in the table's order."""
-        wanted = {*self.key_columns, *self.held_columns}
+        compared = () if self.in_range is None else self.in_range.columns
+        wanted = {*self.key_columns, *self.held_columns, *compared}
         return pa.schema([column for column in self.table.schema if column.name in wanted])
 
     @property

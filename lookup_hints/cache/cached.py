@@ -12,6 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,14 +28,14 @@ from lookup_hints.cache.task_cache import (
 )
 from lookup_hints.engine.arrow import KnownAnswers, Placed, conform
 from lookup_hints.engine.masking import known_secrets, masked
-from lookup_hints.errors import ConnectorError, InternalError
+from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
 from lookup_hints.metrics.counts import CountsByKey
 from lookup_hints.spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.spi import Changes, ChangesRequest, Connector, ReportsChanges
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process.open_connectors import needing_its_driver
-from lookup_hints.worker.process.task import in_stream, running_statement
+from lookup_hints.worker.process.task import in_stream, running_part, running_statement
 
 if TYPE_CHECKING:
     from lookup_hints.cache.store.invalidations import Checks, Invalidations
@@ -74,6 +75,8 @@ class Stores:
             cache = self._cache(spec, identity, folder, refresh)
             if spec.settings.changed is not None:
                 watch = self._watched(spec, spec.settings.changed, identity, folder)
+        except LookupHintsError:
+            raise
         except Exception as error:
             self._warn(spec.table.name, error_summary(error))
             cache = None
@@ -102,6 +105,8 @@ class Stores:
         folder: Path | None,
         refresh: Callable[[pa.Table], None] | None,
     ) -> Cache | None:
+        if spec.in_range is not None:
+            return self._ranges(spec, identity, folder)
         if spec.settings.whole is not None:
             return self._whole(spec, identity, folder)
         if spec.settings.switch is not None:
@@ -113,17 +118,35 @@ class Stores:
         return _StoreCache(store, partial(self._warn, spec.table.name), refresh)
 
     def _whole(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
-        from lookup_hints.cache.whole_tables import HeldTable
-
         answers = _folder_of(spec, identity, folder)
         invalidations = _invalidations(answers.parent, spec, math.inf)
-        path = answers / "whole"
-        held = self._held.pop(path, None)
-        if held is None or not path.is_dir():
-            held = HeldTable(path, spec, time.monotonic)
+        path = answers / ("whole" if spec.in_range is None else _hashed(spec.in_range))
+        return self._held_in(path, spec).cache(spec, invalidations)
+
+    def _held_in(self, path: Path, spec: LookupSpec) -> HeldTable:
+        from lookup_hints.cache.whole_tables import HeldTable
+
+        for gone in [each for each in self._held if not each.is_dir()]:
+            del self._held[gone]
+        held = self._held.pop(path, None) or HeldTable(path, spec, time.monotonic)
         self._held[path] = held
         _keep_few(self._held)
-        return held.cache(spec, invalidations)
+        return held
+
+    def _ranges(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
+        """The table as ranges, kept for this run of the statement where it is not kept for others."""
+        from lookup_hints.cache.whole_tables import failing_for, use_of
+
+        with failing_for(spec.table.name):
+            assert spec.settings.whole is not None, "it is kept whole"
+            if not spec.settings.whole.is_for_run:
+                return self._whole(spec, identity, folder)
+            runs = _folder_of(spec, identity, folder) / f"{_hashed(spec.in_range)}.runs"
+            path = runs / (running_part() or uuid4().hex)
+            use = use_of(path)
+            cache = self._held_in(path, spec).cache(spec)
+            cache.use = use
+            return cache
 
     def _switching(
         self, spec: LookupSpec, switch: Switch, identity: str, folder: Path | None

@@ -73,6 +73,9 @@ class Cache:
         """What is known of ``keys``; ``NOTHING`` where there is nothing yet that could know them."""
         raise NotImplementedError
 
+    def most_rows(self) -> int | None:
+        """For how many keys at once the rows surely fit into memory; None where that is not its business."""
+
     def refresh(self, keys: pa.Table) -> None:
         """Let fresh rows of ``keys`` be asked for beside the task, where rows differ in age."""
 
@@ -156,6 +159,10 @@ class TaskCache:
         except Exception as error:
             self._give_up(error)
             return None
+
+    def most_rows(self) -> int | None:
+        """How many rows the next window may have, for what is known of their keys; None: any number."""
+        return None if self._cache is None else self._cache.most_rows()
 
     def recall(self, keys: Keys) -> Keys:
         """``keys`` with what is known of them. What has been learned is written before."""

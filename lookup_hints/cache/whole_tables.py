@@ -9,7 +9,8 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -21,9 +22,11 @@ from pyarrow import types
 from lookup_hints.cache.store.folder import StoreLimits, locked, make_private
 from lookup_hints.cache.store.hashing import comparable, distinct, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
-from lookup_hints.cache.store.whole import Generation, Generations, Note, TooLarge
+from lookup_hints.cache.store.ranges import Bounds, TooLarge
+from lookup_hints.cache.store.whole import Generation, Generations, Note
 from lookup_hints.cache.task_cache import NOTHING, Cache, Loads, NotKept, error_summary
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
+from lookup_hints.engine.request_size import WINDOW_BYTES
 from lookup_hints.errors import ConnectorError, LookupHintsError
 from lookup_hints.spec import DailyReload, FullCache, LookupSpec, PeriodicReload, Switch
 from lookup_hints.worker.process.open_connectors import scanned
@@ -50,7 +53,7 @@ class HeldTable:
     ) -> None:
         assert spec.settings.whole is not None
         self._wanted: FullCache = spec.settings.whole
-        self._generations = Generations(path, StoreLimits(self._wanted.max_bytes), clock)
+        self._generations = Generations(path, StoreLimits(self._wanted.max_bytes), clock, _bounds(spec))
         self._clock, self._wall = clock, wall
         self._spec = spec
         self._invalidations: Invalidations | None = None
@@ -67,7 +70,7 @@ class HeldTable:
         note = self._generations.noted()
         if note is not None and note.kind == "cache" and self._generations.newest() is None:
             self._refuse(note)
-        return HeldCache(self)
+        return HeldCache(self) if spec.in_range is None else RangeCache(self)
 
     def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
         """The rows of ``keys``; all others have none.
@@ -77,10 +80,8 @@ class HeldTable:
             NotKept: its rows could not be kept.
             OSError: the folder cannot be read.
         """
-        current = self._generations.opened() or self._first()
+        current = self._current()
         self.loads = replace(self.loads, age=max(0, self._generations.now - current.began) // 1000)
-        if self._invalidations is not None:
-            self._invalidations.look(self._clock())
         note = self._generations.noted()
         if self._clock() >= self._due(current, note):
             self._reload()
@@ -89,9 +90,19 @@ class HeldTable:
         known = self._generations.probe(keys, columns, self._invalidations)
         return KnownAnswers(tuple(Placed(rows, at) for rows, at in known.found), known.missing)
 
+    def most(self) -> int:
+        """No value is answered by more rows, where it is asked for ranges; raises as ``probe``."""
+        self._current()
+        return self._generations.most
+
     @property
     def held(self) -> tuple[int, int]:
         return self._generations.held
+
+    @property
+    def name(self) -> str:
+        """That of the table."""
+        return self._spec.table.name
 
     def is_there(self) -> bool:
         return self._generations.opened() is not None
@@ -121,11 +132,28 @@ class HeldTable:
 
     # --- loading ---------------------------------------------------------------------------------------
 
+    def _current(self) -> Generation:
+        """What there is of the table; it is loaded where nothing is."""
+        if self._invalidations is not None:
+            self._invalidations.look(self._clock())
+        current = self._generations.opened()
+        return current if current is not None and self._is_valid(current) else self._first()
+
+    def _is_valid(self, current: Generation) -> bool:
+        """Whether the rows of ranges are used: where any row is invalidated, any value may be concerned.
+
+        By key, those that are invalidated are asked for, and nothing else is.
+        """
+        if self._spec.in_range is None or self._invalidations is None:
+            return True
+        began = np.array([current.began / 1000])
+        return bool(self._invalidations.allow(np.zeros(1, np.uint64), began)[0])
+
     def _first(self) -> Generation:
         came = self._generations.now
         with self._generations.loading(wait=True):
             current = self._generations.opened()
-            if current is None:
+            if current is None or not self._is_valid(current):
                 note = self._generations.noted()
                 if note is not None and note.at >= came:
                     self._refuse(note)
@@ -189,10 +217,22 @@ class HeldTable:
             raise NotKept(note.text)
 
     def _not_read(self, text: str) -> ConnectorError:
+        wanted, tip = "for its FULL cache", "; 'lookup.cache' = 'PARTIAL' asks it by key"
+        if self._spec.in_range is not None:
+            wanted, tip = "whole, for the ranges that are asked for", ""
         return ConnectorError(
-            f"table {self._spec.table.name} could not be read for its FULL cache: {text.rstrip('.')}."
-            " See that the source can be read whole; 'lookup.cache' = 'PARTIAL' asks it by key."
+            f"table {self.name} could not be read {wanted}: {text.rstrip('.')}."
+            f" See that the source can be read whole{tip}."
         )
+
+
+def _bounds(spec: LookupSpec) -> Bounds | None:
+    order = spec.in_range
+    if order is None or order.until is None:
+        return None
+    return Bounds(
+        spec.answer_schema, order.column, order.until, order.operator == ">=", order.until_operator == "<="
+    )
 
 
 def keys_by_hash(rows: pa.Table) -> Keys:
@@ -210,6 +250,9 @@ def keys_by_hash(rows: pa.Table) -> Keys:
 
 class HeldCache(Cache):
     """A table that is kept whole as a flow's cache; it counts what happens from now on."""
+
+    use: object = None
+    """What keeps the folder of the table, where others may remove it."""
 
     def __init__(self, table: HeldTable) -> None:
         self._table, self._before = table, table.loads
@@ -233,6 +276,43 @@ class HeldCache(Cache):
         return Loads(done, failed, now.millis if done else 0, now.age)
 
 
+class RangeCache(HeldCache):
+    """A table that is kept whole, asked for rows whose ranges hold values. There is nobody else to ask."""
+
+    def keys_of(self, rows: pa.Table) -> None:
+        """Ascending, as any other: the index has them so."""
+
+    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
+        """The rows that hold each of ``keys``.
+
+        Raises:
+            ConnectorError: the table could not be read, or kept.
+        """
+        with failing_for(self._table.name):
+            return self._table.probe(keys, columns)
+
+    def most_rows(self) -> int | None:
+        """For how many values at once the rows fit into memory, whatever they are."""
+        with failing_for(self._table.name):
+            most = self._table.most()
+        rows, nbytes = self._table.held
+        return max(1, WINDOW_BYTES * rows // max(1, most * nbytes))
+
+
+@contextmanager
+def failing_for(table: str) -> Iterator[None]:
+    """What keeps ``table`` from being kept ends the task."""
+    try:
+        yield
+    except LookupHintsError:
+        raise
+    except Exception as error:
+        raise ConnectorError(
+            f"table {table} is kept whole for the ranges that are asked for, and cannot be:"
+            f" {error_summary(error).rstrip('.')}. 'access' = 'scan' lets Spark join it."
+        ) from error
+
+
 class Switching(Cache):
     """The table of one lookup in one run of a statement, as a task sees it: asked first, then maybe read.
 
@@ -244,10 +324,7 @@ class Switching(Cache):
 
     def __init__(self, folder: Path, run: str, spec: LookupSpec, switch: Switch) -> None:
         self._path, self._switch, self._table = folder / run, switch, spec.table.name
-        if not self._path.is_dir():
-            _remove_unused(folder)
-        make_private(self._path)
-        weakref.finalize(self, os.close, _shared(self._path / "in-use"))
+        self._use = use_of(self._path)
         whole = FullCache(PeriodicReload(math.inf), max_bytes=switch.max_bytes)
         self._held = HeldTable(self._path, replace(spec, settings=replace(spec.settings, whole=whole)))
         self._is_read = self._is_given_up = False  # each stays as it has become
@@ -290,6 +367,24 @@ class Switching(Cache):
         """Whether this task has read the table, and after how many keys."""
         loads = self._held.loads
         return replace(loads, after=self._after if loads.done else 0)
+
+
+class _Use:
+    """Somebody uses the folder of a run as long as this is there."""
+
+
+def use_of(path: Path) -> object:
+    """Make the folder of a run. It stays until nothing that this has returned is left, and a later run comes.
+
+    Raises:
+        OSError: there can be no such folder.
+    """
+    if not path.is_dir():
+        _remove_unused(path.parent)
+    make_private(path)
+    use = _Use()
+    weakref.finalize(use, os.close, _shared(path / "in-use"))
+    return use
 
 
 def _shared(path: Path) -> int:

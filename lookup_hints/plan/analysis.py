@@ -76,9 +76,18 @@ class Analysis:
     """Asks Spark about parts of one statement; without Spark (``analyse`` is None) nothing is known."""
 
     def __init__(
-        self, statement: Statement, analyse: Analyse | None, variables: Mapping[str, str] | None = None
+        self,
+        statement: Statement,
+        analyse: Analyse | None,
+        variables: Mapping[str, str] | None = None,
+        *,
+        takes_asof: bool = True,
     ) -> None:
-        """``variables`` are those of the SQL script around the queries, with their types."""
+        """``variables`` are those of the SQL script around the queries, with their types.
+
+        ``takes_asof``: whether Spark takes ASOF JOIN; what is asked by key is written without it anyway.
+        """
+        self._takes_asof = takes_asof
         self.statement, self._analyse = statement, analyse
         self._variables = variables or {}
         self._columns: dict[Relation, tuple[str, ...] | None] = {}
@@ -335,7 +344,21 @@ class Analysis:
     @cached_property
     def _edits(self) -> list[Edit]:
         stubs = (edit for use in self.statement.uses for edit in _stub(self.statement, use))
-        return [*removed_hints(self.statement), *dropped_times(self.statement), *stubs]
+        nearest = () if self._takes_asof else _without_asof(self.statement)
+        return [*removed_hints(self.statement), *dropped_times(self.statement), *stubs, *nearest]
+
+
+def _without_asof(statement: Statement) -> Iterator[Edit]:
+    """The edits that make ordinary joins of ASOF JOINs with lookup tables: these give the same columns."""
+    tokens = statement.tokens
+    for use in statement.uses:
+        step = use.step
+        if step is None or step.match is None or not step.takes_nearest:
+            continue
+        word = next(at for at in range(step.first, use.relation.first) if tokens.is_word(at, "ASOF"))
+        yield Edit(tokens.cut(word, word), ())
+        first, last = tokens.index_at(step.match.start), tokens.index_at(step.match.end - 1)
+        yield Edit(tokens.cut(first - 2, last + 1), ())
 
 
 def _over(source: str, body: str) -> str:

@@ -411,6 +411,31 @@ def comparison_sides(statement: Statement, at: Cut, kind: type[exp.Expr]) -> tup
     return Conjunct(left, trees[0]), Conjunct(right, trees[1])
 
 
+def between_parts(statement: Statement, at: Cut) -> tuple[Conjunct, ...] | None:
+    """The value and both ends of the BETWEEN at ``at``, where no other predicate is in plain sight."""
+    whole, tokens = statement.expression(at), statement.tokens
+    if not isinstance(whole, exp.Between):
+        return None
+    first, last = tokens.index_at(at.start), tokens.index_at(at.end - 1)
+    places, cases = list[int](), 0
+    for index in range(first, last + 1):
+        if tokens.depth(index) != tokens.depth(first):
+            continue
+        cases = max(0, cases + tokens.case_step(index))
+        if cases == 0 and statement.pieces[index].text in _COMPARISONS:
+            return None
+        if cases == 0 and tokens.is_word(index, *_PREDICATES, "AND"):
+            places.append(index)
+    if len(places) != 2 or not first < places[0] < places[1] - 1 or not places[1] < last:
+        return None
+    spans = (first, places[0] - 1), (places[0] + 1, places[1] - 1), (places[1] + 1, last)
+    parts = [tokens.cut(*span) for span in spans]
+    trees = [statement.expression(each) for each in parts]
+    if trees != [whole.this, whole.args["low"], whole.args["high"]]:
+        return None
+    return tuple(Conjunct(each, _tree(statement, each)) for each in parts)
+
+
 def bare_column(tree: exp.Expr, names: ColumnNames) -> str | None:
     """The dimension column (by the table's own name) that ``tree`` is, and nothing more."""
     while isinstance(tree, exp.Paren):

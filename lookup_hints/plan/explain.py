@@ -84,6 +84,10 @@ def _given_to_failures(settings: LookupSettings) -> Iterator[str]:
 
 def _order_text(plan: LookupPlan, order: JoinOrder, is_asked: bool) -> str:
     value, condition = plan.text_of(order.value), order.condition
+    if order.parts and condition.until is not None:
+        begun = f"{condition.column} {'<=' if condition.operator == '>=' else '<'} {value}"
+        lasts = f"{condition.until} {'>=' if condition.until_operator == '<=' else '>'} {value}"
+        return f"those with {begun} and {lasts}, in range, from the whole table"
     by_whom = "chosen by the source" if is_asked else "chosen by the worker"
     if condition.until is not None:
         return f"those with {condition.column} <= {value} and {condition.until} > {value} or NULL, {by_whom}"
@@ -108,7 +112,7 @@ def _budget(join: LookupJoin) -> Iterator[tuple[str, str]]:
 def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     conditions, settings, source = join.conditions, join.chosen.settings, join.chosen.source
     yield "connector", join.use.table.connector
-    yield "access", f"asked: {join.access.reason}"
+    yield "access", f"{'kept whole' if join.is_in_range else 'asked'}: {join.access.reason}"
     if join.access.other_way:
         yield "instead", join.access.other_way
     runner = "async" if settings.asynchronous else "sync"
@@ -116,12 +120,8 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     if join.use.through is not None:
         yield "through", join.use.through.shown
     named = join.use.base_column
-    yield (
-        "keys",
-        ", ".join(
-            f"{named(key.column)} = {plan.text_of(join.form.asked_for(key))}" for key in conditions.keys
-        ),
-    )
+    keys = [f"{named(key.column)} = {plan.text_of(join.form.asked_for(key))}" for key in conditions.keys]
+    yield from [("keys", ", ".join(keys))] if keys else []
     if join.order is not None:
         yield "rows", _order_text(plan, join.order, join.function.order_asked)
     yield "columns", ", ".join(join.function.columns)
@@ -133,16 +133,8 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
         yield "asked only if", " AND ".join(plan.text_of(each.at) for each in conditions.left_only)
     if conditions.after:
         yield "checked after", " AND ".join(plan.text_of(each.at) for each in conditions.after)
-    if settings.asynchronous:
-        yield "capacity", f"{settings.capacity} requests in flight per task{source('capacity')}"
-        mode = "ordered" if settings.ordered else "allow_unordered"
-        yield "output mode", f"{mode}{source('output-mode')}"
-    yield "timeout", f"{settings.timeout:g} s{source('timeout')}"
-    yield "retry", f"{settings.retry}{source(*RETRY_KEYS)}"
-    yield "on error", f"{settings.failures}{source('on-error', *_given_to_failures(settings))}"
-    noun = "key" if settings.batch_size == 1 else "keys"
-    yield "batch size", f"at most {settings.batch_size} {noun} in one request{source('batch-size')}"
-    yield from _budget(join)
+    if not join.is_in_range:
+        yield from _requests(join)
     if settings.cache is not None:
         yield "cache", f"{settings.cache}{source(*CACHE_KEYS)}"
     if settings.whole is not None:
@@ -158,3 +150,18 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
         yield "note", "the CTE around it is read more than once; it is computed once"
     for note in join.notes:
         yield "note", note
+
+
+def _requests(join: LookupJoin) -> Iterator[tuple[str, str]]:
+    """How its source is asked."""
+    settings, source = join.chosen.settings, join.chosen.source
+    if settings.asynchronous:
+        yield "capacity", f"{settings.capacity} requests in flight per task{source('capacity')}"
+        mode = "ordered" if settings.ordered else "allow_unordered"
+        yield "output mode", f"{mode}{source('output-mode')}"
+    yield "timeout", f"{settings.timeout:g} s{source('timeout')}"
+    yield "retry", f"{settings.retry}{source(*RETRY_KEYS)}"
+    yield "on error", f"{settings.failures}{source('on-error', *_given_to_failures(settings))}"
+    noun = "key" if settings.batch_size == 1 else "keys"
+    yield "batch size", f"at most {settings.batch_size} {noun} in one request{source('batch-size')}"
+    yield from _budget(join)

@@ -54,7 +54,11 @@ class Facts:
     def __init__(self, statement: Statement, context: Context, hints: tuple[LookupHint, ...]) -> None:
         """Nothing is asked yet; what was found out once is remembered."""
         self.statement, self.context, self.hints = statement, context, hints
-        self.analysis = Analysis(statement, context.analyse, script_variables(statement.tokens))
+        # Since 4.3 Spark runs an ASOF JOIN itself, where it is told to.
+        takes_asof = (context.conf("spark.sql.join.asofJoin.enabled") or "false").lower() == "true"
+        self.analysis = Analysis(
+            statement, context.analyse, script_variables(statement.tokens), takes_asof=takes_asof
+        )
         self._views = ViewResolver(statement, context.find_view, self.case_sensitive)
         self._answers: dict[tuple[Any, Any], Any] = {}
         self.inner_names = InnerNames(statement, self.analysis.columns_of, self.case_sensitive)

@@ -30,13 +30,15 @@ class JoinOrder:
         condition: the column that is compared, and how.
         value: what it is compared with, computed from the left row.
         at: where that is said.
-        is_asof: whether it is an ASOF JOIN, which Spark can run by itself over the whole table.
+        is_sparks: whether Spark can run it by itself over the whole table, as an ASOF JOIN or a range.
+        parts: the comparisons with columns that it fulfils, so that nothing of them stays.
     """
 
     condition: OrderCondition
     value: Fragment
     at: Cut
-    is_asof: bool = False
+    is_sparks: bool = False
+    parts: tuple[KeyEquality, ...] = ()
 
 
 class Form(ABC):
@@ -118,6 +120,16 @@ class FoundJoin:
     @property
     def left_table(self) -> Relation | None:
         return self.form.left_table(self)
+
+    @property
+    def is_in_range(self) -> bool:
+        """Whether it has no key: all rows are kept, and those are found whose range holds its value."""
+        return self.order is not None and not self.conditions.keys
+
+    @property
+    def answered(self) -> tuple[KeyEquality, ...]:
+        """The comparisons that the rows found fulfil."""
+        return self.conditions.keys if self.order is None else (*self.conditions.keys, *self.order.parts)
 
     @property
     def is_semi(self) -> bool:

@@ -246,16 +246,21 @@ class OrderCondition:
     Args:
         column: the column with which the value is compared.
         operator: how: ``>=``, ``>``, ``<=`` or ``<``, with the value on the left. The nearest row answers.
-        until: the column at which a row has ended; NULL where it has not. All rows that start at the value or
-            before, and have not ended then, answer; ``operator`` is ``>=``.
+        until: the column with the other end of a row's range. All rows whose range holds the value answer;
+            ``operator`` is ``>=`` or ``>``.
+        until_operator: how the value is compared with that: ``<`` or ``<=``.
+        is_open: whether a row with NULL there has not ended; else it answers nothing.
     """
 
     column: str
     operator: str = ">="
     until: str | None = None
+    until_operator: str = "<"
+    is_open: bool = True
 
     def __post_init__(self) -> None:
-        if self.operator not in (">=", ">", "<=", "<") or (self.until is not None and self.operator != ">="):
+        known = (">=", ">", "<=", "<") if self.until is None else (">=", ">")
+        if self.operator not in known or self.until_operator not in ("<", "<="):
             raise ValueError(f"rows cannot be found by {self.operator!r} {self.until or ''}".rstrip())
 
     @property

@@ -322,7 +322,11 @@ class _Task:
         return self._growing(CAREFUL_GROWTH if self._spec.by_row else GROWTH)
 
     def _growing(self, growth: int) -> Iterator[int]:
-        return window_sizes(growth, lambda: self._flow.most_rows)
+        return window_sizes(growth, self._most_rows)
+
+    def _most_rows(self) -> int | None:
+        limits = (self._flow.most_rows, self._memory.most_rows())
+        return min((each for each in limits if each is not None), default=None)
 
 
 class FrozenObjects:

@@ -41,12 +41,12 @@ class Kind:
 
 
 def _of(words: str, right: str, left: str, columns: str = "l.carrier AS a, r.carrier AS b") -> Iterator[Kind]:
-    """The join with an equality, and with a range."""
+    """The join with an equality, and with another comparison."""
     text = f"SELECT {columns} FROM {{left}} {words} JOIN {{right}} ON"
     yield Kind(f"`{words} JOIN ... ON`, an equality", f"{text} r.carrier = l.carrier", right, left)
     far = right if right != ASKED else _NO_EQUALITY
     near = left if left != ASKED else _NO_KEY
-    yield Kind(f"`{words} JOIN ... ON`, a range", f"{text} r.carrier > l.carrier", far, near)
+    yield Kind(f"`{words} JOIN ... ON`, `>`", f"{text} r.carrier > l.carrier", far, near)
 
 
 def _alike(words: str, right: str, left: str) -> Iterator[Kind]:

@@ -505,8 +505,13 @@ class Trees:
         one, other = self._pick(pairs)
         more = self._pick([column for column in left if column.is_number == other.is_number])
         whole = f"{other} + 0" if other.is_number else f"concat({other}, '')"
+        last = self._pick([column for column in right if column.is_number == other.is_number])
+        value = self._expression(one)
         return self._pick(
             [
+                f"{value} BETWEEN {other} AND {last}",
+                f"{value} >= {other} AND {last} {self._pick(['>', '>='])} {value}",
+                f"({other} < {value} AND {value} <= {last})",
                 f"{other} {self._pick(['<', '<=', '<>', '<=>'])} {one}",
                 f"{other} IN ({one}, {more})",
                 f"({other} = {one} OR {other} = {more})",

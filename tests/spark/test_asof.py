@@ -135,7 +135,17 @@ def test_a_table_on_the_left_is_read(world: World) -> None:
     assert "read because  an ASOF JOIN needs every row of its left side" in world.session.explain(TEXTS[5])
 
 
-def test_where_spark_does_not_take_the_syntax_its_own_error_says_so(world: World) -> None:
+def test_where_spark_does_not_take_the_syntax_what_is_asked_runs_and_the_rest_says_so(
+    worlds: Worlds, world: World
+) -> None:
+    for text in TEXTS[:4]:
+        worlds.answer(text)
     world.session.spark.conf.set(ENABLED, "false")
-    with pytest.raises(Exception, match=r"ASOF_JOIN.*spark\.sql\.join\.asofJoin\.enabled"):
-        world.session.sql(TEXTS[0])
+    for text in TEXTS[:4]:
+        worlds.check(text, LOOKUPS)
+    plain = "SELECT * FROM trades t ASOF JOIN trades q MATCH_CONDITION (t.ts >= q.ts) ON t.k = q.k"
+    for text in (f"SELECT * FROM trades t LEFT ASOF JOIN quotes q {READ[0][0]}", plain):
+        with pytest.raises(Exception, match=r"ASOF_JOIN.*spark\.sql\.join\.asofJoin\.enabled"):
+            world.session.sql(text).collect()
+    with pytest.raises(Exception, match="nowhere"):
+        world.session.sql(TEXTS[0].replace("t.ts", "t.nowhere"))

@@ -68,5 +68,5 @@ def test_the_page_on_networks(
         (DOCS / "which-network.md").read_text(encoding="utf-8").replace("/data/GeoLite2-City.mmdb", str(file))
     )
     blocks = blocks_of(page)
-    assert [kind for kind, _ in blocks] == ["python", "", "python", ""]
+    assert [kind for kind, _ in blocks] == ["python", ""] * 3
     run_blocks(blocks, "which-network.md", spark, capsys)

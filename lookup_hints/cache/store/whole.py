@@ -33,6 +33,7 @@ from lookup_hints.cache.store.hashing import (
     in_order,
 )
 from lookup_hints.cache.store.invalidations import Invalidations
+from lookup_hints.cache.store.ranges import Bounds, Ranges, TooLarge, write_ranges
 from lookup_hints.cache.store.segment import Encoded, NotASegment, Segment, has_room_for, opened
 
 _RANGES = 128
@@ -41,10 +42,6 @@ _RANGES = 128
 _SHIFT = np.uint64(64 - _RANGES.bit_length() + 1)
 _AT_ONCE = 4 * 1024 * 1024
 """Bytes of rows that are held in memory, and that a segment has unless one range has more."""
-
-
-class TooLarge(Exception):
-    """The table does not fit into the limits."""
 
 
 class Whole:
@@ -301,16 +298,19 @@ class Generations:
 
     A generation is a folder of segments. It is made under another name and renamed: it is there as a whole,
     or it is not. Whoever makes one has the lock ``loading`` for that time; if it is killed, the lock is free,
-    and whoever has it next finds what was left.
+    and whoever has it next finds what was left. With ``bounds``
+    rows are asked for by values in their ranges.
 
     Raises:
         OSError: there can be no such folder.
     """
 
-    def __init__(self, path: Path, limits: StoreLimits, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, path: Path, limits: StoreLimits, clock: Callable[[], float], bounds: Bounds | None = None
+    ) -> None:
         make_private(path)
-        self.path, self._limits, self._clock = path, limits, clock
-        self._opened: tuple[Generation, Whole] | None = None
+        self.path, self._limits, self._clock, self._bounds = path, limits, clock, bounds
+        self._opened: tuple[Generation, Whole | Ranges] | None = None
         self.damaged = 0
         """How many generations could not be read."""
 
@@ -338,7 +338,7 @@ class Generations:
             if self._opened is not None and self._opened[0] == newest:
                 return newest
             try:
-                self._opened = newest, Whole.opened(self.path / newest.name, newest.parts)
+                self._opened = newest, self._mapped(newest)
             except FileNotFoundError:  # a newer one has replaced it
                 continue
             except (NotASegment, pa.ArrowException):
@@ -347,13 +347,25 @@ class Generations:
         self._opened = None
         return None
 
+    def _mapped(self, generation: Generation) -> Whole | Ranges:
+        folder = self.path / generation.name
+        if self._bounds is None:
+            return Whole.opened(folder, generation.parts)
+        return Ranges.opened(folder, generation.rows, self._bounds)
+
+    @property
+    def most(self) -> int:
+        """The most rows that the generation that is ``opened`` has for a value in ranges."""
+        assert self._opened is not None
+        return self._opened[1].most if isinstance(self._opened[1], Ranges) else 1
+
     def probe(
         self, keys: pa.Table, columns: Sequence[str], invalidations: Invalidations | None = None
     ) -> ProbeResult:
         """What the generation that is ``opened`` has of ``keys``, but for what was invalidated since."""
         assert self._opened is not None
         generation, whole = self._opened
-        if invalidations is None:
+        if isinstance(whole, Ranges) or invalidations is None:
             return whole.probe(keys, columns)
         began = generation.began / 1000
         return whole.probe(
@@ -386,7 +398,10 @@ class Generations:
         folder = self.path / f"{uuid4().hex}{_TEMPORARY}"
         folder.mkdir(mode=0o700)
         try:
-            rows = write(folder, batches, keys, self._limits)
+            if self._bounds is None:
+                rows = write(folder, batches, keys, self._limits)
+            else:
+                rows = [write_ranges(folder, batches, self._bounds, self._limits)]
             number = 1 + (last.number if last is not None else 0)
             new = Generation(number, began, self.now, sum(rows), len(rows))
             folder.rename(self.path / new.name)

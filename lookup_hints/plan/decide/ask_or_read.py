@@ -18,6 +18,7 @@ from lookup_hints.plan.decide.access import (
     Case,
     decide,
     keys_worth_reading,
+    size_text,
 )
 from lookup_hints.plan.decide.cost import LeftRows
 from lookup_hints.plan.facts import LOOKUP, SCAN, Facts
@@ -48,6 +49,8 @@ def access_of_all(facts: Facts, joins: Sequence[FoundJoin]) -> dict[LookupUse, A
 def _decision(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, is_stopped: bool) -> AccessDecision:
     requested = facts.requested_access(join.use)
     said = _said(facts, join.use, requested)
+    if join.is_in_range:
+        return _of_ranges(facts, join, requested, said)
     if requested.value == LOOKUP:
         return AccessDecision(reads=False, reason=said)
     no_scan = _why_not_read(facts, join.use)
@@ -77,6 +80,23 @@ def _decision(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, is_stop
     if decision.reads or keys is None or _stream(facts, joins, join):
         return decision
     return replace(decision, reads_after=keys)
+
+
+def _of_ranges(facts: Facts, join: FoundJoin, requested: InForce, said: str) -> AccessDecision:
+    """All rows travel either way: each executor keeps them and finds its ranges, or Spark compares each."""
+    if requested.value == SCAN:
+        return AccessDecision(reads=True, reason=said)
+    size, most_rows = facts.context.table_size(join.connector), facts.value_of("scan.max-rows", join.use)
+    is_forbidden = most_rows.value is not None and (size.rows or 0) > most_rows.value
+    if is_forbidden or _why_not_read(facts, join.use):
+        return AccessDecision(reads=True, reason="no equality gives its key")  # and what guards reads says no
+    if (
+        requested.value != LOOKUP
+        and (size.bytes or 0) > facts.value_of("full-cache.max-bytes", join.use).value
+    ):
+        reason = f"{size_text(size)}, is more than 'lookup.full-cache.max-bytes' lets an executor keep"
+        return AccessDecision(reads=True, reason=reason)
+    return AccessDecision(reads=False, reason=said or "no equality gives a key")
 
 
 def _said(facts: Facts, use: LookupUse, requested: InForce) -> str:

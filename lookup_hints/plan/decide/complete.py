@@ -24,7 +24,7 @@ from lookup_hints.plan.joins import FoundJoin, LookupJoin, asked_columns
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither, refused
 from lookup_hints.plan.repeated import must_run_once
-from lookup_hints.spec import LookupName, LookupSettings, LookupSpec, Switch
+from lookup_hints.spec import FullCache, LookupName, LookupSettings, LookupSpec, PeriodicReload, Switch
 from lookup_hints.spi import Connector
 from lookup_hints.spi.types import type_name, written_type
 from lookup_hints.sql.splice import Cut
@@ -65,13 +65,15 @@ def _completed(
     columns = _columns(statement, join, casts)
     repeated = must_run_once(statement, join)
     notes = [*join.notes, *choice.notes]
-    if choice.shuffle and join.left_table is None:
-        notes.append("'shuffle'='true' has no effect: the left side of this join is not one table")
+    is_shuffled = choice.shuffle and join.left_table is not None and not join.is_in_range
+    if choice.shuffle and not is_shuffled:
+        why = "it has no key" if join.is_in_range else "the left side of this join is not one table"
+        notes.append(f"'shuffle'='true' has no effect: {why}")
     name = LookupName(join.use.table.name, join.use.shown, join.use.table.connector, facts.context.line)
     unnamed = LookupSpec(
         connector=join.connector,
         key_columns=tuple(join.use.base_column(key.column) for key in keys),
-        columns=asked_columns(join.use, columns, keys),
+        columns=asked_columns(join.use, columns, join.answered),
         settings=_without_invalidated(facts, join, choice.settings),
         name=name,
         kind=join.kind,
@@ -90,7 +92,7 @@ def _completed(
         order_cast=order_cast,
         columns=columns,
         repeated=repeated,
-        shuffled=choice.shuffle and join.left_table is not None,
+        shuffled=is_shuffled,
         function=named,
     )
 
@@ -116,10 +118,28 @@ def _choice(
         others,
     )
     settings = replace(choice.settings, stops_early=is_stopped)
+    if join.is_in_range:
+        return replace(choice, settings=_for_ranges(facts, join, settings))
     wants_source = "cache" in choice.sources or settings.retry.on_miss or settings.retry.on_rows is not None
     if access.reads_after is not None and not wants_source:
         settings = replace(settings, switch=Switch(access.reads_after))
     return replace(choice, settings=settings)
+
+
+def _for_ranges(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
+    """``settings``; the table is kept whole, for this statement where it is not kept for others.
+
+    Raises:
+        CannotBeAsked: a retry wants its source to be asked.
+    """
+    if settings.retry.on_miss or settings.retry.on_rows is not None:
+        reason = "ranges are found in the whole table, and a retry asks for rows that were not there"
+        raise refused(facts.statement, join.use, join.at, reason)
+    whole = settings.whole
+    if whole is None or whole.changed is not None:
+        most_bytes = facts.value_of("full-cache.max-bytes", join.use).value
+        whole = FullCache(PeriodicReload(math.inf), max_bytes=most_bytes)
+    return replace(settings, cache=None, whole=whole)
 
 
 def _that_may_share_budgets(facts: Facts, joins: Sequence[FoundJoin]) -> list[Connector]:
@@ -170,7 +190,7 @@ def _not_alone(statement: Statement, join: FoundJoin, error: KeyTypeError) -> Un
     at = error.part if isinstance(error.part, Cut) else join.at
     written = error.part if isinstance(error.part, str) else " ".join(at.of(statement.text).split())
     is_key = error.part is not error.question.value
-    what = "key" if is_key else "time" if join.order is None or not join.order.is_asof else "value"
+    what = "key" if is_key else "time" if join.order is None or not join.order.is_sparks else "value"
     reason = f"its {what} {written} cannot be computed before the lookup"
     problem = Problem(
         f"The lookup join with {join.use.shown} cannot run: {reason}. Spark says: {error}",
@@ -222,9 +242,9 @@ def _columns(statement: Statement, join: FoundJoin, casts: Sequence[KeyCast]) ->
     """The columns that the query block names, in the table's order: only those are asked for."""
     keys = join.conditions.keys
     if join.is_semi:
-        used = {*residual_columns(join.use, join.names, join.checked, keys)}
+        used = {*residual_columns(join.use, join.names, join.checked, join.answered)}
     else:
-        used = {*used_columns(statement, join.use, join.names, keys)}
+        used = {*used_columns(statement, join.use, join.names, join.answered)}
     used |= {key.column for key, cast in zip(keys, casts, strict=True) if cast.recheck}
     return tuple(name for name in join.use.table.schema.names if name in used)
 

@@ -1,16 +1,21 @@
-"""Which of the rows of a key are joined: those of a moment (FOR SYSTEM_TIME AS OF), or the nearest (ASOF)."""
+"""Which rows are joined by order: those of a moment (FOR SYSTEM_TIME AS OF), the nearest (ASOF), a range."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import prod
+
+from sqlglot import exp
 
 from lookup_hints.errors import Problem
 from lookup_hints.plan.conditions import (
     OPERATORS,
     TURNED,
     Conjunct,
+    KeyEquality,
     bare_column,
+    between_parts,
     can_be_key,
     comparison_sides,
 )
@@ -24,7 +29,7 @@ from lookup_hints.spec import LookupSettings
 from lookup_hints.spi import OrderCondition, OrderedLookup
 from lookup_hints.spi.changes import VALID_FROM, VALID_TO, Versions
 from lookup_hints.spi.types import type_name, written_type
-from lookup_hints.sql.splice import Fragment
+from lookup_hints.sql.splice import Cut, Fragment
 
 FEW_ROWS = 16
 """So many rows of a key are fetched, and kept for all values that are compared with them."""
@@ -82,7 +87,7 @@ def _refuse_parts_of_key(statement: Statement, join: FoundJoin, versions: Versio
 
 def _nearest(statement: Statement, join: FoundJoin, step: Step) -> JoinOrder:
     use, conditions = join.use, join.conditions
-    sides = None if step.match is None else _sides(statement, join, step)
+    sides = None if step.match is None else _sides(statement, join, step.match)
     if step.match is None or sides is None:
         reason = "its MATCH_CONDITION does not compare one of its columns with the left side"
         raise refused(statement, use, join.at, reason)
@@ -97,23 +102,63 @@ def _nearest(statement: Statement, join: FoundJoin, step: Step) -> JoinOrder:
     if not is_key_type(type_name(field.type)):
         reason = f"its MATCH_CONDITION compares {field.name}, which is {type_name(field.type).upper()}"
         raise refused(statement, use, join.at, reason)
-    return JoinOrder(OrderCondition(field.name, operator), value.at, step.match, is_asof=True)
+    return JoinOrder(OrderCondition(field.name, operator), value.at, step.match, is_sparks=True)
 
 
-def _sides(statement: Statement, join: FoundJoin, step: Step) -> tuple[str, str, Conjunct] | None:
+def _sides(statement: Statement, join: FoundJoin, at: Cut) -> tuple[str, str, Conjunct] | None:
     """How the value on the left is compared, the column that it is compared with, and the value."""
-    assert step.match is not None, "an ASOF JOIN has one"
     for kind, operator in OPERATORS.items():
-        sides = comparison_sides(statement, step.match, kind)
+        sides = comparison_sides(statement, at, kind)
         if sides is None or operator == "=":
             continue
         for one, other, how in ((*sides, operator), (*sides[::-1], TURNED[operator])):
-            column = bare_column(other.tree, join.names)
-            if column is None or not can_be_key(one.tree, join.names):
-                continue
-            if join.use.through is None or join.use.through.expression(column).bare is not None:
+            column = _own_column(join, other)
+            if column is not None and can_be_key(one.tree, join.names):
                 return how, column, one
     return None
+
+
+def _own_column(join: FoundJoin, part: Conjunct) -> str | None:
+    """The column of the lookup table itself that ``part`` is, and nothing more."""
+    column, through = bare_column(part.tree, join.names), join.use.through
+    is_own = column is not None and (through is None or through.expression(column).bare is not None)
+    return column if is_own else None
+
+
+def ranges_in(
+    statement: Statement, join: FoundJoin, conditions: Iterable[Conjunct]
+) -> Iterator[tuple[JoinOrder, Conjunct]]:
+    """What ``conditions`` say of ranges of the table that hold a value, and the value."""
+    found = [(each, *sides) for each in conditions for sides in _ends(statement, join, each)]
+    for first, operator, start, value in found:
+        for last, other, end, same in found:
+            if operator in (">=", ">") and other in ("<=", "<") and value.tree == same.tree:
+                order = _range(join, (start, operator), (end, other))
+                if order is None or value.tree.find(exp.Query):
+                    continue
+                parts = (KeyEquality(start, value.at, first.at), KeyEquality(end, same.at, last.at))
+                yield JoinOrder(order, value.at, first.at, is_sparks=True, parts=parts), value
+
+
+def _ends(statement: Statement, join: FoundJoin, condition: Conjunct) -> list[tuple[str, str, Conjunct]]:
+    """The comparisons of ``condition`` with columns, as ``_sides`` gives them."""
+    between = between_parts(statement, condition.at)
+    if between is None:
+        sides = _sides(statement, join, condition.at)
+        return [] if sides is None else [sides]
+    value, *ends = between
+    columns = [column for each in ends if (column := _own_column(join, each)) is not None]
+    if len(columns) < 2 or not can_be_key(value.tree, join.names):
+        return []
+    return [(operator, column, value) for operator, column in zip((">=", "<="), columns, strict=True)]
+
+
+def _range(join: FoundJoin, start: tuple[str, str], end: tuple[str, str]) -> OrderCondition | None:
+    """The range between two columns, each with its operator; None where they cannot be compared alike."""
+    fields = [join.use.base.schema.field(join.use.base_column(column)) for column, _ in (start, end)]
+    if fields[0].type != fields[1].type or not is_key_type(type_name(fields[0].type)):
+        return None
+    return OrderCondition(fields[0].name, start[1], fields[1].name, end[1], is_open=False)
 
 
 def order_cast_of(facts: Facts, join: FoundJoin, kind: str) -> KeyCast:
@@ -134,7 +179,7 @@ def order_cast_of(facts: Facts, join: FoundJoin, kind: str) -> KeyCast:
     value = order.value if isinstance(order.value, str) else order.value.of(facts.statement.text)
     written = " ".join(value.split())
     reason = f"{written} compares {kind.upper()} with {field.name}, which is {column.upper()}"
-    if order.is_asof:
+    if order.is_sparks:
         raise refused(facts.statement, join.use, order.at, reason)
     raise NotReadEither(
         Problem(
@@ -152,13 +197,15 @@ def is_order_asked(facts: Facts, join: FoundJoin, settings: LookupSettings) -> b
     What is remembered are all rows of a key: they answer every value.
     """
     order, connector = join.order, join.connector
+    if join.is_in_range:
+        return True
     if order is None or settings.cache is not None or settings.whole is not None:
         return False
     if not isinstance(connector, OrderedLookup) or not connector.can_order(order.condition):
         return False
     rows = _rows_of_a_key(facts, join)
     # Quotes are many; versions of a customer are few.
-    return order.is_asof if rows is None else rows > FEW_ROWS
+    return order.is_sparks if rows is None else rows > FEW_ROWS
 
 
 def _rows_of_a_key(facts: Facts, join: FoundJoin) -> float | None:

@@ -17,6 +17,7 @@ from lookup_hints.plan.forms.connected import (
     links_of,
     smallest_joined,
 )
+from lookup_hints.plan.forms.stated import by_range
 from lookup_hints.plan.joins import FoundJoin, LookupJoin
 from lookup_hints.plan.read.scope import Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
@@ -52,6 +53,14 @@ def comma_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None
         return None  # constants give one row, whatever stands beside it
     given = list(_given(facts, use, others, others.waiting))
     best = next(_offers(facts, use, given, others.waiting), None)
+    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    beside = [chain for chain in _chains(use) if chain is not use.chain]
+    if best is None and len(beside) == 1 and not others.waiting & set(beside[0].relations):
+        shown = frozenset(beside[0].shown)
+        alone = facts.join(CommaJoin(), use, "INNER", at, Conditions(()), needs=shown)
+        ranged = by_range(facts, alone, shown)
+        if ranged is not None:
+            return ranged
     if best is None and facts.may_be_read(use):
         return None
     offer = best or _product(facts, use, given)

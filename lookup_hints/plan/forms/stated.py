@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from lookup_hints.errors import Problem
 from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import Conjunct, KeyEquality, conjuncts, sorted_conditions
-from lookup_hints.plan.facts import Facts
+from lookup_hints.plan.facts import Facts, is_random, where_of
 from lookup_hints.plan.joins import Form, FoundJoin
+from lookup_hints.plan.order import ranges_in
 from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.read.structure import Step
+from lookup_hints.plan.read.structure import Relation, Step
 from lookup_hints.plan.refusal import CannotBeAsked, cannot_run, refuse_extra_clauses, refused
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Cut
@@ -62,9 +63,40 @@ def stated(facts: Facts, form: Form, use: LookupUse, step: Step, before: Before)
         conditions = facts.with_where(use, conditions)
     join = facts.join(form, use, kind, statement.tokens.cut(step.first, step.last), conditions)
     if not conditions.keys:
-        raise _no_key(facts, use, step)
+        found = None if step.takes_nearest else by_range(facts, join)
+        if found is None:
+            raise _no_key(facts, use, step)
+        return found
     _refuse_missing(facts, join, step)
     return join
+
+
+def by_range(facts: Facts, join: FoundJoin, shown: Iterable[Relation] | None = None) -> FoundJoin | None:
+    """``join`` without a key, by a value of its left side that a range of the table holds; None for no such.
+
+    Conditions of WHERE stay there; the value is then of what is ``shown``, or stands before the table.
+    """
+    use, conditions = join.use, join.conditions
+    if not facts.can_be_read(use):
+        return None
+    for order, value in ranges_in(facts.statement, join, conditions.residual):
+        if not is_random(value.tree) and not facts.scope(join.home).referred(value.tree).outer:
+            asked = {part.whole for part in order.parts}
+            rest = tuple(each for each in conditions.residual if each.at not in asked)
+            return join.with_(conditions=replace(conditions, residual=rest), order=order)
+    scope = facts.shown_scope(use.block)
+    if join.kind != "INNER" or use.relation not in scope.relations or not use.may_be_narrowed:
+        return None
+    left = use.chain.before(use.relation) if use.chain is not None else []
+    before = frozenset(left if shown is None else shown)
+    where = facts.statement.once(where_of, use.block)
+    for order, value in ranges_in(facts.statement, join, where):
+        referred = scope.referred(value.tree)
+        is_before = bool(referred.relations) and referred.relations <= before
+        if is_before and not referred.outer and not is_random(value.tree):
+            kept = tuple(replace(part, kept=True) for part in order.parts)
+            return join.with_(order=replace(order, parts=kept))
+    return None
 
 
 def without_outer(facts: Facts, join: FoundJoin, *, can_check_after: bool) -> FoundJoin:

@@ -10,6 +10,7 @@ from lookup_hints.plan.conditions import Conjunct, conjuncts, sorted_conditions
 from lookup_hints.plan.facts import Facts, Others
 from lookup_hints.plan.forms.asked import is_asked_from_outside
 from lookup_hints.plan.forms.possible import refuse_queries, sifted
+from lookup_hints.plan.forms.stated import by_range
 from lookup_hints.plan.joins import FoundJoin, LookupJoin
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Relation, Step
@@ -63,12 +64,19 @@ def swapped_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | No
     )
     if kind == "INNER":
         conditions = facts.with_where(use, conditions, right)
-    if not conditions.keys or all(key.constant for key in conditions.keys):
-        return None
-    if facts.missing(use, conditions.keys) or is_asked_from_outside(facts, use, conditions.keys):
-        return None
     at = facts.statement.tokens.cut(use.relation.first, step.last)
     join = facts.join(SwappedJoin(), use, kind, at, conditions)
+    if not conditions.keys:
+        ranged = by_range(facts, join, right.as_seen(lambda _: True))
+        if ranged is None:
+            return None
+        join = ranged
+    elif (
+        all(key.constant for key in conditions.keys)
+        or facts.missing(use, conditions.keys)
+        or is_asked_from_outside(facts, use, conditions.keys)
+    ):
+        return None
     found = sifted(facts, join)
     if kind == "INNER":
         return join.with_(conditions=found.checked_after)

@@ -115,7 +115,7 @@ def _is_named_in(sheet: Sheet, join: LookupJoin, step: Step) -> bool:
 def _is_qualified(sheet: Sheet, join: LookupJoin) -> bool:
     """Whether each column in its keys and conditions says whose it is, so that it means the same later."""
     conditions = join.conditions
-    cuts = [key.left for key in conditions.keys if isinstance(key.left, Cut)]
+    cuts = [key.left for key in join.answered if isinstance(key.left, Cut)]
     cuts += [each.at for each in (*conditions.residual, *conditions.left_only, *conditions.queries)]
     trees = [sheet.statement.expression(each) for each in cuts]
     columns = [column for tree in trees if tree is not None for column in tree.find_all(exp.Column)]

@@ -194,13 +194,13 @@ def _call(join: LookupJoin) -> Text:
     for key, cast in zip(join.conditions.keys, join.casts, strict=True):
         before, after = cast.prefix_and_suffix()
         arguments.append((before, key.left, after))
+    if join.order is not None:
+        before, after = join.order_cast.prefix_and_suffix()
+        arguments.append((before, join.order.value, after))
     if join.conditions.left_only:
         conditions = tuple(joined([("(", each.at, ")") for each in join.conditions.left_only], " AND "))
         # Around each of them: a key that fails is not to be computed either.
         arguments = [("if(", *conditions, ", ", *argument, ", NULL)") for argument in arguments]
-    if join.order is not None:
-        before, after = join.order_cast.prefix_and_suffix()
-        arguments.append((before, join.order.value, after))
     if join.function.packed:
         names = join.function.argument_schema.names
         named = [(f"{text_value(name)}, ", *each) for name, each in zip(names, arguments, strict=True)]

@@ -22,6 +22,12 @@ def running_statement() -> str | None:
     return job_property("spark.sql.execution.id")
 
 
+def running_part() -> str | None:
+    """The same, but that each batch of a streaming query is one for itself."""
+    found = (running_statement(), job_property(_QUERY), job_property(_BATCH))
+    return "-".join(filter(None, found)) or None
+
+
 def in_stream() -> bool:
     """Whether this task belongs to a streaming query."""
     return job_property(_QUERY) is not None

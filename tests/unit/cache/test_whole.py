@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from lookup_hints.cache.store import hashing, whole
 from lookup_hints.cache.store.folder import StoreLimits
-from lookup_hints.cache.store.whole import Generations, TooLarge
+from lookup_hints.cache.store.ranges import TooLarge
+from lookup_hints.cache.store.whole import Generations
 from tests.unit.cache.loader import loaded, names, table_of
 from tests.unit.cache.support import KEYS, SCHEMA, Clock
 

@@ -86,7 +86,8 @@ TEXTS = table(
     {"id": pa.int64(), "lang": pa.string(), "region": pa.string(), "text": pa.string()},
     key=("id",),
 )
-TABLES = {each.name: each for each in (CUSTOMERS, WEATHER, RATES, TEXTS)}
+NETWORKS = table("networks", "both", {"low": pa.int64(), "high": pa.int64(), "name": pa.string()})
+TABLES = {each.name: each for each in (CUSTOMERS, WEATHER, RATES, TEXTS, NETWORKS)}
 
 
 def connector(of: LookupTable) -> Connector:
