@@ -8,9 +8,9 @@ from dataclasses import replace
 from lookup_hints.errors import Problem
 from lookup_hints.plan.analysis import LeftSide
 from lookup_hints.plan.conditions import Conjunct, KeyEquality, conjuncts, sorted_conditions
+from lookup_hints.plan.decide.order import ranges_in
 from lookup_hints.plan.facts import Facts, is_random, where_of
 from lookup_hints.plan.joins import Form, FoundJoin
-from lookup_hints.plan.order import ranges_in
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Relation, Step
 from lookup_hints.plan.refusal import CannotBeAsked, cannot_run, refuse_extra_clauses, refused
