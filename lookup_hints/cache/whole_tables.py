@@ -10,7 +10,7 @@ import shutil
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -380,22 +380,33 @@ def use_of(path: Path) -> object:
         OSError: there can be no such folder.
     """
     if not path.is_dir():
-        _remove_unused(path.parent)
-    make_private(path)
+        _remove_unused(path)
+    file = None
+    while file is None:  # a task of another run may take it for unused, a moment before it is used
+        with suppress(FileNotFoundError):
+            make_private(path)
+            file = _shared(path / "in-use")
     use = _Use()
-    weakref.finalize(use, os.close, _shared(path / "in-use"))
+    weakref.finalize(use, os.close, file)
     return use
 
 
-def _shared(path: Path) -> int:
+def _shared(path: Path) -> int | None:
+    """The open file ``path``, locked together with others; None where it was removed meanwhile."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(file, fcntl.LOCK_SH)
-    return file
+    if os.fstat(file).st_nlink:
+        return file
+    os.close(file)
+    return None
 
 
-def _remove_unused(folder: Path) -> None:
-    for run in folder.iterdir() if folder.is_dir() else ():
-        with locked(run / "in-use", wait=False) as is_unused:
+def _remove_unused(new: Path) -> None:
+    """Remove what runs have left that are over; not that of the run whose folder is to be ``new``."""
+    for run in new.parent.iterdir() if new.parent.is_dir() else ():
+        if run == new:
+            continue
+        with suppress(FileNotFoundError), locked(run / "in-use", wait=False) as is_unused:
             if is_unused:
                 shutil.rmtree(run, ignore_errors=True)
 

@@ -359,6 +359,8 @@ def _without_asof(statement: Statement) -> Iterator[Edit]:
         yield Edit(tokens.cut(word, word), ())
         first, last = tokens.index_at(step.match.start), tokens.index_at(step.match.end - 1)
         yield Edit(tokens.cut(first - 2, last + 1), ())
+        if tokens.is_word(last + 2, "ON"):  # so that Spark says what is wrong with the comparison
+            yield Edit(tokens.cut(last + 2, last + 2), ("ON (", step.match, ") AND"))
 
 
 def _over(source: str, body: str) -> str:

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from lookup_hints.cache import cached, whole_tables
+from lookup_hints.cache.whole_tables import use_of
 from lookup_hints.engine.arrow import KnownAnswers
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import LookupMetrics
@@ -175,3 +177,28 @@ def test_where_many_ranges_hold_a_value_few_values_are_asked_at_once(monkeypatch
 
 def test_an_empty_table_holds_nothing() -> None:
     assert run(Networks(), 1, None)[0] == [[], []]
+
+
+def test_runs_that_begin_together_leave_each_other_their_folders(tmp_path: Path) -> None:
+    held: list[object] = []
+    failed: list[BaseException] = []
+
+    def begin(first: int) -> None:
+        try:
+            for number in range(first, first + 60):
+                path = tmp_path / "runs" / f"run-{number // 2}"  # two tasks of each run
+                use = use_of(path)
+                assert path.is_dir()
+                (path / f"kept-by-{first}").touch()
+                assert (path / "in-use").exists()
+                held.append(use)
+                held[:-4] = []
+        except BaseException as error:
+            failed.append(error)
+
+    tasks = [Thread(target=begin, args=(first,)) for first in (0, 1, 30, 31)]
+    for task in tasks:
+        task.start()
+    for task in tasks:
+        task.join()
+    assert failed == []
