@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -180,25 +180,16 @@ def test_an_empty_table_holds_nothing() -> None:
 
 
 def test_runs_that_begin_together_leave_each_other_their_folders(tmp_path: Path) -> None:
-    held: list[object] = []
-    failed: list[BaseException] = []
+    def kept(first: int) -> int:
+        """How many folders of runs stayed while they were in use; another task has each of the runs, too."""
+        held: list[object] = []
+        stayed = 0
+        for number in range(first, first + 60):
+            path = tmp_path / "runs" / f"run-{number // 2}"
+            held = [*held[-3:], use_of(path)]
+            (path / f"kept-by-{first}").touch()
+            stayed += (path / "in-use").exists()
+        return stayed
 
-    def begin(first: int) -> None:
-        try:
-            for number in range(first, first + 60):
-                path = tmp_path / "runs" / f"run-{number // 2}"  # two tasks of each run
-                use = use_of(path)
-                assert path.is_dir()
-                (path / f"kept-by-{first}").touch()
-                assert (path / "in-use").exists()
-                held.append(use)
-                held[:-4] = []
-        except BaseException as error:
-            failed.append(error)
-
-    tasks = [Thread(target=begin, args=(first,)) for first in (0, 1, 30, 31)]
-    for task in tasks:
-        task.start()
-    for task in tasks:
-        task.join()
-    assert failed == []
+    with ThreadPoolExecutor(4) as tasks:
+        assert [*tasks.map(kept, (0, 1, 30, 31))] == [60] * 4
