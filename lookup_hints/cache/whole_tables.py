@@ -14,12 +14,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_hints.cache.store.folder import StoreLimits, locked, make_private
+from lookup_hints.cache.store.folder import StoreLimits, make_private
 from lookup_hints.cache.store.hashing import comparable, distinct, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.ranges import Bounds, TooLarge
@@ -381,22 +382,27 @@ def use_of(path: Path) -> object:
     """
     if not path.is_dir():
         _remove_unused(path)
-    file = None
-    while file is None:  # a task of another run may take it for unused, a moment before it is used
-        with suppress(FileNotFoundError):
+    for _ in range(_TRIES):  # a task of another run may take it for unused, a moment before it is used
+        with suppress(FileNotFoundError, FileExistsError):
             make_private(path)
-            file = _shared(path / "in-use")
-    use = _Use()
-    weakref.finalize(use, os.close, file)
-    return use
+            file = _locked(path / "in-use", fcntl.LOCK_SH)
+            if file is not None:
+                use = _Use()
+                weakref.finalize(use, os.close, file)
+                return use
+    raise OSError("no folder can be made for the run of a statement")
 
 
-def _shared(path: Path) -> int | None:
-    """The open file ``path``, locked together with others; None where it was removed meanwhile."""
+_TRIES = 1000
+
+
+def _locked(path: Path, how: int) -> int | None:
+    """The file ``path``, opened and locked; None where others have it, or it is gone by then."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(file, fcntl.LOCK_SH)
-    if os.fstat(file).st_nlink:
-        return file
+    with suppress(BlockingIOError):
+        fcntl.flock(file, how)
+        if os.fstat(file).st_nlink:
+            return file
     os.close(file)
     return None
 
@@ -404,11 +410,13 @@ def _shared(path: Path) -> int | None:
 def _remove_unused(new: Path) -> None:
     """Remove what runs have left that are over; not that of the run whose folder is to be ``new``."""
     for run in new.parent.iterdir() if new.parent.is_dir() else ():
-        if run == new:
-            continue
-        with suppress(FileNotFoundError), locked(run / "in-use", wait=False) as is_unused:
-            if is_unused:
-                shutil.rmtree(run, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            file = None if run == new else _locked(run / "in-use", fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if file is not None:
+                gone = run.with_name(f"{uuid4().hex}.gone")  # whoever comes now makes a folder anew
+                run.rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
+                os.close(file)
 
 
 def _counted(path: Path, more: int) -> int:

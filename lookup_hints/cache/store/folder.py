@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from stat import S_ISDIR
 from uuid import uuid4
 
 from lookup_hints.cache.store.segment import Encoded
@@ -180,7 +181,7 @@ def make_private(path: Path) -> None:
         if not each.is_dir():
             each.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077 or not path.is_dir():
+    if found.st_uid != os.getuid() or found.st_mode & 0o077 or not S_ISDIR(found.st_mode):
         raise PermissionError("the folder of the cache is open to others")
 
 
