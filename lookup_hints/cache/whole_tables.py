@@ -24,7 +24,7 @@ from lookup_hints.cache.store.folder import StoreLimits, make_private
 from lookup_hints.cache.store.hashing import comparable, distinct, hashes_of, in_order
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.ranges import Bounds, TooLarge
-from lookup_hints.cache.store.whole import Generation, Generations, Note
+from lookup_hints.cache.store.whole import TICKS, Generation, Generations, Note
 from lookup_hints.cache.task_cache import NOTHING, Cache, Loads, NotKept, error_summary
 from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, distinct_keys
 from lookup_hints.engine.request_size import WINDOW_BYTES
@@ -82,7 +82,7 @@ class HeldTable:
             OSError: the folder cannot be read.
         """
         current = self._current()
-        self.loads = replace(self.loads, age=max(0, self._generations.now - current.began) // 1000)
+        self.loads = replace(self.loads, age=max(0, self._generations.now - current.began) // TICKS)
         note = self._generations.noted()
         if self._clock() >= self._due(current, note):
             self._reload()
@@ -119,12 +119,12 @@ class HeldTable:
 
     def _due(self, current: Generation, note: Note | None) -> float:
         """When the table is read again, on the shared clock."""
-        reload, began, ended = self._wanted.reload, current.began / 1000, current.ended / 1000
+        reload, began, ended = self._wanted.reload, current.began / TICKS, current.ended / TICKS
         offset = self._wall() - self._clock() if isinstance(reload, DailyReload) else 0.0
         due = reload.after(current.number, began + offset, ended + offset) - offset
         if self._invalidations is not None and began <= self._invalidations.before:
             due = self._invalidations.before
-        return due if note is None else max(due, note.at / 1000 + self._pause)
+        return due if note is None else max(due, note.at / TICKS + self._pause)
 
     @property
     def _pause(self) -> float:
@@ -147,7 +147,7 @@ class HeldTable:
         """
         if self._spec.in_range is None or self._invalidations is None:
             return True
-        began = np.array([current.began / 1000])
+        began = np.array([current.began / TICKS])
         return bool(self._invalidations.allow(np.zeros(1, np.uint64), began)[0])
 
     def _first(self) -> Generation:
@@ -214,7 +214,7 @@ class HeldTable:
         """Do not try what another process has just tried."""
         if note.kind == "source":
             raise self._not_read(note.text)
-        if self._clock() < note.at / 1000 + self._pause:
+        if self._clock() < note.at / TICKS + self._pause:
             raise NotKept(note.text)
 
     def _not_read(self, text: str) -> ConnectorError:

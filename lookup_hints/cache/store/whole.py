@@ -254,6 +254,9 @@ _TEMPORARY = ".tmp"
 _GENERATION = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(\d+)\.(\d+)\.generation")
 _NOTE = "note"
 
+TICKS = 1_000_000
+"""Moments are whole microseconds. In milliseconds, what is read just after an invalidation would seem to be older."""
+
 
 @dataclass(frozen=True, order=True)
 class Generation:
@@ -261,7 +264,7 @@ class Generation:
 
     Args:
         number: from 1 on.
-        began: milliseconds on the clock when reading began.
+        began: ``TICKS`` on the clock when reading began.
         ended: the same when it ended.
         rows: how many there are.
         parts: in how many segments.
@@ -283,7 +286,7 @@ class Note:
     """Why the last attempt to load the table failed.
 
     Args:
-        at: milliseconds on the clock.
+        at: ``TICKS`` on the clock.
         kind: ``source`` where the source could not be read; ``cache`` where its rows could not be kept.
         text: for a reader, without secrets.
     """
@@ -316,7 +319,7 @@ class Generations:
 
     @property
     def now(self) -> int:
-        return int(self._clock() * 1000)
+        return int(self._clock() * TICKS)
 
     # Asking.
 
@@ -367,7 +370,7 @@ class Generations:
         generation, whole = self._opened
         if isinstance(whole, Ranges) or invalidations is None:
             return whole.probe(keys, columns)
-        began = generation.began / 1000
+        began = generation.began / TICKS
         return whole.probe(
             keys, columns, lambda hashes: invalidations.allow(hashes, np.full(len(hashes), began))
         )
