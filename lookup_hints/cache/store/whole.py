@@ -255,7 +255,7 @@ _GENERATION = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(\d+)\.(\d+)\.generation")
 _NOTE = "note"
 
 TICKS = 1_000_000
-"""Moments are whole microseconds: in milliseconds, what is read just after an invalidation would seem older."""
+"""Moments are whole microseconds: in milliseconds, what is read just after an invalidation would look old."""
 
 
 @dataclass(frozen=True, order=True)
