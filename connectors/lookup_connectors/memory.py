@@ -6,12 +6,15 @@ connector, so a table of many megabytes belongs elsewhere.
 
 from __future__ import annotations
 
+import math
+import operator
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -27,16 +30,21 @@ from lookup_connectors.conversion import (
     is_nested,
     parse_json,
 )
+from lookup_connectors.ordered_rows import can_order
 from lookup_connectors.texts import REFUSALS
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import (
     TEXT,
+    Answer,
     AsyncLookup,
     Changes,
     ChangesRequest,
     LookupRequest,
     LookupTable,
     Option,
+    OrderCondition,
+    OrderedLookup,
+    PlacedRows,
     ReportsChanges,
     ReportsSchema,
     Scan,
@@ -76,7 +84,9 @@ def _copied(rows: Any) -> pa.Table | list[dict[str, Any]]:
     return [dict(row) for row in copied]
 
 
-class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsChanges, ReportsSchema):
+class MemoryConnector(
+    SyncLookup, AsyncLookup, OrderedLookup, Scan, Statistics, ReportsChanges, ReportsSchema
+):
     """Rows that are already here."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -117,12 +127,18 @@ class MemoryConnector(SyncLookup, AsyncLookup, Scan, Statistics, ReportsChanges,
     async def aopen(self) -> None:
         self._converted()
 
-    def lookup(self, request: LookupRequest) -> pa.Table:
-        rows = self._converted()
-        index = self._index(rows, request.key_columns)
-        return rows.select(request.columns).take(index.positions(request.keys))
+    def can_order(self, order: OrderCondition) -> bool:
+        return can_order(self.table.schema.field(order.column).type)
 
-    async def alookup(self, request: LookupRequest) -> pa.Table:
+    def lookup(self, request: LookupRequest) -> Answer:
+        rows = self._converted()
+        index, wanted = self._index(rows, request.key_columns), rows.select(request.columns)
+        if request.order is None:
+            return wanted.take(index.positions(request.keys))
+        owners, found = index.answering(request.keys, request.order, rows)
+        return PlacedRows(wanted.take(found), owners)
+
+    async def alookup(self, request: LookupRequest) -> Answer:
         """The rows of each key; never waits."""
         return self.lookup(request)
 
@@ -238,6 +254,7 @@ class _Index:
         complete = pc.invert(_any_null(keys)).combine_chunks()
         where = pc.indices_nonzero(complete).to_pylist()
         self._positions: defaultdict[Any, list[int]] = defaultdict(list)
+        self._ordered: dict[OrderCondition, _OrderedRows] = {}
         for key, position in zip(_hashable(keys.filter(complete)), where, strict=True):
             self._positions[key].append(position)
 
@@ -245,6 +262,59 @@ class _Index:
         # 0.0 and -0.0 are one key here, and so are two NaNs.
         found = filter(None, map(self._positions.get, dict.fromkeys(_hashable(keys))))
         return pa.array(chain.from_iterable(found), pa.int64())
+
+    def answering(self, keys: pa.Table, order: OrderCondition, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
+        """The positions of ``keys``, whose last column is the values, and of ``rows`` that answer them."""
+        if order not in self._ordered:
+            self._ordered[order] = _OrderedRows(order, rows)
+        ordered = self._ordered[order]
+        by, values = keys.select(keys.column_names[:-1]), _hashable_column(keys.columns[-1])
+        found = [
+            (at, row)
+            for at, (key, value) in enumerate(zip(_hashable(by), values, strict=True))
+            for row in ordered.answering(key, self._positions.get(key, ()), value)
+        ]
+        owners, positions = zip(*found, strict=True) if found else ((), ())
+        return pa.array(owners, pa.int64()), pa.array(positions, pa.int64())
+
+
+class _OrderedRows:
+    """The rows of each key in the order of a column, without those that answer nothing."""
+
+    def __init__(self, order: OrderCondition, rows: pa.Table) -> None:
+        self._order = order
+        self._starts = _hashable_column(rows.column(order.column))
+        ends = [] if order.until is None else _hashable_column(rows.column(order.until))
+        self._ends = [math.inf if end is None and order.is_open else end for end in ends]
+        self._keys: dict[Any, tuple[list[int], list[Any], list[Any]]] = {}
+
+    def answering(self, key: Any, positions: Sequence[int], value: Any) -> Sequence[int]:
+        """Those of ``positions``, where the rows of ``key`` are, that answer ``value``."""
+        if key not in self._keys:
+            self._keys[key] = self._sorted(positions)
+        rows, starts, latest = self._keys[key]
+        side = bisect_right if self._order.operator in (">=", "<") else bisect_left
+        at = side(starts, value)
+        if self._order.operator in ("<", "<="):
+            return rows[at : at + 1]
+        if not self._ends:
+            return rows[at - 1 : at] if at else ()
+        is_before = operator.lt if self._order.until_operator == "<" else operator.le
+        found = []
+        while at and is_before(value, latest[at - 1]):
+            at -= 1
+            if is_before(value, self._ends[rows[at]]):
+                found.append(rows[at])
+        return found
+
+    def _sorted(self, positions: Sequence[int]) -> tuple[list[int], list[Any], list[Any]]:
+        """Positions in the order of their values, the values, and the latest end so far."""
+        known = [at for at in positions if self._starts[at] is not None]
+        if self._ends:
+            known = [at for at in known if self._ends[at] is not None]
+        known.sort(key=self._starts.__getitem__)
+        latest = list(accumulate((self._ends[at] for at in known), max)) if self._ends else []
+        return known, [self._starts[at] for at in known], latest
 
 
 def _any_null(keys: pa.Table) -> pa.ChunkedArray:

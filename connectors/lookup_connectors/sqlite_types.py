@@ -1,9 +1,12 @@
-"""SQLite's types: what a column declared so may hold, and how its values are read."""
+"""What is told of SQLite itself, whichever driver asks it: its types, and what ANALYZE found.
+
+What a column declared so may hold, how its values are read, and how large a table is.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +16,7 @@ from pyarrow import types
 
 from lookup_connectors.conversion import ToArrow, as_floats, from_json, is_nested, readable_as_json
 from lookup_connectors.texts import from_texts, moments
+from lookup_hints.spi import TableSize
 from lookup_hints.spi.casts import cast
 from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
 
@@ -133,3 +137,34 @@ def _timestamps(values: Sequence[int | str | None], kind: pa.DataType) -> pa.Arr
     seconds = pa.array([value if isinstance(value, int) else None for value in values], pa.timestamp("s"))
     texts = [value if isinstance(value, str) else None for value in values]
     return pc.coalesce(cast(seconds, TIMESTAMP_NTZ).cast(kind), moments(texts, kind))
+
+
+def date_texts(dates: pa.ChunkedArray) -> pa.ChunkedArray:
+    """``dates`` as SQLite keeps them, in their order: a year after 9999, which no row has, is above all."""
+    texts = dates.cast(pa.string())
+    return pc.if_else(pc.match_substring_regex(texts, r"^\d{5}"), ":", texts)
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+ANALYSED = """
+SELECT stat, (SELECT name FROM pragma_index_info(idx) WHERE seqno = 0) AS first
+FROM sqlite_stat1 WHERE tbl = ? COLLATE NOCASE AND stat IS NOT NULL
+"""
+
+
+def analysed_size(told: Iterable[tuple[str, str | None]]) -> TableSize:
+    """What the rows that ``ANALYSED`` gives say: a line for each index, and its first column.
+
+    Behind the number of rows is how many of them have one value of that column, on average. An index over a
+    part of the rows has fewer.
+    """
+    counts = [([int(each) for each in stat.split() if each.isdigit()], first) for stat, first in told]
+    rows = max(count for (count, *_), _ in counts)
+    distinct = {
+        first: round(rows / each)
+        for (count, *of_one), first in counts
+        for each in of_one[:1]
+        if first and count == rows
+    }
+    return TableSize(rows, source="sqlite_stat1", distinct=distinct)

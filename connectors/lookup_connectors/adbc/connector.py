@@ -32,6 +32,8 @@ from lookup_connectors.adbc.statements import (
     MARK,
     Question,
     check_dialect,
+    ordered_questions,
+    orders_rows,
     questions,
     relation,
     schema_and_name,
@@ -41,6 +43,7 @@ from lookup_connectors.adbc.statements import (
 )
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.conversion import is_nested, row_with
+from lookup_connectors.ordered_rows import can_order
 from lookup_connectors.postgres_server import unheld_character, without_characters
 from lookup_connectors.sqlite_types import has_one_spelling
 from lookup_connectors.texts import REFUSALS
@@ -48,12 +51,16 @@ from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Prob
 from lookup_hints.spi import (
     DURATION,
     TEXT,
+    Answer,
     AnswerTooLarge,
     AsyncLookup,
     Ending,
     LookupRequest,
     LookupTable,
     Option,
+    OrderCondition,
+    OrderedLookup,
+    PlacedRows,
     ReportsSchema,
     Scan,
     Statistics,
@@ -69,7 +76,7 @@ _SQLITE_BATCH = {"adbc.sqlite.query.batch_rows": 16_384}
 _LOOKS_AT_TYPES = 3
 
 
-class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
+class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema):
     """A table or view of any database that has an ADBC driver."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -120,6 +127,12 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
         can_ask = has_one_spelling if self._driver == SQLITE else lambda kind: not is_nested(kind)
         return frozenset(column.name for column in self.table.schema if can_ask(column.type))
 
+    def can_order(self, order: OrderCondition) -> bool:
+        """Exact numbers, dates and moments; with SQLite, those of them that have one spelling there."""
+        kind = self.table.schema.field(order.column).type
+        is_comparable = can_order(kind) and (self._driver != SQLITE or has_one_spelling(kind))
+        return is_comparable and orders_rows(self._dialect)
+
     def requests_at_once(self) -> int | None:
         """One for each connection, and one more each, so that none waits for the task's next one."""
         given = self.table.options.get(_POOL_SIZE.key)
@@ -164,7 +177,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
             raise
         self._live = _OpenAdbc(server, connections, plans, limit)
 
-    async def alookup(self, request: LookupRequest) -> pa.Table:
+    async def alookup(self, request: LookupRequest) -> Answer:
         live = self._live
         assert live is not None, "aopen() comes before alookup()"
         try:
@@ -189,7 +202,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
                 write = typing_row if self._driver == SQLITE else select
                 with _casting(server, connection, wanted), self._cursor(connection) as cursor:
                     cursor.execute(write(self._relation, wanted, self._dialect))
-                    for batch in self._unchanged(cursor.fetch_record_batch(), wanted):
+                    for batch, _ in self._unchanged(cursor.fetch_record_batch(), wanted):
                         yield from self._read(batch, wanted, schema, self.table.primary_key).to_batches()
             except _TypesChanged:
                 raise self._error("the type of a column changed while it was opened.") from None
@@ -236,7 +249,7 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
     # --- asking, on the thread of a request ---------------------------------------------------------
 
-    def _answer(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:
+    def _answer(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> Answer:
         """The rows, read by the types that the columns have at the moment."""
         looks = 0
         while looks < _LOOKS_AT_TYPES:
@@ -253,37 +266,52 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
                 live.strange.add(character)
         raise self._error("the types of its columns keep changing.")
 
-    def _asked(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> pa.Table:
+    def _asked(self, live: _OpenAdbc, request: LookupRequest, connection: dbapi.Connection) -> Answer:
         if live.is_outdated:
             live.plans, live.is_outdated = self._planned(connection), False
-        wanted = [live.plans[name] for name in request.columns]
+        order, keys, compared = request.order, request.keys, request.schema
+        if order is not None:
+            # What is compared is read, too: a type that has changed, and a value that does not fit, show.
+            compared = pa.schema(
+                [each for each in self.table.schema if each.name in {*request.columns, *order.columns}]
+            )
+            keys = keys.append_column(MARK, [pa.array(range(keys.num_rows), pa.int64())])
+        keys = without_characters(self._possible(keys), live.strange)
+        wanted = [live.plans[name] for name in compared.names]
         by = [live.plans[name] for name in request.key_columns]
-        keys = without_characters(self._possible(request.keys), live.strange)
-        asked = questions(self._relation, wanted, by, keys, self._dialect) if keys.num_rows else ()
+        about = (self._relation, wanted, by, keys, self._dialect)
+        asked = questions(*about) if order is None else ordered_questions(*about, order, live.plans)
         room = _Room(live.limit, request.keys.num_rows, self.table.name)
-        parts: list[pa.Table] = []
+        parts, positions = [compared.empty_table()], [pa.array([], pa.int64())]
         with _casting(live.server, connection, (*wanted, *by)):
-            for question in asked:
-                rows = self._rows(connection, question, wanted, request, room)
-                is_whole = question.keys.num_rows == keys.num_rows
+            for question in asked if keys.num_rows else ():
+                rows, marks = self._rows(connection, question, wanted, compared, request, room)
+                is_whole = order is not None or question.keys.num_rows == keys.num_rows
                 parts.append(rows if is_whole else _of_own_keys(rows, question))
-        return pa.concat_tables(parts) if parts else request.schema.empty_table()
+                positions += marks
+        found = pa.concat_tables(parts)
+        if order is None:
+            return found
+        return PlacedRows(found.select(request.columns), pa.chunked_array(positions).combine_chunks())
 
     def _rows(
         self,
         connection: dbapi.Connection,
         question: Question,
         wanted: Sequence[AdbcColumn],
+        schema: pa.Schema,
         request: LookupRequest,
         room: _Room,
-    ) -> pa.Table:
+    ) -> tuple[pa.Table, list[pa.Array]]:
+        """The rows of ``question``, and the positions of their keys where it asks for them."""
         with self._cursor(connection) as cursor:
             cursor.execute(question.sql, parameters=question.bound)
-            tables = []
-            for batch in self._unchanged(cursor.fetch_record_batch(), wanted):
+            tables, positions = [schema.empty_table()], list[pa.Array]()
+            for batch, marks in self._unchanged(cursor.fetch_record_batch(), wanted):
                 room.take(batch.nbytes)
-                tables.append(self._read(batch, wanted, request.schema, request.key_columns))
-        return pa.concat_tables(tables) if tables else request.schema.empty_table()
+                tables.append(self._read(batch, wanted, schema, request.key_columns))
+                positions += [] if marks is None else [marks]
+        return pa.concat_tables(tables), positions
 
     def _possible(self, keys: pa.Table) -> pa.Table:
         """``keys`` without texts that PostgreSQL cannot hold: they are misses, and would fail the batch."""
@@ -299,17 +327,19 @@ class AdbcConnector(AsyncLookup, Scan, Statistics, ReportsSchema):
 
     def _unchanged(
         self, reader: pa.RecordBatchReader, wanted: Sequence[AdbcColumn]
-    ) -> Iterator[pa.RecordBatch]:
-        """The batches of ``reader``, without the row and the column that only say types to SQLite."""
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
+        """The batches of ``reader`` with their marks, without the row that only says types to SQLite."""
         told = [each for each in reader.schema if each.name != MARK]
         if not all(plan.is_still(each) for plan, each in zip(wanted, told, strict=True)):
             raise _TypesChanged
         for batch in reader:
+            marks = None
             if MARK in batch.schema.names:
-                marks = batch.column(batch.schema.get_field_index(MARK))
-                batch = batch.filter(pc.equal(marks, 0)).select([each.name for each in told])
+                at = batch.schema.get_field_index(MARK)
+                batch = batch.filter(pc.greater_equal(batch.column(at), 0))
+                marks = batch.column(at).cast(pa.int64())
             if batch.num_rows:
-                yield batch
+                yield batch.select([each.name for each in told]), marks
 
     def _read(
         self, batch: pa.RecordBatch, wanted: Sequence[AdbcColumn], schema: pa.Schema, key: Sequence[str]

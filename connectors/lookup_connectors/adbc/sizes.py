@@ -6,6 +6,7 @@ grown since it was analysed, which its catalog does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -16,6 +17,7 @@ from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE
 from lookup_connectors.adbc.failures import DRIVER_ERRORS
 from lookup_connectors.adbc.statements import schema_and_name
 from lookup_connectors.postgres_server import SECONDS, SIZE, size_of
+from lookup_connectors.sqlite_types import ANALYSED, analysed_size
 from lookup_hints.spi import TableSize
 
 _DUCKDB_TABLES = """
@@ -23,7 +25,7 @@ SELECT estimated_size FROM duckdb_tables()
 WHERE lower(table_name) = lower(?) AND lower(schema_name) = lower(coalesce(nullif(?, ''), current_schema()))
   AND database_name = current_database()
 """
-_SQLITE_ANALYSED = "SELECT stat FROM sqlite_stat1 WHERE tbl = ? COLLATE NOCASE AND stat IS NOT NULL"
+_APPROXIMATE = re.compile(r"approx.unique\W+(\d+)", re.IGNORECASE)
 _SQLITE_IS_TABLE = "SELECT count(*) FROM sqlite_master WHERE name = ? COLLATE NOCASE AND type = 'table'"
 
 
@@ -48,16 +50,19 @@ def _of_duckdb(connection: dbapi.Connection, relation: str) -> TableSize:
     found = _row(connection, _DUCKDB_TABLES, name, schema)
     if not found:
         return TableSize(None, source="a view, or a table of another database")
-    return TableSize(found["estimated_size"], source="duckdb_tables()")
+    distinct: dict[str, int] = {}
+    with suppress(*DRIVER_ERRORS):  # not every version has COLUMNS(*) of them
+        kept = _row(connection, f"SELECT stats(COLUMNS(*))::VARCHAR FROM {relation} LIMIT 1")  # noqa: S608  quoted
+        told = {name: _APPROXIMATE.search(text or "") for name, text in kept.items()}
+        distinct = {name: int(each[1]) for name, each in told.items() if each}
+    return TableSize(found["estimated_size"], source="duckdb_tables()", distinct=distinct)
 
 
 def _of_sqlite(connection: dbapi.Connection, relation: str) -> TableSize:
     _, name = schema_and_name(relation, "sqlite")
     with suppress(*DRIVER_ERRORS):  # no statistics in this file
-        # A line for each index; one over a part of the rows tells fewer.
-        counts = [int(row["stat"].split()[0]) for row in _rows(connection, _SQLITE_ANALYSED, name)]
-        if counts:
-            return TableSize(max(counts), source="sqlite_stat1")
+        if told := [(row["stat"], row["first"]) for row in _rows(connection, ANALYSED, name)]:
+            return analysed_size(told)
     with suppress(*DRIVER_ERRORS):  # WITHOUT ROWID
         # Each by itself is one step in the table's tree; both in one SELECT read all of it.
         ends = (f"(SELECT {end}(rowid) FROM {relation})" for end in ("max", "min"))  # noqa: S608  quoted

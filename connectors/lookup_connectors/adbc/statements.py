@@ -5,8 +5,9 @@ No value of a key is ever part of the SQL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -16,6 +17,9 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import SqlglotError
 
 from lookup_connectors.adbc.columns import AdbcColumn
+from lookup_connectors.ordered_rows import found_rows, joined_rows
+from lookup_connectors.sqlite_types import date_texts
+from lookup_hints.spi import OrderCondition
 
 Way = Literal["arrays", "lists", "rows", "parameters"]
 """How keys are bound: PostgreSQL's arrays, DuckDB's lists, a row of values for SQLite, a value for each."""
@@ -27,8 +31,9 @@ _NUMBERED = {"postgres", "redshift", "materialize", "risingwave"}
 _MOST_PARAMETERS = 900
 """What every build of SQLite takes, and what no warehouse refuses."""
 
-MARK = "lookup_hints_types"
-"""The column that is true in the row that only says types: see ``typing_row``."""
+MARK = "lookup_hints_mark"
+"""The column with the position of a row's key, if that is asked for; less than 0 in the row that only says
+types: see ``typing_row``."""
 
 
 def check_dialect(dialect: str) -> None:
@@ -149,7 +154,7 @@ def typing_row(source: str, plans: Sequence[AdbcColumn], dialect: str) -> str:
 
 def _types_first(plans: Sequence[AdbcColumn], dialect: str) -> str:
     values = ", ".join(f"{_example(plan)} AS {identifier(plan.field.name, dialect)}" for plan in plans)
-    return f"SELECT 1 AS {MARK}, {values}"
+    return f"SELECT -1 AS {MARK}, {values}"
 
 
 def _example(plan: AdbcColumn) -> str:
@@ -164,12 +169,7 @@ def _example(plan: AdbcColumn) -> str:
 def _arrays(
     source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
 ) -> Iterator[Question]:
-    bound = [f"${number}" for number in range(1, len(by) + 1)]
-    # The server takes the parameter for text: compared so, a char(n) would lose its blanks.
-    bound = [
-        f"CAST({each} AS bpchar[])" if plan.source_type == "bpchar" and not plan.as_text else each
-        for each, plan in zip(bound, by, strict=True)
-    ]
+    bound = _bound_arrays(by)
     compared = [column(plan, dialect) for plan in by]
     if len(by) == 1:
         condition = f"{compared[0]} = ANY({bound[0]})"
@@ -178,19 +178,29 @@ def _arrays(
     yield Question(f"{select(source, wanted, dialect)} WHERE {condition}", _as_lists(keys), keys)
 
 
+def _bound_arrays(by: Sequence[AdbcColumn]) -> list[str]:
+    bound = [f"${number}" for number in range(1, len(by) + 1)]
+    # The server takes the parameter for text: compared so, a char(n) would lose its blanks.
+    return [
+        f"CAST({each} AS bpchar[])" if plan.source_type == "bpchar" and not plan.as_text else each
+        for each, plan in zip(bound, by, strict=True)
+    ]
+
+
 def _lists(
     source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
 ) -> Iterator[Question]:
-    # A UUID reaches Arrow as a text, and does not compare with one. What is a text already is not cast.
-    texts = [replace(plan, as_text=bool(types.is_string(plan.field.type))) for plan in by]
-    compared = ", ".join(_in_microseconds(column(plan, dialect), plan) for plan in texts)
+    compared = ", ".join(_of_lists(plan, dialect) for plan in by)
     unnested = ", ".join(["unnest(?)"] * len(by))
     condition = f"({compared}) IN (SELECT {unnested})"
     yield Question(f"{select(source, wanted, dialect)} WHERE {condition}", _as_lists(keys), keys)
 
 
-def _in_microseconds(compared: str, plan: AdbcColumn) -> str:
-    """Nanoseconds are cut when they are read; DuckDB itself would round them."""
+def _of_lists(plan: AdbcColumn, dialect: str, of: str = "") -> str:
+    """What is compared with a value of a list."""
+    # A UUID reaches Arrow as a text, and does not compare with one. What is a text already is not cast.
+    compared = column(replace(plan, as_text=bool(types.is_string(plan.field.type))), dialect, of)
+    # Nanoseconds are cut when they are read; DuckDB itself would round them.
     is_finer = plan.source is not None and types.is_timestamp(plan.source) and plan.source.unit == "ns"
     return f"make_timestamp(epoch_us({compared}))" if is_finer else compared
 
@@ -199,17 +209,25 @@ def _rows(
     source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
 ) -> Iterator[Question]:
     """``CROSS JOIN`` fixes the order: SQLite searches the table for each key, and never reads it for all."""
-    names = [f"k{number}" for number in range(len(by))]
-    conditions = " AND ".join(
-        _equal(column(plan, dialect, "found."), f"asked.{name}", plan)
-        for plan, name in zip(by, names, strict=True)
-    )
+    names = _names(by)
+    conditions = " AND ".join(_equalities(by, dialect))
     rows = f"SELECT 0, {_selected(wanted, dialect, 'found.')} FROM asked CROSS JOIN {source} AS found"  # noqa: S608
     for part in _parts(keys):
         values = ", ".join([f"({', '.join('?' * len(by))})"] * part.num_rows)
         asked = f"WITH asked({', '.join(names)}) AS (SELECT DISTINCT * FROM (VALUES {values}))"  # noqa: S608
         sql = f"{asked} {_types_first(wanted, dialect)} UNION ALL {rows} WHERE {conditions}"
         yield Question(sql, _as_row(part), part)
+
+
+def _names(by: Sequence[AdbcColumn]) -> list[str]:
+    return [f"k{number}" for number in range(len(by))]
+
+
+def _equalities(by: Sequence[AdbcColumn], dialect: str, of: str = "found") -> list[str]:
+    return [
+        _equal(column(plan, dialect, f"{of}."), f"asked.{name}", plan)
+        for plan, name in zip(by, _names(by), strict=True)
+    ]
 
 
 def _equal(compared: str, key: str, plan: AdbcColumn) -> str:
@@ -241,6 +259,80 @@ _MAKERS: dict[Way, Callable[..., Iterator[Question]]] = {
     "rows": _rows,
     "parameters": _parameters,
 }
+
+
+# --- by order ---------------------------------------------------------------------------------------
+
+
+def orders_rows(dialect: str) -> bool:
+    """Whether rows can be asked for by order in ``dialect``."""
+    return way_of(dialect) in ("arrays", "lists", "rows")
+
+
+def ordered_questions(
+    source: str,
+    wanted: Sequence[AdbcColumn],
+    by: Sequence[AdbcColumn],
+    keys: pa.Table,
+    dialect: str,
+    order: OrderCondition,
+    plans: Mapping[str, AdbcColumn],
+) -> Iterator[Question]:
+    """The statements that ask for the columns ``wanted`` of the rows that answer the values of ``keys``.
+
+    In ``keys`` the values are behind the columns that are compared with ``by``, and then the positions of the
+    keys, which stand in the column ``MARK`` of an answer.
+    """
+    if way_of(dialect) == "rows":
+        yield from _ordered_rows(source, wanted, by, keys, dialect, order, plans)
+        return
+    names = [*_names(by), "value", "position"]
+    if way_of(dialect) == "arrays":
+        arrays = (*_bound_arrays(by), f"${len(by) + 1}", f"${len(by) + 2}")
+        asked = f"unnest({', '.join(arrays)}) AS asked({', '.join(names)})"
+        compared = partial(column, dialect=dialect, of="found.")
+    else:
+        asked = f"(SELECT {', '.join(f'unnest(?) AS {name}' for name in names)}) AS asked"
+        compared = partial(_of_lists, dialect=dialect, of="found.")
+    equalities = [f"{compared(plan)} = asked.{name}" for plan, name in zip(by, names, strict=False)]
+    rows = found_rows(
+        _selected(wanted, dialect, "found."),
+        f"{source} AS found",
+        equalities,
+        order,
+        "asked.value",
+        lambda name: compared(plans[name]),
+    )
+    sql = f"SELECT asked.position AS {MARK}, found.* FROM {asked} CROSS JOIN LATERAL ({rows}) AS found"  # noqa: S608  quoted
+    yield Question(sql, _as_lists(keys), keys)
+
+
+def _ordered_rows(
+    source: str,
+    wanted: Sequence[AdbcColumn],
+    by: Sequence[AdbcColumn],
+    keys: pa.Table,
+    dialect: str,
+    order: OrderCondition,
+    plans: Mapping[str, AdbcColumn],
+) -> Iterator[Question]:
+    names = [*_names(by), "value", "position"]
+    rows = joined_rows(
+        source,
+        lambda of: _equalities(by, dialect, of),
+        order,
+        lambda of, name: column(plans[name], dialect, f"{of}."),
+    )
+    keys = keys.set_column(len(by), "value", _kept(keys.column(len(by))))
+    selected = f"SELECT asked.position, {_selected(wanted, dialect, 'found.')} {rows}"
+    for part in _parts(keys):
+        values = ", ".join([f"({', '.join('?' * len(names))})"] * part.num_rows)
+        asked = f"WITH asked({', '.join(names)}) AS (VALUES {values})"
+        yield Question(f"{asked} {_types_first(wanted, dialect)} UNION ALL {selected}", _as_row(part), part)
+
+
+def _kept(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return date_texts(values) if types.is_date(values.type) else values
 
 
 def _placeholders(dialect: str) -> Callable[[], str]:

@@ -162,12 +162,6 @@ def _beyond(text: str) -> str:
     return "-infinity" if text.startswith(("-", "0000")) else "infinity"
 
 
-def can_order(kind: pa.DataType) -> bool:
-    """Whether the order of a column of this type is Spark's, whatever the source's own type is."""
-    is_time = types.is_date(kind) or types.is_timestamp(kind)
-    return bool(is_time or types.is_integer(kind) or types.is_decimal(kind))
-
-
 @dataclass(frozen=True)
 class _Rule:
     """Source types that are read as one Arrow type; None stands for every type."""

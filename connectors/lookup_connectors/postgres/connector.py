@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.conversion import convert, is_nested, row_with
+from lookup_connectors.ordered_rows import can_order
 from lookup_connectors.postgres.catalog import (
     comments,
     find_relation,
@@ -25,7 +26,7 @@ from lookup_connectors.postgres.catalog import (
     readable_tables,
     table_size,
 )
-from lookup_connectors.postgres.columns import PostgresColumn, can_order, quoted, reported_type
+from lookup_connectors.postgres.columns import PostgresColumn, quoted, reported_type
 from lookup_connectors.postgres.connections import PostgresEndpoint, PostgresPool
 from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
 from lookup_connectors.postgres.options import OPTIONS, POOL_SIZE, check_server, checked_target, origin_of

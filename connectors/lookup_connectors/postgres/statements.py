@@ -12,6 +12,7 @@ import asyncpg
 import pyarrow as pa
 from pyarrow import types
 
+from lookup_connectors.ordered_rows import found_rows
 from lookup_connectors.postgres.columns import INTEGERS, PostgresColumn
 from lookup_connectors.postgres_server import unheld_character, without_characters
 from lookup_hints.errors import ConnectorError
@@ -77,32 +78,25 @@ class PostgresStatements:
     def _ordered_query(
         self, columns: Sequence[str], plans: Sequence[PostgresColumn], order: OrderCondition
     ) -> str:
-        """The same of the rows of each key that answer its value, and with each row the position of its key.
-
-        An index on the key and the column gives the nearest row without a sort.
-        """
+        """The same of the rows of each key that answer its value, with the position of the key of each."""
         value, position = len(plans) + 1, len(plans) + 2
         since = self.plans[order.column]
-        conditions = [
+        equalities = [
             f"{plan.compared} = {plan.key.replace('{k}', f'__asked.k{number}')}"
             for number, plan in enumerate(plans, start=1)
         ]
+        named = ", ".join(
+            f"{self.plans[name].selected} AS __c{number}" for number, name in enumerate(columns)
+        )
         compared = since.key.replace("{k}", f"__asked.k{value}")
-        conditions.append(f"{compared} {order.operator} {since.compared}")
-        if order.until is None:
-            direction = "DESC" if order.operator in (">=", ">") else "ASC"
-            ending = f" ORDER BY {since.compared} {direction} LIMIT 1"
-        else:
-            until = self.plans[order.until]
-            conditions.append(f"({until.compared} IS NULL OR {compared} < {until.compared})")
-            ending = ""
-        named = ", ".join(f"{self.plans[name].selected} AS c{number}" for number, name in enumerate(columns))
-        found = f"SELECT {named} FROM {self.relation} WHERE {' AND '.join(conditions)}{ending}"  # noqa: S608  quoted
+        found = found_rows(
+            named, self.relation, equalities, order, compared, lambda name: self.plans[name].compared
+        )
         bound = [*(plan.bound for plan in plans), since.bound, "bigint"]
         arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(bound, start=1))
         names = ", ".join(f"k{number}" for number in range(1, position + 1))
         rows = f"unnest({arrays}) AS __asked({names}) CROSS JOIN LATERAL ({found}) AS __found"
-        selected = [*(f"c{number}" for number in range(len(columns))), f"k{position}"]
+        selected = [*(f"__c{number}" for number in range(len(columns))), f"k{position}"]
         read = dict.fromkeys((*columns, *order.columns))
         return self._as_arrays(read, selected, rows, position + 1)
 

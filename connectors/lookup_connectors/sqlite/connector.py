@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_connectors.conversion import convert, row_with
+from lookup_connectors.ordered_rows import can_order
 from lookup_connectors.sqlite.statements import (
     MAX_VARIABLES,
     bound_keys,
@@ -29,17 +30,27 @@ from lookup_connectors.sqlite.statements import (
     latest_query,
     listed,
     lookup_query,
+    ordered_query,
     parts,
     quoted,
     ranges,
     where_of,
 )
-from lookup_connectors.sqlite_types import affinity, arrow_type, has_one_spelling, never_fits, reader
+from lookup_connectors.sqlite_types import (
+    ANALYSED,
+    affinity,
+    analysed_size,
+    arrow_type,
+    has_one_spelling,
+    never_fits,
+    reader,
+)
 from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem, nearest
 from lookup_hints.spi import (
     DURATION,
     FILE,
     TEXT,
+    Answer,
     Changes,
     ChangesRequest,
     Endpoint,
@@ -50,6 +61,9 @@ from lookup_hints.spi import (
     LookupRequest,
     LookupTable,
     Option,
+    OrderCondition,
+    OrderedLookup,
+    PlacedRows,
     ReportsChanges,
     ReportsHealth,
     ReportsSchema,
@@ -96,7 +110,9 @@ def _url_in(path: str) -> str | None:
     )
 
 
-class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema):
+class SqliteConnector(
+    SyncLookup, OrderedLookup, FilteredScan, Statistics, ReportsChanges, ReportsHealth, ReportsSchema
+):
     """A table of an SQLite file."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = (
@@ -143,18 +159,36 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
             raise
         self._connection = connection
 
-    def lookup(self, request: LookupRequest) -> pa.Table:
+    def can_order(self, order: OrderCondition) -> bool:
+        """Integers and dates, whose values have one spelling each."""
+        kind = self.table.schema.field(order.column).type
+        return can_order(kind) and has_one_spelling(kind)
+
+    def lookup(self, request: LookupRequest) -> Answer:
         assert self._connection is not None, "open() comes before lookup()"
+        keys, order, schema = request.keys, request.order, request.schema
+        if order is not None:
+            # What is compared is read, too: a value that does not fit is an error.
+            read = {*request.columns, *order.columns}
+            schema = pa.schema([column for column in self.table.schema if column.name in read])
+            keys = keys.append_column("position", [pa.array(range(keys.num_rows), pa.int64())])
         rows: list[tuple[Any, ...]] = []
         with self._failures_explained(), _deadline(self._connection, request.timeout, self._busy_timeout):
-            for part in parts(request.keys):
-                query = lookup_query(self._source, request.columns, part)
+            for part in parts(keys):
+                query = (
+                    lookup_query(self._source, request.columns, part)
+                    if order is None
+                    else ordered_query(self._source, schema.names, part, order)
+                )
                 rows += self._connection.execute(query, bound_keys(part)).fetchall()
             version = self._schema_version(self._connection)
         if version != self._checked_version:  # a column may have another type than when it was checked
             self._check_columns(self._stored_columns(self._connection))
             self._checked_version = version
-        return self._table(rows, request.schema, request.key_columns)
+        if order is None:
+            return self._table(rows, request.schema, request.key_columns)
+        found = self._table([row[1:] for row in rows], schema, request.key_columns)
+        return PlacedRows(found.select(request.columns), pa.array([row[0] for row in rows], pa.int64()))
 
     def close(self) -> None:
         if self._connection is not None:
@@ -191,10 +225,13 @@ class SqliteConnector(SyncLookup, FilteredScan, Statistics, ReportsChanges, Repo
     def statistics(self) -> TableSize:
         """What ANALYZE found; else the row numbers, of which there are no fewer than rows."""
         with closing(self._connected(self.table.read(self.OPTIONS)[0])) as connection:
-            counted = _analysed_rows(connection, self._source)
-            numbers = self._row_numbers(connection) if counted is None else None
-        if counted is not None:
-            return TableSize(counted, source="sqlite_stat1")
+            try:
+                told = connection.execute(ANALYSED, (self._source,)).fetchall()
+            except sqlite3.OperationalError:  # no statistics in this file
+                told = []
+            numbers = None if told else self._row_numbers(connection)
+        if told:
+            return analysed_size(told)
         if numbers is None:
             return TableSize(None, source="never analysed, and without numbered rows")
         return TableSize(numbers.last - numbers.first + 1, source="row numbers, an upper estimate")
@@ -405,15 +442,3 @@ def _deadline(connection: sqlite3.Connection, seconds: float | None, busy_timeou
 
 def _set_busy_timeout(connection: sqlite3.Connection, seconds: float) -> None:
     connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}").close()
-
-
-def _analysed_rows(connection: sqlite3.Connection, source: str) -> int | None:
-    """The rows of the table when ANALYZE last ran; None where it never did."""
-    query = "SELECT stat FROM sqlite_stat1 WHERE tbl = ? COLLATE NOCASE"
-    try:
-        told = connection.execute(query, (source,)).fetchall()
-    except sqlite3.OperationalError:  # no statistics in this file
-        return None
-    # A line for each index; one over a part of the rows tells fewer.
-    counts = [int(text.split()[0]) for (text,) in told if text]
-    return max(counts, default=None)

@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_hints.spi import Filter, FilterValue
+from lookup_connectors.ordered_rows import joined_rows
+from lookup_connectors.sqlite_types import date_texts
+from lookup_hints.spi import Filter, FilterValue, OrderCondition
 
 MAX_VARIABLES = 999  # what every build of SQLite takes
 _FEWEST_ROWS = 50_000
@@ -49,9 +51,9 @@ def lookup_query(source: str, columns: Sequence[str], keys: pa.Table) -> str:
     """
     one_key = f"({', '.join('?' * keys.num_columns)})"
     values = ", ".join([one_key] * keys.num_rows)
-    names = ", ".join(f"k{number}" for number in range(keys.num_columns))
+    names = ", ".join(_names(keys.num_columns))
     wanted = ", ".join(f"found.{quoted(name)}" for name in columns)
-    conditions = " AND ".join(_equality(number, field) for number, field in enumerate(keys.schema))
+    conditions = " AND ".join(_equalities(keys.schema))
     # DISTINCT: 0.0 and -0.0 are one value to SQLite, and a row must come once.
     return (
         f"WITH asked({names}) AS (SELECT DISTINCT * FROM (VALUES {values})) "  # noqa: S608  quoted names
@@ -59,8 +61,31 @@ def lookup_query(source: str, columns: Sequence[str], keys: pa.Table) -> str:
     )
 
 
-def _equality(number: int, field: pa.Field) -> str:
-    equality = f"found.{quoted(field.name)} = asked.k{number}"
+def ordered_query(source: str, columns: Sequence[str], keys: pa.Table, order: OrderCondition) -> str:
+    """The query for the position of a key, and ``columns`` of each row that answers its value.
+
+    The last two columns of ``keys`` are the values and the positions.
+    """
+    names = [*_names(keys.num_columns - 2), "value", "position"]
+    values = ", ".join([f"({', '.join('?' * len(names))})"] * keys.num_rows)
+    wanted = ", ".join(f"found.{quoted(name)}" for name in columns)
+    by = pa.schema([*keys.schema][:-2])
+    rows = joined_rows(
+        quoted(source), lambda of: _equalities(by, of), order, lambda of, name: f"{of}.{quoted(name)}"
+    )
+    return f"WITH asked({', '.join(names)}) AS (VALUES {values}) SELECT asked.position, {wanted} {rows}"
+
+
+def _names(count: int) -> list[str]:
+    return [f"k{number}" for number in range(count)]
+
+
+def _equalities(keys: pa.Schema, of: str = "found") -> list[str]:
+    return [_equality(number, field, of) for number, field in enumerate(keys)]
+
+
+def _equality(number: int, field: pa.Field, of: str) -> str:
+    equality = f"{of}.{quoted(field.name)} = asked.k{number}"
     if types.is_string(field.type):
         # The column's collation may find a row by two keys ('a' and 'A'): the row belongs to its own alone.
         # The first condition is there for the index, which has the column's collation.
@@ -75,7 +100,7 @@ def bound_keys(keys: pa.Table) -> list[Any]:
 
 
 def _bindable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()) if types.is_date(column.type) else column
+    return date_texts(column) if types.is_date(column.type) else column
 
 
 def listed(names: Sequence[str]) -> str:

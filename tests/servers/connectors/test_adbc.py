@@ -34,7 +34,7 @@ from tests.servers.connectors.adbc_tables import (
 from tests.servers.pooler import strict_pooler
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.proxy import FaultProxy
-from tests.unit.connectors.asking import during, failure_of, request_for
+from tests.unit.connectors.asking import during, failure_of, request_for, rows_of
 
 TEXT = pa.schema([("k", pa.string()), ("v", pa.int64())])
 Source = DuckDbSource | SqliteFileSource | PostgresAdbcSource
@@ -70,9 +70,8 @@ def source(request: pytest.FixtureRequest) -> Source:
 
 def ask(table: LookupTable, keys: dict[str, list[Any]], timeout: float | None = 30) -> list[dict[str, Any]]:
     request = request_for(table.schema, keys, timeout=timeout)
-    rows: list[dict[str, Any]] = during(
-        AdbcConnector(table), lambda connector: connector.alookup(request)
-    ).to_pylist()
+    answer = during(AdbcConnector(table), lambda connector: connector.alookup(request))
+    rows: list[dict[str, Any]] = rows_of(answer).to_pylist()
     return rows
 
 
@@ -285,7 +284,7 @@ def test_a_column_that_changes_its_type_is_read_by_the_new_one(pg: PostgresAdbcS
         )
         with pytest.raises(ConnectorError):  # a text is compared with a number now
             await connector.alookup(request)
-        return [before.to_pylist(), (await connector.alookup(request)).to_pylist()]
+        return [rows_of(each).to_pylist() for each in (before, await connector.alookup(request))]
 
     assert during(AdbcConnector(table), asked_around_a_change) == [[{"k": "1", "v": 1}]] * 2
 
@@ -489,7 +488,7 @@ def test_a_timeout_ends_the_statement_and_the_next_lookup_is_answered(pg: Postgr
     async def run(connector: AdbcConnector) -> Any:
         with pytest.raises(LookupTimeout, match=r"no answer within 0\.5 s"):
             await connector.alookup(request_for(TEXT, {"k": ["a"]}, timeout=0.5))
-        return (await connector.alookup(request_for(TEXT, {"k": ["b"]}, timeout=20))).to_pylist()
+        return rows_of(await connector.alookup(request_for(TEXT, {"k": ["b"]}, timeout=20))).to_pylist()
 
     assert during(AdbcConnector(pg.table("slow", TEXT)), run) == [{"k": "b", "v": 0}]
 
@@ -511,7 +510,7 @@ def test_a_server_that_goes_away_is_lost_and_found_again(pg: PostgresAdbcSource,
             assert not caught.value.permanent
             assert connector.ending(caught.value) == "lost"
         await asyncio.to_thread(line.accept)
-        return (await connector.alookup(request)).to_pylist()
+        return rows_of(await connector.alookup(request)).to_pylist()
 
     assert during(AdbcConnector(table), run) == [{"k": "a", "v": 1}]
 
@@ -700,7 +699,7 @@ def test_texts_stay_alike_behind_a_pooler_where_a_statement_is_asked_again(
     async def asked_around_a_change(connector: AdbcConnector) -> list[Any]:
         before = await connector.alookup(request)  # the server's encoding lacks one of the keys
         await asyncio.to_thread(alter, "ALTER TABLE t ALTER n TYPE bigint")
-        return [before.to_pylist(), (await connector.alookup(request)).to_pylist()]
+        return [rows_of(each).to_pylist() for each in (before, await connector.alookup(request))]
 
     with strict_pooler(pg.server.port, passes_over=True) as port:
         url = pg.server.url(user=strange_role, password="pw", port=port, database="adbc_pooled")
@@ -753,5 +752,5 @@ def test_texts_are_those_of_a_server_of_another_encoding_and_what_it_has_not_is_
     rows = [{"k": known, "v": 1}, {"k": "a", "v": 2}]
     for keys, found in ((["€", known, "a€", "👋", "a", "]👋"], rows), (["€"], []), ([known], rows[:1])):
         ask = partial(AdbcConnector.alookup, request=request_for(TEXT, {"k": keys}))
-        assert during(AdbcConnector(table), ask).to_pylist() == found
+        assert rows_of(during(AdbcConnector(table), ask)).to_pylist() == found
     assert [row for batch in AdbcConnector(table).scan(TEXT) for row in batch.to_pylist()] == rows

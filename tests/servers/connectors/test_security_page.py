@@ -29,7 +29,7 @@ from lookup_hints.tables.ddl.statements import CreateLookupTable
 from tests.servers.http_server import Api
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
-from tests.unit.connectors.asking import during, failure_of, request_for
+from tests.unit.connectors.asking import during, failure_of, request_for, rows_of
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -123,7 +123,8 @@ def test_the_file_of_sqlite_is_read_without_the_right_to_write(tmp_path: Path) -
     assert path.stat().st_mode & 0o777 == 0o440
     connector = SqliteConnector(table(connector="sqlite", path=str(path)))
     connector.open()
-    assert connector.lookup(request_for(SCHEMA, {"id": [1]})).to_pylist() == [{"id": 1, "name": "Ann"}]
+    found = connector.lookup(request_for(SCHEMA, {"id": [1]}))
+    assert rows_of(found).to_pylist() == [{"id": 1, "name": "Ann"}]
     connector.close()
 
 

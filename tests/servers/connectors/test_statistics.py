@@ -199,7 +199,17 @@ UPPER = "row numbers, an upper estimate"
         ),
         (
             ("CREATE TABLE t (id BIGINT PRIMARY KEY) WITHOUT ROWID", ROWS, "ANALYZE"),
-            TableSize(300, source="sqlite_stat1"),
+            TableSize(300, source="sqlite_stat1", distinct={"id": 300}),
+        ),
+        (
+            (
+                "CREATE TABLE t (id BIGINT, n GENERATED ALWAYS AS (id % 3))",
+                "CREATE INDEX by_n ON t (n, id)",
+                "CREATE INDEX few ON t (n) WHERE id > 290",
+                ROWS,
+                "ANALYZE",
+            ),
+            TableSize(300, source="sqlite_stat1", distinct={"n": 3}),
         ),
         (
             ("CREATE TABLE u (id BIGINT)", "CREATE VIEW t AS SELECT * FROM u"),
@@ -233,6 +243,8 @@ def test_duckdb_tells_the_rows_of_its_tables(tmp_path: Path) -> None:
     ]
     assert [size.rows for size in told] == [300, 70, 0, None]
     assert told[0].source == "duckdb_tables()"
+    assert 250 < told[0].distinct["id"] < 350  # it keeps an estimate
+    assert [dict(size.distinct) for size in told[2:]] == [{}, {}]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from lookup_connectors.memory import MemoryConnector, put_rows
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
-from tests.unit.connectors.asking import failure_of, request_for
+from tests.unit.connectors.asking import failure_of, request_for, rows_of
 
 UTC = timezone.utc
 PEOPLE = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -33,7 +33,8 @@ def connector_of(schema: pa.Schema = PEOPLE, **options: str) -> MemoryConnector:
 
 def ask(connector: MemoryConnector, keys: dict[str, list[Any]]) -> list[dict[str, Any]]:
     connector.open()
-    rows: list[dict[str, Any]] = connector.lookup(request_for(connector.table.schema, keys)).to_pylist()
+    found = connector.lookup(request_for(connector.table.schema, keys))
+    rows: list[dict[str, Any]] = rows_of(found).to_pylist()
     return rows
 
 

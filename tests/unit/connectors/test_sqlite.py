@@ -18,7 +18,7 @@ from lookup_connectors.sqlite import SqliteConnector
 from lookup_hints.errors import LookupTimeout, OptionError
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
-from tests.unit.connectors.asking import failure_of, request_for
+from tests.unit.connectors.asking import failure_of, request_for, rows_of
 
 UTC = timezone.utc
 
@@ -45,7 +45,7 @@ def ask(table: LookupTable, keys: dict[str, list[Any]]) -> list[dict[str, Any]]:
     connector = SqliteConnector(table)
     connector.open()
     try:
-        rows: list[dict[str, Any]] = connector.lookup(request_for(table.schema, keys)).to_pylist()
+        rows: list[dict[str, Any]] = rows_of(connector.lookup(request_for(table.schema, keys))).to_pylist()
         return rows
     finally:
         connector.close()
@@ -322,7 +322,7 @@ def test_a_locked_file_may_pass(file: Path) -> None:
     assert "busy-timeout" in str(error)
     writer.rollback()
     writer.close()
-    assert connector.lookup(request).num_rows == 1
+    assert rows_of(connector.lookup(request)).num_rows == 1
     connector.close()
 
 
