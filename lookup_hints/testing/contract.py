@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_hints.compat import cloudpickled
-from lookup_hints.engine.arrow import place
+from lookup_hints.engine.arrow import Placed, place
 from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import (
@@ -28,6 +28,7 @@ from lookup_hints.spi import (
     Connector,
     Filter,
     FilteredScan,
+    OrderedLookup,
     ReportsChanges,
     ReportsOutcomes,
     ReportsSchema,
@@ -39,6 +40,7 @@ from lookup_hints.spi.changes import grows
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcome, Outcomes
 from lookup_hints.spi.secrets import masker
 from lookup_hints.testing.fake import looked_up
+from lookup_hints.testing.rows_by_order import check_rows_by_order
 
 Key = Mapping[str, Any]
 """The value of each column asked by."""
@@ -124,10 +126,11 @@ class ConnectorContract:
 
     def test_columns_can_be_asked_for_one_by_one(self, table: LookupTable) -> None:
         connector, keys = self.connector(table), [*self.present[0]]
-        whole = _tables(connector, _request(table, self.present[:1]))[0]
+        whole = placed_answers(connector, [_request(table, self.present[:1])])[0][0].rows
         for name in table.schema.names:
             request = _request(table, self.present[:1], [name])
-            for part in _tables(connector, request):
+            for (answer,) in placed_answers(connector, [request]):
+                part = answer.rows
                 assert part.schema.names == request.schema.names
                 assert _counted(part) == _counted(whole.select(part.column_names)), f"{name} beside {keys}"
 
@@ -222,6 +225,13 @@ class ConnectorContract:
                     )
                     meeting = rows.filter(pa.array([meets(wanted, value) for value in column.to_pylist()]))
                     assert not _counted(meeting) - _counted(kept), f"{wanted} loses rows"
+
+    def test_rows_by_order_are_those_that_the_worker_would_choose(self, table: LookupTable) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, OrderedLookup):
+            skip("the connector gives all rows of a key")
+            return
+        check_rows_by_order(connector, _request(table, [*self.present, *self.absent]), placed_answers)
 
     def test_the_size_it_tells_names_its_source_and_is_right_where_it_is_exact(
         self, table: LookupTable
@@ -366,26 +376,29 @@ async def _after_cancellations(
     return found
 
 
-def _tables(connector: Connector, request: LookupRequest) -> list[pa.Table]:
-    """The rows of the only key of ``request``, as each ability answers them."""
-    tables: list[pa.Table] = []
+def placed_answers(connector: Connector, requests: Sequence[LookupRequest]) -> list[list[Placed]]:
+    """For each ability its answers to ``requests``, placed and checked as the engine does it."""
 
-    async def asked(connector: AsyncLookup) -> Answer:
+    def placed(answer: Answer, request: LookupRequest) -> Placed:
+        return place(settled(answer), request, _name(connector))
+
+    async def asked(connector: AsyncLookup) -> list[Placed]:
         await connector.aopen()
         try:
-            return await connector.alookup(request)
+            return [placed(await connector.alookup(each), each) for each in requests]
         finally:
             await connector.aclose()
 
+    answers: list[list[Placed]] = []
     if isinstance(connector, SyncLookup):
         connector.open()
         try:
-            tables.append(place(settled(connector.lookup(request)), request, _name(connector)).rows)
+            answers.append([placed(connector.lookup(each), each) for each in requests])
         finally:
             connector.close()
     if isinstance(connector, AsyncLookup):
-        tables.append(place(settled(asyncio.run(asked(connector))), request, _name(connector)).rows)
-    return tables
+        answers.append(asyncio.run(asked(connector)))
+    return answers
 
 
 def _close(connector: Connector) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from random import Random
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
+from lookup_hints.spi import AsyncLookup, Connector, OrderedLookup, Scan, SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, PlacedRows
-from lookup_hints.testing.contract import parts_of, settled, skip
+from lookup_hints.testing.contract import parts_of, placed_answers, settled, skip
+from lookup_hints.testing.rows_by_order import check_rows_by_order
 
 CONTRACT_SCHEMA = pa.schema(
     [
@@ -132,6 +134,22 @@ class SourceContract:
         rows = [(key, "eu", f"name {key}", float(key), True) for key in range(0, 12_000, 2)]
         keys: dict[str, list[Any]] = {"id": list(range(10_000)), "region": ["eu", "us"] * 5_000}
         assert self.asked(source, rows, keys) == Counter(row for row in rows if row[0] < 10_000)
+
+    def test_random_rows_by_order_are_those_that_the_worker_would_choose(
+        self, source: ContractSource
+    ) -> None:
+        chance = Random(1)  # noqa: S311  the same rows each time
+        ids = [None, *chance.sample(range(-50, 50), 9)]
+        rows = [
+            (chance.choice(ids), chance.choice(["eu", "us", None]), str(number), None, None)
+            for number in range(40)
+        ]
+        connector = self.connector(source.filled(_table(rows)))
+        if not isinstance(connector, OrderedLookup):
+            skip("the connector gives all rows of a key")
+            return
+        request = _request({"region": ["us", "eu", "none"]}, CONTRACT_SCHEMA.names)
+        check_rows_by_order(connector, request, placed_answers)
 
     def test_texts_are_keys_whatever_they_hold(self, source: ContractSource) -> None:
         rows = [(number, text, text, None, None) for number, text in enumerate(_TEXTS)]

@@ -1,97 +1,124 @@
-"""Rows by order: PostgreSQL finds those that the worker would find among all rows of a key."""
+"""Rows by order: sources find those that the worker would find among all rows of a key."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from lookup_connectors.adbc import AdbcConnector
+from lookup_connectors.memory import MemoryConnector, put_rows
 from lookup_connectors.postgres import PostgresConnector
+from lookup_connectors.sqlite import SqliteConnector
 
-from lookup_hints.engine.arrow import Placed
-from lookup_hints.engine.ordered import answering
 from lookup_hints.errors import ConnectorError
-from lookup_hints.spi import LookupRequest, LookupTable, OrderCondition, PlacedRows
+from lookup_hints.spi import LookupRequest, LookupTable, OrderCondition
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
+from lookup_hints.testing.contract import placed_answers
+from lookup_hints.testing.rows_by_order import check_rows_by_order, conditions_of
+from tests.servers.connectors.adbc_tables import DuckDbSource, PostgresAdbcSource, SqliteFileSource
 from tests.servers.postgres import PostgresServer
 from tests.unit.connectors.asking import during
 
 NOON = datetime(2024, 3, 10, 12)
 UTC_NOON = NOON.replace(tzinfo=timezone.utc)
 MOMENTS = [NOON + timedelta(microseconds=each) for each in (-1, 0, 1, 60_000_000, 3_600_000_000)]
+CENTS = [Decimal("-1.50"), Decimal("0.01"), Decimal("2.00")]
 KINDS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
-    "int": ("int4", pa.int64(), [-(2**31), -3, 0, 7, 2**31 - 1]),
+    "int": ("int", pa.int32(), [-(2**31), -3, 0, 7, 2**31 - 1]),
+    "int as bigint": ("int", pa.int64(), [-(2**31), -3, 0, 7, 2**31 - 1]),
+    "bigint": ("bigint", pa.int64(), [-(2**63), -3, 0, 7, 2**63 - 1]),
     "numeric as bigint": ("numeric(10,0)", pa.int64(), [-3, 0, 7]),
-    "numeric": ("numeric(10,2)", pa.decimal128(10, 2), [Decimal("-1.50"), Decimal("0.01"), Decimal("2.00")]),
+    "int as numeric": ("int", pa.decimal128(12, 2), [Decimal(-3), Decimal(7)]),
+    "numeric": ("numeric(10,2)", pa.decimal128(10, 2), CENTS),
+    "numeric as wider": ("numeric(10,2)", pa.decimal128(38, 18), CENTS),
     "date": ("date", pa.date32(), [date(1, 1, 1), date(2024, 2, 29), date(9999, 12, 31)]),
     "timestamp": ("timestamp", TIMESTAMP_NTZ, MOMENTS),
     "timestamptz": ("timestamptz", TIMESTAMP, [each.replace(tzinfo=timezone.utc) for each in MOMENTS]),
 }
-BEYOND = {"int": [-(2**40), 2**40]}
-CONDITIONS = [
-    *(OrderCondition("since", each) for each in (">=", ">", "<=", "<")),
-    OrderCondition("since", until="until"),
-]
+SOURCES = ("memory", "sqlite", "postgres", "adbc duckdb", "adbc sqlite", "adbc postgresql")
+ORDERED_BY_SQLITE = {"int", "int as bigint", "bigint", "date"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_rows_are_those_that_the_worker_would_choose(postgres_server: PostgresServer, kind: str) -> None:
-    sql_type, data_type, values = KINDS[kind]
-    chance = Random(kind)
-    pairs = sorted({(chance.randrange(3), chance.choice([None, *values])) for _ in range(15)}, key=repr)
-    rows = [(key, since, chance.choice([None, *values]), number) for number, (key, since) in enumerate(pairs)]
-    name = f"ordered_{kind.replace(' ', '_')}"
-    literals = ", ".join(
-        f"({', '.join('NULL' if each is None else repr(str(each)) for each in row)})" for row in rows
-    )
-    postgres_server.execute(
-        f"CREATE TABLE {name} (k int, since {sql_type}, until {sql_type}, n int);"
-        f" INSERT INTO {name} VALUES {literals}; CREATE INDEX ON {name} (k, since)"
-    )
-    schema = pa.schema([("k", pa.int32()), ("since", data_type), ("until", data_type), ("n", pa.int32())])
-    table = LookupTable(name, schema, (), {"connector": "postgres", "url": postgres_server.url()})
-    asked = sorted(
-        {(chance.randrange(4), chance.choice([*values, *BEYOND.get(kind, [])])) for _ in range(15)}
-    )
-    keys = pa.table(
-        {
-            "k": pa.array([key for key, _ in asked], pa.int32()),
-            "v": pa.array([value for _, value in asked], data_type),
-        }
-    )
-    stored = pa.table(
-        [
-            pa.array(list(column), each.type)
-            for column, each in zip(zip(*rows, strict=True), schema, strict=True)
-        ],
-        schema=schema,
-    )
+@pytest.fixture
+def made(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., LookupTable]:
+    """Makes a table of a source out of rows."""
 
-    async def answers(connector: PostgresConnector) -> list[PlacedRows]:
-        wanted = pa.schema([schema.field("k"), schema.field("n")])
-        found = [
-            await connector.alookup(LookupRequest(keys, wanted, 30.0, order=each)) for each in CONDITIONS
-        ]
-        return [each for each in found if isinstance(each, PlacedRows)]
-
-    connector = PostgresConnector(table)
-    assert all(map(connector.can_order, CONDITIONS))
-    for condition, answer in zip(CONDITIONS, during(connector, answers), strict=True):
-        assert answer.positions is not None
-        got = sorted(zip(answer.positions.to_pylist(), answer.rows.column("n").to_pylist(), strict=True))
-        placed = Placed(stored, stored.column("k").combine_chunks())
-        due = answering(
-            placed, keys.column("k").combine_chunks(), keys.column("v").combine_chunks(), condition
+    def make(source: str, name: str, sql: str, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> LookupTable:
+        if source == "memory":
+            put_rows(name, [dict(zip(schema.names, row, strict=True)) for row in rows])
+            return LookupTable(name, schema, options={"connector": "memory"})
+        listed = (", ".join("NULL" if each is None else repr(str(each)) for each in row) for row in rows)
+        values = ", ".join(f"({row})" for row in listed)
+        script = (
+            f"CREATE TABLE {name} ({sql}); INSERT INTO {name} VALUES {values};"
+            f" CREATE INDEX by_{name} ON {name} (k, since)"
         )
-        ends = due.ends.to_pylist()
-        owners = [at for at, (start, end) in enumerate(pairwise([0, *ends])) for _ in range(end - start)]
-        assert got == sorted(zip(owners, due.rows.to_pylist(), strict=True)), condition
-        assert got or condition.until, condition
+        if source in ("sqlite", "adbc sqlite"):
+            file = SqliteFileSource(tmp_path / "ordered.db")
+            file.execute(script)
+            options = {"connector": "sqlite", "path": str(file.path)}
+            return (
+                LookupTable(name, schema, options=options) if source == "sqlite" else file.table(name, schema)
+            )
+        if source == "adbc duckdb":
+            duck = DuckDbSource(tmp_path / "ordered.duckdb")
+            duck.execute(script)
+            return duck.table(name, schema)
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        server.execute(script)
+        if source == "adbc postgresql":
+            return PostgresAdbcSource(server).table(name, schema)
+        return LookupTable(name, schema, options={"connector": "postgres", "url": server.url()})
+
+    return make
+
+
+def connector_of(table: LookupTable) -> Any:
+    known = {
+        "memory": MemoryConnector,
+        "sqlite": SqliteConnector,
+        "postgres": PostgresConnector,
+        "adbc": AdbcConnector,
+    }
+    return known[table.connector](table)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_rows_are_those_that_the_worker_would_choose(
+    made: Callable[..., LookupTable], source: str
+) -> None:
+    for kind, (sql_type, data_type, values) in KINDS.items():
+        if "sqlite" in source and kind not in ORDERED_BY_SQLITE:
+            continue
+        chance = Random(kind)
+        rows = [
+            (chance.randrange(3), *chance.choices([None, *values], k=2), f"c{number % 4}", number)
+            for number in range(25)
+        ]
+        schema = pa.schema(
+            [
+                ("k", pa.int32()),
+                ("since", data_type),
+                ("until", data_type),
+                ("__c0", pa.string()),
+                ("n", pa.int16()),
+            ]
+        )
+        name = f"by_order_{source}_{kind}".replace(" ", "_")
+        sql = f"k int, since {sql_type}, until {sql_type}, __c0 varchar(9), n smallint"
+        table = made(source, name, sql, schema, rows)
+        connector = connector_of(table)
+        assert len(conditions_of(connector, pa.schema([schema.field("since"), schema.field("until")]))) == 10
+        for by in ({"k": [0, 1, 2, 3]}, {"k": [0, 1, 2, 0], "__c0": ["c0", "c1", "c2", "none"]}):
+            keys = pa.table(by, pa.schema([schema.field(each) for each in by]))
+            check_rows_by_order(connector, LookupRequest(keys, schema, 30.0), placed_answers)
 
 
 def test_years_that_spark_has_and_postgresql_has_not_are_beyond_all(postgres_server: PostgresServer) -> None:
@@ -134,10 +161,30 @@ def test_a_column_that_is_only_compared_has_its_type_still(postgres_server: Post
         during(PostgresConnector(table), before_and_after)
 
 
-def test_texts_and_floats_are_left_to_the_worker() -> None:
-    schema = pa.schema([("k", pa.int32()), ("since", pa.string()), ("x", pa.float64())])
-    connector = PostgresConnector(
-        LookupTable("t", schema, (), {"connector": "postgres", "host": "localhost"})
+def test_what_databases_order_in_their_own_way_is_left_to_the_worker(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [("k", pa.int32()), ("t", pa.string()), ("x", pa.float64()), ("at", TIMESTAMP), ("d", pa.date32())]
     )
-    assert not connector.can_order(OrderCondition("since"))
-    assert not connector.can_order(OrderCondition("x"))
+    postgres = LookupTable("t", schema, (), {"connector": "postgres", "host": "localhost"})
+    sqlite = LookupTable("t", schema, (), {"connector": "sqlite", "path": str(tmp_path / "t.db")})
+    duckdb = DuckDbSource(tmp_path / "t.duckdb")
+    assert {
+        table.options.get("driver", table.connector) + table.options.get("dialect", ""): {
+            name for name in schema.names if connector_of(table).can_order(OrderCondition(name))
+        }
+        for table in (
+            postgres,
+            sqlite,
+            LookupTable("t", schema, options={"connector": "memory"}),
+            duckdb.table("t", schema),
+            duckdb.table("t", schema, dialect="trino"),
+            SqliteFileSource(tmp_path / "t.db").table("t", schema),
+        )
+    } == {
+        "postgres": {"k", "at", "d"},
+        "sqlite": {"k", "d"},
+        "memory": {"k", "at", "d"},
+        "adbc_driver_duckdb": {"k", "at", "d"},
+        "adbc_driver_duckdbtrino": set(),
+        "adbc_driver_sqlite": {"k", "d"},
+    }
