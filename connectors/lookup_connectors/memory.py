@@ -254,7 +254,7 @@ class _Index:
         complete = pc.invert(_any_null(keys)).combine_chunks()
         where = pc.indices_nonzero(complete).to_pylist()
         self._positions: defaultdict[Any, list[int]] = defaultdict(list)
-        self._ordered: dict[OrderCondition, _OrderedRows] = {}
+        self._ordered: dict[OrderCondition, _RowsInOrder] = {}
         for key, position in zip(_hashable(keys.filter(complete)), where, strict=True):
             self._positions[key].append(position)
 
@@ -266,7 +266,7 @@ class _Index:
     def answering(self, keys: pa.Table, order: OrderCondition, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
         """The positions of ``keys``, whose last column is the values, and of ``rows`` that answer them."""
         if order not in self._ordered:
-            self._ordered[order] = _OrderedRows(order, rows)
+            self._ordered[order] = _RowsInOrder(order, rows)
         ordered = self._ordered[order]
         by, values = keys.select(keys.column_names[:-1]), _hashable_column(keys.columns[-1])
         found = [
@@ -278,7 +278,7 @@ class _Index:
         return pa.array(owners, pa.int64()), pa.array(positions, pa.int64())
 
 
-class _OrderedRows:
+class _RowsInOrder:
     """The rows of each key in the order of a column, without those that answer nothing."""
 
     def __init__(self, order: OrderCondition, rows: pa.Table) -> None:
