@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from functools import partial
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_connectors import json_paths
+from lookup_connectors.addresses import address_in
 from lookup_connectors.conversion import convert, from_json_values, readable_as_json
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import FILE, TEXT, LookupRequest, LookupTable, Option, Outcomes, SyncLookup, choice
@@ -98,7 +99,7 @@ class MmdbConnector(SyncLookup):
         positions: list[int] = []
         rows: list[_Found] = []
         for position, text in enumerate(keys.to_pylist()):
-            address = _address(text)
+            address = address_in(text)
             if address is None and live.is_strict:
                 failures[position] = self._error(f"{text!r} is no IP address. Correct the value, or trim it")
             found = None if address is None else self._found(text, address, live)
@@ -212,12 +213,3 @@ class _Found(NamedTuple):
     address: IPv4Address | IPv6Address
     record: Any
     bits: int
-
-
-def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """The address that ``text`` spells; that of IPv4 where it is mapped into IPv6."""
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address

@@ -36,7 +36,8 @@ from lookup_hints.plan.read.scope import InnerNames, NameScope, Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import cannot_run
-from lookup_hints.spi import Connector, Scan
+from lookup_hints.spi import Connector
+from lookup_hints.spi.door import why_not_read
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import InForce, Place, in_force
 from lookup_hints.spi.types import type_name
@@ -176,7 +177,7 @@ class Facts:
 
     def can_be_read(self, use: LookupUse) -> bool:
         """Whether its connector gives all rows, and no moment chooses among them."""
-        return isinstance(self.connector(use), Scan) and use.versions is None
+        return not why_not_read(self.connector(use)) and use.versions is None
 
     # --- what it can be asked by -------------------------------------------------------------------
 

@@ -78,6 +78,8 @@ class Connector:
     def required_keys(self) -> frozenset[str]:
         """Columns without which it cannot be asked: a join without an equality on each of them is refused.
 
+        Nor is the table read whole, as no row has a value there.
+
         On the driver, while planning. The default is none.
         """
         return frozenset()
@@ -392,6 +394,14 @@ class Scan(ABC):
     def scan_partition(self, schema: pa.Schema, partition: str) -> Iterator[pa.RecordBatch]:
         """The rows of one of several ``partitions``; as ``scan``, in a task of its own."""
         raise InternalError(f"{type(self).__name__} has partitions, and no scan_partition() to read them")
+
+
+def why_not_read(connector: Connector) -> str:
+    """Why the whole table cannot be read; empty where it can be."""
+    if not isinstance(connector, Scan):
+        return f"connector {connector.table.connector!r} answers keys only"
+    asked_by = ", ".join(sorted(connector.required_keys()))
+    return f"{connector.table.name} is asked by {asked_by} only" if asked_by else ""
 
 
 class OrderedLookup(ABC):

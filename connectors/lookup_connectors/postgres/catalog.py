@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import asyncpg
@@ -15,6 +15,12 @@ from lookup_connectors.postgres.columns import (
     missing_column,
     plan_column,
     reported_type,
+)
+from lookup_connectors.postgres.networks import (
+    NETWORK_COLUMN,
+    AddressColumn,
+    address_column,
+    plan_addresses,
 )
 from lookup_connectors.postgres_server import SECONDS, SIZE, size_of
 from lookup_hints.errors import ConnectorError, nearest
@@ -67,6 +73,13 @@ LEFT JOIN LATERAL (
 ) AS element ON true
 WHERE typtype <> 'd' ORDER BY attnum
 """
+_INDEXED = """
+SELECT DISTINCT m.amname::text AS kind
+FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
+JOIN pg_catalog.pg_am AS m ON m.oid = c.relam
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
+WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL AND a.attname = $2
+"""
 _PRIMARY_KEY = """
 SELECT a.attname AS name
 FROM pg_catalog.pg_constraint AS k
@@ -111,25 +124,30 @@ class CatalogRelation:
         sql: its name as SQL writes it.
         row_bytes: about how much a row takes on disk, where statistics say it.
         columns: its columns.
+        searched: the kinds of indexes that the column of networks is in, where there is one.
     """
 
     oid: int
     sql: str
     row_bytes: float | None
     columns: tuple[SourceColumn, ...]
+    searched: tuple[str, ...] = ()
 
 
-async def find_relation(connection: asyncpg.Connection, source: str, table: str) -> CatalogRelation:
+async def find_relation(connection: asyncpg.Connection, source: str, table: LookupTable) -> CatalogRelation:
     """The table or view that SQL finds under the name ``source``."""
     found = await connection.fetchrow(_RELATION, source)
     if found is None:
         known = [record["name"] for record in await connection.fetch(_RELATIONS)]
-        raise ConnectorError(
-            f"table {table}: PostgreSQL has no table or view {source}. {nearest(source, known)}".rstrip(),
-            permanent=True,
-        )
+        what = f"PostgreSQL has no table or view {source}. {nearest(source, known)}".rstrip()
+        raise ConnectorError(f"table {table.name}: {what}", permanent=True)
     columns = await connection.fetch(_COLUMNS, found["oid"])
-    return CatalogRelation(**dict(found), columns=tuple(SourceColumn(**dict(column)) for column in columns))
+    relation = CatalogRelation(**dict(found), columns=tuple(SourceColumn(**dict(each)) for each in columns))
+    networks = table.options.get(NETWORK_COLUMN.key)
+    if networks is None:
+        return relation
+    indexed = await connection.fetch(_INDEXED, relation.oid, _source_of(networks, relation, table.name).name)
+    return replace(relation, searched=tuple(record["kind"] for record in indexed))
 
 
 async def primary_key(connection: asyncpg.Connection, relation: CatalogRelation) -> tuple[str, ...]:
@@ -163,15 +181,17 @@ def plans_of(
 def _plan(
     relation: CatalogRelation, table: LookupTable, field: pa.Field, before: PostgresColumn | None
 ) -> PostgresColumn:
-    source = _source_of(field.name, relation, table.name)
+    is_address = field.name == address_column(table)
+    name = table.options[NETWORK_COLUMN.key] if is_address else field.name
+    source = _source_of(name, relation, table.name)
     try:
-        return plan_column(source, field)
+        return plan_addresses(source, field, relation.searched) if is_address else plan_column(source, field)
     except ValueError as error:
         changed = ""
         if before is not None and before.source.sql != source.sql:
             changed = f" (its type was {before.source.sql} before, and has changed to {source.sql})"
         raise ConnectorError(
-            f"table {table.name}: column {field.name!r}{changed}: {error}", permanent=True
+            f"table {table.name}: column {name!r}{changed}: {error}", permanent=True
         ) from None
 
 
@@ -201,15 +221,15 @@ _UNREADABLE = """
 SELECT name FROM unnest($2::text[]) AS asked(name) WHERE NOT has_column_privilege($1::oid, name, 'SELECT')
 """
 _INDEXES = """
-SELECT c.relname AS name, i.indisunique AS is_unique,
+SELECT c.relname AS name, i.indisunique AS is_unique, m.amname AS method,
        array_agg(coalesce(a.attname::text, '') ORDER BY part.place) AS columns
 FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
 JOIN pg_catalog.pg_am AS m ON m.oid = c.relam
 CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS part(attnum, place)
 LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = part.attnum
 WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL AND part.place <= i.indnkeyatts
-  AND m.amname IN ('btree', 'hash')
-GROUP BY 1, 2 ORDER BY 1
+  AND m.amname IN ('btree', 'hash', 'gist')
+GROUP BY 1, 2, 3 ORDER BY 1
 """
 _BYTES = """
 SELECT relkind::text AS kind, CASE relkind WHEN 'p' THEN NULL ELSE pg_relation_size(oid) END AS bytes
@@ -248,7 +268,7 @@ async def health_of(
     (tls,) = await _told(connection, _TLS) or [{"tls": None}]
     where = f"as {session['role']} in database {session['database']}, PostgreSQL {session['version']}"
     yield HealthCheck("login", "ok", f"{where}, {tls['tls'] or 'without TLS, as far as the server sees'}")
-    relation = await find_relation(connection, source, table.name)
+    relation = await find_relation(connection, source, table)
     yield HealthCheck("table", "ok", relation.sql)
     plans = plans_of(relation, table)
     yield HealthCheck("columns", "ok", f"{len(plans)} as declared")
@@ -297,7 +317,8 @@ def index_check(
     Args:
         relation: the table's name as SQL writes it.
         key: the columns asked by.
-        indexes: records with ``name``, ``is_unique`` and ``columns``; those of expressions are empty.
+        indexes: records with ``name``, ``is_unique``, ``method`` and ``columns``; those of expressions are
+            empty.
         kind: what it is, as ``pg_class.relkind`` says it.
         size: its bytes, where they are known.
     """
@@ -312,7 +333,9 @@ def index_check(
         cure = f"Declare it {declared}, or CREATE INDEX ON {relation} (({cast.compared}))."
         return HealthCheck("index", "warn", what, cure)
     wanted = {plan.source.name for plan in key}
-    serving = [index for index in indexes if index["columns"][0] in wanted]
+    searched = any(isinstance(plan, AddressColumn) and plan.is_searched for plan in key)
+    methods = ("gist",) if searched else ("btree", "hash")
+    serving = [each for each in indexes if each["columns"][0] in wanted and each["method"] in methods]
     if serving:
         best = max(serving, key=lambda index: _leading(index["columns"], wanted))
         return HealthCheck("index", "ok", f"{best['name']} ({', '.join(best['columns'])}) serves {names}")
@@ -320,7 +343,8 @@ def index_check(
         return HealthCheck("index", "ok", f"none on {names}; the table has {size // 1024} kB, and needs none")
     columns = ", ".join(plan.column for plan in key)
     what = f"no valid index begins with {names}: each request reads the whole table"
-    return HealthCheck("index", "warn", what, f"CREATE INDEX ON {relation} ({columns}).")
+    using = f"USING gist ({columns} inet_ops)" if searched else f"({columns})"
+    return HealthCheck("index", "warn", what, f"CREATE INDEX ON {relation} {using}.")
 
 
 def _leading(columns: Sequence[str], wanted: set[str]) -> int:

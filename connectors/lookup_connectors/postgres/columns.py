@@ -85,6 +85,10 @@ class PostgresColumn:
         is_own_text = types.is_string(self.field.type) and self.source.type not in _WRITTEN_ONE_WAY
         return self.wire == "json" or is_own_text
 
+    def equality(self, key: str) -> str:
+        """SQL that compares the column with ``key``, a bound one."""
+        return f"{self.compared} = {self.key.replace('{k}', key)}"
+
     def bind(self, keys: pa.ChunkedArray) -> list[Any]:
         """Values of ``keys`` as the driver takes them."""
         if self.bound != "text":

@@ -29,6 +29,7 @@ from lookup_connectors.postgres.catalog import (
 from lookup_connectors.postgres.columns import PostgresColumn, quoted, reported_type
 from lookup_connectors.postgres.connections import PostgresEndpoint, PostgresPool
 from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
+from lookup_connectors.postgres.networks import address_column, check_networks
 from lookup_connectors.postgres.options import OPTIONS, POOL_SIZE, check_server, checked_target, origin_of
 from lookup_connectors.postgres.reading import (
     BLOCKS,
@@ -95,11 +96,20 @@ class PostgresConnector(
         return {**self.__dict__, "_live": None}
 
     def check(self) -> None:
-        """Refuse a server that is said twice, or not at all, and a URL of JDBC."""
+        """Refuse a server that is said twice, or not at all, a URL of JDBC, and no column of networks."""
         check_server(self.table)
+        check_networks(self.table)
 
     def key_columns(self) -> frozenset[str]:
         return frozenset(column.name for column in self.table.schema if not is_nested(column.type))
+
+    def required_keys(self) -> frozenset[str]:
+        """The column of addresses, where there is one: no row has a value of it."""
+        asked = address_column(self.table)
+        return frozenset() if asked is None else frozenset({asked})
+
+    def request_columns(self) -> frozenset[str]:
+        return self.required_keys()
 
     def requests_at_once(self) -> int | None:
         """One for each connection, and one more each, so that none waits for the task's next one."""
@@ -129,7 +139,7 @@ class PostgresConnector(
         pool = await server.pool()
         try:
             async with pool.borrowed() as connection:
-                relation = await find_relation(connection, self._source, self.table.name)
+                relation = await find_relation(connection, self._source, self.table)
             plans = plans_of(relation, self.table)
         except BaseException:
             await pool.close()
@@ -156,7 +166,7 @@ class PostgresConnector(
 
     def can_order(self, order: OrderCondition) -> bool:
         """Times and exact numbers, by an index on the key and the column where there is one."""
-        return can_order(self.table.schema.field(order.column).type)
+        return can_order(self.table.schema.field(order.column).type) and not self.required_keys()
 
     def can_filter(self, wanted: Filter) -> bool:
         """Texts by ``=`` and IN alone, as their order depends on a collation."""
@@ -238,12 +248,18 @@ class PostgresConnector(
                 if arrays is not None:
                     rows = arrays[: len(request.schema)]
                     found = self._table(live.statements.plans, rows, request.schema, request.key_columns)
-                    return (
-                        found
-                        if request.order is None
-                        else PlacedRows(found, pa.array(arrays[-1], pa.int64()))
-                    )
+                    return self._placed(found, arrays[len(rows) :], request)
         raise ConnectorError(f"table {self.table.name}: the types of its columns keep changing.")
+
+    def _placed(self, found: pa.Table, positions: Sequence[Any], request: LookupRequest) -> Answer:
+        """``found`` with the positions of its keys, where these are asked for."""
+        if not positions:
+            return found
+        at = pa.array(positions[0], pa.int64())
+        for name in self.required_keys():
+            column = found.schema.get_field_index(name)
+            found = found.set_column(column, found.field(column), request.keys.column(name).take(at))
+        return PlacedRows(found, at)
 
     async def _arrays(
         self, live: _OpenPostgres, request: LookupRequest, lease: ByteLease
@@ -253,7 +269,8 @@ class PostgresConnector(
         while True:
             query, bound = live.statements.of(request)
             if not bound[0]:
-                return [()] * (len(request.schema) + 1)
+                is_placed = request.order is not None or self.required_keys()
+                return [()] * (len(request.schema) + bool(is_placed))
             try:
                 is_unchanged, arrays = await self._fetched(live, query, bound, lease, is_shown=is_shown)
             except AnswerTooLarge:
@@ -304,7 +321,7 @@ class PostgresConnector(
     async def _has_changed(self, live: _OpenPostgres) -> bool:
         """Look into the catalog, and plan again where the columns are not those of ``live``."""
         async with live.pool.borrowed() as connection:
-            relation = await find_relation(connection, self._source, self.table.name)
+            relation = await find_relation(connection, self._source, self.table)
         plans = plans_of(relation, self.table, before=live.statements.plans)
         is_same = relation.sql == live.statements.relation and all(
             plan.source == live.statements.plans[name].source for name, plan in plans.items()
@@ -333,7 +350,7 @@ class PostgresConnector(
         self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         async with self._one_connection(in_transaction=True) as connection:
-            relation = await find_relation(connection, self._source, self.table.name)
+            relation = await find_relation(connection, self._source, self.table)
             plans = plans_of(relation, self.table)
             # From here on the transaction has a lock: types that are the same now are those of the copy.
             await connection.execute(f"SELECT FROM {relation.sql} LIMIT 0")
@@ -360,7 +377,7 @@ class PostgresConnector(
 
     async def _blocks(self) -> int:
         async with self._one_connection() as connection:
-            relation = await find_relation(connection, self._source, self.table.name)
+            relation = await find_relation(connection, self._source, self.table)
             return await connection.fetchval(BLOCKS, relation.oid) or 0
 
     async def _size(self) -> TableSize:
@@ -369,7 +386,7 @@ class PostgresConnector(
 
     async def _changes(self, request: ChangesRequest) -> Changes:
         async with self._one_connection(in_transaction=True) as connection:
-            relation = await find_relation(connection, self._source, self.table.name)
+            relation = await find_relation(connection, self._source, self.table)
             plans = plans_of(relation, self.table)
             column, keys = plans[request.column], [plans[name] for name in request.schema.names]
             # In this order: a row that becomes visible in between must not be in the greatest value already.
@@ -394,7 +411,7 @@ class PostgresConnector(
 
     async def _sample(self, columns: Sequence[str], most: int) -> pa.Table:
         async with self._one_connection(in_transaction=True) as connection:
-            relation = await find_relation(connection, self._source, self.table.name)
+            relation = await find_relation(connection, self._source, self.table)
             plans = plans_of(relation, self.table)
             wanted = ", ".join(f"array_agg({plans[name].selected})" for name in columns)
             query = f"SELECT {wanted} FROM (SELECT * FROM {relation.sql} LIMIT {most}) AS sampled"  # noqa: S608
@@ -404,14 +421,16 @@ class PostgresConnector(
 
     async def _discovered(self) -> tuple[pa.Schema, tuple[str, ...]]:
         async with self._one_connection() as connection:
-            relation = await find_relation(connection, self._source, self.table.name)
+            relation = await find_relation(connection, self._source, self.table)
             key = await primary_key(connection, relation)
             told = await comments(connection, relation)
         about = {name: {"comment": text} for name, text in told.items()}
-        columns = relation.columns
-        return pa.schema(
-            [pa.field(c.name, reported_type(c), metadata=about.get(c.name)) for c in columns]
-        ), key
+        fields = [
+            pa.field(each.name, reported_type(each), metadata=about.get(each.name))
+            for each in relation.columns
+            if each.name not in self.required_keys()
+        ]
+        return pa.schema([*(pa.field(name, pa.string()) for name in self.required_keys()), *fields]), key
 
     async def _tables(self) -> list[str]:
         async with self._one_connection() as connection:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.postgres.networks import ADDRESS_COLUMN, NETWORK_COLUMN
 from lookup_connectors.postgres.url import (
     FILES,
     PORT,
@@ -67,6 +68,8 @@ OPTIONS: tuple[Option, ...] = (
         "Prepared statements kept per connection; 0 behind a pooler in transaction mode.",
         default=100,
     ),
+    NETWORK_COLUMN,
+    ADDRESS_COLUMN,
     MAX_BYTES_IN_FLIGHT,
 )
 

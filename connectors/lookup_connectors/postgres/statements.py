@@ -14,6 +14,7 @@ from pyarrow import types
 
 from lookup_connectors.ordered_rows import found_rows
 from lookup_connectors.postgres.columns import INTEGERS, PostgresColumn
+from lookup_connectors.postgres.networks import AddressColumn
 from lookup_connectors.postgres_server import unheld_character, without_characters
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Filter, FilterValue, LookupRequest, OrderCondition
@@ -41,7 +42,8 @@ class PostgresStatements:
         """
         plans = [self.plans[name] for name in request.key_columns]
         keys, order = request.keys, request.order
-        if order is not None:
+        is_placed = order is not None or any(isinstance(plan, AddressColumn) for plan in plans)
+        if is_placed:
             keys = keys.append_column(_POSITION, [pa.array(range(keys.num_rows), pa.int64())])
         keys = without_characters(keys, self._strange)
         for plan in plans:
@@ -49,13 +51,14 @@ class PostgresStatements:
         bound = [plan.bind(keys.column(plan.field.name)) for plan in plans]
         if order is not None:
             bound.append(self.plans[order.column].bind_ordered(keys.column(keys.num_columns - 2)))
+        if is_placed:
             bound.append(keys.column(_POSITION).to_pylist())
         asked = request.columns, request.key_columns, order
         if asked not in self._queries:
             self._queries[asked] = (
-                self._lookup_query(request.columns, plans)
-                if order is None
-                else self._ordered_query(request.columns, plans, order)
+                self._placed_query(request.columns, plans, order)
+                if is_placed
+                else self._lookup_query(request.columns, plans)
             )
         return self._queries[asked], bound
 
@@ -75,30 +78,36 @@ class PostgresStatements:
         selected = [self.plans[name].selected for name in columns]
         return self._as_arrays(columns, selected, f"{self.relation} WHERE {condition}", len(plans) + 1)
 
-    def _ordered_query(
-        self, columns: Sequence[str], plans: Sequence[PostgresColumn], order: OrderCondition
+    def _placed_query(
+        self, columns: Sequence[str], plans: Sequence[PostgresColumn], order: OrderCondition | None
     ) -> str:
-        """The same of the rows of each key that answer its value, with the position of the key of each."""
-        value, position = len(plans) + 1, len(plans) + 2
-        since = self.plans[order.column]
-        equalities = [
-            f"{plan.compared} = {plan.key.replace('{k}', f'__asked.k{number}')}"
-            for number, plan in enumerate(plans, start=1)
-        ]
-        named = ", ".join(
-            f"{self.plans[name].selected} AS __c{number}" for number, name in enumerate(columns)
-        )
-        compared = since.key.replace("{k}", f"__asked.k{value}")
-        found = found_rows(
-            named, self.relation, equalities, order, compared, lambda name: self.plans[name].compared
-        )
-        bound = [*(plan.bound for plan in plans), since.bound, "bigint"]
+        """The same of the rows of each key that answer it, with the position of the key of each."""
+        equalities = [plan.equality(f"__asked.k{number}") for number, plan in enumerate(plans, start=1)]
+        bound = [plan.bound for plan in plans]
+        named = [f"{self.plans[name].selected} AS __c{number}" for number, name in enumerate(columns)]
+        if order is None:
+            ending = "".join(plan.longest_first for plan in plans if isinstance(plan, AddressColumn))
+            condition = " AND ".join(equalities)
+            found = f"SELECT {', '.join(named)} FROM {self.relation} WHERE {condition}{ending}"  # noqa: S608  quoted
+        else:
+            since = self.plans[order.column]
+            bound.append(since.bound)
+            value = since.key.replace("{k}", f"__asked.k{len(bound)}")
+            found = found_rows(
+                ", ".join(named),
+                self.relation,
+                equalities,
+                order,
+                value,
+                lambda name: self.plans[name].compared,
+            )
+        bound.append("bigint")
         arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(bound, start=1))
-        names = ", ".join(f"k{number}" for number in range(1, position + 1))
+        names = ", ".join(f"k{number}" for number in range(1, len(bound) + 1))
         rows = f"unnest({arrays}) AS __asked({names}) CROSS JOIN LATERAL ({found}) AS __found"
-        selected = [*(f"__c{number}" for number in range(len(columns))), f"k{position}"]
-        read = dict.fromkeys((*columns, *order.columns))
-        return self._as_arrays(read, selected, rows, position + 1)
+        selected = [*(f"__c{number}" for number in range(len(columns))), f"k{len(bound)}"]
+        read = dict.fromkeys((*columns, *(() if order is None else order.columns)))
+        return self._as_arrays(read, selected, rows, len(bound) + 1)
 
     def _as_arrays(self, read: Iterable[str], selected: Sequence[str], rows: str, limit: int) -> str:
         """The query for what is ``selected`` of ``rows``, as arrays.

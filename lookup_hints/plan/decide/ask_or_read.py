@@ -26,7 +26,8 @@ from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.read.kinds import gives_rows
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Block, Role
-from lookup_hints.spi import Scan, TableSize
+from lookup_hints.spi import TableSize
+from lookup_hints.spi.door import why_not_read
 from lookup_hints.spi.options import InForce, Place
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.sql.splice import Cut, Fragment
@@ -114,9 +115,8 @@ def _most_rows(facts: Facts, use: LookupUse) -> int:
 
 def _why_not_read(facts: Facts, use: LookupUse) -> str:
     """Why a table cannot, or may not, be read; empty where it can be."""
-    connector = facts.connector(use)
-    if not isinstance(connector, Scan):
-        return f"connector {use.table.connector!r} answers keys only"
+    if why := why_not_read(facts.connector(use)):
+        return why
     if not facts.value_of("scan", use).value:
         return f"'scan' = 'false' of table {use.table.name} forbids to read it"
     if use.versions is not None:

@@ -28,8 +28,9 @@ from lookup_hints.spec import (
     PartialCache,
     PeriodicReload,
 )
-from lookup_hints.spi import AsyncLookup, Connector, Scan, SyncLookup
+from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.changes import changed_column_of
+from lookup_hints.spi.door import why_not_read
 from lookup_hints.spi.lookup_options import (
     DEAD_LETTER_KEYS,
     ERROR_LIMIT_KEYS,
@@ -410,8 +411,8 @@ def _full_cache(given: _Given, connector: Connector) -> FullCache:
 
 
 def _why_not_whole(given: _Given, connector: Connector) -> str:
-    if not isinstance(connector, Scan):
-        return f"connector {connector.table.connector!r} answers keys only, so the table cannot be read"
+    if why := why_not_read(connector):
+        return f"{why}, so the table cannot be read"
     if not given["scan"]:
         return "'scan' = 'false' forbids to read the table"
     is_guarded = given["on-scan"] == "error"

@@ -21,6 +21,7 @@ from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Query, Relation
 from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither, refuse_extra_clauses
+from lookup_hints.spi.door import why_not_read
 
 BY_THEMSELVES = (step_join, pipe_join, membership_join)
 """Forms that depend on no other use. The right side of a join has one of them, or is refused."""
@@ -271,7 +272,7 @@ def cannot_be_read(facts: Facts, use: LookupUse) -> UnsupportedLookup:
         )
     return UnsupportedLookup(
         Problem(
-            f"{table.name} cannot be read whole: connector {table.connector!r} answers keys only.",
+            f"{table.name} cannot be read whole: {why_not_read(facts.connector(use))}.",
             statement.span(statement.tokens.cut(use.index, use.index)),
             "Put it on the right side of a JOIN with an equality.",
         )

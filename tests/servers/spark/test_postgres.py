@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lookup_hints import LookupSession
+from lookup_hints.errors import UnsupportedLookup
 from tests.servers.postgres import PostgresServer, running_server
 from tests.spark.warm import thrice
 
@@ -146,6 +147,36 @@ def test_a_large_table_is_read_in_parts_each_row_once(session: LookupSession, se
     assert len(session.sql("SELECT id FROM parted LIMIT 7").collect()) == 7
     joined = "SELECT count(*) FROM parted a JOIN range(5) r ON a.id % 50000 = r.id"
     assert session.sql(joined).collect() == [(10,)]
+
+
+def test_an_address_finds_its_network(spark: SparkSession, server: PostgresServer) -> None:
+    server.execute("""
+        CREATE TABLE geo (network cidr PRIMARY KEY, country text);
+        INSERT INTO geo VALUES ('81.0.0.0/8', 'EU'), ('81.2.69.160/27', 'GB'), ('2001:218::/32', 'JP'), ('::/0', '?')
+    """)
+    own = LookupSession(spark.newSession())
+    own.sql(
+        f"CREATE TEMPORARY TABLE geo WITH ('connector' = 'postgres', 'url' = '{server.url()}',"
+        " 'network-column' = 'network')"
+    )
+    found = own.sql("""
+        SELECT o.id, g.ip, g.network, g.country
+        FROM VALUES (1, '81.2.69.161'), (2, '2001:218::7'), (3, '::ffff:81.9.9.9'), (4, '10.0.0.1'), (5, '-')
+             AS o(id, ip) LEFT JOIN geo AS g ON o.ip = g.ip AND g.network <> '::/0' ORDER BY o.id
+    """)
+    assert [tuple(row) for row in found.collect()] == [
+        (1, "81.2.69.161", "81.2.69.160/27", "GB"),
+        (2, "2001:218::7", "2001:218::/32", "JP"),
+        (3, "::ffff:81.9.9.9", "81.0.0.0/8", "EU"),
+        (4, None, None, None),
+        (5, None, None, None),
+    ]
+    for text in (
+        "SELECT * FROM geo",
+        "SELECT g.country FROM VALUES ('81.0.0.0/8') AS o(net) JOIN geo g ON o.net = g.network",
+    ):
+        with pytest.raises(UnsupportedLookup, match="ip"):
+            own.sql(text)
 
 
 def test_of_many_rows_of_a_key_the_server_finds_those_that_held(
