@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from lookup_hints.session import disable as disable
     from lookup_hints.session import enable as enable
     from lookup_hints.spec import LookupName as LookupName
-    from lookup_hints.spi.door import AsyncLookup as AsyncLookup
-    from lookup_hints.spi.door import SyncLookup as SyncLookup
+    from lookup_hints.spi.connector import AsyncLookup as AsyncLookup
+    from lookup_hints.spi.connector import SyncLookup as SyncLookup
     from lookup_hints.streaming.restart import ExponentialDelayRestart as ExponentialDelayRestart
     from lookup_hints.streaming.restart import FailureRateRestart as FailureRateRestart
     from lookup_hints.streaming.restart import FixedDelayRestart as FixedDelayRestart

@@ -14,7 +14,7 @@ from lookup_hints.driver.scope import Args, StatementScope, state_of
 from lookup_hints.driver.statements import Statements
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.metrics.endpoint import LOOPBACK, MetricsServer, serve
-from lookup_hints.metrics.figures import Moment
+from lookup_hints.metrics.summary import Moment
 from lookup_hints.retry import RetryPolicy
 from lookup_hints.spec import LookupName
 from lookup_hints.spi import Connector

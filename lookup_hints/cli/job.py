@@ -38,7 +38,7 @@ from lookup_hints.driver.functions import is_connect
 from lookup_hints.driver.measure import run_to_its_end
 from lookup_hints.errors import LookupHintsError, OptionError
 from lookup_hints.metrics.endpoint import LOOPBACK, check_package
-from lookup_hints.metrics.figures import Measured, what_mattered
+from lookup_hints.metrics.summary import Measured, what_mattered
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.spec import LookupName
 from lookup_hints.statements.script import ScriptStatement, parse_params, read_script, split_statements

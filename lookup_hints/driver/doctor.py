@@ -14,7 +14,7 @@ from lookup_hints.compat import cloudpickled
 from lookup_hints.driver.scope import StatementScope
 from lookup_hints.driver.shipping import shipped, strip_annotations
 from lookup_hints.errors import cause_of
-from lookup_hints.metrics.figures import seconds_text
+from lookup_hints.metrics.summary import seconds_text
 from lookup_hints.plan.decide.budgets import cluster_of
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.spi import Connector, HealthCheck, HealthRequest, ReportsHealth

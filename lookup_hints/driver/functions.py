@@ -29,7 +29,7 @@ from lookup_hints.driver.counts import Counts, accumulating, listening
 from lookup_hints.driver.shipping import Batches, shipped, strip_annotations
 from lookup_hints.errors import InternalError, OptionError, Problem
 from lookup_hints.metrics.counts import LookupMetrics, Report
-from lookup_hints.metrics.figures import Moment
+from lookup_hints.metrics.summary import Moment
 from lookup_hints.plan.joins import TableScan
 from lookup_hints.spec import LookupName, LookupSpec
 from lookup_hints.spi import Connector, Scan

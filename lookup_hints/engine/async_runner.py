@@ -19,7 +19,7 @@ from lookup_hints.engine.steps import Ask, Hold, Idle, WaitUntil
 from lookup_hints.engine.window import HAND_OUT_BYTES, Settled
 from lookup_hints.errors import ConnectorError, LookupTimeout, NoTurn
 from lookup_hints.metrics.counts import Cause
-from lookup_hints.metrics.tally import TIMER_TOLERANCE
+from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE
 from lookup_hints.spi import SupportsBackpressure
 from lookup_hints.spi.model import Answer, LookupRequest
 from lookup_hints.spi.reporting import reporting_to, taking
@@ -104,7 +104,7 @@ class AsyncDriver:
         self._changed = asyncio.Event()
         self._is_closing = False
         self._looks_again = False
-        flow.tally.pending_waits.on_change = self._look_again_soon
+        flow.recorder.pending_waits.on_change = self._look_again_soon
 
     def _in_turn(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
         return with_permits_async(lookup, self._flow.connector, self._flow.limiter, self._now)
@@ -147,19 +147,19 @@ class AsyncDriver:
 
     def _look_again_soon(self) -> None:
         """Many requests that begin or end to wait together are looked at once."""
-        if not self._looks_again and self._flow.tally.waits.cause is not None:
+        if not self._looks_again and self._flow.recorder.waits.cause is not None:
             self._looks_again = True
             asyncio.get_running_loop().call_soon(self._look_again)
 
     def _look_again(self) -> None:
         self._looks_again = False
-        if self._flow.tally.waits.cause is not None:
+        if self._flow.recorder.waits.cause is not None:
             self._flow.waits(self._blocked_by(), self._now())
 
     async def close(self) -> None:
         """Cancel every request in flight and wait, for some seconds at most, until they are gone."""
         self._is_closing = True
-        self._flow.tally.close()
+        self._flow.recorder.close()
         self._flow.waits(None, self._now())
         self._set_timer(None)
         self._hold_back(None)
@@ -247,7 +247,7 @@ class AsyncDriver:
 
     async def _serve(self, ask: Ask) -> None:
         permits = self._flow.limiter.permits()
-        with reporting_to(self._flow.tally):
+        with reporting_to(self._flow.recorder):
             outcome = await self._outcome(ask, permits)
         if asyncio.current_task() in self._given_up:
             return

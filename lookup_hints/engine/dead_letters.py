@@ -16,7 +16,7 @@ from pyarrow import types
 from lookup_hints.engine.masking import Mask
 from lookup_hints.engine.steps import Part
 from lookup_hints.errors import ConnectorError, LookupTimeout
-from lookup_hints.metrics.tally import Tally
+from lookup_hints.metrics.task_recorder import TaskRecorder
 from lookup_hints.spec import LookupSpec
 
 LONGEST_ERROR = 2_000
@@ -64,8 +64,8 @@ Keep = Callable[[FailedKeys], None]
 class GivenUp:
     """The keys of a task that failed for good and do not fail it: counted, bounded and kept."""
 
-    def __init__(self, spec: LookupSpec, tally: Tally, keep: Keep) -> None:
-        self._spec, self._settings, self._tally, self._keep = spec, spec.settings, tally, keep
+    def __init__(self, spec: LookupSpec, recorder: TaskRecorder, keep: Keep) -> None:
+        self._spec, self._settings, self._recorder, self._keep = spec, spec.settings, recorder, keep
         self._keys = 0
         self._last: ConnectorError | None = None
 
@@ -81,7 +81,7 @@ class GivenUp:
         if most is not None and self._keys > most:
             raise self._too_many(f"'max-errors' = {most}")
         if self._settings.dead_letters is not None:
-            self._tally.count(dead_letters=len(part))
+            self._recorder.count(dead_letters=len(part))
             self._keep(_failed(part, error))
 
     def check_ratio(self) -> None:
@@ -91,11 +91,11 @@ class GivenUp:
             ConnectorError: more of them failed than `max-error-ratio` allows.
         """
         most = self._settings.max_error_ratio
-        if most is not None and self._keys > most * self._tally.total.keys:
+        if most is not None and self._keys > most * self._recorder.total.keys:
             raise self._too_many(f"'max-error-ratio' = {most:.6g}")
 
     def _too_many(self, limit: str) -> ConnectorError:
-        asked, table = self._tally.total.keys, self._spec.table.name
+        asked, table = self._recorder.total.keys, self._spec.table.name
         error = ConnectorError(
             f"Too many keys failed for good in table {table}: {self._keys:,} of the {asked:,} that this task"
             f" has read so far; {limit} allows fewer. The last: {self._last}"

@@ -20,17 +20,17 @@ from typing import Any
 import pyarrow as pa
 
 from lookup_hints.engine.arrow import Keys, place
-from lookup_hints.engine.asking import Asking
 from lookup_hints.engine.dead_letters import Keep
 from lookup_hints.engine.events import connector_name
+from lookup_hints.engine.next_request import Asking
+from lookup_hints.engine.outcomes import Settling
 from lookup_hints.engine.permits import UNLIMITED, RequestLimiter
-from lookup_hints.engine.settling import Settling
 from lookup_hints.engine.state import Learn, LookupState
 from lookup_hints.engine.steps import Ask, Hold, Part, Step
 from lookup_hints.engine.window import Settled
 from lookup_hints.errors import AnswerError, AnswerTooLarge, NoTurn
 from lookup_hints.metrics.counts import Cause, LookupMetrics
-from lookup_hints.metrics.tally import UNOBSERVED, RequestObserver, Tally, Watch, WatchCalls
+from lookup_hints.metrics.task_recorder import UNOBSERVED, RequestObserver, TaskRecorder, Watch, WatchCalls
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import Answer, Outcomes
@@ -82,7 +82,7 @@ class LookupFlow:
 
     @property
     def metrics(self) -> LookupMetrics:
-        return replace(self._state.tally.total, events=self._state.events.told)
+        return replace(self._state.recorder.total, events=self._state.events.told)
 
     def show(self, now: float) -> float:
         """Show the counts, if it is time; when it will be time again is returned."""
@@ -103,15 +103,15 @@ class LookupFlow:
 
     def took(self, seconds: Sequence[float], in_flight: int) -> None:
         """The own requests of keys took so long, and so many were in flight at once; told by their runner."""
-        self._state.tally.took(seconds)
-        self._state.tally.in_flight(in_flight)
+        self._state.recorder.took(seconds)
+        self._state.recorder.in_flight(in_flight)
 
     def waits(self, cause: Cause | None, now: float) -> None:
         """From ``now`` on the runner can only wait for ``cause``, or works where it is None.
 
         An answer ends the wait by itself.
         """
-        self._state.tally.waits.turn(cause, now)
+        self._state.recorder.waits.turn(cause, now)
 
     def blocked_by(self, now: float, *, under_way: int | None = None, has_queue: bool = False) -> Cause:
         """Why the runner can only wait at ``now``, when it can."""
@@ -123,9 +123,9 @@ class LookupFlow:
         return self._state.limiter
 
     @property
-    def tally(self) -> Tally:
+    def recorder(self) -> TaskRecorder:
         """Listens to what the connector tells."""
-        return self._state.tally
+        return self._state.recorder
 
     # Input and output.
 
@@ -155,7 +155,7 @@ class LookupFlow:
         asked = window.everything if keys.known is None else self._settling.recall(window, keys.known)
         if len(asked):
             self._state.fresh.add(window, asked)
-        self._state.tally.count(
+        self._state.recorder.count(
             rows_in=len(keys.codes), null_key_rows=keys.codes.null_count, keys=keys.table.num_rows
         )
 
@@ -212,7 +212,7 @@ class LookupFlow:
         placed = place(answer, ask.request, name, lambda keys: self._drop(keys, ask.request.keys))
         nbytes = placed.rows.nbytes
         self._state.size.found(ask.request.keys.num_rows, nbytes)
-        self._state.tally.found(nbytes)
+        self._state.recorder.found(nbytes)
         self._mind_the_width()
         notes: Mapping[int, Any] = {}
         if isinstance(answer, Outcomes):
@@ -225,7 +225,7 @@ class LookupFlow:
 
     def _drop(self, strangers: pa.Table, asked: pa.Table) -> None:
         """Rows came of ``strangers``, which are not among the keys that were ``asked``."""
-        self._state.tally.count(unasked_rows=strangers.num_rows)
+        self._state.recorder.count(unasked_rows=strangers.num_rows)
         self._state.events.dropped(strangers, asked)
 
     def _take_failures(self, ask: Ask, failures: Mapping[int, Exception], now: float) -> None:
@@ -279,7 +279,7 @@ class LookupFlow:
 
     def _uncount(self, ask: Ask) -> None:
         again = sum(len(part) for part in ask.parts if part.attempt > 1)
-        self._state.tally.count(requests=-ask.slots, retried_keys=-again)
+        self._state.recorder.count(requests=-ask.slots, retried_keys=-again)
 
     def _put_back(self, part: Part, now: float) -> None:
         """Let the keys of ``part`` be asked as if they had not been; each attempt counts when it is made."""
@@ -299,7 +299,7 @@ class LookupFlow:
         self._release(ask)
         self._state.size.answered(ask.request.keys.num_rows, now - ask.asked)
         if not self._state.spec.by_row:
-            self._state.tally.took([now - ask.asked])
+            self._state.recorder.took([now - ask.asked])
         self._is_heard = True
 
     def _release(self, ask: Ask) -> None:

@@ -14,7 +14,7 @@ from lookup_hints.errors import ConnectorError
 from lookup_hints.limits.limiter import OriginLimiter, OriginPermits
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import LimitStores
-from lookup_hints.metrics.tally import TIMER_TOLERANCE
+from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Answer, Connector, Ending, LookupRequest, RowRequest, TakesTurns, Turns, turns
 from lookup_hints.spi.reporting import FREE

@@ -24,7 +24,7 @@ from lookup_hints.engine.steps import Ask
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.metrics.counts import Cause
 from lookup_hints.spi import RowStarter, StartedRow, StartedRows, TakeRows
-from lookup_hints.spi.door import RowsAsTable, outcomes_of, rows_of
+from lookup_hints.spi.connector import RowsAsTable, outcomes_of, rows_of
 from lookup_hints.spi.model import RowRequest, Rows
 from lookup_hints.spi.reporting import reporting_to, taking
 
@@ -115,7 +115,7 @@ class RowDriver(AsyncDriver):
         if self._starter is None:
             if not self._waiting:
                 return
-            with reporting_to(self._flow.tally), taking(self._permits):
+            with reporting_to(self._flow.recorder), taking(self._permits):
                 self._starter = self._row_starter(self._take)
         while self._starter is not None and (free := self._free) > 0:
             asked = self._waiting[0][0]
@@ -177,7 +177,7 @@ class RowDriver(AsyncDriver):
         task = asyncio.current_task()
         assert task is not None
         permits, clock = self._flow.limiter.permits(), asyncio.get_running_loop().time
-        with reporting_to(self._flow.tally), taking(permits):
+        with reporting_to(self._flow.recorder), taking(permits):
             while True:
                 self._begin(1)
                 started, waited = clock(), permits.waited

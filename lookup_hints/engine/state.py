@@ -16,7 +16,7 @@ from lookup_hints.engine.permits import RequestLimiter
 from lookup_hints.engine.request_size import RequestSize
 from lookup_hints.engine.steps import Batch, Part
 from lookup_hints.engine.window import HeldWindows, Window
-from lookup_hints.metrics.tally import RequestObserver, Tally
+from lookup_hints.metrics.task_recorder import RequestObserver, TaskRecorder
 from lookup_hints.spec import LookupSpec
 
 Learn = Callable[[pa.Table, Placed, pa.Array, float], None]
@@ -159,11 +159,11 @@ class LookupState:
         self.limiter = limiter
         self.answer_schema = spec.answer_schema
         self.events = EventLog(spec, secrets)
-        self.tally = Tally(lambda: self.events.throttled(self.keys_in_flight), observer)
-        self.given_up = GivenUp(spec, self.tally, keep)
+        self.recorder = TaskRecorder(lambda: self.events.throttled(self.keys_in_flight), observer)
+        self.given_up = GivenUp(spec, self.recorder, keep)
         self.size = RequestSize(spec.settings.batch_size)
         self.slots = _slots(spec, limiter)
-        self.held = HeldWindows(self.tally)
+        self.held = HeldWindows(self.recorder)
         self.fresh = FreshKeys()
         self.waiting = WaitingKeys()
         self.keys_in_flight = 0

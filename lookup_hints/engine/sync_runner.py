@@ -28,7 +28,7 @@ def run_sync(
     when there is nothing else to do.
     """
     lookup = with_permits(lookup, flow.connector, flow.limiter, clock)
-    pending_waits = flow.tally.pending_waits
+    pending_waits = flow.recorder.pending_waits
     pending_waits.on_change = lambda: flow.waits(pending_waits.most_of(1) or "source", clock())
     try:
         while not flow.is_done:
@@ -43,7 +43,7 @@ def run_sync(
                 _wait(flow, step.time, clock, sleep)
             yield from flow.finished()
     finally:
-        flow.tally.close()
+        flow.recorder.close()
         flow.limiter.close()
 
 
@@ -56,7 +56,7 @@ def _ask(
     flow.waits("source", clock())
     permits = flow.limiter.permits()
     try:
-        with reporting_to(flow.tally), taking(permits):
+        with reporting_to(flow.recorder), taking(permits):
             answer = lookup(ask.request)
     except Exception as error:
         flow.failed(ask, error, clock())

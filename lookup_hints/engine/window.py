@@ -22,7 +22,7 @@ from lookup_hints.engine.arrow import (
 )
 from lookup_hints.engine.ordered import answering
 from lookup_hints.engine.request_size import WINDOW_BYTES
-from lookup_hints.metrics.tally import Tally
+from lookup_hints.metrics.task_recorder import TaskRecorder
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi.model import OrderCondition
 
@@ -238,8 +238,8 @@ ROWS_BYTES = 128 * 1024 * 1024
 class HeldWindows:
     """Windows in the order of the input."""
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
+    def __init__(self, recorder: TaskRecorder) -> None:
+        self._recorder = recorder
         self._windows: deque[Window] = deque()
         self._bytes = 0
         self.found_bytes = 0
@@ -293,5 +293,5 @@ class HeldWindows:
 
     def _hold(self, nbytes: int) -> None:
         if self._bytes < BUFFER_BYTES <= self._bytes + nbytes:
-            self._tally.count(buffer_full=1)
+            self._recorder.count(buffer_full=1)
         self._bytes += nbytes

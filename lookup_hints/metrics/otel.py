@@ -40,7 +40,7 @@ from lookup_hints.metrics.counts import (
     about_counts,
     division,
 )
-from lookup_hints.metrics.workers import Signals
+from lookup_hints.metrics.telemetry import Signals
 from lookup_hints.spec import LookupName
 from lookup_hints.spi.reporting import HttpExchange
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, OptionError
 from lookup_hints.spi.changes import Changes, ChangesRequest, ReportsChanges
-from lookup_hints.spi.door import (
+from lookup_hints.spi.connector import (
     AsyncLookup,
     AsyncRowLookup,
     Connector,

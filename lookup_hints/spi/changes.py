@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_hints.errors import OptionError, Problem, nearest
-from lookup_hints.spi.door import Connector
+from lookup_hints.spi.connector import Connector
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.types import sql_type
 

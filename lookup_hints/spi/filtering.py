@@ -11,7 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from lookup_hints.errors import InternalError
-from lookup_hints.spi.door import Scan
+from lookup_hints.spi.connector import Scan
 
 FilterValue = bool | int | str | date | Decimal
 

@@ -38,8 +38,15 @@ from lookup_hints.engine.window import Settled
 from lookup_hints.errors import InternalError
 from lookup_hints.limits.store import LimitStores, folder_of_executor
 from lookup_hints.metrics.counts import Cause, LookupMetrics, MaxGauge, Report
-from lookup_hints.metrics.tally import UNOBSERVED, RequestObserver, Waits, Watch, observed, observed_async
-from lookup_hints.metrics.workers import Telemetry
+from lookup_hints.metrics.task_recorder import (
+    UNOBSERVED,
+    RequestObserver,
+    Waits,
+    Watch,
+    observed,
+    observed_async,
+)
+from lookup_hints.metrics.telemetry import Telemetry
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import AsyncLookup, AsyncRowLookup, Connector, SyncLookup
 from lookup_hints.worker.dead_letter_files import DeadLetterWriter

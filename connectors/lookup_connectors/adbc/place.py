@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, is_module
 from lookup_hints.errors import ConnectorError, OptionError, Problem
 from lookup_hints.spi import LookupTable
-from lookup_hints.spi.place import origin_text, resolved, split_url
+from lookup_hints.spi.address import origin_text, resolved, split_url
 
 _OWN = {"driver", "entrypoint", "path", "profile", "uri", "username", "password"}
 """Names that the driver manager and drivers know, and that have options of their own here."""

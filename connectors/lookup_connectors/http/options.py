@@ -43,7 +43,7 @@ from lookup_hints.spi import (
     choice,
     integer,
 )
-from lookup_hints.spi.place import origin_text, resolved
+from lookup_hints.spi.address import origin_text, resolved
 from lookup_hints.spi.secrets import has_reference
 
 _CODES = OptionType("status codes", Codes.listed)

@@ -23,7 +23,7 @@ from lookup_connectors.postgres.url import (
 )
 from lookup_hints.errors import OptionError, Problem
 from lookup_hints.spi import DURATION, FILE, TEXT, LookupTable, Option, OptionType, choice, integer
-from lookup_hints.spi.place import origin_text, resolved
+from lookup_hints.spi.address import origin_text, resolved
 from lookup_hints.spi.secrets import has_reference
 
 

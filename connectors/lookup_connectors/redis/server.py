@@ -22,7 +22,7 @@ from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, NotPermitted, Steps
 from lookup_hints.errors import ConnectorError, OptionError, Problem
 from lookup_hints.spi import Endpoint, LookupTable
-from lookup_hints.spi.place import origin_text, resolved, split_url
+from lookup_hints.spi.address import origin_text, resolved, split_url
 from lookup_hints.spi.secrets import has_reference
 
 _IN_URL = ("host", "port", "database", "username", "password", "tls")

@@ -23,7 +23,7 @@ from lookup_hints.plan.read.scope import Referred
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Chain, Relation
 from lookup_hints.plan.refusal import CannotBeAsked, refused
-from lookup_hints.plan.write.built import Built, FromForm, Visible
+from lookup_hints.plan.write.from_part import FromForm, FromPart, Visible
 
 
 class CommaJoin(FromForm):
@@ -37,7 +37,7 @@ class CommaJoin(FromForm):
         assert source is not None, "it stands in a FROM"
         return LeftSide(statement.tokens.cut(source.chains[0].first, source.last))
 
-    def behind(self, join: LookupJoin, built: Built, own: Visible) -> Built:
+    def behind(self, join: LookupJoin, built: FromPart, own: Visible) -> FromPart:
         return replace(built, visible=[*built.visible, own], views=[*built.views, join])
 
 

@@ -16,7 +16,7 @@ from lookup_hints.plan.joins import FoundJoin, LookupJoin
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Chain, Relation, Shape
 from lookup_hints.plan.refusal import refused
-from lookup_hints.plan.write.built import Built, FromForm, Visible
+from lookup_hints.plan.write.from_part import FromForm, FromPart, Visible
 from lookup_hints.plan.write.views import joined
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Cut, Edit
@@ -50,7 +50,7 @@ class StepJoin(FromForm):
     def stays_in(self, join: FoundJoin, chain: Chain) -> bool:
         return join.use.chain is chain
 
-    def behind(self, join: LookupJoin, built: Built, own: Visible) -> Built:
+    def behind(self, join: LookupJoin, built: FromPart, own: Visible) -> FromPart:
         if not join.is_condition:
             built = replace(built, views=[*built.views, join])
         else:

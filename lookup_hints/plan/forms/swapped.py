@@ -14,7 +14,7 @@ from lookup_hints.plan.forms.stated import by_range
 from lookup_hints.plan.joins import FoundJoin, LookupJoin
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Relation, Step
-from lookup_hints.plan.write.built import Built, FromForm, Visible
+from lookup_hints.plan.write.from_part import FromForm, FromPart, Visible
 
 _KINDS = {
     **dict.fromkeys(((), ("INNER",), ("CROSS",)), "INNER"),
@@ -37,7 +37,7 @@ class SwappedJoin(FromForm):
         assert join.use.chain is not None
         return join.use.chain.steps[0]
 
-    def behind(self, join: LookupJoin, built: Built, own: Visible) -> Built:
+    def behind(self, join: LookupJoin, built: FromPart, own: Visible) -> FromPart:
         """``built`` with its view; its columns still come first."""
         return replace(built, visible=[own, *built.visible], views=[join], reordered=True)
 

@@ -20,11 +20,11 @@ from lookup_hints.plan.joins import LookupJoin, TableScan
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.repeated import private_columns
-from lookup_hints.plan.write.built import FromForm
 from lookup_hints.plan.write.chains import parentheses
-from lookup_hints.plan.write.concealed import concealed_edits
 from lookup_hints.plan.write.from_clause import from_edits, selects_first
-from lookup_hints.plan.write.sheet import Sheet
+from lookup_hints.plan.write.from_part import FromForm
+from lookup_hints.plan.write.hidden_columns import concealed_edits
+from lookup_hints.plan.write.rewrite import Rewrite
 from lookup_hints.plan.write.using import merged_by, shared_edits, short_names, star_edits, star_of_all
 from lookup_hints.sql.splice import Cut, Edit
 
@@ -44,7 +44,7 @@ def edits_of(
     out = [*removed_hints(statement), *dropped_times(statement), *private_columns(analysis, joins)]
     out += [edit for use in bypassed for edit in guarded(statement, use)]
     out += [edit for scan in scans for edit in _of_scan(statement, scan)]
-    return [*out, *_of_joins(Sheet(analysis, joins))]
+    return [*out, *_of_joins(Rewrite(analysis, joins))]
 
 
 def _of_scan(statement: Statement, scan: TableScan) -> Iterator[Edit]:
@@ -56,39 +56,42 @@ def _of_scan(statement: Statement, scan: TableScan) -> Iterator[Edit]:
     yield Edit(at, (*rows, f" AS {alias_text(statement, relation)}"))
 
 
-def _of_joins(sheet: Sheet) -> Iterator[Edit]:
-    for join in sheet.joins:
-        yield from join.form.edits(join, sheet.analysis, sheet.numbers)
+def _of_joins(rewrite: Rewrite) -> Iterator[Edit]:
+    for join in rewrite.joins:
+        yield from join.form.edits(join, rewrite.analysis, rewrite.numbers)
     by_home: dict[Block, list[LookupJoin]] = defaultdict(list)
-    for join in sheet.joins:
+    for join in rewrite.joins:
         by_home[join.home].append(join)
-    for block in sheet.statement.structure.blocks:
+    for block in rewrite.statement.structure.blocks:
         if joins := by_home[block]:
-            sheet.merged, sheet.concealed, sheet.block = [], [], block
-            yield from parentheses(sheet, block)
-            yield from from_edits(sheet, block, joins)
-            yield from _names(sheet, block, joins)
+            rewrite.merged, rewrite.concealed, rewrite.block = [], [], block
+            yield from parentheses(rewrite, block)
+            yield from from_edits(rewrite, block, joins)
+            yield from _names(rewrite, block, joins)
 
 
-def _names(sheet: Sheet, block: Block, joins: list[LookupJoin]) -> Iterator[Edit]:
+def _names(rewrite: Rewrite, block: Block, joins: list[LookupJoin]) -> Iterator[Edit]:
     """The edits of stars and names that private columns make necessary."""
-    analysis, statement = sheet.analysis, sheet.statement
-    hidden = [*sheet.hidden.get(block, []), *(name for each in sheet.concealed for name in each.qualified)]
+    analysis, statement = rewrite.analysis, rewrite.statement
+    hidden = [
+        *rewrite.hidden.get(block, []),
+        *(name for each in rewrite.concealed for name in each.qualified),
+    ]
     looked_up = (merged_by(join) for join in joins if isinstance(join.form, FromForm))
-    merged = [*sheet.merged, *(each for each in looked_up if each is not None)]
+    merged = [*rewrite.merged, *(each for each in looked_up if each is not None)]
     if selects_first(block):
         yield from star_edits(analysis, block, merged, hidden)
     elif block.source is not None and not is_projected(statement, block):
         star = star_of_all(analysis, block, merged, hidden)
-        end = sheet.end(last_before_columns(statement, block))
+        end = rewrite.end(last_before_columns(statement, block))
         if star is not None:
             yield Edit(Cut(end, end), (f" |> SELECT {star}",))
-        elif sheet.concealed:
+        elif rewrite.concealed:
             yield Edit(Cut(end, end), (f" |> SELECT * EXCEPT ({', '.join(hidden)})",))
         elif hidden:
             yield Edit(Cut(end, end), (f" |> DROP {', '.join(hidden)}",))
     yield from shared_edits(analysis, block, merged)
-    yield from concealed_edits(statement, block, sheet.concealed, merged)
+    yield from concealed_edits(statement, block, rewrite.concealed, merged)
     if hidden:
         yield from short_names(statement, block)
 

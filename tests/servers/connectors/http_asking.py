@@ -18,7 +18,7 @@ from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import in_memory
 from lookup_hints.spi import AsyncRowLookup
-from lookup_hints.spi.door import StartedRow, StartedRows
+from lookup_hints.spi.connector import StartedRow, StartedRows
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcomes, PlacedRows, RowRequest, Rows
 from lookup_hints.spi.reporting import taking
 from tests.servers.http_server import Api

@@ -18,11 +18,11 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from lookup_hints.errors import ConnectorError
-from lookup_hints.metrics import workers
+from lookup_hints.metrics import telemetry
 from lookup_hints.metrics.counts import LookupMetrics, about_counts
 from lookup_hints.metrics.otel import TASK_SECONDS, ExportStatus
-from lookup_hints.metrics.tally import UNOBSERVED
-from lookup_hints.metrics.workers import Telemetry, sending_of
+from lookup_hints.metrics.task_recorder import UNOBSERVED
+from lookup_hints.metrics.telemetry import Telemetry, sending_of
 from lookup_hints.spec import LookupName, LookupSettings, LookupSpec
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable
@@ -213,7 +213,7 @@ def test_headers_and_compression_are_the_sdks(collector: Collector, configure: C
 
 def test_without_configuration_nothing_of_it_is_imported() -> None:
     code = (
-        "import sys; from lookup_hints.metrics.workers import Telemetry;"
+        "import sys; from lookup_hints.metrics.telemetry import Telemetry;"
         "from lookup_hints.spec import LookupName; Telemetry().observer(LookupName());"
         "print(*sys.modules)"
     )
@@ -221,7 +221,7 @@ def test_without_configuration_nothing_of_it_is_imported() -> None:
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=environment
     )
-    assert "lookup_hints.metrics.workers" in run.stdout.split()
+    assert "lookup_hints.metrics.telemetry" in run.stdout.split()
     assert not [name for name in run.stdout.split() if name.startswith("opentelemetry")]
 
 
@@ -330,6 +330,6 @@ def test_a_task_that_ended_is_told_once(collector: Collector, monkeypatch: pytes
     observer = SimpleNamespace(
         begin=lambda keys: keys, end=lambda *_: None, http=UNOBSERVED.http, task_ended=ended.append
     )
-    monkeypatch.setattr(workers.Telemetry, "observer", lambda self, name: observer)
+    monkeypatch.setattr(telemetry.Telemetry, "observer", lambda self, name: observer)
     run_task(1, 2)
     assert [counts.keys for counts in ended] == [2]

@@ -18,7 +18,7 @@ from lookup_hints.cli import main as cli
 from lookup_hints.cli import progress
 from lookup_hints.cli.progress import LiveLines, Progress, TerminalBar, following
 from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.metrics.figures import Moment
+from lookup_hints.metrics.summary import Moment
 from lookup_hints.spec import LookupName
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from lookup_hints.cli.progress import Lines, Watch
 from lookup_hints.cli.statement_run import StatementRun, failure, without_empty
 from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.metrics.figures import Moment
+from lookup_hints.metrics.summary import Moment
 from lookup_hints.spec import LookupName
 from lookup_hints.statements.script import split_statements
 from lookup_hints.statements.statement import read_statement

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.engine import asking
+from lookup_hints.engine import next_request
 from lookup_hints.engine import request_size as pacing_module
 from lookup_hints.engine import window as window_module
 from lookup_hints.engine.flow import LookupFlow
@@ -172,7 +172,7 @@ def test_every_key_gets_one_right_outcome(
     with (
         patch.object(window_module, "BUFFER_BYTES", buffer),
         patch.object(window_module, "ROWS_BYTES", most),
-        patch.object(asking, "ANSWER_BYTES", most),
+        patch.object(next_request, "ANSWER_BYTES", most),
         patch.object(pacing_module, "WINDOW_BYTES", wide),
         patch.object(window_module, "WINDOW_BYTES", wide),
         patch.object(window_module, "HAND_OUT_BYTES", wide // 2),

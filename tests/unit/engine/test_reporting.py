@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.engine.sync_runner import run_sync
-from lookup_hints.metrics.tally import Tally
+from lookup_hints.metrics.task_recorder import TaskRecorder
 from lookup_hints.spi import (
     AsyncLookup,
     AsyncRowLookup,
@@ -150,7 +150,7 @@ def test_what_outlives_a_lookup_does_not_hold_its_run(asynchronous: bool) -> Non
 
     looked_up(Lingering(), [(1,)], asynchronous=asynchronous)
     [listener] = seen
-    assert isinstance(listener, Tally)
+    assert isinstance(listener, TaskRecorder)
     assert listener.pending_waits.on_change is None
 
 
@@ -167,7 +167,7 @@ def test_opening_is_nobodys_lookup() -> None:
     opened = OpenedAsync(Opening(), loop)
 
     async def ask() -> None:
-        with reporting_to(Tally()):
+        with reporting_to(TaskRecorder()):
             await opened.lookup(LookupRequest(pa.table({"id": [1]}), SCHEMA))
 
     loop.call(ask())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import Cause, CountsByKey
-from lookup_hints.metrics.tally import Waits
+from lookup_hints.metrics.task_recorder import Waits
 from lookup_hints.spec import Budget
 from lookup_hints.testing import FakeConnector, looked_up
 from tests.unit.engine.support import ON_ERROR, ON_MISS, SCHEMA, asks, flow, keys, names_of, rows

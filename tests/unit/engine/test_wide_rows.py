@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.engine import asking, request_size, window
 from lookup_hints.engine import flow as flow_module
+from lookup_hints.engine import next_request, request_size, window
 from lookup_hints.engine.arrow import ordered_keys
 from lookup_hints.engine.flow import HOLD_SECONDS, LookupFlow
 from lookup_hints.engine.steps import Ask, Hold, Idle, WaitUntil
@@ -30,7 +30,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for ten wide rows, of which a window should hold two and a portion one."""
     monkeypatch.setattr(window, "ROWS_BYTES", 10.5 * ROW)
     monkeypatch.setattr(flow_module, "HOLD_BYTES", 5.5 * ROW)
-    monkeypatch.setattr(asking, "ANSWER_BYTES", 2.5 * ROW)
+    monkeypatch.setattr(next_request, "ANSWER_BYTES", 2.5 * ROW)
     for module in (request_size, window):
         monkeypatch.setattr(module, "WINDOW_BYTES", 2 * ROW)
     monkeypatch.setattr(window, "HAND_OUT_BYTES", 1.5 * ROW)

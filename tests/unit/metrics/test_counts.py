@@ -16,16 +16,16 @@ from lookup_hints.metrics.counts import (
     MaxGauge,
     about_counts,
 )
-from lookup_hints.metrics.tally import Tally
+from lookup_hints.metrics.task_recorder import TaskRecorder
 from tests.unit.engine.support import ON_ERROR, ON_MISS, asks, flow, keys, rows
 
 SECONDS = st.floats(1e-6, 3600.0)
 
 
-def tally_of(seconds: list[float]) -> Tally:
-    tally = Tally()
-    tally.took(seconds)
-    return tally
+def tally_of(seconds: list[float]) -> TaskRecorder:
+    recorder = TaskRecorder()
+    recorder.took(seconds)
+    return recorder
 
 
 @given(st.lists(SECONDS, min_size=1, max_size=300), st.sampled_from([0.5, 0.95, 0.99, 1.0]))
@@ -54,12 +54,12 @@ def test_counts_by_key_add_up_key_by_key() -> None:
 
 
 def test_of_what_is_in_flight_the_most_counts() -> None:
-    tally = Tally()
+    recorder = TaskRecorder()
     for requests in (1, 3, 2):
-        tally.in_flight(requests)
-    both = tally.total + LookupMetrics(most_in_flight=MaxGauge(2))
+        recorder.in_flight(requests)
+    both = recorder.total + LookupMetrics(most_in_flight=MaxGauge(2))
     assert both.most_in_flight == 3
-    assert (both - tally.total).most_in_flight == 3
+    assert (both - recorder.total).most_in_flight == 3
 
 
 def test_each_count_has_a_unit_and_a_meaning() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.metrics.tally import UNOBSERVED, Tally, observed, observed_async
+from lookup_hints.metrics.task_recorder import UNOBSERVED, TaskRecorder, observed, observed_async
 from lookup_hints.spi import HttpExchange, reporting
 from lookup_hints.spi.model import LookupRequest, RowRequest
 from lookup_hints.spi.reporting import UNTOLD, reporting_to
@@ -48,7 +48,7 @@ def request(keys: int, timeout: float | None = 10.0) -> LookupRequest:
 @pytest.fixture
 def diary() -> Iterator[Diary]:
     made = Diary()
-    with reporting_to(Tally(observer=made)):
+    with reporting_to(TaskRecorder(observer=made)):
         yield made
 
 

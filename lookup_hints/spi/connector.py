@@ -34,6 +34,7 @@ from lookup_hints.errors import (
     InternalError,
     nearest,
 )
+from lookup_hints.spi.address import origin_of, place_of
 from lookup_hints.spi.model import (
     Answer,
     LookupRequest,
@@ -47,7 +48,6 @@ from lookup_hints.spi.model import (
     TableSize,
 )
 from lookup_hints.spi.options import Option
-from lookup_hints.spi.place import origin_of, place_of
 from lookup_hints.spi.reporting import Ending, ending_of
 from lookup_hints.spi.types import sql_type
 

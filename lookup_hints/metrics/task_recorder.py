@@ -168,7 +168,7 @@ class PendingWaits:
             self.on_change()
 
 
-class Tally:
+class TaskRecorder:
     """Adds up what one lookup function counts in one task. What comes with each request is cheap to add.
 
     It listens to the connector, too: see ``spi.reporting``. ``refused`` is called when that says that the
@@ -213,7 +213,7 @@ class Tally:
         self._row_bytes += nbytes
 
     def close(self) -> None:
-        """The run is over. What outlives it, as a kept connection, may know the tally, and nothing more."""
+        """The run is over. What outlives it, as a kept connection, may know the recorder alone."""
         self._refused = self.pending_waits.on_change = None
 
     # What the connector tells.

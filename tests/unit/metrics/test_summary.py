@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.metrics.counts import CountsByKey, Latencies, LookupMetrics, MaxGauge
-from lookup_hints.metrics.figures import (
+from lookup_hints.metrics.summary import (
     Measured,
     Moment,
     bytes_text,

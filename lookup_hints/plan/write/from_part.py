@@ -21,7 +21,7 @@ class Visible:
 
 
 @dataclass(eq=False)
-class Built:
+class FromPart:
     """Part of a FROM written again.
 
     Args:
@@ -99,7 +99,7 @@ class FromForm(Form):
         return False
 
     @abstractmethod
-    def behind(self, join: LookupJoin, built: Built, own: Visible) -> Built:
+    def behind(self, join: LookupJoin, built: FromPart, own: Visible) -> FromPart:
         """``built``, which gives its keys, with it appended; it is called ``own``."""
 
 

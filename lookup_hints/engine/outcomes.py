@@ -40,7 +40,7 @@ class Settling:
 
     def fail(self, ask: Ask, error: Exception, now: float) -> None:
         """All keys of ``ask`` failed."""
-        self._state.tally.failed(error)
+        self._state.recorder.failed(error)
         self._state.events.failed(ask.request.keys, error)
         if is_defect(error):
             raise error
@@ -69,7 +69,7 @@ class Settling:
         if len(missed):
             told = [notes[position] for position in missed.to_pylist()] if notes else [None] * len(missed)
             self._tell(part.among(missed), Outcome(None, part.attempt, told))
-        self._state.tally.count(hits=len(part) - len(again) - len(missed), misses=len(missed))
+        self._state.recorder.count(hits=len(part) - len(again) - len(missed), misses=len(missed))
         if delay is None or not len(again):
             self._settle(part)
         else:
@@ -95,13 +95,13 @@ class Settling:
         self._count_known(len(hits), len(known.missing), of=len(part))
         if known.refreshing is not None:
             refreshing = pc.sum(pc.is_in(known.refreshing, value_set=hits)).as_py()
-            self._state.tally.count(cache_stale=refreshing or 0)
+            self._state.recorder.count(cache_stale=refreshing or 0)
         if len(hits):
             self._state.size.found(len(hits), sum(each.rows.nbytes for each in known.found))
         return absent(settled, len(part))
 
     def _count_known(self, hits: int, missing: int, of: int) -> None:
-        self._state.tally.count(
+        self._state.recorder.count(
             hits=hits,
             misses=missing,
             cache_hits=hits,
@@ -171,9 +171,9 @@ class Settling:
 
     def _count_retry(self, keys: int, error: Exception | None) -> None:
         if error is None:
-            self._state.tally.count(retried_misses=keys)
+            self._state.recorder.count(retried_misses=keys)
         else:
-            self._state.tally.count(retried_failures=keys)
+            self._state.recorder.count(retried_failures=keys)
 
     def _spread(self) -> float:
         return self._random.uniform(-1.0, 1.0)
@@ -188,9 +188,9 @@ class Settling:
         self._state.given_up.take(part, error)
         if self._settings.on_error == "skip":
             part.batch.window.skip(part.positions)
-            self._state.tally.count(skipped=len(part))
+            self._state.recorder.count(skipped=len(part))
         else:
-            self._state.tally.count(misses=len(part))
+            self._state.recorder.count(misses=len(part))
             told = error.__cause__ if isinstance(error.__cause__, Exception) else error
             self._tell(part, Outcome(told, part.attempt, [None] * len(part)))
         self._settle(part)
@@ -208,7 +208,7 @@ class Settling:
             )
         is_settled = pc.is_in(part.positions, value_set=positions)
         settled = replace(part, positions=part.positions.filter(is_settled))
-        self._state.tally.count(hits=len(settled), cache_stale=len(settled))
+        self._state.recorder.count(hits=len(settled), cache_stale=len(settled))
         self._settle(settled)
         return replace(part, positions=part.positions.filter(pc.invert(is_settled)))
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lookup_hints.engine.events import out_of_time
+from lookup_hints.engine.outcomes import Settling
 from lookup_hints.engine.request_size import ANSWER_BYTES
-from lookup_hints.engine.settling import Settling
 from lookup_hints.engine.state import LookupState
 from lookup_hints.engine.steps import Ask, Batch, Idle, Part, Step, WaitUntil, distinct_keys_of
 from lookup_hints.metrics.counts import Cause
@@ -34,7 +34,7 @@ class Asking:
 
     def blocked_by(self, now: float, under_way: int, *, has_queue: bool) -> Cause:
         """What a task that can only wait waits for; ``has_queue``: keys wait for slots of its runner."""
-        pending_waits = self._state.tally.pending_waits.most_of(under_way)
+        pending_waits = self._state.recorder.pending_waits.most_of(under_way)
         if pending_waits is not None:
             return pending_waits
         due = self._state.waiting.next_due
@@ -135,7 +135,7 @@ class Asking:
         return parts
 
     def _ask_again(self, parts: Sequence[Part], now: float) -> Ask:
-        self._state.tally.count(retried_keys=sum(map(len, parts)))
+        self._state.recorder.count(retried_keys=sum(map(len, parts)))
         return self._ask(parts, now)
 
     def _ask(self, parts: Sequence[Part], now: float) -> Ask:
@@ -148,8 +148,8 @@ class Asking:
         slots = keys.table.num_rows if spec.by_row else 1
         self._state.slots.in_flight += slots
         self._state.keys_in_flight += keys.table.num_rows
-        self._state.tally.count(requests=slots)
-        self._state.tally.asked(keys.table.nbytes)
+        self._state.recorder.count(requests=slots)
+        self._state.recorder.asked(keys.table.nbytes)
         if not self._state.spec.by_row:  # there the runner knows
-            self._state.tally.in_flight(self._state.slots.in_flight)
+            self._state.recorder.in_flight(self._state.slots.in_flight)
         return Ask(request, tuple(parts), keys.codes, now, deadline, slots)

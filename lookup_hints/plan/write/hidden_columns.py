@@ -12,7 +12,7 @@ from lookup_hints.plan.analysis import Analysis
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import refused
-from lookup_hints.plan.write.built import Visible
+from lookup_hints.plan.write.from_part import Visible
 from lookup_hints.plan.write.using import Merged, is_whole_item, leaving_out, qualified_names
 from lookup_hints.plan.write.views import HIDDEN_PREFIX
 from lookup_hints.sql.lexer import quoted

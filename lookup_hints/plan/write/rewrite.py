@@ -8,15 +8,15 @@ from itertools import count
 from lookup_hints.plan.analysis import Analysis, alias_text
 from lookup_hints.plan.joins import LookupJoin
 from lookup_hints.plan.read.structure import Block, Chain, Relation, Step
-from lookup_hints.plan.write.built import Built, FromForm, Visible, using_in
-from lookup_hints.plan.write.concealed import Concealed
+from lookup_hints.plan.write.from_part import FromForm, FromPart, Visible, using_in
+from lookup_hints.plan.write.hidden_columns import Concealed
 from lookup_hints.plan.write.using import Merged
 from lookup_hints.plan.write.views import Text, lateral_view
 from lookup_hints.sql.lexer import quoted
 from lookup_hints.sql.splice import Fragment
 
 
-class Sheet:
+class Rewrite:
     """The joins of a statement, and what edits so far made: private names, hidden columns, shared columns.
 
     Attributes:
@@ -63,19 +63,19 @@ class Sheet:
             return Visible(relation, alias_text(self.statement, relation))
         return Visible(relation, self.statement.pieces[at].text)
 
-    def ordinary(self, relation: Relation, named: bool = True) -> Built:
+    def ordinary(self, relation: Relation, named: bool = True) -> FromPart:
         """One ordinary relation, with a name where it has none and one is wanted."""
         at = self.statement.tokens.cut(relation.first, relation.last)
         if relation.open_chain is not None:
             seen_inside = [self.seen(each) for each in relation.open_chain.shown]
             using = self.using.get(relation, list(using_in(relation.open_chain)))
             hidden = self.hidden_in(relation)
-            return Built([at], seen_inside, hidden=hidden, using=using, first=relation.first)
+            return FromPart([at], seen_inside, hidden=hidden, using=using, first=relation.first)
         seen = self.seen(relation)
         parts: list[Fragment] = [at]
         if named and self.statement.alias_index(relation) is None:
             parts.append(f" AS {seen.alias}")
-        return Built(parts, [seen], first=relation.first)
+        return FromPart(parts, [seen], first=relation.first)
 
     def hidden_in(self, relation: Relation) -> list[str]:
         """The private columns that a relation has, by the parentheses inside it too."""

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.spi import LookupTable
-from lookup_hints.spi.place import origin_of, place_of
+from lookup_hints.spi.address import origin_of, place_of
 
 
 def table(**options: str) -> LookupTable:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lookup_hints.metrics.tally import UNOBSERVED, RequestObserver
+from lookup_hints.metrics.task_recorder import UNOBSERVED, RequestObserver
 from lookup_hints.spec import LookupName
 
 if TYPE_CHECKING:
