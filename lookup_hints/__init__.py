@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lookup_hints.tables.registry import register_retry_predicate as register_retry_predicate
 
 _HOME = {
-    "AsyncLookup": "spi.door",
+    "AsyncLookup": "spi.connector",
     "ExponentialDelay": "retry",
     "ExponentialDelayRestart": "streaming.restart",
     "FailureRateRestart": "streaming.restart",
@@ -44,7 +44,7 @@ _HOME = {
     "NoRestart": "streaming.restart",
     "RetryPolicy": "retry",
     "RetryStrategy": "retry",
-    "SyncLookup": "spi.door",
+    "SyncLookup": "spi.connector",
     "async_wait": "async_function",
     "disable": "session",
     "enable": "session",

@@ -37,7 +37,7 @@ from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Relation
 from lookup_hints.plan.refusal import cannot_run
 from lookup_hints.spi import Connector
-from lookup_hints.spi.door import why_not_read
+from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import InForce, Place, in_force
 from lookup_hints.spi.types import type_name

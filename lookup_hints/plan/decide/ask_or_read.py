@@ -27,7 +27,7 @@ from lookup_hints.plan.read.kinds import gives_rows
 from lookup_hints.plan.read.statement import LookupUse
 from lookup_hints.plan.read.structure import Block, Role
 from lookup_hints.spi import TableSize
-from lookup_hints.spi.door import why_not_read
+from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.options import InForce, Place
 from lookup_hints.sql.lexer import Kind, code, pieces
 from lookup_hints.sql.splice import Cut, Fragment

@@ -30,7 +30,7 @@ from lookup_hints.spec import (
 )
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
 from lookup_hints.spi.changes import changed_column_of
-from lookup_hints.spi.door import why_not_read
+from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import (
     DEAD_LETTER_KEYS,
     ERROR_LIMIT_KEYS,

@@ -21,7 +21,7 @@ from lookup_hints.plan.joins import FoundJoin
 from lookup_hints.plan.read.statement import LookupUse, Statement
 from lookup_hints.plan.read.structure import Block, Query, Relation
 from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither, refuse_extra_clauses
-from lookup_hints.spi.door import why_not_read
+from lookup_hints.spi.connector import why_not_read
 
 BY_THEMSELVES = (step_join, pipe_join, membership_join)
 """Forms that depend on no other use. The right side of a join has one of them, or is refused."""
