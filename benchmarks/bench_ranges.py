@@ -35,7 +35,7 @@ def main() -> None:
         server.execute(f"""
             CREATE TABLE networks (first bigint, last bigint, name text);
             INSERT INTO networks SELECT n * {WIDTH}, n * {WIDTH} + {WIDTH} * 3 / 4, 'network ' || n % 5000
-            FROM generate_series(0, {options.ranges - 1}) AS n;
+            FROM generate_series(0::bigint, {options.ranges - 1}) AS n;
             ANALYZE networks
         """)
         with (

@@ -635,6 +635,8 @@ class Trees:
     def _exists(self, columns: list[Column]) -> str:
         inner = self._inner(columns)
         outer = _qualified(columns)
+        if self._chance(0.1):
+            inner.where[:] = [self._unasked(outer, inner.columns)]
         more = f" AND {self._residual([*inner.columns, *outer])}" if self._chance(0.3) else ""
         where = f"{' AND '.join(inner.where)}{more}"
         return f"{self._pick(['', 'NOT '])}EXISTS (SELECT 1 FROM {inner.text} WHERE {where})"

@@ -20,6 +20,7 @@ from lookup_hints.plan.conditions import (
 )
 from lookup_hints.plan.facts import Facts, is_random, where_of
 from lookup_hints.plan.forms.possible import is_awkward, queried
+from lookup_hints.plan.forms.stated import by_range
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
 from lookup_hints.plan.look_through import plain_block, select_items
 from lookup_hints.plan.read.statement import LookupUse, Statement
@@ -54,7 +55,8 @@ def membership_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
     if found is None or conditions is None or _may_be_null(use, found):
         return None
     kind = "LEFT ANTI" if found.negated else "LEFT SEMI"
-    return facts.join(MembershipJoin(), use, kind, found.at, conditions, home=use.block.query.parent)
+    join = facts.join(MembershipJoin(), use, kind, found.at, conditions, home=use.block.query.parent)
+    return join if conditions.keys else by_range(facts, join)
 
 
 def why_no_anti_join(facts: Facts, use: LookupUse) -> UnsupportedLookup | None:
@@ -113,7 +115,7 @@ def _conditions(facts: Facts, use: LookupUse, found: _Membership) -> Conditions 
     askable = facts.askable(use)
     given = [key for key in found.keys if key.column in askable]
     conditions = sorted_conditions(statement, inner, facts.names(use), askable, given, facts.always(use))
-    if len(given) < len(found.keys) or not conditions.keys or facts.missing(use, conditions.keys):
+    if len(given) < len(found.keys) or facts.missing(use, conditions.keys):
         return None
     checked = [*conditions.residual, *conditions.left_only]
     if checked and queried(facts, conditions.keys):

@@ -49,3 +49,18 @@ SELECT r.rate FROM orders o JOIN rates r ON o.k BETWEEN r.currency AND r.kind
 line 1, column 45: The lookup join with r has no key: no equality between an expression of the left side and a column that can be asked by. Columns that can be asked by: currency, kind, rate.
 SELECT r.rate FROM orders o JOIN rates r ON o.k BETWEEN r.currency AND r.kind
                                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+-- case: EXISTS with a range
+SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM networks n WHERE o.ip BETWEEN n.low AND n.high)
+-- becomes:
+SELECT o.id FROM orders o LATERAL VIEW inline(slice(array(struct()), 1, int(size(ask_networks(o.ip)) > 0))) `__lookup_semi_1` WHERE true
+
+-- case: NOT EXISTS with a range and a condition beside it
+SELECT o.id FROM orders o WHERE NOT EXISTS (SELECT 1 FROM networks n WHERE n.low <= o.ip AND o.ip < n.high AND n.name <> 'x')
+-- becomes:
+SELECT o.id FROM orders o LATERAL VIEW inline(slice(array(struct()), 1, int(size(filter(ask_networks(o.ip), `__lookup_row` -> (`__lookup_row`.`name` <> 'x'))) = 0))) `__lookup_semi_1` WHERE true
+
+-- case: EXISTS with one comparison
+SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM networks n WHERE n.low <= o.ip)
+-- becomes:
+SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM scan_networks__low AS n WHERE n.low <= o.ip)
