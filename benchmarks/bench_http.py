@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.bench_http [--keys N] [--runs N]``. The server is 2 ms away and shares the machine.
 Each key is asked once, 100 requests at a time in each task; the ways with many keys per request get ten times
-as many keys, slow ways a few. Planning and starting the job count.
+as many keys. Planning and starting the job count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import aiohttp
-import httpx
 
 from benchmarks.http_server import running_api, seconds_of
 from benchmarks.measuring import (
@@ -35,8 +34,8 @@ IN_FLIGHT = 100
 MANY, MORE = 100, 1000
 QUERY = "SELECT count(p.name) AS found, max(p.name) AS name FROM {keys} o JOIN {table} p ON o.id = p.id"
 
-AIOHTTP, HTTPX = "plain aiohttp, one process", "plain httpx, one process"
-ONE, OVER_HTTPX = "lookup join, one key per request", "lookup join, engine httpx"
+AIOHTTP = "plain aiohttp, one process"
+ONE = "lookup join, one key per request"
 BY_GET, BY_POST = f"lookup join, {MANY} keys per GET", f"lookup join, {MORE:,} keys per POST"
 
 Get = Callable[[str], Awaitable[object]]
@@ -48,7 +47,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    one, many, few = options.keys, options.keys * 10, options.keys // 100
+    one, many = options.keys, options.keys * 10
     title = f"HTTP, 2 ms away: {one:,} keys one by one, {many:,} in requests of many, local[2]"
     with theme("http", title, options.runs) as found, running_api() as api, spark_session() as spark:
         session = LookupSession(spark)
@@ -56,16 +55,14 @@ def main() -> None:
         looked_up = partial(_looked_up, session)
         ways: dict[str, tuple[int, Way]] = {
             AIOHTTP: (one // 2, lambda: asyncio.run(_with_aiohttp(api.url, one // 2))),
-            HTTPX: (few, lambda: asyncio.run(_with_httpx(api.url, few))),
             ONE: (one, looked_up("one", one)),
-            OVER_HTTPX: (few, looked_up("over_httpx", few)),
             BY_GET: (many, looked_up("many", many)),
             BY_POST: (many, looked_up("more", many)),
         }
         counts = {name: count for name, (count, _) in ways.items()}
         served: dict[str, float] = {}
         watched = {name: _watched(way, name, api.pid, served) for name, (_, way) in ways.items()}
-        in_turn({name: way for name, way in watched.items() if name != HTTPX}, 1)  # warms all sides
+        in_turn(watched, 1)  # warms all sides
         samples = in_turn(watched, options.runs)
         _print(samples, counts, served)
 
@@ -78,7 +75,6 @@ def main() -> None:
         for way in (BY_POST, BY_GET):
             least = 20.0 if way == BY_POST else None
             found.add(Figure(f"speed of the {way} / one key per request", speed(way, ONE), at_least=least))
-        found.add(Figure(f"speed of the {OVER_HTTPX} / {HTTPX}", speed(OVER_HTTPX, HTTPX)))
         for way in (ONE, BY_POST):
             share = served[way] / seconds(samples[way]) * 100
             found.add(Figure(f"share of a core that the server takes, {way}", share, unit=" %", at_most=90))
@@ -110,16 +106,6 @@ def _print(
         )
 
 
-async def _with_httpx(url: str, keys: int) -> float:
-    limits = httpx.Limits(max_connections=IN_FLIGHT, max_keepalive_connections=IN_FLIGHT)
-    async with httpx.AsyncClient(limits=limits, timeout=None, trust_env=False) as client:
-
-        async def get(target: str) -> object:
-            return (await client.get(target)).json()
-
-        return await _all_asked(get, url, keys)
-
-
 async def _with_aiohttp(url: str, keys: int) -> float:
     connector = aiohttp.TCPConnector(limit=IN_FLIGHT)
     async with aiohttp.ClientSession(connector=connector) as client:
@@ -148,7 +134,6 @@ def _declare(session: LookupSession, url: str) -> None:
     columns = "id BIGINT, name STRING, country STRING"
     for table, path, more in (
         ("one", "/people/{id}", ""),
-        ("over_httpx", "/people/{id}", ", 'engine' = 'httpx'"),
         ("many", "/people?ids={id}", f", 'keys-per-request' = '{MANY}'"),
         ("more", "/people", f", 'keys-per-request' = '{MORE}', 'method' = 'POST', 'body' = '[\"{{id}}\"]'"),
     ):

@@ -28,7 +28,6 @@ FIGURES = {
     "pandas": ("postgres", "speed by pandas transport / by Arrow"),
     "sync": ("runners", "speed of the sync runner / of the async one"),
     "aiohttp": ("http", "speed of the lookup join, one key per request / plain aiohttp, one process"),
-    "httpx": ("http", "speed of the lookup join, engine httpx / plain httpx, one process"),
     "post": ("http", "speed of the lookup join, 1,000 keys per POST / one key per request"),
     "get": ("http", "speed of the lookup join, 100 keys per GET / one key per request"),
     "cold": ("cache", "time with a cache that never hits / without"),
@@ -111,8 +110,7 @@ cheaper](ask-or-read.md), and where a join has no key.
 **Use** `'keys-per-request'` wherever the API takes several keys. It is the one option that changes most.
 
 - 100 keys in a GET: {get} times as fast as one by one. 1,000 keys in a POST: {post} times.
-- One key in each request, with the extra `http-fast`: {aiohttp} times the speed of one process with plain aiohttp.
-- The same with httpx: {httpx} times the speed of one process with plain httpx.
+- One key in each request: {aiohttp} times the speed of one process with plain aiohttp.
 
 ## A cache
 

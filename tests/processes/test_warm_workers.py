@@ -242,7 +242,7 @@ def test_every_form_with_hits_misses_failures_and_what_is_done_then(
 
 
 def test_a_failure_fails_a_statement_each_time(session: LookupSession, sources: dict[str, Source]) -> None:
-    sources["http fast"].create(session, "one")
+    sources["http"].create(session, "one")
     query = "SELECT o.id, c.name FROM VALUES (1L), ({}L) AS o (id) JOIN one c ON o.id = c.id"
     for _ in range(RUNS):  # Spark drops a worker with its failure: the next one becomes warm first
         assert sorted(map(tuple, session.sql(query.format(2)).collect())) == [(1, "n1"), (2, "n2")]

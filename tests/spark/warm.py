@@ -117,7 +117,7 @@ class Source:
 
 
 OWN = ("OwnSync", "OwnAsync", "OwnSyncRow", "OwnAsyncRow")
-TELLING = ("http fast", "http httpx", *OWN)
+TELLING = ("http", *OWN)
 """They can tell in rows how a lookup ended."""
 FAILING_ALONE = ("sqlite", "redis", "postgres", *TELLING)
 """With them 7 fails, and nothing with it."""
@@ -161,7 +161,7 @@ def _sqlite(file: Path) -> Source:
 
 @contextmanager
 def _http() -> Iterator[dict[str, Source]]:
-    """Over each engine, one key or many in a request; 7 alone is a server error."""
+    """One key or many in a request; 7 alone is a server error."""
     from tests.servers.http_server import running_api
 
     with running_api() as api:
@@ -170,8 +170,7 @@ def _http() -> Iterator[dict[str, Source]]:
         many = {"url": f"{api.url}/people?ids={{id}}", "rows": "data", "keys-per-request": "16"}
         tells = {"outcome-rows": "true", "path.outcome": "$outcome", "path.error": "$error"}
         yield {
-            "http fast": Source({**one, "engine": "fast"}, tells),
-            "http httpx": Source({**one, "engine": "httpx"}, tells),
+            "http": Source(one, tells),
             "http of many keys": Source({**one, **many}, fails=False),
         }
 

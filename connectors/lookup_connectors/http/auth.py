@@ -8,14 +8,14 @@ import math
 import netrc
 import os
 import time
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, Response
-from lookup_connectors.http.engine import Sender, one_of
+from lookup_connectors.http.client import HttpClient, one_of
+from lookup_connectors.http.network import basic
 from lookup_connectors.http.request import Request
 from lookup_hints.spi import LookupTable
 
@@ -36,7 +36,7 @@ class Auth:
         """The headers for the next request; None where they must be fetched first."""
         return self._headers
 
-    async def fetched(self, sender: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
+    async def fetched(self, client: HttpClient, lease: ByteLease, timeout: float) -> dict[str, str]:
         """The headers for the next request."""
         return self._headers
 
@@ -87,12 +87,12 @@ class ClientCredentials(Auth):
     def known(self) -> dict[str, str] | None:
         return self._headers if self._clock() < self._renew_at else None
 
-    async def fetched(self, sender: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
+    async def fetched(self, client: HttpClient, lease: ByteLease, timeout: float) -> dict[str, str]:
         """The header with a new token; whoever waited while another fetched shares what came of it."""
         fetches = self._fetches
         async with one_of(self._fetching, lease):
             if self._fetches == fetches:
-                await self._fetch(sender, lease, timeout)
+                await self._fetch(client, lease, timeout)
             elif self._failure is not None:
                 raise self._failure
         return self._headers
@@ -101,14 +101,14 @@ class ClientCredentials(Auth):
         if self._headers == refused:
             self._renew_at = -math.inf  # those who wait for it still take it: they are refused, too
 
-    async def _fetch(self, sender: Sender, lease: ByteLease, timeout: float) -> None:
+    async def _fetch(self, client: HttpClient, lease: ByteLease, timeout: float) -> None:
         request = self._request()
         failure: HttpFailure | None = None
         try:
             try:
-                response = await sender.send(request, timeout, lease)
+                response = await client.send(request, timeout, lease)
             except KeptConnectionLost:
-                response = await sender.send(request, timeout, lease, fresh=True)
+                response = await client.send(request, timeout, lease, fresh=True)
             self._read(response)
         except HttpFailure as error:
             failure = error
@@ -124,7 +124,9 @@ class ClientCredentials(Auth):
         if self._in_body:
             form |= dict(zip(("client_id", "client_secret"), self._client, strict=True))
         else:
-            headers |= basic(*(quote(part, safe="") for part in self._client))  # RFC 6749, 2.3.1
+            headers["Authorization"] = basic(
+                *(quote(part, safe="") for part in self._client)
+            )  # RFC 6749, 2.3.1
         return Request("POST", self._url, headers, urlencode(form, quote_via=quote_plus).encode())
 
     def _read(self, response: Response) -> None:
@@ -186,7 +188,7 @@ def auth_of(
         HttpFailure: .netrc cannot be read.
     """
     if options["username"] is not None:
-        return Auth(basic(options["username"], options["password"] or ""))
+        return Auth({"Authorization": basic(options["username"], options["password"] or "")})
     if options["token"] is not None:
         return Auth({"Authorization": f"Bearer {options['token']}"})
     if options["api-key"] is not None:
@@ -207,11 +209,6 @@ def auth_of(
     if table.restricts_files:
         table.check_file(path, option="use-environment")
     return Auth(_from_netrc(table.name, path, urlsplit(home).hostname or "", secrets))
-
-
-def basic(user: str, password: str) -> dict[str, str]:
-    """The header of basic authentication."""
-    return {"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
 
 
 def netrc_path() -> str:
@@ -236,4 +233,4 @@ def _from_netrc(table: str, path: str, host: str, secrets: set[str]) -> dict[str
     user, _, password = found
     if password:
         secrets.add(password)
-    return basic(user, password or "")
+    return {"Authorization": basic(user, password or "")}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Se
 from contextlib import suppress
 from dataclasses import replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -19,9 +19,9 @@ from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, By
 from lookup_connectors.http.answer import FoundRow, FoundRows, HttpFailure, PageRows, Told
 from lookup_connectors.http.answer_kind import Judge
 from lookup_connectors.http.auth import auth_of, netrc_path
-from lookup_connectors.http.engine import Client, Connecting, Sender, tls_context
-from lookup_connectors.http.engine_httpx import HttpxClient
+from lookup_connectors.http.client import HttpClient
 from lookup_connectors.http.exchange import Answered, Begun, Exchange
+from lookup_connectors.http.network import Connecting, tls_context
 from lookup_connectors.http.options import (
     OPTIONS,
     check_address,
@@ -60,7 +60,6 @@ from lookup_hints.spi import (
     Rows,
     ShowsAnswers,
     SupportsBackpressure,
-    SyncRowLookup,
     TakeRows,
     TakesTurns,
     connections_check,
@@ -68,15 +67,11 @@ from lookup_hints.spi import (
 from lookup_hints.spi.model import identity_of_file
 from lookup_hints.spi.secrets import masker
 
-if TYPE_CHECKING:
-    from lookup_connectors.http.engine_fast import FastClient
-
 _T = TypeVar("_T")
 
 
 class HttpConnector(
     AsyncRowLookup,
-    SyncRowLookup,
     SupportsBackpressure,
     ReportsHealth,
     ReportsOutcomes,
@@ -90,10 +85,9 @@ class HttpConnector(
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
         self._live: OpenHttp | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None, "_loop": None}
+        return {**self.__dict__, "_live": None}
 
     def check(self) -> None:
         """Refuse options that do not fit together, or that cannot be read here."""
@@ -128,37 +122,17 @@ class HttpConnector(
 
     # Life.
 
-    def open(self) -> None:
-        """Read the options; the first request makes the first connection."""
-        self.close()
-        # Of its own, which runs while a lookup does: the clients for async lookups serve the others, too.
-        loop = asyncio.new_event_loop()
-        try:
-            loop.run_until_complete(self.aopen())
-        except BaseException:
-            loop.close()
-            raise
-        self._loop = loop
-
     async def aopen(self) -> None:
+        """Read the options; the first request makes the first connection."""
         await self.aclose()
         self._live = OpenHttp(self.table)
-
-    def close(self) -> None:
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.run_until_complete(self.aclose())
-            loop.close()
 
     async def aclose(self) -> None:
         live, self._live = self._live, None
         if live is not None:
-            await live.sender.close()
+            await live.client.close()
 
     # One key.
-
-    def lookup_row(self, request: RowRequest) -> Rows:
-        return self._run(self.alookup_row(request))
 
     async def alookup_row(self, request: RowRequest) -> Rows:
         return await self._opened.row(request)
@@ -177,14 +151,9 @@ class HttpConnector(
 
     # Many keys.
 
-    def lookup(self, request: LookupRequest) -> Answer:
-        if self.keys_per_request() == 1:
-            return super().lookup(request)
-        return self._run(self.alookup(request))
-
     async def alookup(self, request: LookupRequest) -> Answer:
         live = self._opened
-        with live.sender.budget.lease(again=request.attempt > 1) as lease:
+        with live.client.budget.lease(again=request.attempt > 1) as lease:
             if self.keys_per_request() > 1:
                 asked, failures = live.requests(request)
                 parts = [live.rows(keys, first, request, lease) for keys, first in asked]
@@ -217,11 +186,11 @@ class HttpConnector(
     def hold_back(self, task: Hashable, *, needs_answer: bool) -> None:
         """Take no more bytes of answers; where a row waits for one, those of the oldest lookup alone."""
         if self._live is not None:
-            self._live.sender.budget.hold_back(task, needs_answer=needs_answer)
+            self._live.client.budget.hold_back(task, needs_answer=needs_answer)
 
     def go_on(self, task: Hashable) -> None:
         if self._live is not None:
-            self._live.sender.budget.go_on(task)
+            self._live.client.budget.go_on(task)
 
     # Outcomes.
 
@@ -238,7 +207,7 @@ class HttpConnector(
 
     # Health.
 
-    DRIVERS = ("httpx",)
+    DRIVERS = ("httptools",)
 
     def endpoints(self) -> Sequence[Endpoint]:
         """The host of the URL, or that of the proxy; none where the environment may name a proxy."""
@@ -275,18 +244,14 @@ class HttpConnector(
         try:
             return await live.document(key)
         finally:
-            await live.sender.close()
+            await live.client.close()
 
     # Inside.
 
     @property
     def _opened(self) -> OpenHttp:
-        assert self._live is not None, "open() or aopen() comes first"
+        assert self._live is not None, "aopen() comes first"
         return self._live
-
-    def _run(self, lookup: Coroutine[Any, Any, _T]) -> _T:
-        assert self._loop is not None, "open() comes first"
-        return self._loop.run_until_complete(lookup)
 
 
 class _RowsOfKey(list[Any]):
@@ -300,7 +265,7 @@ class OpenHttp:
     """What an open connector has: made from the options of ``table``, on the machine that connects.
 
     Raises:
-        HttpFailure: an option is wrong, or the client that `engine` asks for cannot be had.
+        HttpFailure: an option is wrong.
     """
 
     def __init__(self, table: LookupTable) -> None:
@@ -318,10 +283,20 @@ class OpenHttp:
         check_other_urls(table, options)
         check_hosts(table, {**options, "url": home}.get)
         auth = auth_of(table, options, templates.headers, home, self.secrets)
-        self.sender = Sender(_client(table.name, options), BytesInFlight(options[MAX_BYTES_IN_FLIGHT.key]))
+        connecting = Connecting(
+            table=table.name,
+            connections=options["connections"],
+            connect_timeout=options["connect-timeout"],
+            idle_timeout=options["idle-timeout"],
+            most_bytes=options["max-response-bytes"],
+            tls=_tls_of(table.name, options),
+            proxy=options["proxy"],
+            environment=options["use-environment"],
+        )
+        self.client = HttpClient(connecting, BytesInFlight(options[MAX_BYTES_IN_FLIGHT.key]))
         self.exchange = Exchange(
             table.name,
-            self.sender,
+            self.client,
             home,
             auth,
             Judge(
@@ -342,7 +317,7 @@ class OpenHttp:
 
     async def row(self, request: RowRequest, begun: Begun | None = None) -> Rows:
         """The rows of one key, for which its first request may have ``begun``."""
-        lease = self.sender.budget.lease(again=request.attempt > 1)
+        lease = self.client.budget.lease(again=request.attempt > 1)
         try:
             return await self.row_under(request, lease, begun)
         except BaseException:
@@ -369,12 +344,9 @@ class OpenHttp:
     # Many keys, started together.
 
     def starter(self, take: TakeRows) -> StartedKeys | None:
-        """What starts keys; None where a client or a way of paging needs more for each of them."""
-        client = self.sender.client
+        """What starts keys; None where each of them needs a connection, or more pages than answer it."""
         closes = any(name.lower() == "connection" for name in self._templates.headers)
-        if closes or self.plan.paging.is_counted or not hasattr(client, "start"):
-            return None
-        return StartedKeys(self, cast("FastClient", client), take)
+        return None if closes or self.plan.paging.is_counted else StartedKeys(self, take)
 
     def requests_of(self, rows: Sequence[RowRequest]) -> list[Request]:
         """The requests for the first of ``rows``, up to one for which there is none."""
@@ -420,7 +392,7 @@ class OpenHttp:
 
     async def document(self, key: Key) -> tuple[Any, Mapping[str, str]] | None:
         """The JSON of the answer to ``key``, with exact fractions, and its headers; None for a miss."""
-        with suppress(Unaskable), self.sender.budget.lease() as lease:
+        with suppress(Unaskable), self.client.budget.lease() as lease:
             answered = await self.exchange.ask(self._request(TemplateKeys.one(key)), None, lease)
             if answered.verdict.kind != "miss":
                 reader = replace(self.plan.reader, exact=True)
@@ -503,34 +475,3 @@ def _resolved(table: LookupTable, secrets: set[str]) -> Templates:
 
 def _tls_of(table: str, options: Mapping[str, Any]) -> ssl.SSLContext:
     return tls_context(table, *(options[f"tls-{name}"] for name in ("ca", "cert", "key", "key-password")))
-
-
-def _client(table: str, options: Mapping[str, Any]) -> Client:
-    """The engine that ``options`` ask for.
-
-    Raises:
-        HttpFailure: it is the fast one, which cannot be had.
-    """
-    connecting = Connecting(
-        table=table,
-        connections=options["connections"],
-        connect_timeout=options["connect-timeout"],
-        idle_timeout=options["idle-timeout"],
-        most_bytes=options["max-response-bytes"],
-        tls=_tls_of(table, options),
-        proxy=options["proxy"],
-        environment=options["use-environment"],
-    )
-    engine = options["engine"]
-    plain = connecting.proxy is None and not connecting.environment
-    if engine == "httpx" or (engine == "auto" and not plain):
-        return HttpxClient(connecting)
-    if not plain:
-        raise connecting.failure("'engine' = 'fast' knows no proxies.", permanent=True)
-    try:
-        from lookup_connectors.http.engine_fast import FastClient
-    except ModuleNotFoundError:
-        if engine == "auto":
-            return HttpxClient(connecting)
-        raise
-    return FastClient(connecting)

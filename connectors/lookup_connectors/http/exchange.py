@@ -14,7 +14,7 @@ from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, Respo
 from lookup_connectors.http.answer_kind import Verdict
 from lookup_connectors.http.answer_signs import pause_told, reported_pause, retry_after
 from lookup_connectors.http.auth import Auth
-from lookup_connectors.http.engine import Sender, one_of
+from lookup_connectors.http.client import HttpClient, one_of
 from lookup_connectors.http.request import Request, origin_of
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
@@ -63,7 +63,7 @@ class Exchange:
 
     Args:
         table: its name, for messages.
-        sender: sends requests.
+        client: sends requests.
         home: the origin of the table; credentials and what is private are for it alone.
         auth: who we are.
         judge: says what a response is.
@@ -77,7 +77,7 @@ class Exchange:
     """
 
     table: str
-    sender: Sender
+    client: HttpClient
     home: str
     auth: Auth
     judge: Callable[[Response], Verdict]
@@ -109,7 +109,7 @@ class Exchange:
         while True:
             credentials = self.auth.known if begun is None else begun.credentials
             if credentials is None:
-                credentials = await self.auth.fetched(self.sender, lease, self._left(deadline))
+                credentials = await self.auth.fetched(self.client, lease, self._left(deadline))
             signed = self._signed(request, credentials)
             try:
                 if begun is None:
@@ -167,7 +167,7 @@ class Exchange:
         pause: float | None = None
         wait = 0.0
         try:
-            response = await self.sender.send(request, self._left(deadline), lease, fresh=fresh)
+            response = await self.client.send(request, self._left(deadline), lease, fresh=fresh)
             verdict, ending, pause = self.judged(response)
         except HttpFailure as failure:
             ending = ending_of_failure(failure)

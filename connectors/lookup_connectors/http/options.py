@@ -138,12 +138,6 @@ ERRORS = (
 )  # fmt: skip
 
 LIMITS = (
-    Option(
-        "engine",
-        choice("auto", "httpx", "fast"),
-        "What sends async requests: the fast client where httptools is there and no proxy is wanted.",
-        default="auto",
-    ),
     Option("connections", integer(1, 10_000), "Connections per worker process, at most.", default=100),
     Option("request-timeout", DURATION, "Time for one request.", default=30.0),
     Option("connect-timeout", DURATION, "Time to make one connection.", default=10.0),

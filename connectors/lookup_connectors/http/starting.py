@@ -19,8 +19,8 @@ from lookup_connectors.http.request import Request
 from lookup_hints.spi import RowRequest, Rows, TakeRows, reporting, turns
 
 if TYPE_CHECKING:
+    from lookup_connectors.http.connection import HttpConnection
     from lookup_connectors.http.connector import OpenHttp
-    from lookup_connectors.http.engine_fast import FastClient, HttpConnection
 
 
 class _Start(NamedTuple):
@@ -61,9 +61,9 @@ class StartedKey:
 class StartedKeys:
     """The keys of one task that are under way."""
 
-    def __init__(self, live: OpenHttp, client: FastClient, take: TakeRows) -> None:
-        self._live, self._client, self._take = live, client, take
-        self._lease = live.sender.budget.lease(shared=True)
+    def __init__(self, live: OpenHttp, take: TakeRows) -> None:
+        self._live, self._client, self._take = live, live.client, take
+        self._lease = live.client.budget.lease(shared=True)
         self._turns, self._reports, self._context = turns(), reporting(), copy_context()
         self._under_way = 0
         self._came: list[StartedKey] = []
@@ -75,7 +75,7 @@ class StartedKeys:
 
         A lookup that is made again may have to go before others, and therefore to wait for bytes.
         """
-        live, client, usual = self._live, self._client, self._live.sender.usual.size
+        live, client, usual = self._live, self._client, self._client.usual.size
         credentials, rows = live.exchange.auth.known, rows[: client.room(live.exchange.home)]
         if (
             not rows
@@ -120,7 +120,7 @@ class StartedKeys:
         keys, self._came = self._came, []
         self._served = self._size = 0
         self._now = time.monotonic()
-        held = self._live.sender.budget.lease()
+        held = self._client.budget.lease()
         self._reports.received(sum([key.connection.came for key in keys]))
         outcomes = [(key, self._outcome(key, held)) for key in keys]
         if self._served:
@@ -149,7 +149,7 @@ class StartedKeys:
             if live.is_whole(answered):
                 self._served += 1
                 self._size += len(response.body)
-                live.sender.usual.saw(len(response.body))
+                self._client.usual.saw(len(response.body))
                 told = Told.of(verdict.rows, response, key.row.attempt, self._now - start.time)
                 return live.found(key.row.key, verdict.rows, told, held)
         wait = self._turns.over(start.time, ending, pause)
@@ -159,4 +159,4 @@ class StartedKeys:
     def _forget(self, keys: int) -> None:
         """So many keys are over; what they held is counted elsewhere by now."""
         self._under_way -= keys
-        self._lease.keep(self._under_way * self._live.sender.usual.size)
+        self._lease.keep(self._under_way * self._client.usual.size)

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
-from lookup_connectors.http.engine_fast import FastClient
 from lookup_connectors.http.request import Request
 
 from lookup_hints.errors import ConnectorError
@@ -25,17 +24,13 @@ from tests.servers.http_server import Api
 from tests.unit.connectors import asking
 from tests.unit.connectors.asking import Result, request_for
 
-ENGINE = "auto"
-"""What sends the requests of tables made here; tests run over each."""
-
-ENGINES = ("fast", "started", "httpx")
-"""The clients; and the fast one with keys that are started, as the engine starts them, over open connections."""
+WAYS = ("task", "started")
+"""A key has a task of its own, or it is started over an open connection, as the engine starts many together."""
 
 
-def use_engine(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let one of ``ENGINES`` send the requests of tables made from now on."""
-    monkeypatch.setattr("tests.servers.connectors.http_asking.ENGINE", engine.replace("started", "fast"))
-    if engine == "started":
+def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask for keys in one of ``WAYS`` from now on."""
+    if way == "started":
         monkeypatch.setattr(HttpConnector, "_each", _each_started)
 
 
@@ -75,14 +70,13 @@ async def _each_started(connector: HttpConnector, request: LookupRequest, _: obj
 async def _has_connection(connector: HttpConnector, row: RowRequest) -> bool:
     """Whether a connection is open for ``row``; else one is opened, if it can be."""
     live = connector._opened
-    client = live.sender.client
-    assert isinstance(client, FastClient)
+    client = live.client
     try:
         request: Request = next(iter(live.requests_of([row])))
         origin, _ = client._origin(request.url)
-        if not origin.idle:
+        if not client._idle[origin.url]:
             now = asyncio.get_running_loop().time()
-            client._keep(origin, await client._connected(request, origin, now + 5.0))
+            client._keep(origin, await client._connected(origin, now + 5.0))
     except Exception:  # as a lookup may fail that finds out by itself
         return False
     return True
@@ -94,7 +88,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 def table_of(api: Api | None, path: str, schema: pa.Schema = SCHEMA, **options: str) -> LookupTable:
     """A table over ``path`` of ``api``; in option names ``__`` is a dot and ``_`` a hyphen."""
     base = "http://127.0.0.1:9" if api is None else api.url
-    given = {"engine": ENGINE, **{_option(key): value for key, value in options.items()}}
+    given = {_option(key): value for key, value in options.items()}
     return LookupTable("people", schema, (), {"connector": "http", "url": f"{base}{path}", **given})
 
 
@@ -127,19 +121,17 @@ def taking_turns() -> Iterator[None]:
 
 
 def ask(
-    table: LookupTable, keys: dict[str, list[Any]], *, sync: bool = False, timeout: float | None = 30
+    table: LookupTable, keys: dict[str, list[Any]], *, one_by_one: bool = False, timeout: float | None = 30
 ) -> list[dict[str, Any]]:
     """The rows of ``keys``; the first failure is raised."""
-    request = request_for(table.schema, keys, timeout=timeout)
-    if not sync:
-        return rows_of(during(table, lambda connector: connector.alookup(request)))
-    connector = connector_of(table)
-    connector.open()
-    try:
-        with taking_turns():
-            return rows_of(connector.lookup(request))
-    finally:
-        connector.close()
+    each = [dict(zip(keys, values, strict=True)) for values in zip(*keys.values(), strict=True)]
+    asked = [{name: [value] for name, value in key.items()} for key in each] if one_by_one else [keys]
+
+    async def lookups(connector: HttpConnector) -> list[dict[str, Any]]:
+        requests = [request_for(table.schema, some, timeout=timeout) for some in asked]
+        return [row for request in requests for row in rows_of(await connector.alookup(request))]
+
+    return during(table, lookups)
 
 
 def rows_of(answer: Answer) -> list[dict[str, Any]]:
@@ -152,12 +144,10 @@ def rows_of(answer: Answer) -> list[dict[str, Any]]:
     return rows
 
 
-def failure(
-    table: LookupTable, *, sync: bool = False, timeout: float | None = 30, **keys: Any
-) -> ConnectorError:
+def failure(table: LookupTable, *, timeout: float | None = 30, **keys: Any) -> ConnectorError:
     """The error of asking for one key."""
     try:
-        ask(table, {name: [value] for name, value in (keys or {"id": 1}).items()}, sync=sync, timeout=timeout)
+        ask(table, {name: [value] for name, value in (keys or {"id": 1}).items()}, timeout=timeout)
     except ConnectorError as error:
         return error
     raise AssertionError("no ConnectorError was raised")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.answer import KeptConnectionLost, Response
+from lookup_connectors.http.client import HttpClient
 from lookup_connectors.http.connector import HttpConnector
 from lookup_connectors.http.request import Request
 
@@ -19,7 +21,7 @@ from lookup_hints.spi import Ending
 from lookup_hints.spi.model import Answer, LookupTable
 from lookup_hints.spi.reporting import taking
 from tests.servers.connectors.http_asking import rows_of
-from tests.unit.connectors.asking import request_for
+from tests.unit.connectors.asking import during, request_for
 
 HOME = "https://api.example"
 SCHEMA = pa.schema([("id", pa.string()), ("name", pa.string())])
@@ -77,19 +79,17 @@ class _Turns:
         return pause or 0.0 if ending == "refused" else 0.0
 
 
-class _Client:
-    def __init__(self, responses: Sequence[Response]) -> None:
+class _RecordedClient(HttpClient):
+    def __init__(self, responses: Sequence[Response], *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._left = list(responses)
         self.asked: list[Request] = []
 
-    async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
+    async def answer(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
         self.asked.append(request)
         if not self._left:
             raise KeptConnectionLost("nothing more was recorded", permanent=True)
         return self._left.pop(0)
-
-    async def close(self) -> None:
-        pass
 
 
 def outcome(
@@ -122,14 +122,17 @@ def answer(
     Raises:
         ConnectorError: the connector fails.
     """
-    connector = HttpConnector(LookupTable("people", schema, (), {**options, "engine": "httpx"}))
+    connector, turns = HttpConnector(LookupTable("people", schema, (), options)), _Turns()
     connector.check()
-    client, turns = _Client(responses), _Turns()
-    told.pauses, told.asked = turns.pauses, client.asked
-    with patch("lookup_connectors.http.connector.HttpxClient", lambda _: client), taking(turns):
-        connector.open()
-        try:
-            asked = {name: list(values) for name, values in keys.items()}
-            return connector.lookup(request_for(schema, asked, timeout=timeout))
-        finally:
-            connector.close()
+    told.pauses = turns.pauses
+    request = request_for(schema, {name: list(values) for name, values in keys.items()}, timeout=timeout)
+
+    async def asked(connector: HttpConnector) -> Answer:
+        client = connector._opened.client
+        assert isinstance(client, _RecordedClient)
+        told.asked = client.asked
+        return await connector.alookup(request)
+
+    recorded = partial(_RecordedClient, responses)
+    with patch("lookup_connectors.http.connector.HttpClient", recorded), taking(turns):
+        return during(connector, asked)

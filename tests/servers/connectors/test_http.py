@@ -7,7 +7,13 @@ import gzip
 import json
 import pickle
 import re
+import socket
+import sys
+import threading
 import time
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -32,28 +38,25 @@ from tests.unit.connectors.asking import awaited_failure, request_for
 ONE = {"id": 1, "name": "n1"}
 TWO = {"id": 2, "name": "n2"}
 OK = {"status": 200, "body": ONE}
-BOTH = pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
 
 
-@pytest.fixture(autouse=True, params=http_asking.ENGINES)
-def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds over each client."""
-    http_asking.use_engine(request.param, monkeypatch)
+@pytest.fixture(autouse=True, params=http_asking.WAYS)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds for keys that have a task each, and for keys that are started together."""
+    http_asking.use_way(request.param, monkeypatch)
 
 
 # --- requests -------------------------------------------------------------------------------------
 
 
-@BOTH
-def test_one_key_per_request(api: Api, sync: bool) -> None:
-    assert ask(table_of(api, "/people/{id}"), {"id": [1, 5000, 2]}, sync=sync) == [ONE, TWO]
+def test_one_key_per_request(api: Api) -> None:
+    assert ask(table_of(api, "/people/{id}"), {"id": [1, 5000, 2]}) == [ONE, TWO]
     assert api.targets() == {"/people/1": 1, "/people/5000": 1, "/people/2": 1}
 
 
-@BOTH
-def test_many_keys_per_request(api: Api, sync: bool) -> None:
+def test_many_keys_per_request(api: Api) -> None:
     table = table_of(api, "/people?ids={id}", rows="data", keys_per_request="100")
-    assert ask(table, {"id": [1, 5000, 2]}, sync=sync) == [ONE, TWO]
+    assert ask(table, {"id": [1, 5000, 2]}) == [ONE, TWO]
     assert api.targets() == {"/people?ids=1,5000,2": 1}
 
 
@@ -453,12 +456,11 @@ def test_a_cursor_goes_into_a_json_body(api: Api) -> None:
         (503, False, "answered 503"),
     ],
 )
-@BOTH
 def test_errors_say_the_status_and_whether_they_may_pass(
-    api: Api, status: int, permanent: bool, shown: str, sync: bool
+    api: Api, status: int, permanent: bool, shown: str
 ) -> None:
     api.script("/x/1", {"status": status, "body": "oops"})
-    error = failure(table_of(api, "/x/{id}"), sync=sync)
+    error = failure(table_of(api, "/x/{id}"))
     assert error.permanent == permanent
     assert str(error).startswith(f"table people: {api.url} answered {status}")
     assert shown in str(error)
@@ -553,7 +555,7 @@ def test_outcome_rows_tell_that_the_connector_could_not_be_opened() -> None:
     options = {**METADATA_OPTIONS, "outcome_rows": "true", "tls_ca": "/nowhere.pem"}
     connector = connector_of(table_of(None, "/people/{id}", METADATA, **options))
     with pytest.raises(ConnectorError, match="cannot be used") as caught:
-        connector.open()
+        asyncio.run(connector.aopen())
     rows = connector.outcome_rows(pa.table({"id": [1]}), METADATA, Outcome(caught.value, 1, [None]))
     assert rows is not None
     [told] = rows.to_pylist()
@@ -564,63 +566,49 @@ def test_outcome_rows_tell_that_the_connector_could_not_be_opened() -> None:
 # --- misbehaviour ---------------------------------------------------------------------------------
 
 
-@BOTH
-def test_a_server_that_hangs_is_given_up(api: Api, sync: bool) -> None:
+def test_a_server_that_hangs_is_given_up(api: Api) -> None:
     api.script("/x/1", {"hang": True})
-    error = failure(table_of(api, "/x/{id}", request_timeout="1 s"), sync=sync)
+    error = failure(table_of(api, "/x/{id}", request_timeout="1 s"))
     assert not error.permanent
     assert f"no answer from {api.url} within 1 s ('request-timeout')" in str(error)
 
 
-@BOTH
-def test_a_body_that_drips_is_given_up_too(api: Api, sync: bool) -> None:
+def test_a_body_that_drips_is_given_up_too(api: Api) -> None:
     api.script("/x/1", {"status": 200, "body": "", "drip": True})
-    error = failure(table_of(api, "/x/{id}", request_timeout="1 s"), sync=sync)
+    error = failure(table_of(api, "/x/{id}", request_timeout="1 s"))
     assert "within 1 s" in str(error)
 
 
-@BOTH
-def test_a_line_that_is_cut_may_pass(api: Api, sync: bool) -> None:
+def test_a_line_that_is_cut_may_pass(api: Api) -> None:
     api.script("/x/1", {"status": 200, "body": {"name": "a long name"}, "cut": 5})
-    error = failure(table_of(api, "/x/{id}"), sync=sync)
+    error = failure(table_of(api, "/x/{id}"))
     assert not error.permanent
     assert f"the answer of {api.url} broke off" in str(error)
 
 
-@BOTH
-def test_a_connection_that_is_dropped_may_pass_and_is_asked_once(api: Api, sync: bool) -> None:
+def test_a_connection_that_is_dropped_may_pass_and_is_asked_once(api: Api) -> None:
     is_started = http_asking.is_started()  # over a kept connection, where what is lost is asked again
     api.script("/x/1", {"drop": True}, {"drop": True})
-    error = failure(table_of(api, "/x/{id}"), sync=sync)
+    error = failure(table_of(api, "/x/{id}"))
     assert not error.permanent
-    assert sum(api.targets().values()) == (2 if is_started and not sync else 1)
+    assert sum(api.targets().values()) == (2 if is_started else 1)
 
 
-@BOTH
-def test_an_idle_connection_that_the_server_closed_costs_nothing(api: Api, sync: bool) -> None:
+def test_an_idle_connection_that_the_server_closed_costs_nothing(api: Api) -> None:
     api.script("/people/2", {"drop": True})
     table = table_of(api, "/people/{id}", connections="1", idle_timeout="60 s")
-    if sync:
-        assert ask(table, {"id": [1, 2]}, sync=True) == [ONE, TWO]
-        return
-
-    async def one_after_the_other(connector: HttpConnector) -> list[Any]:
-        return [rows_of(await connector.alookup(request_for(SCHEMA, {"id": [key]}))) for key in (1, 2)]
-
-    assert during(table, one_after_the_other) == [[ONE], [TWO]]
+    assert ask(table, {"id": [1, 2]}, one_by_one=True) == [ONE, TWO]
 
 
-@BOTH
-def test_nobody_at_the_port_may_pass(sync: bool) -> None:
-    error = failure(table_of(None, "/x/{id}"), sync=sync)
+def test_nobody_at_the_port_may_pass() -> None:
+    error = failure(table_of(None, "/x/{id}"))
     assert not error.permanent
     assert "no connection to http://127.0.0.1:9" in str(error)
 
 
-@BOTH
-def test_a_huge_body_is_not_read_to_its_end(api: Api, sync: bool) -> None:
+def test_a_huge_body_is_not_read_to_its_end(api: Api) -> None:
     api.script("/x/1", {"status": 200, "body": "x" * 1000, "times": 5000})
-    error = failure(table_of(api, "/x/{id}", max_response_bytes="100000"), sync=sync)
+    error = failure(table_of(api, "/x/{id}", max_response_bytes="100000"))
     assert error.permanent
     assert "a response is larger than 100000 bytes ('max-response-bytes')" in str(error)
 
@@ -719,11 +707,10 @@ def test_redirects_end(api: Api) -> None:
 # --- throttling -----------------------------------------------------------------------------------
 
 
-@BOTH
-def test_a_429_is_waited_out(api: Api, sync: bool) -> None:
+def test_a_429_is_waited_out(api: Api) -> None:
     api.script("/people/1", {"status": 429, "headers": {"Retry-After": "1"}})
     started = time.monotonic()
-    assert ask(table_of(api, "/people/{id}"), {"id": [1]}, sync=sync) == [ONE]
+    assert ask(table_of(api, "/people/{id}"), {"id": [1]}) == [ONE]
     assert time.monotonic() - started >= 1.0
     assert sum(api.targets().values()) == 2
 
@@ -780,18 +767,16 @@ def test_a_429_holds_for_all_requests_where_the_origin_refuses_others_too(api: A
     ],
     ids=["a 403", "a 200"],
 )
-@BOTH
-def test_a_limit_in_other_words_is_waited_out(api: Api, refusal: dict[str, Any], sync: bool) -> None:
+def test_a_limit_in_other_words_is_waited_out(api: Api, refusal: dict[str, Any]) -> None:
     api.script("/x/1", refusal, OK)
-    assert ask(table_of(api, "/x/{id}"), {"id": [1]}, sync=sync) == [ONE]
+    assert ask(table_of(api, "/x/{id}"), {"id": [1]}) == [ONE]
     first, second = (each["time"] for each in api.asked())
     assert second - first >= 0.2
 
 
-@BOTH
-def test_a_429_without_a_word_is_asked_again(api: Api, sync: bool) -> None:
+def test_a_429_without_a_word_is_asked_again(api: Api) -> None:
     api.script("/people/1", *[{"status": 429}] * 3)
-    assert ask(table_of(api, "/people/{id}"), {"id": [1]}, sync=sync) == [ONE]
+    assert ask(table_of(api, "/people/{id}"), {"id": [1]}) == [ONE]
     assert sum(api.targets().values()) == 4
 
 
@@ -819,10 +804,10 @@ def test_a_503_without_a_word_is_an_error_like_others(api: Api) -> None:
 def test_an_empty_allowance_is_respected_before_it_is_overdrawn(api: Api) -> None:
     spent = {"status": 200, "body": ONE, "headers": {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}}
     api.script("/people/1", spent)
-    ask(table_of(api, "/people/{id}", connections="1"), {"id": [1]}, sync=True)
+    ask(table_of(api, "/people/{id}", connections="1"), {"id": [1]}, one_by_one=True)
     started = time.monotonic()
     api.script("/people/1", spent)
-    ask(table_of(api, "/people/{id}"), {"id": [1, 2]}, sync=True)
+    ask(table_of(api, "/people/{id}"), {"id": [1, 2]}, one_by_one=True)
     assert time.monotonic() - started >= 1.0
 
 
@@ -854,12 +839,11 @@ def netrc_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("sync", [True, False])
-def test_a_netrc_file_says_who_we_are_where_it_is_wanted(api: Api, netrc_file: Path, sync: bool) -> None:
+def test_a_netrc_file_says_who_we_are_where_it_is_wanted(api: Api, netrc_file: Path) -> None:
     netrc_file.write_text("machine elsewhere login x password y\nmachine 127.0.0.1 login me password pw")
 
     def sent(path: str = "/echo?id={id}", **options: str) -> str | None:
-        [row] = ask(table_of(api, path, ECHO, engine="auto", **options), {"id": [1]}, sync=sync)
+        [row] = ask(table_of(api, path, ECHO, **options), {"id": [1]})
         return dict(row["headers"]).get("authorization")
 
     assert sent(use_environment="true") == "Basic bWU6cHc="
@@ -878,14 +862,14 @@ def test_an_own_header_comes_before_a_netrc_file(
 ) -> None:
     netrc_file.write_text("machine 127.0.0.1 login me password pw")
     monkeypatch.setenv("API_TOKEN", "t0ken")
-    options = {"use_environment": "true", "header__Authorization": "T ${env:API_TOKEN}", "engine": "auto"}
+    options = {"use_environment": "true", "header__Authorization": "T ${env:API_TOKEN}"}
     [row] = ask(table_of(api, "/echo?id={id}", ECHO, **options), {"id": [1]})
     assert dict(row["headers"])["authorization"] == "T t0ken"
 
 
 def test_a_broken_netrc_file_is_named_and_not_shown(api: Api, netrc_file: Path) -> None:
     netrc_file.write_text("machine 127.0.0.1 login me pasword s3cret")
-    error = failure(table_of(api, "/echo?id={id}", ECHO, use_environment="true", engine="auto"))
+    error = failure(table_of(api, "/echo?id={id}", ECHO, use_environment="true"))
     assert str(error) == f"table people: {netrc_file} cannot be read: line 1 is not understood."
 
 
@@ -897,7 +881,7 @@ def test_a_netrc_file_that_is_no_text_is_named(
         netrc_file.mkdir()
     else:
         netrc_file.write_bytes(content)
-    error = failure(table_of(api, "/echo?id={id}", ECHO, use_environment="true", engine="auto"))
+    error = failure(table_of(api, "/echo?id={id}", ECHO, use_environment="true"))
     assert str(error) == f"table people: {netrc_file} cannot be read: {problem}."
 
 
@@ -906,7 +890,7 @@ def test_a_home_without_a_netrc_file_says_nothing(
 ) -> None:
     monkeypatch.delenv("NETRC")
     monkeypatch.setenv("HOME", str(netrc_file))
-    [row] = ask(table_of(api, "/echo?id={id}", ECHO, use_environment="true", engine="auto"), {"id": [1]})
+    [row] = ask(table_of(api, "/echo?id={id}", ECHO, use_environment="true"), {"id": [1]})
     assert "authorization" not in dict(row["headers"])
 
 
@@ -916,7 +900,7 @@ def test_the_password_of_a_netrc_file_is_a_secret(api: Api, netrc_file: Path) ->
     async def known(connector: HttpConnector) -> set[str]:
         return connector.secrets()
 
-    assert "s3cret" in during(table_of(api, "/people/{id}", use_environment="true", engine="auto"), known)
+    assert "s3cret" in during(table_of(api, "/people/{id}", use_environment="true"), known)
 
 
 def oauth(api: Api, life: str = "", **options: str) -> LookupTable:
@@ -930,21 +914,19 @@ def oauth(api: Api, life: str = "", **options: str) -> LookupTable:
 
 
 @pytest.mark.parametrize("way", ["header", "body"])
-@BOTH
-def test_a_token_is_fetched_once_for_all(api: Api, way: str, sync: bool) -> None:
-    assert len(ask(oauth(api, oauth2_client_auth=way), {"id": list(range(20))}, sync=sync)) == 20
+def test_a_token_is_fetched_once_for_all(api: Api, way: str) -> None:
+    assert len(ask(oauth(api, oauth2_client_auth=way), {"id": list(range(20))})) == 20
     assert api.targets()["/token"] == 1
     assert sum(api.targets().values()) == 21
 
 
-@BOTH
-def test_a_token_that_the_server_forgot_is_fetched_once_more(api: Api, sync: bool) -> None:
+def test_a_token_that_the_server_forgot_is_fetched_once_more(api: Api) -> None:
     refusal = {"status": 401, "body": "expired"}
     for key in range(10):
         api.script(f"/private/{key}", refusal)
-    assert len(ask(oauth(api), {"id": list(range(10))}, sync=sync)) == 10
+    assert len(ask(oauth(api), {"id": list(range(10))})) == 10
     fetched = api.targets()["/token"]
-    assert fetched == (11 if sync else 2), "those that were refused together share the new one"
+    assert fetched == 2, "those that were refused together share the new one"
 
 
 def test_a_token_that_is_refused_when_new_is_an_error(api: Api) -> None:
@@ -998,35 +980,29 @@ def test_a_token_shows_in_no_message(api: Api) -> None:
 
 def over_tls(port: int, certificates: Certificates, host: str = "localhost", **options: str) -> LookupTable:
     given = {key.replace("_", "-"): value for key, value in options.items()}
-    given["engine"] = http_asking.ENGINE
     given.setdefault("tls-ca", str(certificates.authority))
     return LookupTable("people", SCHEMA, (), {"url": f"https://{host}:{port}/people/{{id}}", **given})
 
 
-@BOTH
-def test_an_authority_of_ones_own_is_trusted(api: Api, certificates: Certificates, sync: bool) -> None:
-    assert ask(over_tls(api.tls_port, certificates), {"id": [1]}, sync=sync) == [ONE]
+def test_an_authority_of_ones_own_is_trusted(api: Api, certificates: Certificates) -> None:
+    assert ask(over_tls(api.tls_port, certificates), {"id": [1]}) == [ONE]
 
 
-@BOTH
-def test_a_strangers_certificate_is_refused_for_good(
-    api: Api, certificates: Certificates, sync: bool
-) -> None:
+def test_a_strangers_certificate_is_refused_for_good(api: Api, certificates: Certificates) -> None:
     for table in (
         over_tls(api.tls_port, certificates, tls_ca=str(certificates.other_authority)),
         over_tls(api.tls_port, certificates, host="127.0.0.1"),
     ):
-        error = failure(table, sync=sync)
+        error = failure(table)
         assert error.permanent
         assert "is not trusted" in str(error)
         assert "'tls-ca'" in str(error)
 
 
-@BOTH
-def test_a_client_may_have_to_show_a_certificate(api: Api, certificates: Certificates, sync: bool) -> None:
+def test_a_client_may_have_to_show_a_certificate(api: Api, certificates: Certificates) -> None:
     shown = {"tls_cert": str(certificates.client_certificate), "tls_key": str(certificates.client_key)}
-    assert ask(over_tls(api.strict_tls_port, certificates, **shown), {"id": [1]}, sync=sync) == [ONE]
-    error = failure(over_tls(api.strict_tls_port, certificates), sync=sync)
+    assert ask(over_tls(api.strict_tls_port, certificates, **shown), {"id": [1]}) == [ONE]
+    error = failure(over_tls(api.strict_tls_port, certificates))
     assert "localhost" in str(error)
 
 
@@ -1048,28 +1024,105 @@ def test_the_environment_is_left_alone_unless_it_is_asked_for(
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     assert ask(table_of(api, "/people/{id}"), {"id": [1]}) == [ONE]
-    assert "no connection" in str(
-        failure(table_of(api, "/people/{id}", use_environment="true", engine="auto"))
-    )
+    assert "no connection" in str(failure(table_of(api, "/people/{id}", use_environment="true")))
 
 
-def test_the_fast_client_is_refused_where_a_proxy_is_wanted(api: Api) -> None:
-    error = failure(table_of(api, "/people/{id}", proxy="http://127.0.0.1:9", engine="fast"))
-    assert "'engine' = 'fast' knows no proxies" in str(error)
-
-
-@BOTH
 @pytest.mark.parametrize("environment", [False, True], ids=["option", "environment"])
 def test_a_proxy_asks_hosts_that_it_alone_knows(
-    api: Api, environment: bool, sync: bool, monkeypatch: pytest.MonkeyPatch
+    api: Api, environment: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTP_PROXY", api.url if environment else "http://127.0.0.1:9")
     options = {"use_environment": "true"} if environment else {"proxy": api.url}
-    table = table_of(None, "", url="http://api.example/people/{id}", engine="auto", **options)
-    assert ask(table, {"id": [1, 2]}, sync=sync) == [ONE, TWO]
+    table = table_of(None, "", url="http://api.example/people/{id}", **options)
+    assert ask(table, {"id": [1, 2]}) == [ONE, TWO]
     assert set(api.targets()) == {"http://api.example/people/1", "http://api.example/people/2"}
+
+
+@contextmanager
+def tunnels(answer: str, to: int) -> Iterator[tuple[int, list[str]]]:
+    """A proxy that answers so, and leads to a port of this machine; its own port, and the heads that came."""
+    heads: list[str] = []
+    accepting = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = accepting.accept()
+                head = b""
+                while not head.endswith(b"\r\n\r\n"):
+                    head += client.recv(1)
+                heads.append(head.decode())
+                client.sendall(f"HTTP/1.1 {answer}\r\n\r\n".encode())
+                if answer.startswith("200"):
+                    onward = socket.create_connection(("127.0.0.1", to))
+                    for here, there in ((client, onward), (onward, client)):
+                        threading.Thread(target=copied, args=(here, there), daemon=True).start()
+                else:
+                    client.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield accepting.getsockname()[1], heads
+    finally:
+        accepting.close()
+
+
+def copied(here: socket.socket, there: socket.socket) -> None:
+    with suppress(OSError):
+        while data := here.recv(65536):
+            there.sendall(data)
+    with suppress(OSError):
+        there.shutdown(socket.SHUT_WR)
+
+
+def test_a_proxy_leads_to_servers_that_speak_tls_over_one_connection(
+    api: Api, certificates: Certificates
+) -> None:
+    with tunnels("200 Connection established", api.tls_port) as (port, heads):
+        table = over_tls(api.tls_port, certificates, proxy=f"http://us%65r:p%40ss@127.0.0.1:{port}")
+        assert ask(table, {"id": [1, 2]}, one_by_one=True) == [ONE, TWO]
+    known = b64encode(b"user:p@ss").decode()
+    assert heads == [
+        f"CONNECT localhost:{api.tls_port} HTTP/1.1\r\nHost: localhost:{api.tls_port}\r\n"
+        f"Proxy-Authorization: Basic {known}\r\n\r\n"
+    ]
+    assert all("proxy-authorization" not in each["headers"] for each in api.asked())
+
+
+@pytest.mark.parametrize(
+    ("answer", "permanent", "check"),
+    [("407 Proxy Authentication Required", True, "login"), ("503 Busy", False, "")],
+)
+def test_a_proxy_that_refuses_is_named(
+    api: Api, certificates: Certificates, answer: str, permanent: bool, check: str
+) -> None:
+    with tunnels(answer, api.tls_port) as (port, _):
+        table = over_tls(api.tls_port, certificates, proxy=f"http://127.0.0.1:{port}")
+        error = failure(table)
+    assert f"no connection to https://localhost:{api.tls_port}: its proxy answered {answer}." in str(error)
+    assert error.permanent is permanent
+    assert HttpConnector(table).check_of(error) == check
+
+
+def test_a_proxy_of_another_kind_is_refused(api: Api) -> None:
+    error = failure(table_of(api, "/people/{id}", proxy="socks5://127.0.0.1:9"))
+    assert error.permanent
+    assert "a proxy of the scheme 'socks5' is not known; there are http and https" in str(error)
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+def test_a_proxy_may_speak_tls_itself(api: Api, certificates: Certificates, secure: bool) -> None:
+    options = {"proxy": f"https://localhost:{api.tls_port}", "tls_ca": str(certificates.authority)}
+    if not secure:
+        table = table_of(None, "", url="http://api.example/people/{id}", **options)
+        assert ask(table, {"id": [1]}) == [ONE]
+        assert set(api.targets()) == {"http://api.example/people/1"}
+        return
+    error = failure(table_of(None, "", url="https://api.example/people/{id}", **options))
+    expected = "before Python 3.11" if sys.version_info < (3, 11) else "its proxy answered 404"
+    assert expected in str(error)
 
 
 @pytest.mark.parametrize("spared", ["127.0.0.1", "127.0.0.1:{port}", "*"])
@@ -1080,13 +1133,13 @@ def test_hosts_that_the_environment_spares_are_asked_without_the_proxy(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", spared.format(port=api.url.rpartition(":")[2]))
-    table = table_of(api, "/people/{id}", use_environment="true", engine="auto")
+    table = table_of(api, "/people/{id}", use_environment="true")
     assert ask(table, {"id": [1]}) == [ONE]
 
 
 def test_cookies_are_not_kept(api: Api) -> None:
     api.script("/echo", {"status": 200, "body": {"headers": {}}, "headers": {"Set-Cookie": "a=b; Path=/"}})
-    ask(table_of(api, "/echo?id={id}", ECHO), {"id": [1, 2]}, sync=True)
+    ask(table_of(api, "/echo?id={id}", ECHO), {"id": [1, 2]}, one_by_one=True)
     assert "cookie" not in api.asked()[1]["headers"]
 
 
@@ -1211,9 +1264,8 @@ def test_a_failure_survives_the_trip_from_a_worker(api: Api) -> None:
 # --- what is for one origin alone -----------------------------------------------------------------
 
 
-@BOTH
 def test_headers_given_by_reference_go_to_the_origin_of_url_alone(
-    api: Api, monkeypatch: pytest.MonkeyPatch, sync: bool
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TENANT_TOKEN", "hunter2hunter2")
     with running_api() as other:
@@ -1223,7 +1275,7 @@ def test_headers_given_by_reference_go_to_the_origin_of_url_alone(
             api, "/x/{id}", allowed_origins=other.url, token="${env:TENANT_TOKEN}",
             header__X_Tenant="${env:TENANT_TOKEN}", header__X_Plain="plain", header__Host="own.example",
         )  # fmt: skip
-        assert ask(table, {"id": [1]}, sync=sync) == [ONE]
+        assert ask(table, {"id": [1]}) == [ONE]
         [there] = other.asked()
     assert "hunter2" not in str(there)
     assert (there["headers"]["x-plain"], "x-tenant" in there["headers"]) == ("plain", False)
@@ -1251,48 +1303,42 @@ TEXT_KEY = pa.schema([("name", pa.string()), ("target", pa.string())])
 STRANGE = ["Zo\u00eb \u6771\u4eac", "a/b?c#d&e=f%41+g", "tab\tline\nnull\0", "\U0001f600"]
 
 
-@BOTH
 @pytest.mark.parametrize("key", STRANGE)
-def test_every_character_of_a_key_arrives_in_paths_and_queries(api: Api, key: str, sync: bool) -> None:
+def test_every_character_of_a_key_arrives_in_paths_and_queries(api: Api, key: str) -> None:
     for url in ("/echo/{name}", "/echo?n={name}"):
-        [row] = ask(table_of(api, url, TEXT_KEY), {"name": [key]}, sync=sync)
+        [row] = ask(table_of(api, url, TEXT_KEY), {"name": [key]})
         assert row["target"].isascii()
         assert unquote(row["target"]).removeprefix("/echo").lstrip("/")[-len(key) :] == key
 
 
-@BOTH
 @pytest.mark.parametrize("key", ["Zo\u00eb", "line\nbreak", "\u6771\u4eac"])
-def test_a_key_that_no_header_can_hold_is_an_error_and_no_miss(api: Api, key: str, sync: bool) -> None:
+def test_a_key_that_no_header_can_hold_is_an_error_and_no_miss(api: Api, key: str) -> None:
     table = table_of(api, "/echo", TEXT_KEY, header__X_Name="the {name}")
-    error = failure(table, name=key, sync=sync)
+    error = failure(table, name=key)
     assert error.permanent
     assert f"table people: header 'X-Name' cannot hold the key name = {key!r}" in str(error)
     assert "Send this column in 'url', 'query' or 'body'" in str(error)
     assert api.asked() == []
 
 
-@BOTH
 @pytest.mark.parametrize("key", [" Ada", "Ada ", " "])
-def test_a_key_whose_blanks_a_header_loses_is_an_error_and_not_another_key(
-    api: Api, key: str, sync: bool
-) -> None:
+def test_a_key_whose_blanks_a_header_loses_is_an_error_and_not_another_key(api: Api, key: str) -> None:
     table = table_of(api, "/echo", TEXT_KEY, header__X_Name="{name}")
-    error = failure(table, name=key, sync=sync)
+    error = failure(table, name=key)
     assert error.permanent
     assert f"header 'X-Name' cannot hold {key!r}: servers drop blanks at its ends" in str(error)
     assert api.asked() == []
     inside = table_of(api, "/echo", TEXT_KEY, header__X_Name="<{name}>")
-    assert ask(inside, {"name": [key]}, sync=sync)
+    assert ask(inside, {"name": [key]})
 
 
-@BOTH
-def test_a_key_with_the_text_of_another_one_is_an_error_and_not_its_row(api: Api, sync: bool) -> None:
+def test_a_key_with_the_text_of_another_one_is_an_error_and_not_its_row(api: Api) -> None:
     schema = pa.schema([("a", pa.string()), ("b", pa.string()), ("target", pa.string())])
     for url in ("/echo/{a}-{b}", "/echo?x={a}-{b}"):
         table = table_of(api, url, schema)
-        [row] = ask(table, {"a": ["a"], "b": ["b-c"]}, sync=sync)
+        [row] = ask(table, {"a": ["a"], "b": ["b-c"]})
         assert row["target"].endswith("a-b-c")
-        error = failure(table, a="a-b", b="c", sync=sync)
+        error = failure(table, a="a-b", b="c")
         assert error.permanent
         assert "table people: the key a = 'a-b', b = 'c' has the same text as another one" in str(error)
 
@@ -1309,12 +1355,11 @@ def test_a_key_that_holds_the_comma_of_its_list_is_an_error_and_no_miss(api: Api
 # --- JSON that is nested deep ---------------------------------------------------------------------
 
 
-@BOTH
 @pytest.mark.parametrize("depth", [400, 2_000, 50_000])
-def test_json_that_is_nested_deep_names_table_and_column(api: Api, depth: int, sync: bool) -> None:
+def test_json_that_is_nested_deep_names_table_and_column(api: Api, depth: int) -> None:
     body = '{"name": ' + "[" * depth + "]" * depth + "}"
     api.script("/x/1", {"status": 200, "body": body})
-    error = failure(table_of(api, "/x/{id}"), sync=sync)
+    error = failure(table_of(api, "/x/{id}"))
     assert error.permanent
     assert "table people: " in str(error)
     assert re.search(r"column 'name' of|the columns id, name cannot be found", str(error))

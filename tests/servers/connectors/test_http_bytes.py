@@ -10,18 +10,11 @@ import pytest
 from lookup_connectors.http import HttpConnector
 
 from lookup_hints.spi.model import LookupTable, RowRequest
-from tests.servers.connectors import http_asking
 from tests.servers.connectors.http_asking import SCHEMA, during, rows_of, table_of
 from tests.servers.http_server import Api
 from tests.unit.connectors.asking import request_for
 
 LARGE = {"status": 200, "body": {"name": "n", "more": "x" * 300_000}}
-
-
-@pytest.fixture(autouse=True, params=["fast", "httpx"])
-def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds over each client."""
-    monkeypatch.setattr(http_asking, "ENGINE", request.param)
 
 
 def large(api: Api, keys: int, *, delay: float = 0.0, **options: str) -> LookupTable:
@@ -42,7 +35,7 @@ def held_at_most(table: LookupTable, keys: int) -> int:
     """The most bytes that were counted while ``keys`` were asked together."""
 
     async def ask(connector: HttpConnector) -> int:
-        budget = connector._opened.sender.budget
+        budget = connector._opened.client.budget
         tasks = [asyncio.ensure_future(name_of(connector, key)) for key in range(keys)]
         most = 0
         while not all(task.done() for task in tasks):
@@ -93,7 +86,7 @@ def test_who_is_cancelled_gives_back_what_it_held(api: Api) -> None:
     api.script("/large/9", {"hang": True})
 
     async def ask(connector: HttpConnector) -> int:
-        budget = connector._opened.sender.budget
+        budget = connector._opened.client.budget
         tasks = [asyncio.ensure_future(name_of(connector, key)) for key in (9, 0, 1, 2, 3)]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:

@@ -1,31 +1,27 @@
-"""Servers that answer one question twice: no key gets the row of another one, over any client."""
+"""Servers that answer one question twice: no key gets the row of another one."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from lookup_connectors.http import HttpConnector
-from lookup_connectors.http.engine_httpx import AnswerEnd
 
 from lookup_hints.errors import AnswerError, ConnectorError
 from lookup_hints.spi.model import LookupTable
 from tests.servers.connectors import http_asking
-from tests.servers.connectors.http_asking import SCHEMA, connector_of, during, rows_of, table_of
+from tests.servers.connectors.http_asking import SCHEMA, during, rows_of, table_of
 from tests.unit.connectors.asking import request_for
 
-BOTH = pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
 
-
-@pytest.fixture(autouse=True, params=http_asking.ENGINES)
-def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds over each client."""
-    http_asking.use_engine(request.param, monkeypatch)
+@pytest.fixture(autouse=True, params=http_asking.WAYS)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds for keys that have a task each, and for keys that are started together."""
+    http_asking.use_way(request.param, monkeypatch)
 
 
 def answer(key: int, head: str = "HTTP/1.1 200 OK") -> bytes:
@@ -152,20 +148,10 @@ def table_at(server: Hostile, **options: str) -> LookupTable:
     return table_of(None, "", **{"url": url, "connections": "2", **options})
 
 
-def names_of(table: LookupTable, keys: int, pause: float, *, sync: bool) -> list[str]:
+def names_of(table: LookupTable, keys: int, pause: float) -> list[str]:
     """What is found for each of ``keys``, one after the other with a pause between."""
     requests = [request_for(SCHEMA, {"id": [key]}) for key in range(1, keys + 1)]
     found = []
-    if sync:
-        connector = connector_of(table)
-        connector.open()
-        try:
-            for request in requests:
-                found += rows_of(connector.lookup(request))
-                time.sleep(pause)
-        finally:
-            connector.close()
-        return [row["name"] for row in found]
 
     async def ask(connector: HttpConnector) -> None:
         for request in requests:
@@ -176,39 +162,33 @@ def names_of(table: LookupTable, keys: int, pause: float, *, sync: bool) -> list
     return [row["name"] for row in found]
 
 
-@BOTH
 @pytest.mark.parametrize("pause", [0.0, 0.06])
 @pytest.mark.parametrize("way", ["at once", "its beginning", "later"])
-def test_no_key_gets_the_answer_of_another_one(way: str, pause: float, sync: bool) -> None:
+def test_no_key_gets_the_answer_of_another_one(way: str, pause: float) -> None:
     with hostile(way) as server:
         try:
-            found = names_of(table_at(server), 6, pause, sync=sync)
+            found = names_of(table_at(server), 6, pause)
         except AnswerError:
             assert pause == 0.0, "the answer came when the next question was out: there is no other way"
         else:
             assert found == [f"n{key}" for key in range(1, 7)]
 
 
-@BOTH
 @pytest.mark.parametrize("pause", [0.0, 0.06])
-def test_an_answer_that_comes_after_the_next_question_fails_what_follows(pause: float, sync: bool) -> None:
+def test_an_answer_that_comes_after_the_next_question_fails_what_follows(pause: float) -> None:
     with hostile("late") as server, pytest.raises(AnswerError) as caught:
-        names_of(table_at(server), 6, pause, sync=sync)
+        names_of(table_at(server), 6, pause)
     assert f"127.0.0.1:{server.port} sent more responses than requests." in str(caught.value)
     assert "'header.Connection' = 'close'" in str(caught.value)
 
 
-@BOTH
 @pytest.mark.parametrize("way", ["at once", "late"])
-def test_keys_asked_together_get_their_own_answers_or_an_error(way: str, sync: bool) -> None:
+def test_keys_asked_together_get_their_own_answers_or_an_error(way: str) -> None:
     with hostile(way) as server:
         table = table_at(server, connections="5")
         request = request_for(SCHEMA, {"id": list(range(1, 60))})
         try:
-            if sync:
-                names = names_of(table, 59, 0.0, sync=True)
-            else:
-                names = [row["name"] for row in rows_of(during(table, lambda each: each.alookup(request)))]
+            names = [row["name"] for row in rows_of(during(table, lambda each: each.alookup(request)))]
         except AnswerError:
             return
         assert way != "late"
@@ -230,76 +210,32 @@ def test_what_one_connection_shows_puts_what_came_over_others_in_doubt(way: str)
         during(table_at(server), ask)
 
 
-@BOTH
-def test_a_connection_for_each_question_is_safe_whatever_comes_after(sync: bool) -> None:
+def test_a_connection_for_each_question_is_safe_whatever_comes_after() -> None:
     with hostile("late") as server:
         table = table_at(server, header__Connection="close")
-        assert names_of(table, 6, 0.0, sync=sync) == [f"n{key}" for key in range(1, 7)]
+        assert names_of(table, 6, 0.0) == [f"n{key}" for key in range(1, 7)]
         assert server.connections == 6
 
 
-@BOTH
-def test_a_server_that_keeps_to_its_questions_keeps_its_connection(sync: bool) -> None:
+def test_a_server_that_keeps_to_its_questions_keeps_its_connection() -> None:
     with hostile("well") as server:
-        assert names_of(table_at(server), 6, 0.02, sync=sync) == [f"n{key}" for key in range(1, 7)]
+        assert names_of(table_at(server), 6, 0.02) == [f"n{key}" for key in range(1, 7)]
         assert server.connections == 1
 
 
-@BOTH
 @pytest.mark.parametrize(("way", "connections"), [("goodbye", 3), ("news", 2)])
-def test_what_is_no_answer_costs_a_connection_and_no_query(way: str, connections: int, sync: bool) -> None:
+def test_what_is_no_answer_costs_a_connection_and_no_query(way: str, connections: int) -> None:
     with hostile(way) as server:
-        assert names_of(table_at(server), 3, 0.25, sync=sync) == ["n1", "n2", "n3"]
+        assert names_of(table_at(server), 3, 0.25) == ["n1", "n2", "n3"]
         assert server.connections == connections
 
 
-@BOTH
-def test_who_speaks_before_it_is_asked_is_not_asked_twice(sync: bool) -> None:
+def test_who_speaks_before_it_is_asked_is_not_asked_twice() -> None:
     refused = pytest.raises(ConnectorError, match=r"more responses than|broke off: the server sent data")
     # On a busy machine what it says may come after the question, where nobody can tell it from an answer.
     with hostile("greeting") as server, refused:
         for _ in range(20):
-            names_of(table_at(server), 30, 0.02, sync=sync)
-
-
-# --- where an answer ends -------------------------------------------------------------------------
-
-WHOLE = {
-    "length": b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
-    "no body": b"HTTP/1.1 204 No Content\r\nX: y\r\n\r\n",
-    "empty": b"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n",
-    "news": b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
-    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n",
-    "trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: y\r\n\r\n",
-    "bare lines": b"HTTP/1.1 200 OK\nContent-Length: 3\n\nabc",
-}
-
-
-@pytest.mark.parametrize("whole", WHOLE.values(), ids=WHOLE)
-@pytest.mark.parametrize("step", [1, 2, 7, 1000])
-def test_the_end_of_an_answer_is_found_wherever_it_is_cut(whole: bytes, step: int) -> None:
-    data, end, taken = whole + b"HTTP/1.1 200", AnswerEnd(), 0
-    for start in range(0, len(data), step):
-        taken += end.take(data[start : start + step])
-        if end.is_over:
-            break
-    assert (taken, end.is_over) == (len(whole), True)
-
-
-@pytest.mark.parametrize(
-    "endless",
-    [
-        b"HTTP/1.1 200 OK\r\n\r\nabc",
-        b"no http",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nabc",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
-    ],
-)
-def test_an_answer_without_an_end_takes_everything(endless: bytes) -> None:
-    end = AnswerEnd()
-    assert end.take(endless) == len(endless)
-    assert end.take(b"more") == 4
-    assert not end.is_over
+            names_of(table_at(server), 30, 0.02)
 
 
 def test_an_answer_that_nobody_waits_for_any_more_is_not_unasked() -> None:
@@ -316,7 +252,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_unasked() -> None:
 
 
 def test_a_request_given_up_at_any_moment_gives_its_connection_back() -> None:
-    """At each turn of the loop, on a new connection and on a kept one; each is lost once in the old way."""
+    """At each turn of the loop, on a new connection and on a kept one."""
 
     async def ask(connector: HttpConnector) -> None:
         for turns in range(60):

@@ -28,13 +28,12 @@ from tests.unit.connectors.asking import request_for
 ONE = {"id": 1, "name": "n1"}
 TWO = {"id": 2, "name": "n2"}
 BODY = '{"name": "n1"}'
-BOTH = pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
 
 
-@pytest.fixture(autouse=True, params=http_asking.ENGINES)
-def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds over each client."""
-    http_asking.use_engine(request.param, monkeypatch)
+@pytest.fixture(autouse=True, params=http_asking.WAYS)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds for keys that have a task each, and for keys that are started together."""
+    http_asking.use_way(request.param, monkeypatch)
 
 
 def one_after_the_other(table: LookupTable) -> list[Any]:
@@ -93,25 +92,23 @@ BROKEN = {
 }
 
 
-@BOTH
 @pytest.mark.parametrize("raw", BROKEN.values(), ids=BROKEN)
 def test_an_answer_that_breaks_http_may_pass_and_the_next_key_is_asked_anew(
-    api: Api, raw: str | list[str], sync: bool, caplog: pytest.LogCaptureFixture
+    api: Api, raw: str | list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     # Twice, as what is lost on a kept connection is asked again.
     api.script("/people/1", {"raw": raw}, {"raw": raw})
     with caplog.at_level(logging.ERROR):
-        error = failure(table_of(api, "/people/{id}", request_timeout="20 s"), sync=sync)
+        error = failure(table_of(api, "/people/{id}", request_timeout="20 s"))
     assert not error.permanent
     assert f"the answer of {api.url} broke off" in str(error)
     assert not caplog.records, "nothing is told behind the user's back"
 
 
-@BOTH
-def test_a_head_that_drips_is_given_up(api: Api, sync: bool) -> None:
+def test_a_head_that_drips_is_given_up(api: Api) -> None:
     api.script("/people/1", {"raw": ["HTTP/1.1 200 OK\r\n", *["X: y\r\n"] * 600]})
     started = time.monotonic()
-    error = failure(table_of(api, "/people/{id}", request_timeout="1 s"), sync=sync)
+    error = failure(table_of(api, "/people/{id}", request_timeout="1 s"))
     assert time.monotonic() - started < 20, "to its end it takes 30 s"
     assert f"no answer from {api.url} within 1 s ('request-timeout')" in str(error)
 
@@ -151,8 +148,7 @@ def by_arrow(codec: str, content: bytes) -> bytes:
     return bytes(sink.getvalue())
 
 
-@BOTH
-def test_codings_are_undone_whatever_they_are_called(api: Api, sync: bool) -> None:
+def test_codings_are_undone_whatever_they_are_called(api: Api) -> None:
     content = BODY.encode()
     for coding, sent in (
         ("gzip", gzip.compress(content)),
@@ -166,7 +162,7 @@ def test_codings_are_undone_whatever_they_are_called(api: Api, sync: bool) -> No
         ("utf-8", content),
     ):
         api.script("/people/1", zipped(coding, sent))
-        assert ask(table_of(api, "/people/{id}"), {"id": [1]}, sync=sync) == [ONE]
+        assert ask(table_of(api, "/people/{id}"), {"id": [1]}) == [ONE]
     api.script("/people/1", zipped("compress", b"\x1f\x9d\x80"))
     assert "(without a content type, encoded as compress)" in str(failure(table_of(api, "/people/{id}")))
     for coding, cut, why in (
@@ -175,7 +171,7 @@ def test_codings_are_undone_whatever_they_are_called(api: Api, sync: bool) -> No
         ("zstd", by_arrow("zstd", content)[:-4], "Truncated compressed stream"),
     ):
         api.script("/people/1", zipped(coding, cut))
-        assert f"it is not {coding} ({why})" in str(failure(table_of(api, "/people/{id}"), sync=sync))
+        assert f"it is not {coding} ({why})" in str(failure(table_of(api, "/people/{id}")))
 
 
 def test_codings_are_asked_for_that_can_be_undone(api: Api) -> None:
@@ -184,8 +180,7 @@ def test_codings_are_asked_for_that_can_be_undone(api: Api) -> None:
     assert asked["headers"]["accept-encoding"] == "gzip, deflate, br, zstd"
 
 
-@BOTH
-def test_a_bomb_in_a_bomb_is_refused(api: Api, sync: bool) -> None:
+def test_a_bomb_in_a_bomb_is_refused(api: Api) -> None:
     inner = gzip.compress(b" " * 50_000_000)
     for coding, sent in (
         ("gzip", inner),
@@ -194,7 +189,7 @@ def test_a_bomb_in_a_bomb_is_refused(api: Api, sync: bool) -> None:
         ("zstd", by_arrow("zstd", b" " * 50_000_000)),
     ):
         api.script("/people/1", zipped(coding, sent))
-        error = failure(table_of(api, "/people/{id}", max_response_bytes="100000"), sync=sync)
+        error = failure(table_of(api, "/people/{id}", max_response_bytes="100000"))
         assert "a response is larger than 100000 bytes ('max-response-bytes')" in str(error)
 
 
@@ -231,25 +226,20 @@ def on_ipv6() -> Iterator[int]:
         server.server_close()
 
 
-@BOTH
-def test_a_host_may_be_an_ipv6_address(sync: bool) -> None:
+def test_a_host_may_be_an_ipv6_address() -> None:
     with on_ipv6() as port:
-        options = {"url": f"http://[::1]:{port}/people/{{id}}", "engine": http_asking.ENGINE}
-        rows = ask(LookupTable("people", SCHEMA, (), options), {"id": [1]}, sync=sync)
+        options = {"url": f"http://[::1]:{port}/people/{{id}}"}
+        rows = ask(LookupTable("people", SCHEMA, (), options), {"id": [1]})
     assert rows == [{"id": 1, "name": f"[::1]:{port}"}]
 
 
-@BOTH
-def test_a_redirect_from_tls_to_plain_http_is_refused(
-    api: Api, certificates: Certificates, sync: bool
-) -> None:
+def test_a_redirect_from_tls_to_plain_http_is_refused(api: Api, certificates: Certificates) -> None:
     api.script("/people/1", {"status": 302, "headers": {"Location": f"http://localhost:{api.tls_port}/x"}})
     options = {
         "url": f"https://localhost:{api.tls_port}/people/{{id}}",
         "tls-ca": str(certificates.authority),
-        "engine": http_asking.ENGINE,
     }
-    error = failure(LookupTable("people", SCHEMA, (), options), sync=sync)
+    error = failure(LookupTable("people", SCHEMA, (), options))
     assert f"a redirect leads to http://localhost:{api.tls_port}, which is not allowed" in str(error)
 
 
@@ -317,16 +307,13 @@ def test_what_is_no_json_or_no_value_says_so(api: Api, body: str, kind: str, sho
 MANY = {"keys_per_request": "9"}
 
 
-@BOTH
-def test_rows_of_keys_that_were_not_asked_are_refused_where_they_are_all_that_came(
-    api: Api, sync: bool
-) -> None:
+def test_rows_of_keys_that_were_not_asked_are_refused_where_they_are_all_that_came(api: Api) -> None:
     table = table_of(api, "/x?ids={id}", **MANY)
     stranger = {"id": 8, "name": "z"}
     api.script("/x", {"status": 200, "body": [stranger, stranger, ONE]})
-    assert ONE in ask(table, {"id": [1, 2]}, sync=sync), "the engine drops the others"
+    assert ONE in ask(table, {"id": [1, 2]}), "the engine drops the others"
     api.script("/x", {"status": 200, "body": [stranger, stranger]})
-    error = failure(table, sync=sync)
+    error = failure(table)
     assert error.permanent
     assert "every row that came is of a key that was not asked: id = 8, where 1 was asked" in str(error)
 
@@ -344,17 +331,16 @@ def test_a_key_twice_in_an_answer_has_two_rows(api: Api) -> None:
     assert ask(table_of(api, "/x?ids={id}", **MANY), {"id": [1, 2]}) == [ONE, {**ONE, "name": "again"}]
 
 
-@BOTH
-def test_a_key_that_has_a_path_must_be_in_the_row_and_be_the_one_that_was_asked(api: Api, sync: bool) -> None:
+def test_a_key_that_has_a_path_must_be_in_the_row_and_be_the_one_that_was_asked(api: Api) -> None:
     table = table_of(api, "/x?id={id}", path__id="id")
     api.script("/x", {"status": 200, "body": [ONE]})
-    assert ask(table, {"id": [1]}, sync=sync) == [ONE]
+    assert ask(table, {"id": [1]}) == [ONE]
     api.script("/x", {"status": 200, "body": [ONE, TWO]})
-    error = failure(table, sync=sync)
+    error = failure(table)
     assert error.permanent
     assert "the row that came is of a key that was not asked: id = 2, where 1 was asked" in str(error)
     api.script("/x", {"status": 200, "body": [{"name": "a"}]})
-    assert "id = None, where 1 was asked" in str(failure(table, sync=sync))
+    assert "id = None, where 1 was asked" in str(failure(table))
 
 
 def test_a_key_without_a_path_is_what_was_asked(api: Api) -> None:
@@ -390,14 +376,13 @@ def test_a_path_that_cannot_be_followed_to_the_next_page_is_an_error(api: Api) -
     assert "'paging-path', length(next), cannot be followed: In function length()" in str(error)
 
 
-@BOTH
-def test_a_next_page_that_is_not_there_cuts_nothing_off(api: Api, sync: bool) -> None:
+def test_a_next_page_that_is_not_there_cuts_nothing_off(api: Api) -> None:
     api.script("/x/1", page("a", "/gone"))
-    error = failure(paged(api, "next_url", paging_path="next"), sync=sync)
+    error = failure(paged(api, "next_url", paging_path="next"))
     assert error.permanent
     assert "the next page is not there (404)" in str(error)
     api.script("/x/1", page("a", None), {"status": 404})
-    assert ask(paged(api, "page", paging_parameter="p"), {"id": [1]}, sync=sync) == [{"id": 1, "name": "a"}]
+    assert ask(paged(api, "page", paging_parameter="p"), {"id": [1]}) == [{"id": 1, "name": "a"}]
 
 
 def test_a_cursor_goes_into_a_form(api: Api) -> None:

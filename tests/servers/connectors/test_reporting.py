@@ -19,13 +19,12 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
 KEYS = [(key,) for key in range(20)]
-BOTH = pytest.mark.parametrize("asynchronous", [True, False])
 
 
-@pytest.fixture(autouse=True, params=http_asking.ENGINES)
-def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything about HTTP holds over each client."""
-    http_asking.use_engine(request.param, monkeypatch)
+@pytest.fixture(autouse=True, params=http_asking.WAYS)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds for keys that have a task each, and for keys that are started together."""
+    http_asking.use_way(request.param, monkeypatch)
 
 
 def counted(table: LookupTable, keys: list[Any] = KEYS, **settings: Any) -> LookupMetrics:
@@ -35,9 +34,8 @@ def counted(table: LookupTable, keys: list[Any] = KEYS, **settings: Any) -> Look
     return found.metrics
 
 
-@BOTH
-def test_http_counts_the_bytes_that_the_server_does(api: Api, asynchronous: bool) -> None:
-    metrics = counted(table_of(api, "/people/{id}"), asynchronous=asynchronous)
+def test_http_counts_the_bytes_that_the_server_does(api: Api) -> None:
+    metrics = counted(table_of(api, "/people/{id}"))
     assert (metrics.bytes_out, metrics.bytes_in) == api.nbytes()
     assert metrics.requests == 20
 
@@ -49,10 +47,9 @@ def test_http_counts_the_bytes_of_bodies(api: Api) -> None:
     assert metrics.bytes_out > 0
 
 
-@BOTH
-def test_a_429_is_counted_and_its_pause_is_throttling(api: Api, asynchronous: bool) -> None:
+def test_a_429_is_counted_and_its_pause_is_throttling(api: Api) -> None:
     api.script("/people/1", {"status": 429, "headers": {"Retry-After": "1"}})
-    metrics = counted(table_of(api, "/people/{id}"), [(1,), (2,)], asynchronous=asynchronous)
+    metrics = counted(table_of(api, "/people/{id}"), [(1,), (2,)])
     assert metrics.throttled == 1
     assert metrics.hits == 2
     assert metrics.waited.counts["throttle"] >= 0.9
@@ -66,10 +63,9 @@ def test_a_429_that_is_an_error_is_counted(api: Api) -> None:
     assert "throttle" not in metrics.waited.counts
 
 
-@BOTH
-def test_a_rate_is_a_budget(api: Api, asynchronous: bool) -> None:
+def test_a_rate_is_a_budget(api: Api) -> None:
     budget = Budget(rate=10.0, task_rate=10.0)
-    counts = counted(table_of(api, "/people/{id}"), KEYS[:6], asynchronous=asynchronous, budget=budget)
+    counts = counted(table_of(api, "/people/{id}"), KEYS[:6], budget=budget)
     waited = counts.waited.counts
     assert waited["budget"] > 0  # on a busy machine less than half a second, as the requests take their time
     assert "throttle" not in waited

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RETRY = "'retry-strategy'='fixed_delay', 'fixed-delay'='200 ms', 'max-attempts'='5'"
-BOTH = pytest.mark.parametrize("runner", ["true", "false"], ids=["async", "sync"])
 
 
 @pytest.fixture
@@ -52,16 +51,14 @@ def people(session: LookupSession, api: Api, **options: str) -> None:
     )
 
 
-@BOTH
 def test_one_key_per_request_equals_sparks_join_and_asks_each_key_once(
-    session: LookupSession, api: Api, runner: str
+    session: LookupSession, api: Api
 ) -> None:
     people(session, api)
     session.sql("CREATE TEMPORARY VIEW few AS SELECT id * 300 AS person FROM range(0, 12, 1, 2)")
     rows = thrice(
         session,
-        f"SELECT /*+ LOOKUP('table'='p', 'async'='{runner}') */ f.person, p.name, p.zip, p.tags"
-        " FROM few f LEFT JOIN people p ON f.person = p.id",
+        "SELECT f.person, p.name, p.zip, p.tags FROM few f LEFT JOIN people p ON f.person = p.id",
         api.targets,
     )
     assert sorted(rows) == [
@@ -78,14 +75,12 @@ def test_equal_keys_of_a_task_are_asked_once(session: LookupSession, api: Api) -
     assert sum(api.targets().values()) == 80 * RUNS, "two tasks, forty keys each"
 
 
-@BOTH
-def test_many_keys_per_request(session: LookupSession, api: Api, runner: str) -> None:
+def test_many_keys_per_request(session: LookupSession, api: Api) -> None:
     create(
         session, api, "id BIGINT, name STRING", "/people?ids={id}",
         **{"rows": "data", "keys-per-request": "16"},
     )  # fmt: skip
-    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}') */"
-    query = f"SELECT {hint} count(p.name) AS n FROM visits v JOIN people p ON v.person = p.id"
+    query = "SELECT count(p.name) AS n FROM visits v JOIN people p ON v.person = p.id"
     assert thrice(session, query) == [(400,)]
     assert sum(api.targets().values()) == 2 * 3 * RUNS
     assert "16 keys in one request" in session.explain(query)
@@ -123,25 +118,19 @@ def test_an_expression_of_the_left_feeds_the_request_beside_the_key(session: Loo
         session.sql("SELECT p.target FROM visits v JOIN people p ON p.region = 'EU'")
 
 
-@BOTH
-def test_a_429_delays_a_job_and_fails_nothing(session: LookupSession, api: Api, runner: str) -> None:
+def test_a_429_delays_a_job_and_fails_nothing(session: LookupSession, api: Api) -> None:
     people(session, api)
     for key in (3, 17):
         api.script(f"/people/{key}", {"status": 429, "headers": {"Retry-After": "1"}})
-    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}') */"
-    query = f"SELECT {hint} count(p.name) AS n FROM visits v JOIN people p ON v.person = p.id"
+    query = "SELECT count(p.name) AS n FROM visits v JOIN people p ON v.person = p.id"
     assert session.sql(query).collect()[0].n == 400
     assert sum(api.targets().values()) == 82
 
 
-@BOTH
-def test_a_rate_for_the_whole_cluster_is_kept_by_its_tasks_together(
-    session: LookupSession, api: Api, runner: str
-) -> None:
+def test_a_rate_for_the_whole_cluster_is_kept_by_its_tasks_together(session: LookupSession, api: Api) -> None:
     people(session, api, **{"lookup.rate-limit": "40"})
-    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}') */"
     session.sql("CREATE TEMPORARY VIEW once AS SELECT id AS person FROM range(0, 60, 1, 20)")
-    query = f"SELECT {hint} count(p.name) AS n FROM once v JOIN people p ON v.person = p.id"
+    query = "SELECT count(p.name) AS n FROM once v JOIN people p ON v.person = p.id"
     assert "'lookup.rate-limit' = 40 is shared by all tasks of the executor; 20/s" in session.explain(query)
     started = time.monotonic()
     assert session.sql(query).collect()[0].n == 60
@@ -149,10 +138,9 @@ def test_a_rate_for_the_whole_cluster_is_kept_by_its_tasks_together(
     assert time.monotonic() - started > 1.4, "twenty short tasks, two at a time"
 
 
-@BOTH
-def test_a_statement_sends_no_request_above_its_limit(session: LookupSession, api: Api, runner: str) -> None:
+def test_a_statement_sends_no_request_above_its_limit(session: LookupSession, api: Api) -> None:
     people(session, api)
-    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}', 'max-requests'='30', 'on-error'='null') */"
+    hint = "/*+ LOOKUP('table'='p', 'max-requests'='30', 'on-error'='null') */"
     query = f"SELECT {hint} count(p.name) AS n FROM visits v JOIN people p ON v.person = p.id"
     with pytest.raises(
         Exception,
@@ -181,14 +169,11 @@ def test_tables_of_a_session_that_contradict_each_other_are_refused_at_planning(
     assert sum(api.targets().values()) == 0
 
 
-@BOTH
-def test_a_storm_of_errors_is_retried_for_the_keys_that_failed(
-    session: LookupSession, api: Api, runner: str
-) -> None:
+def test_a_storm_of_errors_is_retried_for_the_keys_that_failed(session: LookupSession, api: Api) -> None:
     people(session, api)
     for key in range(10):
         api.script(f"/people/{key}", {"status": 500}, {"drop": True}, {"status": 200, "body": "{", "cut": 0})
-    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}', 'retry-predicate'='exception', {RETRY}) */"
+    hint = f"/*+ LOOKUP('table'='p', 'retry-predicate'='exception', {RETRY}) */"
     session.sql("CREATE TEMPORARY VIEW once AS SELECT id AS person FROM range(0, 40, 1, 1)")
     query = f"SELECT {hint} count(p.name) AS n FROM once v JOIN people p ON v.person = p.id"
     assert session.sql(query).collect()[0].n == 40
@@ -207,8 +192,7 @@ def test_a_late_row_is_waited_for(session: LookupSession, api: Api) -> None:
     assert api.targets() == {"/people/7": 4, "/people/8": 1}
 
 
-@BOTH
-def test_outcomes_are_visible_in_sql(session: LookupSession, api: Api, runner: str) -> None:
+def test_outcomes_are_visible_in_sql(session: LookupSession, api: Api) -> None:
     create(
         session, api, "id BIGINT, name STRING, outcome STRING, status INT, error STRING, attempts INT", "/people/{id}",
         **{f"path.{name}": f"${name}" for name in ("outcome", "status", "error", "attempts")},
@@ -216,7 +200,7 @@ def test_outcomes_are_visible_in_sql(session: LookupSession, api: Api, runner: s
     )  # fmt: skip
     api.script("/people/1", {"status": 500, "body": "boom", "repeat": True})
     api.script("/people/2", {"status": 503})
-    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}', 'retry-predicate'='exception', {RETRY}) */"
+    hint = f"/*+ LOOKUP('table'='p', 'retry-predicate'='exception', {RETRY}) */"
     rows = session.sql(
         f"SELECT {hint} o.id, p.name, p.outcome, p.status, p.error, p.attempts"
         " FROM VALUES (1L), (2L), (3L), (5000L) AS o (id) JOIN people p ON o.id = p.id ORDER BY o.id"
@@ -293,8 +277,7 @@ def test_a_server_that_drops_every_connection_fails_a_query_after_one_fresh_conn
     assert api.targets()["/people/1"] in (1, 2)
 
 
-@BOTH
-def test_a_token_that_ran_out_is_fetched_once_more(session: LookupSession, api: Api, runner: str) -> None:
+def test_a_token_that_ran_out_is_fetched_once_more(session: LookupSession, api: Api) -> None:
     session.spark.conf.set("my.secret", "s3cret/+")
     create(
         session, api, "id BIGINT, name STRING", "/private/{id}",
@@ -306,8 +289,7 @@ def test_a_token_that_ran_out_is_fetched_once_more(session: LookupSession, api: 
     )  # fmt: skip
     api.script("/private/3", {"status": 401, "body": "expired"})
     session.sql("CREATE TEMPORARY VIEW once AS SELECT id AS person FROM range(0, 20, 1, 1)")
-    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}') */"
-    query = f"SELECT {hint} count(p.name) AS n FROM once o JOIN people p ON o.person = p.id"
+    query = "SELECT count(p.name) AS n FROM once o JOIN people p ON o.person = p.id"
     assert session.sql(query).collect()[0].n == 20
     assert api.targets() == {
         "/token": 2,
@@ -316,14 +298,12 @@ def test_a_token_that_ran_out_is_fetched_once_more(session: LookupSession, api: 
     }
 
 
-@BOTH
 def test_tls_with_an_authority_and_a_client_certificate_of_ones_own(
-    session: LookupSession, api: Api, certificates: Certificates, runner: str
+    session: LookupSession, api: Api, certificates: Certificates
 ) -> None:
     known = {"tls-ca": str(certificates.authority)}
     ours = {"tls-cert": str(certificates.client_certificate), "tls-key": str(certificates.client_key)}
-    hint = f"/*+ LOOKUP('table'='p', 'async'='{runner}') */"
-    query = f"SELECT {hint} p.name FROM VALUES (1L) AS o (id) JOIN people p ON o.id = p.id"
+    query = "SELECT p.name FROM VALUES (1L) AS o (id) JOIN people p ON o.id = p.id"
     url = f"https://localhost:{api.strict_tls_port}/people/{{id}}"
     create(session, api, "id BIGINT, name STRING", "/people/{id}", **{"url": url, **known, **ours})
     assert [row.name for row in session.sql(query).collect()] == ["n1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
@@ -13,8 +14,9 @@ from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, PageRows, Response
 from lookup_connectors.http.answer_kind import Verdict
 from lookup_connectors.http.auth import Auth
-from lookup_connectors.http.engine import Sender
+from lookup_connectors.http.client import HttpClient
 from lookup_connectors.http.exchange import SECOND_TRIES, Answered, Exchange
+from lookup_connectors.http.network import Connecting
 from lookup_connectors.http.request import Request
 
 from lookup_hints.limits.limiter import OriginLimiter
@@ -34,15 +36,17 @@ def loop() -> Iterator[FakeLoop]:
     loop.close()
 
 
-class Lossy:
+class Lossy(HttpClient):
     """A client all of whose kept connections are lost; ``is_down``: fresh ones are refused as well."""
 
     def __init__(self, *, is_down: bool) -> None:
+        connecting = Connecting("t", 1, 1.0, 1.0, 10**6, ssl.create_default_context(), None, False)
+        super().__init__(connecting, BytesInFlight(10**9))
         self._is_down = is_down
         self.sent: Counter[bool] = Counter()
         self.fresh_at_once = self.most_at_once = 0
 
-    async def send(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
+    async def answer(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
         self.sent[fresh] += 1
         if not fresh:
             await asyncio.sleep(0.01)
@@ -54,9 +58,6 @@ class Lossy:
         if self._is_down:
             raise HttpFailure("refused")
         return Response(200, {}, b"{}")
-
-    async def close(self) -> None:
-        pass
 
 
 class Watched:
@@ -77,10 +78,9 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
     clock = loop.time
     limiter = OriginLimiter(in_memory(), Rules(capacity=requests), clock=clock)
     turns = Watched(limiter.permits())
-    budget = BytesInFlight(10**9)
     exchange = Exchange(
         "people",
-        sender=Sender(client, budget),
+        client=client,
         home=HOME,
         auth=Auth({}),
         request_timeout=10.0,
@@ -91,7 +91,7 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
     )
 
     async def one() -> Answered:
-        with budget.lease() as lease:
+        with client.budget.lease() as lease:
             return await exchange.ask(Request("GET", f"{HOME}/x"), None, lease)
 
     async def all_of_them() -> list[Any]:

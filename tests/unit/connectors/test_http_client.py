@@ -1,19 +1,25 @@
-"""The fast client between taking a question and sending it: its server runs on the same loop."""
+"""The client between taking a question and sending it, its server on the same loop; and where an answer ends."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from lookup_connectors.bytes_in_flight import BytesInFlight
-from lookup_connectors.http.answer import KeptConnectionLost
-from lookup_connectors.http.engine import Connecting, Peek
-from lookup_connectors.http.engine_fast import FastClient
+from lookup_connectors.http.answer import KeptConnectionLost, Response
+from lookup_connectors.http.client import HttpClient
+from lookup_connectors.http.connection import BrokenOff, HttpConnection
+from lookup_connectors.http.desync import DesyncGuard, Peek
+from lookup_connectors.http.network import Connecting, HttpOrigin
 from lookup_connectors.http.request import Request
 
 from lookup_hints.errors import AnswerError
+
+CONNECTING = Connecting("t", 10, 10.0, 10.0, 10**6, ssl.create_default_context(), None, False)
 
 
 class Server(asyncio.Protocol):
@@ -40,7 +46,7 @@ def answer(body: bytes) -> bytes:
 class Talk:
     """A client, its server, and what the server sees."""
 
-    def __init__(self, client: FastClient, url: str) -> None:
+    def __init__(self, client: HttpClient, url: str) -> None:
         self.client = client
         self.asked: list[str] = []
         self.connections: list[asyncio.Transport] = []
@@ -65,7 +71,7 @@ def talking(talk: Callable[[Talk], Awaitable[None]]) -> None:
         connections: list[asyncio.Transport] = []
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: Server(asked, connections), "127.0.0.1", 0)
-        client = FastClient(Connecting("t", 10, 10.0, 10.0, 10**6, ssl.create_default_context(), None, False))
+        client = HttpClient(CONNECTING, BytesInFlight(10**6))
         both = Talk(client, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         both.asked, both.connections = asked, connections
         try:
@@ -145,3 +151,99 @@ def test_a_question_that_is_given_up_before_it_is_sent_is_never_sent() -> None:
         assert task.cancelled()
 
     talking(talk)
+
+
+# --- where an answer ends -------------------------------------------------------------------------
+
+
+class _Transport(asyncio.Transport):
+    """Sends nothing."""
+
+    def __init__(self) -> None:
+        self._socket, self._other = socket.socketpair()
+        super().__init__({"socket": self._socket})
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        self._socket.close()
+        self._other.close()
+
+
+@contextmanager
+def asked_connection() -> Iterator[tuple[HttpConnection, asyncio.Future[Response]]]:
+    """A connection whose question is sent, and what takes its answer."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+
+    async def asked() -> tuple[HttpConnection, asyncio.Future[Response]]:
+        origin = HttpOrigin(CONNECTING, "http://api.example")
+        connection = HttpConnection(CONNECTING, origin, DesyncGuard("t"), {})
+        connection.connection_made(_Transport())
+        sink: asyncio.Future[Response] = loop.create_future()
+        connection.ask(b"GET / HTTP/1.1\r\n\r\n", loop.time() + 10, BytesInFlight(10**6).lease(), sink)
+        connection.send()
+        return connection, sink
+
+    connection, sink = loop.run_until_complete(asked())
+    try:
+        yield connection, sink
+    finally:
+        connection.abort()
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+WHOLE = {
+    "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+    "no body": (b"HTTP/1.1 204 No Content\r\nX: y\r\n\r\n", b""),
+    "empty": (b"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", b""),
+    "news": (b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", b"a"),
+    "chunked": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n",
+        b"abc",
+    ),
+    "trailers": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: y\r\n\r\n", b"a"),
+}
+
+
+@pytest.mark.parametrize(("whole", "body"), WHOLE.values(), ids=WHOLE)
+@pytest.mark.parametrize("step", [1, 2, 7, 1000])
+def test_the_end_of_an_answer_is_found_wherever_it_is_cut(whole: bytes, body: bytes, step: int) -> None:
+    with asked_connection() as (connection, sink):
+        for start in range(0, len(whole), step):
+            assert not sink.done()
+            connection.data_received(whole[start : start + step])
+        assert sink.result().body == body
+        assert connection.is_reusable
+        connection.data_received(b"HTTP/1.1 200")
+        assert not connection.is_reusable, "that is nobody's"
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc",
+        b"no http",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nabc",
+    ],
+)
+def test_an_answer_that_has_no_end_is_none(endless: bytes) -> None:
+    with asked_connection() as (connection, sink):
+        connection.data_received(endless)
+        connection.connection_lost(None)
+        assert isinstance(sink.exception(), BrokenOff)
+        assert not connection.is_reusable
+
+
+def test_an_answer_of_unknown_length_ends_with_its_connection() -> None:
+    with asked_connection() as (connection, sink):
+        connection.data_received(b"HTTP/1.1 200 OK\r\n\r\nabc")
+        assert not sink.done()
+        connection.connection_lost(None)
+        assert sink.result().body == b"abc"

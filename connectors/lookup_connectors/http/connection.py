@@ -1,0 +1,294 @@
+"""One connection of HTTP/1.1, asked one thing at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import lru_cache
+from typing import NamedTuple, Protocol, cast
+
+import httptools
+
+from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.http.answer import Response
+from lookup_connectors.http.desync import DesyncGuard, Peek
+from lookup_connectors.http.network import Connecting, HttpOrigin
+
+_HEAD = re.compile(rb"HTTP/\d\.\d \d{3}")
+_MOST_HEAD_BYTES = 1024 * 1024
+_END_OF_HEAD = b"\r\n\r\n"
+_MOST_HEADS = 64
+_LENGTHS = frozenset({"content-length", "transfer-encoding"})
+
+
+class BrokenOff(Exception):
+    """The line ended, or what came is not HTTP, before the response was whole."""
+
+    def __init__(self, text: str, *, untouched: bool) -> None:
+        super().__init__(text)
+        self.untouched = untouched
+        """Whether no answer had begun: not even its head was whole."""
+
+
+class ResponseSink(Protocol):
+    """Takes a response: a future is one."""
+
+    def done(self) -> bool:
+        """Whether it is there, or not wanted any more."""
+
+    def set_result(self, response: Response, /) -> None:
+        """It came."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """It will not come."""
+
+
+class Head(NamedTuple):
+    """What the head of an answer says that tells how long it is."""
+
+    status: int
+    headers: dict[str, str]
+    size: int
+    is_reusable: bool
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection, asked one thing at a time; also what the parser calls back."""
+
+    def __init__(
+        self, connecting: Connecting, origin: HttpOrigin, desync: DesyncGuard, heads: dict[bytes, Head]
+    ) -> None:
+        self._connecting = connecting
+        self.origin = origin
+        self._desync = desync
+        self._heads = heads
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._peek: Peek | None = None
+        self._is_secure = False
+        self.is_reusable = True
+        """Whether it may be asked once more."""
+        self.questions = 0
+        self.used_at = 0.0
+        self._is_answered = True  # so far nothing is asked
+        self._is_answered_twice = False
+        # Of the question:
+        self.answer: ResponseSink | None = None
+        self.came = 0
+        """Bytes that came since it."""
+        self._unsent: bytes | None = None
+        self._lease: ByteLease | None = None
+        self._granted: asyncio.Future[None] | None = None
+        self._end = 0.0
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._size = self._announced = self._counted = self._head_size = 0
+        self._has_head = self._reads_to_end = False
+
+    def is_silent(self) -> bool:
+        """Whether it may be asked, and nothing waits to be read that was not asked for."""
+        assert self._transport is not None
+        assert self._peek is not None
+        if not self.is_reusable or self._transport.is_closing():
+            return False
+        if self._is_secure and not self.questions:
+            return True  # what waits is TLS's own
+        came = self._peek.waiting()
+        if came and not self._is_secure:
+            self._desync.came(self.origin.url, came, self.questions)
+        return came is None
+
+    def end(self, now: float) -> float:
+        """When the response must be there, as known ``now``: its wait for room is not counted."""
+        return self._end + (0.0 if self._lease is None else self._lease.waited(now))
+
+    def ask(self, data: bytes, end: float, lease: ByteLease, sink: ResponseSink) -> None:
+        """Take ``data`` to be sent; ``sink`` is told the response, or a failure, by ``end``.
+
+        The client sees to both: it calls ``send``, and looks at the time.
+        """
+        self._body = []
+        self._size = self._announced = self._counted = self._head_size = 0
+        self._has_head = self._reads_to_end = False
+        self._lease = lease
+        self._end = end - lease.waited(asyncio.get_running_loop().time())
+        self.answer = sink
+        self.came = 0
+        self._unsent = data
+
+    def send(self) -> None:
+        """Send what is asked, if it is still wanted, and if nothing came that was not asked for."""
+        data, self._unsent = self._unsent, None
+        if data is None or self.answer is None or self.answer.done():
+            return
+        if not self.is_silent():
+            self.fail(BrokenOff("the server sent data that was not requested", untouched=True))
+            return
+        assert self._transport is not None
+        self.questions += 1
+        self._is_answered = False
+        self._transport.write(data)
+
+    def forget(self) -> None:
+        """The question is over: let go what was kept for it."""
+        self.answer = self._lease = self._unsent = None
+        self._body = []
+        if self._granted is not None:
+            self._granted.cancel()
+
+    def abort(self) -> None:
+        self.is_reusable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the event loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not every loop's transports are subclasses: those of uvloop are not.
+        self._transport = cast("asyncio.Transport", transport)
+        self._peek = Peek(transport.get_extra_info("socket"))
+        self._is_secure = transport.get_extra_info("sslcontext") is not None
+
+    def data_received(self, data: bytes) -> None:
+        self.came += len(data)
+        if self.answer is None or self.answer.done() or self._unsent is not None:
+            self._got_unexpected(data)
+            return
+        if not self._head_size:
+            end = data.find(_END_OF_HEAD) + 4
+            head = self._heads.get(data[:end])
+            if head is not None and len(data) == end + head.size:
+                self._finish_at_once(head, data[end:])
+                return
+        self._head_size += 0 if self._has_head else len(data)
+        if self._head_size > _MOST_HEAD_BYTES:
+            self.fail(BrokenOff("its head has no end", untouched=False))
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.fail(BrokenOff("it changes to another protocol", untouched=False))
+        except httptools.HttpParserError as error:
+            self.fail(BrokenOff(f"it is not HTTP ({error})", untouched=not self._has_head))
+        else:
+            self._count()
+            if self._is_answered and self._head_size == len(data) and not self._is_answered_twice:
+                self._know_head(data)
+        if self._is_answered_twice:
+            self._got_unexpected(_after_the_first_head(data))
+
+    def _got_unexpected(self, data: bytes) -> None:
+        self.is_reusable = False
+        if self._is_answered:  # else it is what nobody waits for any more
+            self._desync.came(self.origin.url, data, self.questions)
+
+    # Many answers have one and the same head, which need not be parsed again.
+
+    def _know_head(self, data: bytes) -> None:
+        """Remember the head of ``data``, which is one whole answer, where it says itself how long it is."""
+        end = data.find(_END_OF_HEAD) + 4
+        length = self._headers.get("content-length")
+        if length != str(len(data) - end) or "transfer-encoding" in self._headers:
+            return
+        if len(self._heads) >= _MOST_HEADS:
+            self._heads.clear()
+        status = self._parser.get_status_code()
+        self._heads[data[:end]] = Head(status, self._headers, len(data) - end, self.is_reusable)
+
+    def _finish_at_once(self, head: Head, body: bytes) -> None:
+        assert self.answer is not None
+        self._is_answered = True
+        self.is_reusable = head.is_reusable
+        if self._lease is not None:
+            self._lease.take(head.size)
+        self.answer.set_result(Response(head.status, head.headers, body))
+
+    def _count(self) -> None:
+        """Count the body as announced, or as it comes; where there is no room, wait before reading on."""
+        lease, transport = self._lease, self._transport
+        if lease is None or transport is None:
+            return
+        is_here = self.answer is None or self.answer.done()
+        if not is_here:
+            lease = self._lease = lease.own()  # it is larger than most: it may have to wait
+        known = max(self._size, self._announced)
+        came, self._counted = known - self._counted, known
+        if is_here:
+            lease.take(came)
+        elif came and (granted := lease.request(came)) is not None:
+            transport.pause_reading()
+            self._granted = granted
+            granted.add_done_callback(self._resume)
+
+    def _resume(self, _: asyncio.Future[None]) -> None:
+        assert self._transport is not None
+        self._granted = None
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def eof_received(self) -> None:
+        self.is_reusable = False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_reusable = False
+        if self.answer is None or self.answer.done():
+            return
+        if self._reads_to_end and error is None:
+            self._finish()
+        else:
+            text = "the connection was closed" if error is None else str(error) or type(error).__name__
+            self.fail(BrokenOff(text, untouched=not self._has_head))
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        self._headers = {}
+        if self.answer is None or self.answer.done():
+            self._is_answered_twice = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._has_head:
+            return  # of a trailer, which no one reads
+        key, text = _header_name(name), value.decode("latin-1")
+        before = self._headers.get(key)
+        self._headers[key] = text if before is None else f"{before}, {text}"
+
+    def on_headers_complete(self) -> None:
+        self._has_head = self._parser.get_status_code() >= 200  # 1xx is only news
+        self._reads_to_end = self._has_head and _LENGTHS.isdisjoint(self._headers)
+        self._announced = self._connecting.announced(self._headers)
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+        self._size += len(body)
+        if self._size > self._connecting.most_bytes:
+            self.fail(self._connecting.too_large())
+
+    def on_message_complete(self) -> None:
+        if self._has_head:
+            self.is_reusable = self._parser.should_keep_alive()
+            self._finish()
+
+    def _finish(self) -> None:
+        assert self.answer is not None
+        self._is_answered = True
+        if not self.answer.done():
+            body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+            self.answer.set_result(Response(self._parser.get_status_code(), self._headers, body))
+
+    def fail(self, error: Exception) -> None:
+        """End the question with ``error``, and the connection with it."""
+        self.is_reusable = False
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(error)
+
+
+def _after_the_first_head(data: bytes) -> bytes:
+    """``data`` from its second answer on, as far as that can be seen."""
+    match = _HEAD.search(data, 1)
+    return b"" if match is None else data[match.start() :]
+
+
+@lru_cache(256)  # servers say the same ones again and again
+def _header_name(name: bytes) -> str:
+    return name.decode("latin-1").lower()
