@@ -134,6 +134,8 @@ class PartialCache:
         stale_while_revalidate: seconds for which older rows are used while they are asked for again.
         stale_if_error: seconds for which older rows are used where asking fails.
         changed: what tells that they have changed.
+        versions_by: the column with which versions begin. Of those that have ended none changes, and none
+            comes between them.
     """
 
     expire_after_write: float
@@ -144,10 +146,13 @@ class PartialCache:
     stale_while_revalidate: float = 0.0
     stale_if_error: float = 0.0
     changed: ChangedColumn | None = None
+    versions_by: str | None = None
 
     @property
     def longest(self) -> float:
         """No answer is used that is older."""
+        if self.versions_by is not None:
+            return inf
         stale = max(self.stale_while_revalidate, self.stale_if_error)
         return max(self.expire_after_write + stale, self.missing_ttl or 0.0)
 
@@ -319,6 +324,11 @@ class LookupSettings:
         return None if kept is None else kept.changed
 
     @property
+    def longest(self) -> float:
+        """No remembered row is used that is older."""
+        return inf if self.cache is None else self.cache.longest
+
+    @property
     def failures(self) -> str:
         """What becomes of lookups that fail for good, for a reader."""
         limits = [] if self.max_errors is None else [f"{self.max_errors:,} keys"]
@@ -429,6 +439,13 @@ class LookupSpec:
     def chosen_order(self) -> OrderCondition | None:
         """Which of the rows that the source gives for a key answer a value; None where all do."""
         return None if self.order_asked else self.order
+
+    @property
+    def past_order(self) -> OrderCondition | None:
+        """The order of versions, where rows of a cache answer for the past however old they are."""
+        order, cache = self.chosen_order, self.settings.cache
+        is_past = order is not None and cache is not None and order.column == cache.versions_by
+        return order if is_past else None
 
     @property
     def held_columns(self) -> tuple[str, ...]:

@@ -26,18 +26,19 @@ from lookup_hints.cache.task_cache import (
     error_summary,
     warn_without_cache,
 )
-from lookup_hints.engine.arrow import KnownAnswers, Placed, conform
+from lookup_hints.engine.arrow import Keys, KnownAnswers, Placed, conform
 from lookup_hints.engine.masking import known_secrets, masked
 from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
 from lookup_hints.metrics.counts import CountsByKey
 from lookup_hints.spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.spi import Changes, ChangesRequest, Connector, ReportsChanges
-from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.model import LookupTable, OrderCondition
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process.open_connectors import needing_its_driver
 from lookup_hints.worker.process.task import in_stream, running_part, running_statement
 
 if TYPE_CHECKING:
+    from lookup_hints.cache.store.history import Past
     from lookup_hints.cache.store.invalidations import Checks, Invalidations
     from lookup_hints.cache.store.store import Store
     from lookup_hints.cache.whole_tables import HeldTable
@@ -88,11 +89,10 @@ class Stores:
         from lookup_hints.cache.store.invalidations import Checks, Invalidations
 
         path = _folder_of(spec, identity, folder).parent
-        invalidations = Invalidations(path, spec.key_schema, lasting=spec.settings.whole is not None)
+        longest = spec.settings.longest
+        invalidations = Invalidations(path, spec.key_schema, lasting=longest == math.inf)
         checks = self._checks.pop((path, invalidations.source), None)
         if checks is None:
-            kept = spec.settings.cache
-            longest = math.inf if kept is None else kept.longest
             checks = Checks(path, invalidations, changed.interval, changed.step, longest, time.monotonic)
         self._checks[path, invalidations.source] = checks
         _keep_few(self._checks)
@@ -115,11 +115,11 @@ class Stores:
         if wanted is None:
             return None
         store = self._store(spec, wanted, identity, folder)
-        return _StoreCache(store, partial(self._warn, spec.table.name), refresh)
+        return _StoreCache(store, partial(self._warn, spec.table.name), refresh, spec.past_order)
 
     def _whole(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
         answers = _folder_of(spec, identity, folder)
-        invalidations = _invalidations(answers.parent, spec, math.inf)
+        invalidations = _invalidations(answers.parent, spec)
         path = answers / ("whole" if spec.in_range is None else _hashed(spec.in_range))
         return self._held_in(path, spec).cache(spec, invalidations)
 
@@ -168,7 +168,7 @@ class Stores:
         from lookup_hints.cache.store.store import Ages, Store
 
         path = _folder_of(spec, identity, folder)
-        invalidations = _invalidations(path.parent, spec, wanted.longest)
+        invalidations = _invalidations(path.parent, spec)
         store = self._open.pop(path, None)
         limits = StoreLimits(wanted.max_bytes, wanted.max_rows)
         ages = Ages(
@@ -177,6 +177,7 @@ class Stores:
             unused=wanted.expire_after_access,
             refreshing=wanted.stale_while_revalidate,
             fallback=wanted.stale_if_error,
+            keeps_versions=wanted.versions_by in spec.answer_schema.names,
         )
         if store is None or not path.is_dir():
             store = Store(path, limits, ages, time.monotonic, invalidations)
@@ -211,14 +212,19 @@ class _StoreCache(Cache):
     learns = True
 
     def __init__(
-        self, store: Store, warn: Callable[[str], None], refresh: Callable[[pa.Table], None] | None = None
+        self,
+        store: Store,
+        warn: Callable[[str], None],
+        refresh: Callable[[pa.Table], None] | None = None,
+        past_order: OrderCondition | None = None,
     ) -> None:
         self._store, self._warn, self._refresh = store, warn, refresh
+        self._past_order = past_order
         self._evicted_before = Counter(store.evicted)
         self._damaged_before = store.damaged
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
-        known = self._store.probe(keys, columns)
+    def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
+        known = self._store.probe(keys.table, columns, self._past(keys))
         if self._store.damaged > self._damaged_before:
             self._warn("a file of it is damaged and is not used")
         found, refreshing, fallback = (
@@ -229,6 +235,15 @@ class _StoreCache(Cache):
             return KnownAnswers(found, known.missing, fallback=(*refreshing, *fallback))
         positions = pa.concat_arrays([each.positions for each in refreshing]).unique()
         return KnownAnswers((*found, *refreshing), known.missing, positions, fallback)
+
+    def _past(self, keys: Keys) -> Past | None:
+        from lookup_hints.cache.store.history import Past
+
+        order = self._past_order
+        if order is None or keys.values is None:
+            return None
+        offset = time.time() - time.monotonic()
+        return Past(order.column, order.until, keys.codes, keys.values, keys.table.num_rows, offset)
 
     def refresh(self, keys: pa.Table) -> None:
         if self._refresh is not None:
@@ -276,17 +291,20 @@ def _hashed(parts: object) -> str:
     return sha256(repr(parts).encode()).hexdigest()[:32]
 
 
-def _invalidations(folder: Path, spec: LookupSpec, longest: float) -> Invalidations:
-    from lookup_hints.cache.store.invalidations import Invalidations
+def _invalidations(folder: Path, spec: LookupSpec) -> Invalidations:
+    from lookup_hints.cache.store.invalidations import MOST_CHANGED, Invalidations
 
-    invalidations = Invalidations(folder, spec.key_schema, lasting=spec.settings.whole is not None)
+    longest = spec.settings.longest
+    is_lasting = longest == math.inf
+    most = MOST_CHANGED if is_lasting else math.inf  # notes that stay would fill the disk
+    invalidations = Invalidations(folder, spec.key_schema, lasting=is_lasting)
     for session, told in groupby(spec.settings.invalidations, key=attrgetter("session")):
         who = invalidations.name_of(session)
         done = invalidations.number(who)
         new = [each for each in told if each.number > done]
         if new:
             keys = _keys_of(new, spec.table)
-            invalidations.invalidate(who, new[-1].number, keys, time.monotonic(), longest)
+            invalidations.invalidate(who, new[-1].number, keys, time.monotonic(), longest, most)
     return invalidations
 
 

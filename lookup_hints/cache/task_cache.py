@@ -69,7 +69,7 @@ class Cache:
         """The distinct keys of ``rows`` in the order in which it has them; None where any other will do."""
         return None
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
+    def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
         """What is known of ``keys``; ``NOTHING`` where there is nothing yet that could know them."""
         raise NotImplementedError
 
@@ -171,7 +171,7 @@ class TaskCache:
         if cache is None or not keys.table.num_rows:
             return keys
         try:
-            known = self._known(cache, keys.table)
+            known = self._known(cache, keys)
             if known.refreshing is not None:
                 cache.refresh(keys.table.take(known.refreshing))
         except LookupHintsError:
@@ -183,12 +183,12 @@ class TaskCache:
             self._look()
         return keys if known is NOTHING else replace(keys, known=known)
 
-    def _known(self, cache: Cache, keys: pa.Table) -> KnownAnswers:
+    def _known(self, cache: Cache, keys: Keys) -> KnownAnswers:
         if self._watch is not None and not self._watch.is_current():
             return self._fallback(cache, keys)
         return cache.probe(keys, self._columns)
 
-    def _fallback(self, cache: Cache, keys: pa.Table) -> KnownAnswers:
+    def _fallback(self, cache: Cache, keys: Keys) -> KnownAnswers:
         """What may be used where asking fails, too: nobody knows whether it has changed."""
         known = cache.probe(keys, self._columns) if self._keeps_stale else KnownAnswers((), NOTHING.missing)
         return KnownAnswers((), known.missing[:0], fallback=(*known.found, *known.fallback))

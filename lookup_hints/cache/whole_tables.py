@@ -258,8 +258,8 @@ class HeldCache(Cache):
     def __init__(self, table: HeldTable) -> None:
         self._table, self._before = table, table.loads
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
-        return self._table.probe(keys, columns)
+    def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
+        return self._table.probe(keys.table, columns)
 
     def keys_of(self, rows: pa.Table) -> Keys | None:
         """By their hashes, once the table is read: then the rows that are found need no other order."""
@@ -283,14 +283,14 @@ class RangeCache(HeldCache):
     def keys_of(self, rows: pa.Table) -> None:
         """Ascending, as any other: the index has them so."""
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
+    def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
         """The rows that hold each of ``keys``.
 
         Raises:
             ConnectorError: the table could not be read, or kept.
         """
         with failing_for(self._table.name):
-            return self._table.probe(keys, columns)
+            return self._table.probe(keys.table, columns)
 
     def most_rows(self) -> int | None:
         """For how many values at once the rows fit into memory, whatever they are."""
@@ -335,13 +335,13 @@ class Switching(Cache):
         """By their hashes, once the table is read: then the rows that are found need no other order."""
         return keys_by_hash(rows) if self._is_read else None
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
+    def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
         """The rows of ``keys``, once the table is read."""
         if self._is_given_up:
             return NOTHING
         try:
-            self._is_read = self._is_read or self._held.is_there() or self._has_read(keys.num_rows)
-            return self._held.probe(keys, columns) if self._is_read else NOTHING
+            self._is_read = self._is_read or self._held.is_there() or self._has_read(keys.table.num_rows)
+            return self._held.probe(keys.table, columns) if self._is_read else NOTHING
         except Exception as error:  # it can be asked still
             self._is_given_up = True
             _log.warning(

@@ -6,10 +6,9 @@ wherever they are, and no clocks are compared: an executor invalidates what was 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import count
 from threading import Lock
@@ -98,8 +97,8 @@ def invalidation_spec(connector: Connector, log: InvalidationLog, conf: Conf) ->
         asynchronous=isinstance(connector, AsyncLookup),
         cache=cache,
         whole=whole,
-        invalidations=log.of(table, math.inf if cache is None else cache.longest),
     )
+    settings = replace(settings, invalidations=log.of(table, settings.longest))
     columns = table.schema.names[:1]
     return LookupSpec(connector, table.primary_key or tuple(columns), tuple(columns), settings)
 

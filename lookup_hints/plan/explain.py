@@ -136,7 +136,8 @@ def _facts(plan: LookupPlan, join: LookupJoin) -> Iterator[tuple[str, str]]:
     if not join.is_in_range:
         yield from _requests(join)
     if settings.cache is not None:
-        yield "cache", f"{settings.cache}{source(*CACHE_KEYS)}"
+        past = "" if join.function.past_order is None else "; versions that have ended do not expire"
+        yield "cache", f"{settings.cache}{past}{source(*CACHE_KEYS)}"
     if settings.whole is not None:
         yield "cache", f"{settings.whole}{source(*FULL_CACHE_KEYS)}"
     if settings.switch is not None:

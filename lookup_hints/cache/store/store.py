@@ -6,6 +6,7 @@ clock that all processes share. An answer of the future has no age, and is not u
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ import pyarrow as pa
 from lookup_hints.cache.store.content import Answers, Chosen, Content, ProbeResult, content_of, merged
 from lookup_hints.cache.store.folder import Filed, Folder, StoreLimits
 from lookup_hints.cache.store.hashing import Positions, comparable, hash_is_exact, hashes_of, in_order
+from lookup_hints.cache.store.history import Past
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.segment import Encoded, Matches, NotASegment, Segment, has_room_for, opened
 
@@ -44,6 +46,7 @@ class Ages:
         unused: since it was last used, too; None for no such limit.
         refreshing: for so long after ``rows``, rows may be used while they are asked for again.
         fallback: the same where asking fails.
+        keeps_versions: rows are kept however old they are, as they may answer for the past.
     """
 
     rows: float
@@ -51,14 +54,19 @@ class Ages:
     unused: float | None = None
     refreshing: float = 0.0
     fallback: float = 0.0
+    keeps_versions: bool = False
 
     @property
     def longest(self) -> float:
         """Nothing that is older is of any use."""
+        if self.keeps_versions:
+            return math.inf
         return max(self.rows + max(self.refreshing, self.fallback), self.missing)
 
     def of_use(self, content: Content, entries: Positions, now: float) -> Chosen:
         """Which of the ``entries`` of ``content`` are valid, or may be used all the same."""
+        if self.keeps_versions:
+            return self.valid(content, entries, now) | (content.counts[entries] > 0)
         return self.valid(content, entries, now) | self.within(
             max(self.refreshing, self.fallback), content, entries, now
         )
@@ -134,8 +142,10 @@ class Store:
 
     # Asking.
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> ProbeResult:
+    def probe(self, keys: pa.Table, columns: Sequence[str], past: Past | None = None) -> ProbeResult:
         """What is known of ``keys``, which are distinct and hold no NULL.
+
+        With ``past``, rows that are too old are used where they answer all of its moments.
 
         Raises:
             OSError: the folder is not there any more.
@@ -161,6 +171,8 @@ class Store:
                 valid: Chosen = np.ones(len(entries), np.bool_)
                 if not self._ages.allow_all(segment, now):
                     valid = self._ages.valid(segment.content, entries, now)
+                    if past is not None:
+                        self._add_past(valid, past, segment.content, entries, positions, now)
                 is_refreshing = ~valid & self._ages.within(
                     self._ages.refreshing, segment.content, entries, now
                 )
@@ -178,6 +190,19 @@ class Store:
                         rows.append(segment.rows_of(positions[chosen], entries[chosen], columns))
         nowhere = pa.array(np.sort(np.concatenate(missing)), pa.int32())
         return ProbeResult(_placed(found), nowhere, _placed(refreshing), _placed(fallback))
+
+    def _add_past(
+        self,
+        valid: Chosen,
+        past: Past,
+        content: Content,
+        entries: Positions,
+        positions: Positions,
+        now: float,
+    ) -> None:
+        old = np.flatnonzero(~valid & (content.counts[entries] > 0) & (content.loaded[entries] <= now))
+        if len(old):
+            valid[old] = past.holds(content, entries[old], positions[old])
 
     def _allowed(self, segment: Segment, matches: Matches) -> tuple[Positions, Positions]:
         """Keys that a segment has, and their entries, but for what was invalidated."""

@@ -157,8 +157,8 @@ def _without_invalidated(facts: Facts, join: FoundJoin, settings: LookupSettings
     """What was invalidated of the table longer ago than a row may be old is gone anyway."""
     if settings.cache is None and settings.whole is None:
         return settings
-    longest = math.inf if settings.cache is None else settings.cache.longest
-    return replace(settings, invalidations=facts.context.invalidations(join.connector.table, longest))
+    told = facts.context.invalidations(join.connector.table, settings.longest)
+    return replace(settings, invalidations=told)
 
 
 def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:

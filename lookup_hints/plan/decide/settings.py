@@ -29,7 +29,7 @@ from lookup_hints.spec import (
     PeriodicReload,
 )
 from lookup_hints.spi import AsyncLookup, Connector, SyncLookup
-from lookup_hints.spi.changes import changed_column_of
+from lookup_hints.spi.changes import changed_column_of, versions_of
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import (
     DEAD_LETTER_KEYS,
@@ -132,7 +132,8 @@ def choose(
     letters = _dead_letters(given, connector.table, conf, unwritable)
     cache = None
     if given["cache"] == "partial":
-        cache = replace(_partial_cache(given), changed=_changed(given, connector.table))
+        changed = _changed(given, connector.table)
+        cache = replace(_partial_cache(given, connector.table), changed=changed)
     settings = LookupSettings(
         asynchronous=asynchronous,
         capacity=min(given["capacity"], budget.concurrency or budget.task_concurrency or given["capacity"]),
@@ -357,7 +358,7 @@ def _effect_notes(given: _Given) -> list[str]:
 
 def cache_of(table: LookupTable, conf: Conf) -> PartialCache:
     """How answers of ``table`` are remembered where that is wanted."""
-    return _partial_cache(_given(None, table, conf))
+    return _partial_cache(_given(None, table, conf), table)
 
 
 def whole_of(connector: Connector, conf: Conf) -> FullCache | None:
@@ -371,10 +372,11 @@ def _changed(given: _Given, table: LookupTable) -> ChangedColumn | None:
     return None if column is None else ChangedColumn(column, given["cache.check-interval"])
 
 
-def _partial_cache(given: _Given) -> PartialCache:
+def _partial_cache(given: _Given, table: LookupTable) -> PartialCache:
     ttl, missing_ttl = given["partial-cache.expire-after-write"], given["partial-cache.missing-ttl"]
     if missing_ttl is None:
         missing_ttl = min(ttl / 10, _LONGEST_MISSING)
+    versions = versions_of(table)
     return PartialCache(
         expire_after_write=ttl,
         expire_after_access=given["partial-cache.expire-after-access"],
@@ -383,6 +385,7 @@ def _partial_cache(given: _Given) -> PartialCache:
         max_bytes=given["partial-cache.max-bytes"],
         stale_while_revalidate=given["partial-cache.stale-while-revalidate"] or 0.0,
         stale_if_error=given["partial-cache.stale-if-error"] or 0.0,
+        versions_by=None if versions is None else versions.since.name,
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from lookup_hints.cache import cached, whole_tables
 from lookup_hints.cache.whole_tables import use_of
-from lookup_hints.engine.arrow import KnownAnswers
+from lookup_hints.engine.arrow import Keys, KnownAnswers
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.spec import FullCache, Invalidation, LookupSettings, LookupSpec, PeriodicReload
@@ -128,9 +128,12 @@ def test_a_full_cache_answers_other_runs_until_it_is_invalidated(monkeypatch: py
         assert run(networks, 12, whole=FULL)[0] == [["a"]]
     assert networks.reads == 1
     networks.rows[0] = (10, 20, "changed")
-    for number, told in enumerate((Invalidation("s", 1), Invalidation("s", 2, ("name",), (("a",),))), 2):
+    for told in (Invalidation("s", 1), Invalidation("s", 2, ("name",), (("a",),))):
+        before = networks.reads
         assert run(networks, 12, whole=FULL, invalidations=(told,))[0] == [["changed"]]
-        assert networks.reads == number
+        assert 1 <= networks.reads - before <= 2, (
+            "twice if it was invalidated in the millisecond of the first"
+        )
 
 
 def test_a_table_that_cannot_be_read_fails_the_task() -> None:
@@ -164,8 +167,8 @@ def test_where_many_ranges_hold_a_value_few_values_are_asked_at_once(monkeypatch
     asked: list[int] = []
     probe = whole_tables.RangeCache.probe
 
-    def counted(self: whole_tables.RangeCache, keys: pa.Table, columns: list[str]) -> KnownAnswers:
-        asked.append(keys.num_rows)
+    def counted(self: whole_tables.RangeCache, keys: Keys, columns: list[str]) -> KnownAnswers:
+        asked.append(keys.table.num_rows)
         return probe(self, keys, columns)
 
     monkeypatch.setattr(whole_tables.RangeCache, "probe", counted)

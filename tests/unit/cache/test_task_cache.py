@@ -28,7 +28,7 @@ class Written(Cache):
     def __init__(self) -> None:
         self.writes: list[int] = []
 
-    def probe(self, keys: pa.Table, columns: Sequence[str]) -> KnownAnswers:
+    def probe(self, keys: Keys, columns: Sequence[str]) -> KnownAnswers:
         return NOTHING
 
     def refresh(self, keys: pa.Table) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import time, timedelta, timezone
+from math import inf
 
 import pytest
 
@@ -87,6 +88,14 @@ def test_rows_that_are_too_old_are_used_on_request_alone() -> None:
     assert (found.stale_while_revalidate, found.stale_if_error, found.longest) == (60.0, 86400.0, 87000.0)
     shown = explain(plan(cache="PARTIAL", **times))
     assert "a miss 30 s; 660 s while it is fetched again; 87000 s where asking fails;" in shown
+
+
+def test_versions_that_have_ended_are_kept_for_lookups_as_of_a_moment() -> None:
+    times = {"partial_cache__stale_if_error": "1 d", "valid_from": "id", "valid_to": "ID"}
+    found = cache(cache="PARTIAL", **times)
+    assert found is not None
+    assert (found.versions_by, found.longest) == ("id", inf), "what is invalidated stays so"
+    assert "versions that have ended" not in explain(plan(cache="PARTIAL", **times))
 
 
 def test_what_is_no_cache_is_refused() -> None:
