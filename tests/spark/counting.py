@@ -16,7 +16,7 @@ from lookup_connectors.memory import MemoryConnector
 from lookup_connectors.sqlite import SqliteConnector
 
 from lookup_hints.spi import DURATION, TEXT, Option
-from lookup_hints.spi.model import LookupRequest
+from lookup_hints.spi.model import LookupRequest, OrderCondition
 
 
 def write_down(request: LookupRequest, file: Path) -> None:
@@ -101,3 +101,10 @@ class LoggedSqlite(SqliteConnector):
     def lookup(self, request: LookupRequest) -> pa.Table:
         write_down(request, Path(self.table.options["log"]))
         return super().lookup(request)
+
+
+class ByKey(CountingConnector):
+    """Is asked for keys alone: the worker chooses among their rows."""
+
+    def can_order(self, order: OrderCondition) -> bool:
+        return False

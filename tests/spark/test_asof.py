@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+from lookup_hints import LookupSession, disable
 from lookup_hints.driver.functions import spark_version
 from lookup_hints.errors import UnsupportedLookup
+from lookup_hints.plan.decide import access
 from tests.queries.worlds import QUICK, Data, World, Worlds
+from tests.spark.counting import Calls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,3 +153,42 @@ def test_where_spark_does_not_take_the_syntax_what_is_asked_runs_and_the_rest_sa
             world.session.sql(text).collect()
     with pytest.raises(Exception, match="nowhere"):
         world.session.sql(TEXTS[0].replace("t.ts", "t.nowhere"))
+
+
+def test_a_table_that_is_read_in_the_middle_of_the_statement_gives_sparks_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if spark_version(spark) < (4, 3):
+        pytest.skip("this Spark knows no ASOF JOIN")
+    monkeypatch.setattr(access, "FEWEST_KEYS", 100)
+    session, log = LookupSession(spark.newSession()), tmp_path / "log"
+    batch = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
+    for key, value in {**QUICK, ENABLED: "true", **batch}.items():
+        session.spark.conf.set(key, value)
+    session.sql(
+        "CREATE TEMPORARY VIEW trades AS SELECT id AS no, id * 7 % 60 AS k, id * 11 % 97 AS ts"
+        " FROM range(0, 20000, 1, 1)"
+    )
+    quotes = [[k, at, k * 100 + at] for k in range(50) for at in range(k % 7, 90, 13)]
+    session.sql(
+        "CREATE TEMPORARY TABLE quotes (k BIGINT, qt BIGINT, price BIGINT, PRIMARY KEY (k, qt) NOT ENFORCED)"
+        f" WITH ('connector' = 'tests.spark.counting:ByKey', 'rows' = '{quotes}', 'log' = '{log}',"
+        " 'lookup.valid-from' = 'qt')"
+    )
+    listed = ", ".join(f"({k}, {at}, {price})" for k, at, price in quotes)
+    session.sql(f"CREATE TEMPORARY VIEW plain AS SELECT * FROM VALUES {listed} AS q(k, qt, price)")
+    # Spark does not know how many rows are left of a condition.
+    left = "SELECT t.no, q.qt, q.price FROM (SELECT * FROM trades WHERE no >= 0) t LEFT"
+    nearest = f"{left} ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.qt) ON t.k = q.k"
+    as_of = f"{left} JOIN quotes FOR SYSTEM_TIME AS OF t.ts AS q ON t.k = q.k"
+    try:
+        told = session.explain(f"{nearest} UNION ALL {as_of}")
+        assert told.count("may read     each executor reads the table when it has asked for") == 2
+        ours = [sorted(map(tuple, session.sql(text).collect()), key=str) for text in (nearest, as_of)]
+        calls = Calls.read(log)
+        assert calls.scans == 2
+        assert calls.requests, "it was asked before"
+        sparks = session.sql(nearest.replace("quotes q", "plain q")).collect()
+        assert ours == [sorted(map(tuple, sparks), key=str)] * 2
+    finally:
+        disable(session.spark)

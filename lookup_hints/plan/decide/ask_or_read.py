@@ -77,6 +77,10 @@ def _decision(facts: Facts, joins: Sequence[FoundJoin], join: FoundJoin, is_stop
         return sizes[0]
 
     decision = decide(case, size, lambda: _left_rows(facts, joins, join))
+    if join.use.versions is not None and not (
+        _why_not_read(facts, join.use, of_past=False) or _must_ask(facts, join, is_stopped)
+    ):
+        size()  # an executor that has read the table chooses among the rows of a key, as one that asks does
     keys = keys_worth_reading(sizes[0], most_rows) if sizes else None
     if decision.reads or keys is None or _stream(facts, joins, join):
         return decision
@@ -113,13 +117,16 @@ def _most_rows(facts: Facts, use: LookupUse) -> int:
     return MOST_ROWS if most is None else min(MOST_ROWS, most)
 
 
-def _why_not_read(facts: Facts, use: LookupUse) -> str:
-    """Why a table cannot, or may not, be read; empty where it can be."""
+def _why_not_read(facts: Facts, use: LookupUse, *, of_past: bool = True) -> str:
+    """Why a table cannot, or may not, be read; empty where it can be.
+
+    Without ``of_past`` it does not matter that its past rows are wanted.
+    """
     if why := why_not_read(facts.connector(use)):
         return why
     if not facts.value_of("scan", use).value:
         return f"'scan' = 'false' of table {use.table.name} forbids to read it"
-    if use.versions is not None:
+    if of_past and use.versions is not None:
         return "FOR SYSTEM_TIME AS OF chooses among its rows"
     guard = facts.value_of("on-scan", use)
     if guard.value == "error" and guard.source is not None:

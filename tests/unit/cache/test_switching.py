@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lookup_hints.cache import cached
-from lookup_hints.spec import Switch
+from lookup_hints.spec import LookupSettings, LookupSpec, Switch
+from lookup_hints.spi import OrderCondition, Scan, SyncLookup
+from lookup_hints.spi.model import LookupRequest, LookupTable
+from lookup_hints.worker.arrow_worker import look_up
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.open_connectors import Process
 from tests.unit.cache.test_whole_tables import FLOATS, VALUES, Readable, Row, run, warnings
+from tests.unit.engine.support import plain
 
 NAMES = [(each, f"n{each}") for each in range(0, 200, 2)]
 NUMBERS = count()
@@ -146,3 +151,65 @@ def test_it_changes_no_row(rows: list[Row], tasks: list[list[float | None]], key
     for ids in tasks:
         assert names(connector, *ids, keys=keys)[0] == run(connector, *ids, whole=None)[0]
     assert connector.reads <= 1
+
+
+VERSIONS = pa.schema([("k", pa.int64()), ("since", pa.int64()), ("until", pa.int64()), ("v", pa.string())])
+
+
+class Versions(SyncLookup, Scan):
+    """A table of versions that counts how often it is read."""
+
+    def __init__(self, rows: list[tuple[int, int | None, int | None]]) -> None:
+        options = {"connector": "versions", "number": str(next(NUMBERS))}
+        super().__init__(LookupTable("versions", VERSIONS, options=options))
+        names = ("k", "since", "until")
+        listed = [{**dict(zip(names, row, strict=True)), "v": str(row)} for row in rows]
+        self.rows, self.reads = pa.Table.from_pylist(listed, schema=VERSIONS), 0
+
+    def lookup(self, request: LookupRequest) -> pa.Table:
+        return self.rows.select(request.columns)
+
+    def scan(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        self.reads += 1
+        yield from self.rows.select(schema.names).to_batches(max_chunksize=3)
+
+
+MOMENTS = st.one_of(st.none(), st.integers(0, 9))
+
+
+@pytest.mark.work(6)
+@given(
+    pairs=st.sets(st.tuples(st.integers(0, 5), MOMENTS), max_size=25),
+    ends=st.lists(MOMENTS, min_size=25, max_size=25),
+    tasks=st.lists(
+        st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 6)), MOMENTS), min_size=1, max_size=30),
+        min_size=1,
+        max_size=4,
+    ),
+    keys=st.integers(1, 15),
+    order=st.one_of(
+        st.builds(OrderCondition, st.just("since"), st.sampled_from([">=", ">", "<=", "<"])),
+        st.just(OrderCondition("since", until="until")),
+    ),
+)
+def test_it_changes_none_of_the_rows_that_answer_by_order(
+    pairs: set[tuple[int, int | None]],
+    ends: list[int | None],
+    tasks: list[list[tuple[int | None, int | None]]],
+    keys: int,
+    order: OrderCondition,
+) -> None:
+    table = Versions(
+        [(key, since, until) for (key, since), until in zip(sorted(pairs, key=str), ends, strict=False)]
+    )
+
+    def found(task: list[tuple[int | None, int | None]], switch: Switch | None) -> Any:
+        spec = LookupSpec(table, ("k",), ("v",), LookupSettings(False, switch=switch), order=order)
+        columns = [pa.array(column, pa.int64()) for column in zip(*task, strict=True)]
+        rows = plain(look_up(spec, table.table.options["number"], iter([columns]), None))
+        return [sorted(each or ()) for each in rows]
+
+    for task in tasks:
+        assert found(task, Switch(keys)) == found(task, None)
+    distinct = sum(len({key for key, value in task if None not in (key, value)}) for task in tasks)
+    assert table.reads == (distinct >= keys)

@@ -439,6 +439,22 @@ def test_a_lookup_may_read_its_table_when_it_has_asked_for_about_a_third_of_it()
     assert may_read(planned(hinted(access="auto"), known(size=LARGE))) == 700_000
 
 
+AS_OF = JOIN.replace("customers c", "customers FOR SYSTEM_TIME AS OF o.k AS c")
+VERSIONS = {"lookup.valid-from": "id", "lookup.valid-to": "id"}
+
+
+def test_past_rows_may_be_chosen_from_a_table_that_an_executor_has_read() -> None:
+    """Spark does not read the table for them, whatever that costs."""
+    plan = planned(AS_OF, known(Spark(MANY), size=LARGE, options=VERSIONS))
+    assert (reads(plan), may_read(plan)) == (False, 700_000)
+    assert "FOR SYSTEM_TIME AS OF chooses among its rows" in explain(plan)
+    assert may_read(planned(AS_OF, known(size=LARGE, stream=True, options=VERSIONS))) is None
+    assert may_read(planned(f"{AS_OF} LIMIT 5", known(size=LARGE, options=VERSIONS))) is None
+    for key, value in (("scan", "false"), ("lookup.on-scan", "error"), ("lookup.access", "lookup")):
+        options = {**VERSIONS, key: value}
+        assert may_read(planned(AS_OF, known(size=LARGE, options=options))) is None
+
+
 @pytest.mark.parametrize(
     ("text", "options"),
     [
