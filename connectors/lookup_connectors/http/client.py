@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight, Usual
-from lookup_connectors.http.answer import KeptConnectionLost, Response
 from lookup_connectors.http.connection import BrokenOff, Head, HttpConnection, ResponseSink
 from lookup_connectors.http.content import ACCEPTED, BodyTooLarge, decoded
 from lookup_connectors.http.desync import DesyncGuard
 from lookup_connectors.http.network import Connecting, HttpOrigin, connected
 from lookup_connectors.http.request import Request
+from lookup_connectors.http.response import KeptConnectionLost, Response
 from lookup_hints.spi import reporting
 
 if TYPE_CHECKING:
-    from lookup_connectors.http.starting import StartedKey
+    from lookup_connectors.http.started_keys import StartedKey
 
 _PLAIN = re.compile(r"[!-~]*")
 _AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")

@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol, cast
 import httptools
 
 from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.http.answer import Response
 from lookup_connectors.http.desync import DesyncGuard, Peek
 from lookup_connectors.http.network import Connecting, HttpOrigin
+from lookup_connectors.http.response import Response
 
 _HEAD = re.compile(rb"HTTP/\d\.\d \d{3}")
 _MOST_HEAD_BYTES = 1024 * 1024

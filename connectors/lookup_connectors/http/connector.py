@@ -16,8 +16,6 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight
-from lookup_connectors.http.answer import FoundRow, FoundRows, HttpFailure, PageRows, Told
-from lookup_connectors.http.answer_kind import Judge
 from lookup_connectors.http.auth import auth_of, netrc_path
 from lookup_connectors.http.client import HttpClient
 from lookup_connectors.http.exchange import Answered, Begun, Exchange
@@ -41,7 +39,9 @@ from lookup_connectors.http.request import (
     Unsendable,
     host_and_port,
 )
-from lookup_connectors.http.starting import StartedKeys
+from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, PageRows, Told
+from lookup_connectors.http.started_keys import StartedKeys
+from lookup_connectors.http.verdict import Judge
 from lookup_hints.spi import (
     Answer,
     AsyncRowLookup,

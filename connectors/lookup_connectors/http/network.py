@@ -15,8 +15,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import certifi
 
-from lookup_connectors.http.answer import HttpFailure, Response
 from lookup_connectors.http.request import origin_of
+from lookup_connectors.http.response import HttpFailure, Response
 
 _PROXY_PORTS = {"http": 80, "https": 443}
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d{3})[^\r\n]*")

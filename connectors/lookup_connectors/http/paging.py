@@ -12,15 +12,16 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.http.answer import (
+from lookup_connectors.http.exchange import Answered, Begun, Exchange
+from lookup_connectors.http.link_header import next_link
+from lookup_connectors.http.more_pages import more_told
+from lookup_connectors.http.request import Request
+from lookup_connectors.http.response import (
     HttpFailure,
     PageRows,
     Response,
     ResponseReader,
 )
-from lookup_connectors.http.answer_signs import more_told, next_link
-from lookup_connectors.http.exchange import Answered, Begun, Exchange
-from lookup_connectors.http.request import Request
 from lookup_connectors.json_paths import Path, PathFailure, parse_path
 
 KINDS = ("none", "link", "next_url", "cursor", "page", "offset")

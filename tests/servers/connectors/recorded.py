@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.http.answer import KeptConnectionLost, Response
 from lookup_connectors.http.client import HttpClient
 from lookup_connectors.http.connector import HttpConnector
 from lookup_connectors.http.request import Request
+from lookup_connectors.http.response import KeptConnectionLost, Response
 
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Ending

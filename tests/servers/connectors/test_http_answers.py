@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lookup_connectors.http.answer import Response
-from lookup_connectors.http.answer_signs import next_link
+from lookup_connectors.http.link_header import next_link
+from lookup_connectors.http.response import Response
 from lookup_connectors.json_paths import parse_path
 
 from lookup_hints.spi import Outcomes

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import pytest
-from lookup_connectors.http.answer import Response
+from lookup_connectors.http.response import Response
 
 from tests.servers.connectors.recorded import HOME, Outcome, outcome, response
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lookup_connectors.http.answer import FoundRow, FoundRows, Told
 from lookup_connectors.http.options import plan_of
+from lookup_connectors.http.response import FoundRow, FoundRows, Told
 
 from lookup_hints.cli.check import check_script
 from lookup_hints.cli.importing.http_tables import Asked, Imported, NoTable, NoType, http_table, type_of

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 import pytest
 from lookup_connectors.bytes_in_flight import BytesInFlight
-from lookup_connectors.http.answer import KeptConnectionLost, Response
 from lookup_connectors.http.client import HttpClient
 from lookup_connectors.http.connection import BrokenOff, HttpConnection
 from lookup_connectors.http.desync import DesyncGuard, Peek
 from lookup_connectors.http.network import Connecting, HttpOrigin
 from lookup_connectors.http.request import Request
+from lookup_connectors.http.response import KeptConnectionLost, Response
 
 from lookup_hints.errors import AnswerError
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
-from lookup_connectors.http.answer import HttpFailure, KeptConnectionLost, PageRows, Response
-from lookup_connectors.http.answer_kind import Verdict
 from lookup_connectors.http.auth import Auth
 from lookup_connectors.http.client import HttpClient
 from lookup_connectors.http.exchange import SECOND_TRIES, Answered, Exchange
 from lookup_connectors.http.network import Connecting
 from lookup_connectors.http.request import Request
+from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, PageRows, Response
+from lookup_connectors.http.verdict import Verdict
 
 from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules

@@ -13,9 +13,9 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.http.answer import Response, Told
 from lookup_connectors.http.exchange import Answered, Begun, ending_of_failure
 from lookup_connectors.http.request import Request
+from lookup_connectors.http.response import Response, Told
 from lookup_hints.spi import RowRequest, Rows, TakeRows, reporting, turns
 
 if TYPE_CHECKING:

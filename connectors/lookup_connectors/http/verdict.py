@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from lookup_connectors.http import answer_signs as signs
-from lookup_connectors.http.answer import (
+from lookup_connectors.http import envelope
+from lookup_connectors.http.rate_limits import asks_to_wait, nothing_remains
+from lookup_connectors.http.response import (
     HttpFailure,
     PageRows,
     Response,
@@ -138,11 +139,13 @@ class Judge:
             return self._by_rule(self.rules.when, document) or self._answer(document)
         if self.reader.is_row(document):
             return self._answer(document)  # most answers, of which nothing below could say more
-        errors = signs.graphql_errors(document, self.reader.rows.way)
+        errors = envelope.graphql_errors(document, self.reader.rows.way)
         if errors is not None and self.reader.reads("errors"):
             errors = []
         if errors:
-            return self._told(["errors"], {"errors": errors}, document, signs.status_told({"errors": errors}))
+            return self._told(
+                ["errors"], {"errors": errors}, document, envelope.status_told({"errors": errors})
+            )
         if errors is not None:
             return self._answer(document)
         try:
@@ -170,7 +173,7 @@ class Judge:
             raise self.reader.not_followed(when, "'error-when'", error) from None
         if told is None or told is False or told in ("", [], {}):
             return None
-        kind: Kind = told if told in FAILURES else (self.rules.kind or _kind_of(signs.words(document)))
+        kind: Kind = told if told in FAILURES else (self.rules.kind or _kind_of(envelope.words(document)))
         return Verdict(kind, _NONE, document, self._description(document) or _short(document), True)
 
     def _by_envelope(self, document: Any, *, is_absent: bool = True) -> Verdict | None:
@@ -180,18 +183,18 @@ class Judge:
         """
         if isinstance(document, dict) and not self.reader.is_envelope(document):
             return None
-        for envelope in signs.envelopes(document, self.reader.rows.way):
-            status = signs.status_told(envelope)
-            if (status is not None and status in self.miss.statuses) or signs.nothing_told(envelope):
+        for beside in envelope.envelopes(document, self.reader.rows.way):
+            status = envelope.status_told(beside)
+            if (status is not None and status in self.miss.statuses) or envelope.nothing_told(beside):
                 return _MISS
-            names = signs.failure_told(envelope)
-            if names or (is_absent and signs.speaks_of_rates(envelope)):
-                return self._told(names, envelope, document, status)
-            names = signs.not_yet_told(envelope) if is_absent else []
+            names = envelope.failure_told(beside)
+            if names or (is_absent and envelope.speaks_of_rates(beside)):
+                return self._told(names, beside, document, status)
+            names = envelope.not_yet_told(beside) if is_absent else []
             if names:
-                said = self._description(document) or _short(signs.told_of(envelope, names))
+                said = self._description(document) or _short(envelope.told_of(beside, names))
                 return Verdict(self.rules.kind or "transient", _NONE, document, said, True, _NOT_YET)
-        beside, names = signs.told_instead(document, self.reader.rows.way)
+        beside, names = envelope.told_instead(document, self.reader.rows.way)
         if names:
             tip = f"There is nothing at 'rows' = {self.reader.rows.text!r}. {_OTHERWISE}"
             return self._told(names, beside, document, None)._replace(tip=tip)
@@ -203,26 +206,26 @@ class Judge:
         kind: Kind
         if self.rules.kind is not None:
             kind = self.rules.kind
-        elif (status is not None and status in _ALWAYS_THROTTLED) or signs.speaks_of_rates(about):
+        elif (status is not None and status in _ALWAYS_THROTTLED) or envelope.speaks_of_rates(about):
             kind = "throttled"
         elif status is not None and status in self.transient.statuses:
             kind = "transient"
         else:
-            kind = _kind_of(signs.words(about))
-        said = self._description(document) or _short(signs.told_of(about, names))
+            kind = _kind_of(envelope.words(about))
+        said = self._description(document) or _short(envelope.told_of(about, names))
         return Verdict(kind, _NONE, document, said, True, _OTHERWISE)
 
     # Another code.
 
     def _failure(self, response: Response) -> Verdict:
         document = self._document_of_failure(response)
-        told = signs.words(document)
+        told = envelope.words(document)
         said = self._description(document)
         kind = self._kind_named(document)
         if kind is None:
-            code = signs.word(response.headers.get("x-amzn-errortype", ""))
+            code = envelope.word(response.headers.get("x-amzn-errortype", ""))
             kind = self._kind_of_failure(response, document, told | {code})
-        tip = _USED_UP if kind == "permanent" and not signs.USED_UP.isdisjoint(told) else ""
+        tip = _USED_UP if kind == "permanent" and not envelope.USED_UP.isdisjoint(told) else ""
         return Verdict(kind, _NONE, document, said, tip=tip)
 
     def _kind_of_failure(self, response: Response, document: Any, told: frozenset[str]) -> Kind:
@@ -232,9 +235,9 @@ class Judge:
             return "permanent"
         if (
             status in _ALWAYS_THROTTLED
-            or (status in _MAY_BE_THROTTLED and signs.asks_to_wait(headers))
-            or (status == 403 and (signs.nothing_remains(headers) or signs.speaks_of_rates(document)))
-            or not signs.THROTTLED.isdisjoint(told)
+            or (status in _MAY_BE_THROTTLED and asks_to_wait(headers))
+            or (status == 403 and (nothing_remains(headers) or envelope.speaks_of_rates(document)))
+            or not envelope.THROTTLED.isdisjoint(told)
         ):
             return "throttled"
         return "transient" if should_retry == "true" or status in self.transient.statuses else "permanent"
@@ -269,9 +272,9 @@ class Judge:
 
 
 def _kind_of(told: frozenset[str]) -> Kind:
-    if not signs.THROTTLED.isdisjoint(told):
+    if not envelope.THROTTLED.isdisjoint(told):
         return "throttled"
-    return "transient" if not signs.PASSING.isdisjoint(told) else "permanent"
+    return "transient" if not envelope.PASSING.isdisjoint(told) else "permanent"
 
 
 def _short(value: Any) -> str:

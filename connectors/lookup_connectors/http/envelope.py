@@ -1,0 +1,367 @@
+"""What an answer says beside its rows: that it failed, why, that it is not there yet. All of it is pure.
+
+Names and words of JSON are compared by letters and digits: ``rate_limited`` and ``RateLimited`` are one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from lookup_connectors.http.rate_limits import seconds
+
+
+def word_set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_DEPTH = 5
+_MOST = 50
+"""This many members of a list are looked at."""
+
+# Codes that mean too many requests, that a quota is used up, and that asking again may help.
+THROTTLED = word_set(
+    """
+    ratelimit ratelimited ratelimiterror ratelimitexceeded ratelimitexceedederror ratelimitreached
+    userratelimitexceeded overquerylimit overratelimit toomanyrequests toomanyrequestsexception
+    toomanyrequestserror throttled throttling throttlingerror throttlederror throttlingexception
+    throttledexception requestthrottled requestthrottledexception applicationthrottled
+    ec2throttledexception requestlimitexceeded limitexceededexception resourceexhausted slowdown
+    provisionedthroughputexceededexception bandwidthlimitexceeded activitylimitreached
+    priorrequestnotcomplete secondaryratelimit
+    """
+)
+USED_UP = word_set(
+    """
+    quotaexceeded dailylimitexceeded dailylimitexceededunreg overdailylimit quotaexceedederror
+    insufficientquota quotaexhausted monthlylimitexceeded
+    """
+)
+PASSING = word_set(
+    """
+    internalservererror internalerror servererror serviceunavailable temporarilyunavailable unknownerror
+    backenderror timeout timedout gatewaytimeout badgateway unavailable deadlineexceeded maxlag
+    """
+)
+_NOT_FOUND = frozenset({"notfound", "notfounderror", "resourcenotfound", "objectnotfound"})
+_ABOUT_RATES = re.compile(
+    r"rate.?limit|too many (?:requests|calls)|throttl|(?:request|call)s? limit|(?:requests|calls) per \w"
+    r"|abuse detection|secondary limit",
+    re.IGNORECASE,
+)
+
+_CODES = word_set(
+    """
+    code status reason type error errors errortype errorcode errcode errorstatus subcode category title
+    name
+    """
+)
+_INSIDE = word_set(
+    """
+    error errors extensions details detail fault exception parameters
+    """
+)
+_TEXTS = word_set(
+    """
+    message error errormessage errormsg errmsg msg errordescription description detail title note
+    information
+    """
+)
+_PAUSES = {"retryafter": 1.0, "retryafterseconds": 1.0, "retrydelay": 1.0, "retryafterms": 1e-3}
+
+_ERRORS = word_set(
+    """
+    error errors err errs errorcode errcode errno errormessage errormessages errormsg errmsg
+    errordescription errordetail errordetails errorinfo errortype haserror haserrors iserror odataerror
+    fault faultcode faultstring exception exceptions
+    """
+)
+_WELL = frozenset({"ok", "success", "succeeded", "successful", "issuccess", "response"})
+_STATES = word_set("status state code result outcome response resultcode returncode resultstatus")
+_FAILED = (
+    THROTTLED
+    | USED_UP
+    | PASSING
+    | word_set(
+        """
+        error fail failed failure ko nok notok requestdenied invalidrequest invalidargument unauthorized
+        unauthenticated forbidden accessdenied permissiondenied failedprecondition
+        """
+    )
+)
+_UNFINISHED = word_set("pending queued processing inprogress running computing notready")
+_FINISHED = word_set("done complete completed iscomplete jobcomplete finished isfinished ready isready")
+_HOLDERS = word_set("meta metadata status header head responsestatus responseheader")
+"""Objects that hold what an answer says of itself."""
+_STATUS = frozenset({"status", "code", "statuscode", "cod", "httpstatus", "httpcode", "errorcode"})
+_NOTHING = frozenset({"", "0", "false", "none", "null", "ok", "success", "noerror", "no"})
+
+COUNTS = {
+    "from": ("startat", "offset", "skip", "start", "startindex", "from"),
+    "all": ("total", "totalcount", "totalresults", "totalitems", "totalsize"),
+    "page": ("page", "currentpage", "pagenumber", "pageindex"),
+    "pages": ("totalpages", "pagecount", "lastpage", "pages", "nbpages", "numpages", "pagestotal"),
+}
+"""A start and a total, or a page and the number of pages, tell together whether there is more."""
+
+_MESSAGES = word_set("message messages msg detail details info information note reason description")
+_NUMBERED = word_set("code cod statuscode resultcode retcode returncode ret infocode respcode responsecode")
+_SAYS_WELL = re.compile(r"\b(?:ok|okay|success\w*|succeeded|completed?|done)\b|成功", re.IGNORECASE)
+_GENERAL = word_set("data result results items rows content payload body response records list value")
+"""Members that hold rows of any kind: a number beside one is no column."""
+_OF_ENVELOPES = (
+    word_set(
+        """
+        id requestid traceid correlationid timestamp time date took path instance documentationurl docs url
+        help helpurl version apiversion pagesize count size limit
+        """
+    )
+    | (_MESSAGES | _NUMBERED | _CODES | _TEXTS | _STATES | _STATUS | _WELL | _ERRORS | _HOLDERS)
+    | {name for names in COUNTS.values() for name in names}
+)
+"""Members that say something of an answer, and are seldom what was asked for."""
+
+
+@lru_cache(4096)
+def plain_name(name: str) -> str:
+    return "".join(character for character in name.lower() if character.isalnum())
+
+
+def word(text: str) -> str:
+    """``text`` as it is compared: AWS writes ``com.amazon#Throttling``, and ``Throttling:http://...``."""
+    return plain_name(text[:200].rpartition("#")[2].partition(":")[0])
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def words(document: Any) -> frozenset[str]:
+    """The codes that ``document`` tells of its failure; a member that is true is one."""
+    codes = {word(text) for name, text in _told(document, _DEPTH) if name in _CODES}
+    members = document.items() if isinstance(document, dict) else ()
+    return frozenset(codes | {plain_name(name) for name, value in members if value is True})
+
+
+def speaks_of_rates(document: Any) -> bool:
+    """Whether a message in ``document`` speaks of too many requests."""
+    return any(name in _TEXTS and _ABOUT_RATES.search(text) for name, text in _told(document, _DEPTH))
+
+
+def pause_told(document: Any, wall_clock: float) -> float | None:
+    """Seconds that ``document`` asks to wait, or None."""
+    for name, text in _told(document, _DEPTH):
+        if name in _PAUSES:
+            pause = seconds(text, wall_clock)
+            if pause is not None:
+                return pause * _PAUSES[name]
+    return None
+
+
+def _told(value: Any, depth: int, name: str = "") -> Iterator[tuple[str, str]]:
+    """The texts and numbers of an error, each with its plain name; what lies deep, or far, is left out."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        yield name, str(value)
+    elif isinstance(value, list) and depth:
+        for each in value[:_MOST]:
+            yield from _told(each, depth - 1, name)
+    elif isinstance(value, dict) and depth:
+        for key, each in value.items():
+            plain = plain_name(key)
+            if plain in _INSIDE or not isinstance(each, dict | list):
+                yield from _told(each, depth - 1, plain)
+
+
+def graphql_errors(document: Any, way: Sequence[str]) -> list[Any] | None:
+    """The errors of a GraphQL response that concern what ``way`` leads to.
+
+    Those that only say that something is not there are left out, and those of another field of the query.
+    None where it is no such response, or one without errors.
+    """
+    errors = document.get("errors") if isinstance(document, dict) else None
+    if not isinstance(errors, list) or not {"data", "errors", "extensions"}.issuperset(document):
+        return None
+    data, field = document.get("data"), way[1] if way[:1] == ("data",) and len(way) > 1 else None
+    is_there = isinstance(data, dict) and field in data
+
+    def is_of_another(error: Any) -> bool:
+        path = error.get("path") if isinstance(error, dict) else None
+        return isinstance(path, list) and bool(path) and path[0] != field
+
+    return [
+        error for error in errors if not _says_not_found(error) and not (is_there and is_of_another(error))
+    ]
+
+
+def _says_not_found(error: Any) -> bool:
+    """Whether ``error`` is, or has, a code that says that what was asked for is not there."""
+    if isinstance(error, list):
+        return bool(error) and all(map(_says_not_found, error))
+    if isinstance(error, dict):
+        extensions = error.get("extensions")
+        codes = [error.get("type"), error.get("code"), error.get("status")]
+        codes.append(extensions.get("code") if isinstance(extensions, dict) else None)
+        return any(
+            code in (404, "404") or (isinstance(code, str) and _says_not_found(code)) for code in codes
+        )
+    return isinstance(error, str) and word(error.rpartition("/")[2]) in _NOT_FOUND
+
+
+def envelopes(document: Mapping[str, Any], way: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """What is beside ``way`` in ``document``, from the outside to the inside, and what holders there hold."""
+    level: Any = document
+    for name in way or ("",):
+        if not isinstance(level, dict):
+            return
+        beside = {each: value for each, value in level.items() if each != name}
+        yield beside
+        yield from (
+            value
+            for each, value in beside.items()
+            if plain_name(each) in _HOLDERS and isinstance(value, dict)
+        )
+        level = level.get(name)
+
+
+def failure_told(envelope: Mapping[str, Any]) -> list[str]:
+    """The members of ``envelope``, in which no row is, that say that the request failed."""
+    return [
+        name
+        for name, value in envelope.items()
+        if _says_failed(plain_name(name), value) or _status_at(envelope, name) is not None
+    ]
+
+
+def _says_failed(name: str, value: Any) -> bool:
+    if name in _STATES and (value is False or (isinstance(value, str) and word(value) in _FAILED)):
+        return True
+    if name in _WELL and (value is False or (isinstance(value, str) and word(value) == "false")):
+        return True
+    return (name in _FAILED and value is True) or (name in _ERRORS and is_something(value))
+
+
+def nothing_told(envelope: Mapping[str, Any]) -> bool:
+    """Whether an error in ``envelope`` says that what was asked for is not there."""
+    return any(plain_name(name) in _ERRORS and _says_not_found(value) for name, value in envelope.items())
+
+
+def told_instead(document: Any, way: Sequence[str]) -> tuple[Mapping[str, Any], list[str]]:
+    """What is in ``document`` where ``way`` ends at nothing, and what of it speaks in place of rows.
+
+    A message does where the place for rows is absent, or where a code beside it is none of success. A code
+    does alone where it is a number that no API writes for success. Neither does beside a word of success, or
+    beside members that may be what was asked for. A text or a list with something in it, where ``way`` goes
+    on, is something else in any case.
+    """
+    level, before = document, "@"
+    for name in way:
+        if not isinstance(level, dict):
+            is_other = isinstance(level, str | list) and is_something(level) and not _says_not_found(level)
+            return ({before: level}, [before]) if is_other else ({}, [])
+        if level.get(name) is None:
+            beside = {each: value for each, value in level.items() if each != name and value is not None}
+            is_null, is_general = name in level, plain_name(name) in _GENERAL
+            return beside, _spoken(beside, needs_code=is_null, code_is_enough=is_general)
+        level, before = level[name], name
+    return {}, []
+
+
+def _spoken(beside: Mapping[str, Any], *, needs_code: bool, code_is_enough: bool) -> list[str]:
+    plain = {plain_name(name): name for name in beside}
+    if any(name in _MESSAGES and _says_not_found(beside[plain[name]]) for name in plain):
+        return []
+    if not _OF_ENVELOPES.issuperset(plain) or any(_says_well(each, beside[plain[each]]) for each in plain):
+        return []
+    messages = [
+        name
+        for each, name in plain.items()
+        if each in _MESSAGES and isinstance(beside[name], str) and is_something(beside[name])
+    ]
+    codes = [name for each, name in plain.items() if each in _NUMBERED or each == "status"]
+    odd = [name for name in codes if _is_odd(beside[name])]
+    failed = [
+        name for each, name in plain.items() if each in ("ok", "success") and number_in(beside[name]) == 0
+    ]
+    if failed:
+        return failed + messages
+    if messages and (codes or not needs_code):
+        return codes + messages
+    return odd if code_is_enough else []
+
+
+def _says_well(name: str, value: Any) -> bool:
+    """Whether a member says that all is well; of numbers 0 does, but for a status, where it may be no."""
+    number = number_in(value)
+    if name in _NUMBERED or name == "status":
+        if number is not None:
+            return 200 <= number < 300 or number == (1 if name == "status" else 0)
+        return isinstance(value, str) and bool(_SAYS_WELL.search(value))
+    if name in _WELL:
+        return value is True or number == 1 or (isinstance(value, str) and word(value) == "true")
+    return name in _MESSAGES and isinstance(value, str) and bool(_SAYS_WELL.search(value))
+
+
+def number_in(value: Any) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value, re.ASCII):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _is_odd(value: Any) -> bool:
+    """Whether a code is a number that is none of success: many write 1, 1000 or 20000 for that."""
+    number = number_in(value)
+    return number is not None and (number < 0 or (number > 9 and len(str(number).rstrip("0")) > 1))
+
+
+def not_yet_told(envelope: Mapping[str, Any]) -> list[str]:
+    """The members of ``envelope`` that say that the answer is still on its way."""
+    return [
+        name
+        for name, value in envelope.items()
+        if (plain_name(name) in _STATES and isinstance(value, str) and word(value) in _UNFINISHED)
+        or (plain_name(name) in _FINISHED and value is False)
+    ]
+
+
+def told_of(envelope: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The members ``names`` of ``envelope``, and those that say more in words."""
+    return {
+        name: value
+        for name, value in envelope.items()
+        if name in names or (plain_name(name) in _TEXTS and isinstance(value, str) and value)
+    }
+
+
+def status_told(envelope: Mapping[str, Any]) -> int | None:
+    """The status code that ``envelope`` tells, 400 to 599, as some APIs send all with status 200."""
+    error, errors = envelope.get("error"), envelope.get("errors")
+    inside = [error, *(errors[:1] if isinstance(errors, list) else ())]
+    for each in (envelope, *(each for each in inside if isinstance(each, dict))):
+        for name in each:
+            status = _status_at(each, name)
+            if status is not None:
+                return status
+    return None
+
+
+def _status_at(envelope: Mapping[str, Any], name: str) -> int | None:
+    value = envelope[name]
+    if plain_name(name) not in _STATUS or isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    text = str(value)
+    return int(text) if re.fullmatch(r"[45]\d\d", text) else None
+
+
+def is_something(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(is_something, value.values()))
+    if isinstance(value, list):
+        return any(map(is_something, value))
+    if isinstance(value, str):
+        plain = plain_name(value)
+        return (plain not in _NOTHING and bool(plain.strip("0"))) or (bool(value.strip()) and not plain)
+    return bool(value)
