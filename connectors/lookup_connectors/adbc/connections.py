@@ -47,6 +47,8 @@ _SESSION_SETTINGS = (f"{_READ_ONLY} {_LIFE_SIGN} {_CASTING}", f"{_READ_ONLY} {_C
 """What sessions of PostgreSQL should begin with. Poolers refuse it, and servers before 14 know half of it."""
 _OF_THE_ENVIRONMENT = {"PGTZ": "SET timezone = UTC", "PGDATESTYLE": "SET datestyle = ISO"}
 """Variables that libpq makes settings of, which count more than ours; and what takes each back."""
+_ASOF_SORTS = "SET GLOBAL asof_loop_join_threshold = 0"
+"""DuckDB takes bound lists for a row or two, and would compare each value of an ASOF JOIN with all rows."""
 _REFUSALS = ("startup parameter", "unrecognized configuration parameter")
 
 
@@ -85,6 +87,9 @@ class AdbcServer:
                 )
                 if self.options["driver"] == POSTGRES:
                     _restore_environment(connection)
+                if self.options["driver"] == DUCKDB:
+                    with suppress(*DRIVER_ERRORS):  # versions without it always sort
+                        _run(connection, _ASOF_SORTS)
                 return connection
             except DRIVER_ERRORS as error:
                 last = self.explained(error)

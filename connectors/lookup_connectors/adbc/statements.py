@@ -287,6 +287,9 @@ def ordered_questions(
         yield from _ordered_rows(source, wanted, by, keys, dialect, order, plans)
         return
     names = [*_names(by), "value", "position"]
+    if way_of(dialect) == "lists" and order.until is None and _share_keys(keys, len(by)):
+        yield _by_asof_join(source, wanted, by, keys, dialect, order, plans)
+        return
     if way_of(dialect) == "arrays":
         arrays = (*_bound_arrays(by), f"${len(by) + 1}", f"${len(by) + 2}")
         asked = f"unnest({', '.join(arrays)}) AS asked({', '.join(names)})"
@@ -305,6 +308,42 @@ def ordered_questions(
     )
     sql = f"SELECT asked.position AS {MARK}, found.* FROM {asked} CROSS JOIN LATERAL ({rows}) AS found"  # noqa: S608  quoted
     yield Question(sql, _as_lists(keys), keys)
+
+
+_MANY_VALUES = 16
+"""DuckDB compares each value with all rows of its key: for so many of a key, to sort the rows is faster."""
+
+
+def _share_keys(keys: pa.Table, by: int) -> bool:
+    """Whether many values have the same key, which the first columns are."""
+    different = keys.group_by(keys.column_names[:by]).aggregate([]).num_rows
+    return bool(keys.num_rows > different * _MANY_VALUES)
+
+
+def _by_asof_join(
+    source: str,
+    wanted: Sequence[AdbcColumn],
+    by: Sequence[AdbcColumn],
+    keys: pa.Table,
+    dialect: str,
+    order: OrderCondition,
+    plans: Mapping[str, AdbcColumn],
+) -> Question:
+    """The nearest rows by DuckDB's own join, of which the rows of other keys are kept away: it sorts all."""
+    names = _names(by)
+    bound = ", ".join(f"unnest(?) AS {name}" for name in (*names, "value", "position"))
+    own = ", ".join(_of_lists(plan, dialect) for plan in by)
+    rows = f"SELECT * FROM {source} WHERE ({own}) IN (SELECT {', '.join(names)} FROM asked)"  # noqa: S608  quoted
+    conditions = [
+        f"{_of_lists(plan, dialect, 'found.')} = asked.{name}" for plan, name in zip(by, names, strict=True)
+    ]
+    conditions.append(f"asked.value {order.operator} {_of_lists(plans[order.column], dialect, 'found.')}")
+    sql = (
+        f"WITH asked AS MATERIALIZED (SELECT {bound})"  # noqa: S608  quoted
+        f" SELECT asked.position AS {MARK}, {_selected(wanted, dialect, 'found.')}"
+        f" FROM asked ASOF JOIN ({rows}) AS found ON {' AND '.join(conditions)}"
+    )
+    return Question(sql, _as_lists(keys), keys)
 
 
 def _ordered_rows(
