@@ -477,8 +477,8 @@ KEYS = [0, 0, 0, 1]
 STEPS = 50
 
 
-@pytest.mark.work(15)
-@settings(max_examples=max(12, EXAMPLES // 4), phases=[Phase.generate])
+@pytest.mark.work(20)
+@settings(max_examples=max(8, EXAMPLES // 10), phases=[Phase.generate])
 @given(
     chance=st.randoms(use_true_random=False),
     kind=st.sampled_from(KINDS),
