@@ -24,6 +24,7 @@ from lookup_hints.engine.masking import known_secrets
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import (
     AsyncLookup,
+    AsyncRowLookup,
     ChangesRequest,
     Connector,
     Filter,
@@ -41,6 +42,7 @@ from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcome, 
 from lookup_hints.spi.secrets import masker
 from lookup_hints.testing.fake import looked_up
 from lookup_hints.testing.rows_by_order import check_rows_by_order
+from lookup_hints.testing.started_rows import check_started_rows
 
 Key = Mapping[str, Any]
 """The value of each column asked by."""
@@ -170,6 +172,16 @@ class ConnectorContract:
         first, second = (_request(table, [key]) for key in ([*self.present, *self.absent] * 2)[:2])
         alone = asyncio.run(_all_at_once(connector, [second]))[0]
         assert asyncio.run(_after_cancellations(connector, first, second)) == [alone] * 6
+
+    def test_keys_that_are_started_together_have_the_rows_and_errors_that_they_have_alone(
+        self, table: LookupTable
+    ) -> None:
+        connector = self.connector(table)
+        if not isinstance(connector, AsyncRowLookup) or connector.keys_per_request() != 1:
+            skip("the connector is not asked key by key")
+            return
+        if not check_started_rows(connector, _request(table, [*self.present, *self.absent] * 5)):
+            skip("the connector starts no keys together")
 
     def test_each_input_row_gets_the_rows_of_its_key_and_no_null_is_asked(self, table: LookupTable) -> None:
         by, null = [*self.present[0]], [dict.fromkeys(self.present[0])]
