@@ -10,22 +10,20 @@ import asyncio
 import math
 import re
 import time
-import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight, Usual
+from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.connection import BrokenOff, Head, HttpConnection, ResponseSink
-from lookup_connectors.http.content import ACCEPTED, BodyTooLarge, decoded
 from lookup_connectors.http.desync import DesyncGuard
 from lookup_connectors.http.network import Connecting, HttpOrigin, connected
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import KeptConnectionLost, Response
+from lookup_connectors.http.sending import STANDING_HEADERS, Sender
 from lookup_hints.spi import reporting
 
 if TYPE_CHECKING:
@@ -36,23 +34,14 @@ _AUTHORITY = re.compile(r"[a-zA-Z]+://[^/?#]*")
 _ALLOWED = "%/:=&?~+!$,;'@()*[]\"<>{}|^`\\-._"
 _SHORTEST_WATCH = 0.05
 
-STANDING_HEADERS = {
-    "User-Agent": "lookup-hints",
-    "Accept": "application/json",
-    "Accept-Encoding": ACCEPTED,
-    "Connection": "keep-alive",
-}
-"""Sent with every request that does not say otherwise."""
 
+class HttpClient(Sender):
+    """Carries requests over kept connections."""
 
-class HttpClient:
-    """Carries many requests at once over kept connections; ``budget`` counts the bytes of all answers."""
+    keeps_connections = True
 
     def __init__(self, connecting: Connecting, budget: BytesInFlight) -> None:
-        self.budget = budget
-        self.usual = Usual()
-        self._connecting = connecting
-        self._slots = ConnectionSlots(connecting.connections)
+        super().__init__(connecting, budget)
         self._origins: dict[str, HttpOrigin] = {}
         self._idle: dict[str, deque[HttpConnection]] = {}
         self._busy: set[HttpConnection] = set()
@@ -62,34 +51,7 @@ class HttpClient:
         self._desync = DesyncGuard(connecting.table)
         self._heads: dict[bytes, Head] = {}
 
-    async def send(
-        self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool = False
-    ) -> Response:
-        """The response, whose bytes ``lease`` counts; the time that they wait for room is not counted.
-
-        Args:
-            request: what is sent.
-            timeout: seconds.
-            lease: counts bytes.
-            fresh: whether it needs a fresh connection.
-
-        Raises:
-            KeptConnectionLost: it was sent over a kept one, which was lost.
-            HttpFailure: there is no response.
-        """
-        await lease.expect(self.usual.size)
-        try:
-            with reporting().http(request.method, request.url) as told:
-                traced = request.with_headers(told.headers)
-                response = await self.answer(traced, timeout, lease, fresh=fresh)
-                told.answered(response.status)
-        finally:
-            lease.settle()
-        self.usual.saw(len(response.body))
-        return response
-
     async def answer(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
-        """What ``send`` gives, which sees to everything around it."""
         self._desync.check()
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
@@ -128,23 +90,13 @@ class HttpClient:
         return origin, path
 
     def read(self, request: Request, response: Response) -> Response:
-        """``response`` as it is to be read.
+        """As every client reads it.
 
         Raises:
-            AnswerError: it may be that of another request.
-            HttpFailure: its encoding is not what it says, or it is too large.
+            AnswerError: it may be the answer to another request.
         """
         self._desync.check()
-        codings = response.headers.get("content-encoding")
-        if not codings:
-            return response
-        try:
-            return response._replace(body=decoded(response.body, codings, self._connecting.most_bytes))
-        except BodyTooLarge:
-            raise self._connecting.too_large() from None
-        except (zlib.error, OSError) as error:
-            text = f"the answer of {request.origin} broke off: it is not {codings} ({error})."
-            raise self._connecting.failure(text) from None
+        return super().read(request, response)
 
     def failure(self, request: Request, error: Exception, timeout: float, *, is_kept: bool) -> Exception:
         """What ``error`` is to who sent ``request``, perhaps over a connection that was kept."""
@@ -285,62 +237,6 @@ class HttpClient:
         self._idle.clear()
         self._origins.clear()
         await asyncio.sleep(0)  # so that the sockets close before the loop may
-
-
-# --- connections that there may be -------------------------------------------------------------
-
-
-@asynccontextmanager
-async def one_of(places: asyncio.Semaphore, lease: ByteLease) -> AsyncIterator[None]:
-    """A block in one of ``places``, which those may hold who wait for the bytes of ``lease``."""
-    if places.locked():
-        with lease.idle():
-            await places.acquire()
-    else:
-        await places.acquire()
-    try:
-        yield
-    finally:
-        places.release()
-
-
-class ConnectionSlots:
-    """The right to use one of ``size`` connections; who finds none free waits in a row.
-
-    What ``asyncio.Semaphore`` does, without a coroutine and a generator for each request that need not wait.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.free = size
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def take(self, count: int = 1) -> bool:
-        """Take so many, if they are free."""
-        if self.free < count:
-            return False
-        self.free -= count
-        return True
-
-    async def wait(self, lease: ByteLease) -> None:
-        """Wait for one, which those may hold who wait for the bytes of ``lease``."""
-        given = asyncio.get_running_loop().create_future()
-        self._waiting.append(given)
-        try:
-            with reporting().waiting("slot"), lease.idle():
-                await given
-        except BaseException:
-            if given.done() and not given.cancelled():
-                self.release()  # it came just when nobody wanted it any more
-            raise
-
-    def release(self) -> None:
-        """Hand it on to who has waited longest."""
-        while self._waiting:
-            given = self._waiting.popleft()
-            if not given.done():
-                given.set_result(None)
-                return
-        self.free += 1
 
 
 # --- requests as bytes ----------------------------------------------------------------------------

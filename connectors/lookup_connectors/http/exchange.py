@@ -11,11 +11,11 @@ from urllib.parse import urljoin
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.auth import Auth
-from lookup_connectors.http.client import HttpClient, one_of
 from lookup_connectors.http.envelope import pause_told
 from lookup_connectors.http.rate_limits import reported_pause, retry_after
 from lookup_connectors.http.request import Request, origin_of
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, Response
+from lookup_connectors.http.sending import Sender, one_of
 from lookup_connectors.http.verdict import Verdict
 from lookup_hints.spi import Ending, Turns, reporting, turns
 
@@ -78,7 +78,7 @@ class Exchange:
     """
 
     table: str
-    client: HttpClient
+    client: Sender
     home: str
     auth: Auth
     judge: Callable[[Response], Verdict]

@@ -19,6 +19,7 @@ from lookup_connectors.http.response import Response, Told
 from lookup_hints.spi import RowRequest, Rows, TakeRows, reporting, turns
 
 if TYPE_CHECKING:
+    from lookup_connectors.http.client import HttpClient
     from lookup_connectors.http.connection import HttpConnection
     from lookup_connectors.http.connector import OpenHttp
 
@@ -61,8 +62,8 @@ class StartedKey:
 class StartedKeys:
     """The keys of one task that are under way."""
 
-    def __init__(self, live: OpenHttp, take: TakeRows) -> None:
-        self._live, self._client, self._take = live, live.client, take
+    def __init__(self, live: OpenHttp, client: HttpClient, take: TakeRows) -> None:
+        self._live, self._client, self._take = live, client, take
         self._lease = live.client.budget.lease(shared=True)
         self._turns, self._reports, self._context = turns(), reporting(), copy_context()
         self._under_way = 0

@@ -10,6 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
+from lookup_connectors.http import connector as connector_module
+from lookup_connectors.http.client import HttpClient
+from lookup_connectors.http.client_httpx import HttpxClient
 from lookup_connectors.http.request import Request
 
 from lookup_hints.errors import ConnectorError
@@ -24,19 +27,35 @@ from tests.servers.http_server import Api
 from tests.unit.connectors import asking
 from tests.unit.connectors.asking import Result, request_for
 
-WAYS = ("task", "started")
-"""A key has a task of its own, or it is started over an open connection, as the engine starts many together."""
+WAYS = ("task", "started", "httpx")
+"""A key has a task of its own, or it is started over an open connection, as the engine starts many together.
+
+With httpx it has a task and a connection of its own.
+"""
 
 
 def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask for keys in one of ``WAYS`` from now on."""
     if way == "started":
         monkeypatch.setattr(HttpConnector, "_each", _each_started)
+    if way == "httpx":
+        monkeypatch.setattr(connector_module, "client_of", HttpxClient)
 
 
 def is_started() -> bool:
     """Whether keys are started over connections that were opened for them."""
     return HttpConnector._each is _each_started
+
+
+def is_httpx() -> bool:
+    """Whether httpx sends the requests."""
+    return connector_module.client_of is HttpxClient
+
+
+def need_kept_connections() -> None:
+    """Skip a test of connections that are kept, where none is."""
+    if is_httpx():
+        pytest.skip("with httpx each request has a connection of its own")
 
 
 async def _each_started(connector: HttpConnector, request: LookupRequest, _: object) -> Outcomes:
@@ -73,6 +92,7 @@ async def _has_connection(connector: HttpConnector, row: RowRequest) -> bool:
     client = live.client
     try:
         request: Request = next(iter(live.requests_of([row])))
+        assert isinstance(client, HttpClient)
         origin, _ = client._origin(request.url)
         if not client._idle[origin.url]:
             now = asyncio.get_running_loop().time()

@@ -1,0 +1,154 @@
+"""httpx as the client, for who has not the extra ``http-fast``. Each request has a connection of its own.
+
+A connection that is kept may hold an answer that nobody asked for, and httpx would take it for that of the
+next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Coroutine
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, TypeVar
+
+import httpx
+
+from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
+from lookup_connectors.http.network import Connecting, HttpOrigin, Proxy
+from lookup_connectors.http.request import Request
+from lookup_connectors.http.response import HttpFailure, Response
+from lookup_connectors.http.sending import STANDING_HEADERS, Sender
+from lookup_hints.spi import reporting
+
+_T = TypeVar("_T")
+
+
+class HttpxClient(Sender):
+    """Carries requests by httpx."""
+
+    keeps_connections = False
+
+    def __init__(self, connecting: Connecting, budget: BytesInFlight) -> None:
+        super().__init__(connecting, budget)
+        self._clients: dict[str, httpx.AsyncClient] = {}
+
+    async def answer(self, request: Request, timeout: float, lease: ByteLease, *, fresh: bool) -> Response:
+        if not self._slots.take():
+            await self._slots.wait(lease)
+        try:
+            response = await _within(timeout, lease, self._asked(request, timeout, lease))
+        except (httpx.TransportError, asyncio.TimeoutError) as error:
+            raise _failure(self._connecting, request, error, timeout) from None
+        finally:
+            self._slots.release()
+        return self.read(request, response)
+
+    def _client(self, request: Request) -> httpx.AsyncClient:
+        """That of the origin, which may have a proxy of its own."""
+        client = self._clients.get(request.origin)
+        if client is None:
+            tls = self._connecting.tls
+            client = self._clients[request.origin] = httpx.AsyncClient(
+                verify=tls,
+                proxy=_proxy(HttpOrigin(self._connecting, request.url).proxy, tls),
+                trust_env=False,
+                headers={**STANDING_HEADERS, "Connection": "close"},
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+            )
+            # A lookup must not depend on which ones went before.
+            client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        return client
+
+    async def _asked(self, request: Request, timeout: float, lease: ByteLease) -> Response:
+        body = bytearray()
+        async with self._client(request).stream(
+            request.method,
+            request.url,
+            headers=dict(request.headers),
+            content=request.body,
+            timeout=httpx.Timeout(timeout, connect=min(timeout, self._connecting.connect_timeout)),
+        ) as response:
+            asked = response.request
+            line = f"{asked.method} {asked.url.raw_path.decode('ascii')} HTTP/1.1"
+            reporting().sent(_head_bytes(line, asked.headers) + len(request.body or b""))
+            line = f"{response.http_version} {response.status_code} {response.reason_phrase}"
+            reporting().received(_head_bytes(line, response.headers))
+            await lease.expect(self._connecting.announced(response.headers))
+            async for chunk in response.aiter_raw():
+                reporting().received(len(chunk))
+                body += chunk
+                if len(body) > self._connecting.most_bytes:
+                    raise self._connecting.too_large()
+                await lease.room(len(chunk))
+        headers = {name.lower(): text for name, text in response.headers.items()}
+        return Response(response.status_code, headers, bytes(body))
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+
+
+def _proxy(proxy: Proxy | None, tls: ssl.SSLContext) -> httpx.Proxy | None:
+    if proxy is None:
+        return None
+    url = httpx.URL(scheme="https" if proxy.is_secure else "http", host=proxy.host, port=proxy.port)
+    return httpx.Proxy(url, headers=dict(proxy.headers), ssl_context=tls if proxy.is_secure else None)
+
+
+def _head_bytes(line: str, headers: httpx.Headers) -> int:
+    """How many bytes a head takes on the way."""
+    return (
+        len(line) + sum(len(name) + len(text) + len(": \r\n") for name, text in headers.raw) + len("\r\n" * 2)
+    )
+
+
+async def _within(timeout: float, lease: ByteLease, work: Coroutine[Any, Any, _T]) -> _T:
+    """What comes of ``work`` within ``timeout`` seconds, beside those in which ``lease`` waits for room."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout - lease.waited(loop.time())
+    task = loop.create_task(work)
+    try:
+        while not task.done():
+            left = end + lease.waited(loop.time()) - loop.time()
+            if left <= 0:
+                raise asyncio.TimeoutError
+            await asyncio.wait({task}, timeout=left)
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+
+
+def _failure(connecting: Connecting, request: Request, error: Exception, timeout: float) -> HttpFailure:
+    """What failed, without the URL (it may hold secrets), and whether it may pass."""
+    origin = request.origin
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            text = f"the certificate of {origin} is not trusted: {cause.verify_message}. Check 'tls-ca'."
+            return connecting.failure(text, permanent=True)
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, httpx.ConnectTimeout):
+        limit = min(timeout, connecting.connect_timeout)
+        text = f"{origin} took no connection within {limit:.3g} s ('connect-timeout')."
+    elif isinstance(error, httpx.TimeoutException | asyncio.TimeoutError):
+        text = f"no answer from {origin} within {timeout:.3g} s ('request-timeout')."
+    elif isinstance(error, httpx.ProxyError):
+        return _refused_by_proxy(connecting, origin, str(error))
+    elif isinstance(error, httpx.ConnectError):
+        text = f"no connection to {origin}: {error}."
+    else:
+        text = f"the answer of {origin} broke off: {str(error) or 'the connection was lost'}."
+    return connecting.failure(text)
+
+
+def _refused_by_proxy(connecting: Connecting, origin: str, said: str) -> HttpFailure:
+    """The failure of a tunnel; httpx gives the status and the words of the proxy as text."""
+    status = int(said[:3]) if said[:3].isdecimal() else 0
+    is_wrong = 400 <= status < 500 and status not in (408, 429)
+    response = Response(status, {}, b"") if status else None
+    text = f"no connection to {origin}: its proxy answered {said}."
+    return connecting.failure(text, permanent=is_wrong, response=response)
