@@ -1059,8 +1059,7 @@ def tunnels(answer: str, to: int) -> Iterator[tuple[int, list[str]]]:
                 client.sendall(f"HTTP/1.1 {answer}\r\n\r\n".encode())
                 if answer.startswith("200"):
                     onward = socket.create_connection(("127.0.0.1", to))
-                    for here, there in ((client, onward), (onward, client)):
-                        threading.Thread(target=copied, args=(here, there), daemon=True).start()
+                    threading.Thread(target=tunnelled, args=(client, onward), daemon=True).start()
                 else:
                     client.close()
 
@@ -1069,6 +1068,15 @@ def tunnels(answer: str, to: int) -> Iterator[tuple[int, list[str]]]:
         yield accepting.getsockname()[1], heads
     finally:
         accepting.close()
+
+
+def tunnelled(client: socket.socket, onward: socket.socket) -> None:
+    """Carry what each of them says to the other one, until both have said all."""
+    with client, onward:
+        back = threading.Thread(target=copied, args=(onward, client), daemon=True)
+        back.start()
+        copied(client, onward)
+        back.join()
 
 
 def copied(here: socket.socket, there: socket.socket) -> None:
