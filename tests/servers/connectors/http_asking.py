@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -89,10 +89,10 @@ async def _each_started(connector: HttpConnector, request: LookupRequest, _: obj
 async def _has_connection(connector: HttpConnector, row: RowRequest) -> bool:
     """Whether a connection is open for ``row``; else one is opened, if it can be."""
     live = connector._opened
-    client = live.client
+    client = cast(HttpClient, live.client)
     try:
         request: Request = next(iter(live.requests_of([row])))
-        assert isinstance(client, HttpClient)
+
         origin, _ = client._origin(request.url)
         if not client._idle[origin.url]:
             now = asyncio.get_running_loop().time()
