@@ -32,6 +32,7 @@ from lookup_hints.errors import ConnectorError, InternalError, LookupHintsError
 from lookup_hints.metrics.counts import CountsByKey
 from lookup_hints.spec import ChangedColumn, Invalidation, LookupSpec, PartialCache, Switch
 from lookup_hints.spi import Changes, ChangesRequest, Connector, ReportsChanges
+from lookup_hints.spi.changes import versions_of
 from lookup_hints.spi.model import LookupTable, OrderCondition
 from lookup_hints.spi.secrets import masker
 from lookup_hints.worker.process.open_connectors import needing_its_driver
@@ -309,12 +310,16 @@ def _invalidations(folder: Path, spec: LookupSpec) -> Invalidations:
 
 
 def _keys_of(invalidations: Sequence[Invalidation], table: LookupTable) -> pa.Table | None:
+    """What is invalidated; None for everything. Of one version, all of its key are: they are one answer."""
     columns = invalidations[-1].columns
     if not columns or any(each.columns != columns for each in invalidations):
         return None
     values = zip(*(key for each in invalidations for key in each.keys), strict=True)
     try:
-        return pa.table(list(values), schema=pa.schema([table.schema.field(name) for name in columns]))
+        keys = pa.table(list(values), schema=pa.schema([table.schema.field(name) for name in columns]))
+        versions = versions_of(table)
+        others = [name for name in columns if versions is None or name != versions.since.name]
+        return keys.select(others or columns)
     except (KeyError, pa.ArrowException, TypeError, ValueError, OverflowError):
         return None  # the table was replaced by one with other columns
 

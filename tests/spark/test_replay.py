@@ -112,6 +112,13 @@ def test_a_replay_gives_equal_bytes_while_versions_are_added(
         assert replay(session) == first
         open_or_missing = {(str(k),) for k in range(0, ITEMS + 1, 10)}
         assert set(Calls.read(tmp_path / "kept").keys) == open_or_missing
+    with source:
+        source.execute("UPDATE prices SET price = 1000 WHERE k = 1")
+    session.invalidate("kept", [(1, month(0))])
+    (tmp_path / "kept").unlink()
+    corrected = session.sql(AS_OF.format(way="", kind="LEFT", table="kept")).collect()
+    assert {row.no for row in corrected if row.price == 1000} == {11, 12, 13, 14}
+    assert set(Calls.read(tmp_path / "kept").keys) == {*open_or_missing, ("1",)}
 
 
 def test_explain_says_what_does_not_expire(session: LookupSession) -> None:

@@ -94,7 +94,7 @@ class Prices(SyncLookup):
 
     def __init__(self, kind: pa.DataType = UTC) -> None:
         columns = [("k", pa.int64()), ("since", kind), ("until", kind), ("v", pa.string())]
-        options = {"connector": "prices", "name": str(next(NAMES))}
+        options = {"connector": "prices", "name": str(next(NAMES)), "lookup.valid-from": "since"}
         super().__init__(LookupTable("prices", pa.schema(columns), ("k", "since"), options))
         self.rows: list[Version] = []
         self.asked: list[int] = []
@@ -259,14 +259,16 @@ def test_what_was_invalidated_is_asked_for_again_however_long_ago_that_was(
 ) -> None:
     prices = Prices()
     prices.add(1, at(-2), at(-1))
-    run(prices, (1, at(-2)))
+    prices.add(2, at(-2), at(-1))
+    run(prices, (1, at(-2)), (2, at(-2)))
     prices.rows[0].v = "corrected"
     gone = (Invalidation("session", 1, columns, ((1, at(-2)),) if columns else ()),)
-    run(prices, (2, at(0)), invalidations=gone)
+    run(prices, (3, at(0)), invalidations=gone)
+    prices.asked.clear()
     for _ in range(2):
         later.passed += 10 * TTL
-        assert run(prices, (1, at(-2)))[0] == [["corrected"]]
-    assert prices.asked == [1, 2, 1]
+        assert run(prices, (1, at(-2)), (2, at(-2)))[0] == [["corrected"], [f"2 from {at(-2)}"]]
+    assert prices.asked == ([1] if columns else [1, 2])
 
 
 def test_where_asking_fails_the_past_is_known(later: Time) -> None:
