@@ -23,8 +23,8 @@ from lookup_hints.cache.store.history import Past
 from lookup_hints.cache.store.store import MOST_SEGMENTS, Ages
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import LookupMetrics
-from lookup_hints.spec import Invalidation, LookupSettings, LookupSpec, PartialCache
-from lookup_hints.spi import OrderCondition, SyncLookup
+from lookup_hints.spec import ChangedColumn, Invalidation, LookupSettings, LookupSpec, PartialCache
+from lookup_hints.spi import Changes, ChangesRequest, OrderCondition, ReportsChanges, SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable
 from lookup_hints.worker import arrow_worker
 from lookup_hints.worker.arrow_worker import Background, look_up
@@ -84,6 +84,7 @@ class Version:
     since: Any
     until: Any
     v: str
+    n: int = 0
 
 
 NAMES = count()
@@ -93,7 +94,7 @@ class Prices(SyncLookup):
     """Versions of rows; it keeps the keys that it was asked."""
 
     def __init__(self, kind: pa.DataType = UTC) -> None:
-        columns = [("k", pa.int64()), ("since", kind), ("until", kind), ("v", pa.string())]
+        columns = [("k", pa.int64()), ("since", kind), ("until", kind), ("v", pa.string()), ("n", pa.int64())]
         options = {"connector": "prices", "name": str(next(NAMES)), "lookup.valid-from": "since"}
         super().__init__(LookupTable("prices", pa.schema(columns), ("k", "since"), options))
         self.rows: list[Version] = []
@@ -269,6 +270,35 @@ def test_what_was_invalidated_is_asked_for_again_however_long_ago_that_was(
         later.passed += 10 * TTL
         assert run(prices, (1, at(-2)), (2, at(-2)))[0] == [["corrected"], [f"2 from {at(-2)}"]]
     assert prices.asked == ([1] if columns else [1, 2])
+
+
+class Changing(Prices, ReportsChanges):
+    """Tells by ``n`` which rows were written after others."""
+
+    def changes(self, request: ChangesRequest) -> Changes:
+        written = [(each.n, each.k) for each in self.rows]
+        latest = pa.scalar(max(written)[0], pa.int64())
+        if request.since is None:
+            return Changes(latest)
+        keys = [k for n, k in written if n > request.since.as_py()]
+        return Changes(latest, pa.table({"k": pa.array(keys, pa.int64())}))
+
+
+def test_a_version_that_comes_late_is_seen_where_the_source_tells_what_has_changed(later: Time) -> None:
+    prices = Changing()
+    changed = ChangedColumn(prices.table.schema.field("n"), 60.0)
+    prices.add(1, at(-3), at(-1))
+    prices.add(2, at(-3), at(-1))
+    old = [(1, at(-2)), (2, at(-2))]
+    for _ in range(4):
+        later.passed += 60
+        run(prices, *old, cache=kept(changed=changed))
+    prices.asked.clear()
+    prices.rows.append(Version(1, at(-2.5), None, "late", n=1))
+    for _ in range(3):
+        later.passed += 10 * TTL
+        assert run(prices, *old, cache=kept(changed=changed))[0] == [["late"], [f"2 from {at(-3)}"]]
+    assert set(prices.asked) == {1}
 
 
 def test_where_asking_fails_the_past_is_known(later: Time) -> None:
