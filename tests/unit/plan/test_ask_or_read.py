@@ -14,7 +14,7 @@ from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.spi import TableSize
-from tests.unit.plan.planning import TABLES, FakeContext, context, planned
+from tests.unit.plan.planning import TABLES, Both, FakeContext, context, planned
 
 SMALL = TableSize(1_000, 64_000, "pg_class")
 JOIN = "SELECT o.id, c.name FROM orders o JOIN customers c ON o.k = c.id"
@@ -123,6 +123,30 @@ def test_a_session_that_prefers_reading_still_asks_what_cannot_be_read() -> None
     assert join.access.reason == (
         "connector 'async' answers keys only, so 'access' = 'scan' (session) has no effect"
     )
+
+
+class ByName(Both):
+    """Gives all rows, and must be asked by name, which no row has."""
+
+    def required_keys(self) -> frozenset[str]:
+        return frozenset({"name"})
+
+
+def test_a_table_that_must_be_asked_by_a_column_is_never_read() -> None:
+    by_name = JOIN.replace("c.id", "c.name")
+    using = replace(known(), connector=ByName, analyse=lambda _: (("k", "string"),))
+    (join,) = planned(by_name, using).joins
+    assert join.access is not None
+    assert not join.access.reads
+    for text, message in (
+        (hinted(by_name, access="scan"), "wants it: customers is asked by name only."),
+        (hinted(by_name, cache="full"), "customers is asked by name only, so the table cannot be read"),
+        ("SELECT id FROM customers", "customers cannot be read whole: customers is asked by name only."),
+        (JOIN, "The lookup join with c cannot ask its source without name."),
+    ):
+        with pytest.raises(LookupHintsError) as caught:
+            planned(text, using)
+        assert message in str(caught.value)
 
 
 RIGHT = "SELECT o.id, c.name FROM orders o RIGHT JOIN customers c ON o.k = c.id"
