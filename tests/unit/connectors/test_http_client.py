@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 from lookup_connectors.bytes_in_flight import BytesInFlight
 from lookup_connectors.http.client import HttpClient
+from lookup_connectors.http.client_httpx import HttpxClient
 from lookup_connectors.http.connection import BrokenOff, HttpConnection
+from lookup_connectors.http.connector import client_of
 from lookup_connectors.http.desync import DesyncGuard, Peek
 from lookup_connectors.http.network import Connecting, HttpOrigin
 from lookup_connectors.http.request import Request
@@ -247,3 +250,11 @@ def test_an_answer_of_unknown_length_ends_with_its_connection() -> None:
         assert not sink.done()
         connection.connection_lost(None)
         assert sink.result().body == b"abc"
+
+
+def test_httpx_is_the_client_where_httptools_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(client_of(CONNECTING, BytesInFlight(10**6)), HttpClient)
+    monkeypatch.delitem(sys.modules, "lookup_connectors.http.client")
+    monkeypatch.setitem(sys.modules, "httptools", None)
+    monkeypatch.delitem(sys.modules, "lookup_connectors.http.connection")
+    assert isinstance(client_of(CONNECTING, BytesInFlight(10**6)), HttpxClient)
