@@ -401,7 +401,7 @@ class LookupSpec:
 
     @property
     def by_row(self) -> bool:
-        """Whether keys are asked through the connector's row door, many at once; it knows no order."""
+        """Whether keys are asked one by one, many at once; then there is no order to ask by."""
         return (
             self.settings.asynchronous
             and not self.order_asked

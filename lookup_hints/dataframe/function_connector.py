@@ -1,4 +1,4 @@
-"""A function of the user's own as a connector: it is asked through the row door, as a source is."""
+"""A function of the user's own as a connector: it is asked key by key, as a source is."""
 
 from __future__ import annotations
 

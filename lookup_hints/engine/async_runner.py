@@ -22,7 +22,7 @@ from lookup_hints.metrics.counts import Cause
 from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE
 from lookup_hints.spi import SupportsBackpressure
 from lookup_hints.spi.model import Answer, LookupRequest
-from lookup_hints.spi.reporting import reporting_to, taking
+from lookup_hints.spi.reporting import reporting_to, using_permits
 
 CLOSE_SECONDS = 5.0
 """How long the end of a run waits for cancelled requests to hand back what they borrowed."""
@@ -93,7 +93,7 @@ class AsyncDriver:
 
     def __init__(self, flow: LookupFlow, lookup: Callable[[LookupRequest], Awaitable[Answer]]) -> None:
         self._flow = flow
-        self._lookup = self._in_turn(lookup)
+        self._lookup = self._with_permit(lookup)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._given_up: set[asyncio.Task[Any]] = set()
         self._is_late = False
@@ -106,7 +106,7 @@ class AsyncDriver:
         self._looks_again = False
         flow.recorder.pending_waits.on_change = self._look_again_soon
 
-    def _in_turn(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
+    def _with_permit(self, lookup: Callable[[Request], Awaitable[_T]]) -> Callable[[Request], Awaitable[_T]]:
         return with_permits_async(lookup, self._flow.connector, self._flow.limiter, self._now)
 
     async def feed(self, keys: Keys | None) -> None:
@@ -265,7 +265,7 @@ class AsyncDriver:
 
     async def _outcome(self, ask: Ask, permits: RequestPermits) -> Answer | _Failure:
         try:
-            with taking(permits):
+            with using_permits(permits):
                 return await asyncio.wait_for(self._lookup(ask.request), ask.request.timeout)
         except asyncio.CancelledError as error:
             if self._is_closing:
@@ -274,7 +274,7 @@ class AsyncDriver:
             cancelled.__cause__ = error
             return _Failure(cancelled, self._now())
         except asyncio.TimeoutError as error:
-            return self._timed_out(ask, error, is_own=had_turn(permits, permits.waited, ask))
+            return self._timed_out(ask, error, is_own=had_permit(permits, permits.waited, ask))
         except Exception as error:
             return _Failure(error, self._now())
 
@@ -282,7 +282,7 @@ class AsyncDriver:
         now = self._now()
         self._is_late |= now + TIMER_TOLERANCE >= ask.deadline
         if not is_own:
-            return _Failure(no_turn(self._flow, ask), max(now, ask.deadline))
+            return _Failure(no_permit(self._flow, ask), max(now, ask.deadline))
         if now + TIMER_TOLERANCE < ask.deadline:  # a time-out of the driver's own
             return _Failure(error, now)
         return _Failure(_no_answer(ask), max(now, ask.deadline))
@@ -303,12 +303,12 @@ def _no_answer(ask: Ask) -> LookupTimeout:
     return LookupTimeout(f"no answer within {ask.request.timeout:g} s")
 
 
-def had_turn(permits: RequestPermits, waited: float, ask: Ask) -> bool:
-    """Whether ``ask``, whose time is up and which ``waited`` for its turn, had half of it for its request."""
+def had_permit(permits: RequestPermits, waited: float, ask: Ask) -> bool:
+    """Whether ``ask``, whose time is up, ``waited`` for its permit for less than half of it."""
     return not permits.gave_up and 2 * waited < (ask.request.timeout or math.inf)
 
 
-def no_turn(flow: LookupFlow, ask: Ask) -> ConnectorError:
+def no_permit(flow: LookupFlow, ask: Ask) -> ConnectorError:
     """The time of ``ask`` is up, and some of it got no permit: the source is down, or at its limit."""
     waited = f"no request was allowed within {ask.request.timeout:g} s"
     return LookupTimeout(f"{waited}: {flow.limiter.outage}") if flow.limiter.outage else NoTurn(waited)

@@ -257,13 +257,13 @@ class LookupFlow:
 
     def _fail(self, ask: Ask, error: Exception, now: float) -> None:
         if isinstance(error, NoTurn):
-            self._had_no_turn(ask, now)
+            self._had_no_permit(ask, now)
         else:
             if self._state.limiter.outage:
                 self._state.events.down(self._state.limiter.outage)
             self._settling.fail(ask, error, now)
 
-    def _had_no_turn(self, ask: Ask, now: float) -> None:
+    def _had_no_permit(self, ask: Ask, now: float) -> None:
         """The limits of the origin left ``ask`` no time: none of that counts."""
         self._uncount(ask)
         for part in ask.parts:

@@ -109,7 +109,7 @@ class Asking:
 
     @property
     def _wanted_for_fresh(self) -> int:
-        """How many slots must be free. Through a row door not a few: each question costs us something."""
+        """How many slots must be free: not a few where keys are asked one by one: each costs us something."""
         in_bulk = self._state.spec.by_row and self._state.limiter.room is None
         return min(self._state.fresh.in_window, self._settings.capacity) if in_bulk else 1
 

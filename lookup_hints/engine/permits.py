@@ -16,7 +16,16 @@ from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import LimitStores
 from lookup_hints.metrics.task_recorder import TIMER_TOLERANCE
 from lookup_hints.spec import LookupSpec
-from lookup_hints.spi import Answer, Connector, Ending, LookupRequest, RowRequest, TakesTurns, Turns, turns
+from lookup_hints.spi import (
+    AcquiresPermits,
+    Answer,
+    Connector,
+    Ending,
+    LookupRequest,
+    Permits,
+    RowRequest,
+    permits,
+)
 from lookup_hints.spi.reporting import FREE
 
 Request = TypeVar("Request", LookupRequest, RowRequest)
@@ -31,8 +40,8 @@ class _NoLimits:
     outage = ""
     gave_up = False
     waited = 0.0
-    take_at_once, take = FREE.take_at_once, FREE.take
-    wait_for_turn, over = FREE.wait_for_turn, FREE.over
+    try_acquire, acquire = FREE.try_acquire, FREE.acquire
+    acquire_blocking, release = FREE.acquire_blocking, FREE.release
 
     def permits(self) -> _NoLimits:
         return self
@@ -97,21 +106,21 @@ def with_permits(
     limiter: RequestLimiter,
     clock: Callable[[], float],
 ) -> Callable[[LookupRequest], Answer]:
-    """``lookup``, each call of which takes a turn; not where the connector does that itself."""
-    if limiter is UNLIMITED or isinstance(connector, TakesTurns):
+    """``lookup``, each call of which has a permit; not where the connector does that itself."""
+    if limiter is UNLIMITED or isinstance(connector, AcquiresPermits):
         return lookup
 
-    def taking_turns(request: LookupRequest) -> Answer:
-        own = turns()
-        if not own.take_at_once():
+    def with_permit(request: LookupRequest) -> Answer:
+        own = permits()
+        if not own.try_acquire():
             deadline = None if request.timeout is None else clock() + request.timeout
-            own.wait_for_turn(deadline)
-            if deadline is not None:  # nothing else ends a lookup that has the time of its turn as well
+            own.acquire_blocking(deadline)
+            if deadline is not None:  # nothing else ends a lookup whose permit came late
                 request = replace(request, timeout=max(TIMER_TOLERANCE, deadline - clock()))
         with _Permit(own, connector, request.timeout, clock):
             return lookup(request)
 
-    return taking_turns
+    return with_permit
 
 
 def with_permits_async(
@@ -121,24 +130,24 @@ def with_permits_async(
     clock: Callable[[], float],
 ) -> Callable[[Request], Awaitable[_T]]:
     """The same of a lookup on an event loop."""
-    if limiter is UNLIMITED or isinstance(connector, TakesTurns):
+    if limiter is UNLIMITED or isinstance(connector, AcquiresPermits):
         return lookup
 
-    async def taking_turns(request: Request) -> _T:
-        own = turns()
-        if not own.take_at_once():
-            await own.take(None if request.timeout is None else clock() + request.timeout)
+    async def with_permit(request: Request) -> _T:
+        own = permits()
+        if not own.try_acquire():
+            await own.acquire(None if request.timeout is None else clock() + request.timeout)
         with _Permit(own, connector, request.timeout, clock):
             return await lookup(request)
 
-    return taking_turns
+    return with_permit
 
 
 class _Permit:
-    """A block in which a turn is used for one lookup, and then is over."""
+    """A block in which a permit is used for one lookup, and then released."""
 
     def __init__(
-        self, own: Turns, connector: Connector, timeout: float | None, clock: Callable[[], float]
+        self, own: Permits, connector: Connector, timeout: float | None, clock: Callable[[], float]
     ) -> None:
         self._own, self._connector, self._timeout, self._clock = own, connector, timeout, clock
         self._started = clock()
@@ -148,7 +157,7 @@ class _Permit:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         pause = error.retry_after if isinstance(error, ConnectorError) else None
-        self._own.over(self._started, self._ending(error), pause)
+        self._own.release(self._started, self._ending(error), pause)
 
     def _ending(self, error: BaseException | None) -> Ending:
         if error is None:

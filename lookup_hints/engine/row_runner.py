@@ -1,4 +1,4 @@
-"""Drives a flow through a row door: many keys in flight, each looked up by itself.
+"""Drives a flow whose connector is asked key by key: many in flight, each looked up by itself.
 
 The flow is made for columns, and telling it of one key costs as much as of a thousand. So finished keys are
 told together, a few milliseconds late at most, and it gives out more keys than may be in flight: the
@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookup_hints.engine.async_runner import CANCEL_SECONDS, AsyncDriver, had_turn, no_turn
+from lookup_hints.engine.async_runner import CANCEL_SECONDS, AsyncDriver, had_permit, no_permit
 from lookup_hints.engine.flow import LookupFlow
 from lookup_hints.engine.steps import Ask
 from lookup_hints.errors import ConnectorError, LookupTimeout
@@ -26,7 +26,7 @@ from lookup_hints.metrics.counts import Cause
 from lookup_hints.spi import RowStarter, StartedRow, StartedRows, TakeRows
 from lookup_hints.spi.connector import RowsAsTable, outcomes_of, rows_of
 from lookup_hints.spi.model import RowRequest, Rows
-from lookup_hints.spi.reporting import reporting_to, taking
+from lookup_hints.spi.reporting import reporting_to, using_permits
 
 LATE_SECONDS = 0.005
 """How long a finished key may wait for others, to be told to the flow with them."""
@@ -50,7 +50,7 @@ class RowDriver(AsyncDriver):
     def __init__(
         self,
         flow: LookupFlow,
-        door: RowsAsTable,
+        connector: RowsAsTable,
         lookup_row: Callable[[RowRequest], Awaitable[Rows]],
         capacity: int,
         row_starter: Callable[[TakeRows], RowStarter | None] = lambda _: None,
@@ -61,8 +61,8 @@ class RowDriver(AsyncDriver):
         self._started: dict[StartedRow, tuple[_Asked, int, float]] = {}
         self._permits = flow.limiter.permits()
         """Those of the keys that are started."""
-        self._door = door
-        self._lookup_row = self._in_turn(lookup_row)
+        self._connector = connector
+        self._lookup_row = self._with_permit(lookup_row)
         self._capacity = capacity
         self._waiting: deque[tuple[_Asked, int]] = deque()
         self._running: dict[asyncio.Task[None], tuple[_Asked, int]] = {}
@@ -115,7 +115,7 @@ class RowDriver(AsyncDriver):
         if self._starter is None:
             if not self._waiting:
                 return
-            with reporting_to(self._flow.recorder), taking(self._permits):
+            with reporting_to(self._flow.recorder), using_permits(self._permits):
                 self._starter = self._row_starter(self._take)
         while self._starter is not None and (free := self._free) > 0:
             asked = self._waiting[0][0]
@@ -177,7 +177,7 @@ class RowDriver(AsyncDriver):
         task = asyncio.current_task()
         assert task is not None
         permits, clock = self._flow.limiter.permits(), asyncio.get_running_loop().time
-        with reporting_to(self._flow.recorder), taking(permits):
+        with reporting_to(self._flow.recorder), using_permits(permits):
             while True:
                 self._begin(1)
                 started, waited = clock(), permits.waited
@@ -188,7 +188,7 @@ class RowDriver(AsyncDriver):
                         raise
                     if task not in self._running:
                         return
-                    own = had_turn(permits, permits.waited - waited, asked.ask)
+                    own = had_permit(permits, permits.waited - waited, asked.ask)
                     self._finish(asked, position, self._cancelled(asked, error, is_own=own))
                     return  # a task that was cancelled once is not fit for more
                 except Exception as error:
@@ -210,7 +210,7 @@ class RowDriver(AsyncDriver):
 
     def _cancelled(self, asked: _Asked, error: asyncio.CancelledError, *, is_own: bool) -> Exception:
         if asked.is_out_of_time:
-            return _out_of_time(asked) if is_own else no_turn(self._flow, asked.ask)
+            return _out_of_time(asked) if is_own else no_permit(self._flow, asked.ask)
         cancelled = ConnectorError("the connector cancelled the lookup itself")
         cancelled.__cause__ = error
         return cancelled
@@ -229,8 +229,8 @@ class RowDriver(AsyncDriver):
         for row in [row for row, (own, _, _) in self._started.items() if own is asked]:
             self._finish(*self._cancel(row), _out_of_time(asked))
         limiter = self._flow.limiter
-        lacks_turns = limiter.is_crowded(len(self._running) + len(self._waiting)) or limiter.outage
-        late = no_turn(self._flow, asked.ask) if lacks_turns else _out_of_time(asked)
+        lacks_permits = limiter.is_crowded(len(self._running) + len(self._waiting)) or limiter.outage
+        late = no_permit(self._flow, asked.ask) if lacks_permits else _out_of_time(asked)
         for position in unstarted:
             self._finish(asked, position, late)
 
@@ -306,7 +306,7 @@ class RowDriver(AsyncDriver):
         told = self._without(asked, [position for position, _ in finished])
         outcomes = [(asked.rows[position], outcome) for position, outcome in finished]
         now = max(self._now(), asked.ask.deadline) if asked.is_out_of_time else self._now()
-        self._flow.answered(told, outcomes_of(self._door, outcomes, asked.ask.request.schema), now)
+        self._flow.answered(told, outcomes_of(self._connector, outcomes, asked.ask.request.schema), now)
 
 
 def _out_of_time(asked: _Asked) -> LookupTimeout:
@@ -314,4 +314,4 @@ def _out_of_time(asked: _Asked) -> LookupTimeout:
 
 
 async def _never(_: object) -> pa.Table:
-    raise AssertionError("a row door is asked by row")
+    raise AssertionError("it is asked by row")

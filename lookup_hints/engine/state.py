@@ -139,7 +139,7 @@ class WaitingKeys:
 
 
 ROUNDS_AHEAD = 3
-"""A row door's runner gets this many times `capacity` keys, so that none of its slots waits for the flow."""
+"""A runner that asks key by key gets this many times `capacity` keys, so that no slot waits for the flow."""
 
 
 class LookupState:
@@ -174,7 +174,7 @@ class LookupState:
 
 
 def _slots(spec: LookupSpec, limiter: RequestLimiter) -> RequestSlots:
-    # Where few may go out, a row door's keys are given out when they may, and no sooner.
+    # Where few may go out, keys that are asked one by one are given out when they may, and no sooner.
     ahead = ROUNDS_AHEAD if spec.by_row and limiter.room is None else 1
     capacity = spec.settings.capacity * ahead
     at_once = min(capacity, spec.connector.requests_at_once() or capacity)
@@ -185,8 +185,8 @@ class RequestSlots:
     """Counts requests against `capacity`, and those in flight against what the source works on ``at_once``.
 
     In flight they always count. In ordered mode a batch whose keys are all settled counts, too, while a
-    batch asked before it is not; a batch with keys that wait for a retry does not count. Through a row
-    door each key is a request.
+    batch asked before it is not; a batch with keys that wait for a retry does not count. Where keys
+    are asked one by one, each is a request.
     """
 
     def __init__(self, capacity: int, at_once: int, *, ordered: bool, by_row: bool = False) -> None:

@@ -11,7 +11,7 @@ from lookup_hints.engine.permits import with_permits
 from lookup_hints.engine.steps import Ask, WaitUntil
 from lookup_hints.engine.window import Settled
 from lookup_hints.spi.model import Answer, LookupRequest
-from lookup_hints.spi.reporting import reporting_to, taking
+from lookup_hints.spi.reporting import reporting_to, using_permits
 
 
 def run_sync(
@@ -56,7 +56,7 @@ def _ask(
     flow.waits("source", clock())
     permits = flow.limiter.permits()
     try:
-        with reporting_to(flow.recorder), taking(permits):
+        with reporting_to(flow.recorder), using_permits(permits):
             answer = lookup(ask.request)
     except Exception as error:
         flow.failed(ask, error, clock())

@@ -25,8 +25,8 @@ from lookup_hints.spi.reporting import Ending, Reporting, Wait, reporting
 class Waiter:
     """A request that waits for its permit, and tells what for."""
 
-    def __init__(self, turn: Future[None], reports: Reporting, why: Wait) -> None:
-        self.turn = turn
+    def __init__(self, granted: Future[None], reports: Reporting, why: Wait) -> None:
+        self.granted = granted
         self._reports = reports
         self._why: Wait | None = None
         self._block: AbstractContextManager[None] | None = None
@@ -56,7 +56,7 @@ class WaitQueue(deque[Waiter]):
         Where it fails, all fail with its error. Who was cancelled a moment ago, and is still here, gets none.
         """
         while self:
-            if not self[0].turn.done():
+            if not self[0].granted.done():
                 try:
                     lack = acquire()
                 except Exception as error:
@@ -68,21 +68,21 @@ class WaitQueue(deque[Waiter]):
                         waiter.waits_for(why)
                     self._announced = why
                     return lack
-                self[0].turn.set_result(None)
+                self[0].granted.set_result(None)
             self.popleft()
         return None
 
     def _refuse_all(self, error: Exception) -> None:
         while self:
-            if not (turn := self.popleft().turn).done():
-                turn.set_exception(error)
+            if not (granted := self.popleft().granted).done():
+                granted.set_exception(error)
 
 
 _STORE_IS_LOCKED: Lack = (POLL_SECONDS, "budget")
 """By another process, or by one that was stopped while it had it."""
 
 _ASKED_AHEAD_SECONDS = 0.1
-"""Where there is a rate, a task asks for as many keys as have their turn in this many seconds."""
+"""Where there is a rate, a task asks for as many keys as get a permit in this many seconds."""
 
 
 class OriginLimiter:
@@ -120,13 +120,13 @@ class OriginLimiter:
         return OriginPermits(self)
 
     def is_crowded(self, asked: int) -> bool:
-        """Whether enough of the requests ``asked`` have no turn yet: no more need be asked."""
+        """Whether enough of the requests ``asked`` have no permit yet: no more need be asked."""
         in_use = self._permits.in_use
         return asked - in_use >= max(in_use, self.room or START)
 
     @property
     def room(self) -> int | None:
-        """How many requests may be asked together: no more than have their turn within a moment."""
+        """How many requests may be asked together: no more than get a permit within a moment."""
         rate = self._rules.rate
         return None if rate is None else max(1, int(rate * _ASKED_AHEAD_SECONDS))
 
@@ -165,11 +165,11 @@ class OriginLimiter:
         self._queue.append(waiter)
         try:
             self._serve_queue()
-            await waiter.turn
+            await waiter.granted
         except asyncio.CancelledError:
             if waiter in self._queue:
                 self._queue.remove(waiter)
-            elif not waiter.turn.cancelled() and waiter.turn.exception() is None:
+            elif not waiter.granted.cancelled() and waiter.granted.exception() is None:
                 self._permits.in_use -= 1  # it was given at the moment when nobody wanted it any more
             self._serve_queue()
             raise
@@ -277,7 +277,7 @@ class OriginLimiter:
     # Release.
 
     def release(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
-        """A request is over, or as many as were served; see ``Turns.over``."""
+        """A request is over, or as many as were served; see ``Permits.release``."""
         now, permits = self.clock(), self._permits
         if ending == "served":
             self._down_since = None
@@ -348,20 +348,20 @@ class OriginLimiter:
 
 
 class OriginPermits:
-    """The turns of one lookup, or of several one after the other: a ``spi.reporting.Turns``."""
+    """The permits of one lookup, or of several one after the other: a ``spi.reporting.Permits``."""
 
     def __init__(self, limiter: OriginLimiter) -> None:
-        self.take_at_once = limiter.try_acquire
-        self.over = limiter.release
+        self.try_acquire = limiter.try_acquire
+        self.release = limiter.release
         self._limiter = limiter
         self._clock = limiter.clock
         self.waited = 0.0
-        """Seconds that it has waited for turns so far."""
+        """Seconds that it has waited for permits so far."""
         self.gave_up = False
-        """Whether the last wait for a turn was cancelled."""
+        """Whether the last wait for a permit was cancelled."""
 
-    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
-        """Wait for a turn, and take it."""
+    async def acquire(self, deadline: float | None = None, after: float | None = None) -> None:
+        """Wait for a permit, and take it."""
         started = self._clock()
         self.gave_up = False
         try:
@@ -375,7 +375,7 @@ class OriginPermits:
         finally:
             self.waited += self._clock() - started
 
-    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+    def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         """The same, blocking the thread."""
         started = self._clock()
         try:

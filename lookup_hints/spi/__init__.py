@@ -9,6 +9,7 @@ from typing import Any
 from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, OptionError
 from lookup_hints.spi.changes import Changes, ChangesRequest, ReportsChanges
 from lookup_hints.spi.connector import (
+    AcquiresPermits,
     AsyncLookup,
     AsyncRowLookup,
     Connector,
@@ -25,7 +26,6 @@ from lookup_hints.spi.connector import (
     SyncLookup,
     SyncRowLookup,
     TakeRows,
-    TakesTurns,
 )
 from lookup_hints.spi.filtering import Filter, FilteredScan, FilterValue
 from lookup_hints.spi.health import Endpoint, HealthCheck, HealthRequest, ReportsHealth, connections_check
@@ -54,7 +54,7 @@ from lookup_hints.spi.option_types import (
     number,
 )
 from lookup_hints.spi.options import Option
-from lookup_hints.spi.reporting import Ending, HttpExchange, Reporting, Turns, Wait, reporting, turns
+from lookup_hints.spi.reporting import Ending, HttpExchange, Permits, Reporting, Wait, permits, reporting
 
 __all__ = [
     "BOOLEAN",
@@ -62,6 +62,7 @@ __all__ = [
     "FILE",
     "SIZE",
     "TEXT",
+    "AcquiresPermits",
     "Answer",
     "AnswerTooLarge",
     "AsyncLookup",
@@ -89,6 +90,7 @@ __all__ = [
     "OrderedLookup",
     "Outcome",
     "Outcomes",
+    "Permits",
     "PlacedRows",
     "Reporting",
     "ReportsChanges",
@@ -108,15 +110,13 @@ __all__ = [
     "SyncRowLookup",
     "TableSize",
     "TakeRows",
-    "TakesTurns",
-    "Turns",
     "Wait",
     "choice",
     "connections_check",
     "integer",
     "number",
+    "permits",
     "reporting",
-    "turns",
 ]
 
 

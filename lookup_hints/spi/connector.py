@@ -94,7 +94,7 @@ class Connector:
     def keys_per_request(self) -> int | None:
         """The most keys that a request may hold, or None where `batch-size` alone decides.
 
-        On the driver, while planning. Where it is 1, a connector with a row door is asked through it.
+        On the driver, while planning. Where it is 1, a connector with row lookups is asked by them.
         """
         return None
 
@@ -190,7 +190,7 @@ class AsyncLookup(Connector, ABC):
 
 
 class RowsAsTable(Connector):
-    """Base of the row doors: how what they find becomes a table."""
+    """Base of row lookups: how what they find becomes a table."""
 
     def keys_per_request(self) -> int | None:
         """One."""
@@ -298,9 +298,9 @@ class AsyncRowLookup(RowsAsTable, AsyncLookup):
     def row_starter(self, take: TakeRows) -> RowStarter | None:
         """What starts many keys at once, without a task for each of them; by default nothing does.
 
-        It is for a connector to which tasks cost more than its requests, and which is a ``TakesTurns``. The
+        It is for a connector to which tasks cost more than its requests, and which ``AcquiresPermits``. The
         keys that are not started are looked up by ``alookup_row``. Called on the event loop, in the context
-        of a lookup: it keeps its ``turns()`` and ``reporting()``.
+        of a lookup: it keeps its ``permits()`` and ``reporting()``.
 
         Args:
             take: is called on the loop, later than ``start``, with what came of some keys. Each key that
@@ -311,7 +311,7 @@ class AsyncRowLookup(RowsAsTable, AsyncLookup):
     async def alookup(self, request: LookupRequest) -> Answer:
         """The rows of each key, asked all at once; a key that fails fails alone.
 
-        The engine does not come here: it asks through the row door, with `capacity`.
+        The engine does not come here: it calls ``alookup_row`` or ``row_starter``, with `capacity`.
         """
         return await self._each(request, self.alookup_row)
 
@@ -352,11 +352,11 @@ class SupportsBackpressure(ABC):
         """There is room again, or time is short. May be called without ``hold_back`` before it."""
 
 
-class TakesTurns:
-    """The ability of a connector to take a turn for each request that it sends: see ``spi.turns``.
+class AcquiresPermits:
+    """The ability of a connector to acquire a permit for each request that it sends: see ``spi.permits``.
 
-    For one that sends several requests in a lookup, or sends one again. For all others the engine takes one
-    turn for each lookup, and asks ``Connector.ending`` what a failure says of the source.
+    For one that sends several requests in a lookup, or sends one again. For all others the engine acquires
+    one for each lookup, and asks ``Connector.ending`` what a failure says of the source.
     """
 
 
@@ -474,7 +474,7 @@ def _keys_of(request: LookupRequest) -> list[dict[str, Any]]:
 
 
 def outcomes_of(
-    door: RowsAsTable,
+    connector: RowsAsTable,
     asked: Sequence[tuple[RowRequest, Rows | Exception]],
     schema: pa.Schema,
 ) -> Outcomes:
@@ -489,46 +489,47 @@ def outcomes_of(
             notes[place] = outcome.note
         else:
             if not isinstance(outcome, list):
-                _check_rows(door, request, outcome)
+                _check_rows(connector, request, outcome)
             found += [(place, (request, row)) for row in outcome]
     try:
-        table = _table_of(door, found, schema)
+        table = _table_of(connector, found, schema)
     except Exception:
-        refused = _refused(door, found, schema)
+        refused = _refused(connector, found, schema)
         failures |= refused
         found = [(place, row) for place, row in found if place not in refused]
-        table = _table_of(door, found, schema)
+        table = _table_of(connector, found, schema)
     return Outcomes(table, pa.array([place for place, _ in found], pa.int32()), failures, notes)
 
 
 def _table_of(
-    door: RowsAsTable, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
+    connector: RowsAsTable, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
 ) -> pa.Table:
-    """The rows found as a table; the door is not asked for none, as it may have failed to open."""
-    return door.rows_as_table([row for _, row in found], schema) if found else schema.empty_table()
+    """The rows found as a table; the connector is not asked for none, as it may have failed to open."""
+    return connector.rows_as_table([row for _, row in found], schema) if found else schema.empty_table()
 
 
-def _check_rows(door: RowsAsTable, request: RowRequest, rows: object) -> None:
+def _check_rows(connector: RowsAsTable, request: RowRequest, rows: object) -> None:
     """Refuse what holds no rows: None, one row alone, a coroutine."""
     if not isinstance(rows, Iterable) or isinstance(rows, Mapping | str | bytes):
         key = " and ".join(f"{name} = {value!r}" for name, value in request.key.items())
         raise AnswerError(
-            f"connector {type(door).__name__} of table {door.table.name} answered a {type(rows).__name__} for"
-            f" {key}; expected a list of dictionaries, an empty one where there is no row."
+            f"connector {type(connector).__name__} of table {connector.table.name} answered a"
+            f" {type(rows).__name__} for {key}; expected a list of dictionaries, an empty one"
+            " where there is no row."
         )
 
 
 def _refused(
-    door: RowsAsTable, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
+    connector: RowsAsTable, found: Sequence[tuple[int, tuple[RowRequest, Any]]], schema: pa.Schema
 ) -> Mapping[int, Exception]:
     """The keys whose rows make no table, and why."""
     refused: dict[int, Exception] = {}
     for place, row in found:
         try:
-            door.rows_as_table([row], schema)
+            connector.rows_as_table([row], schema)
         except ConnectorError as error:
             refused[place] = error
         except Exception as error:
-            text = f"table {door.table.name}: the row {row[1]!r:.200} does not fit the columns: {error}"
+            text = f"table {connector.table.name}: the row {row[1]!r:.200} does not fit the columns: {error}"
             refused[place] = ConnectorError(text, permanent=True)
     return refused

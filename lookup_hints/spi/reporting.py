@@ -124,22 +124,22 @@ Ending: TypeAlias = Literal["served", "refused", "lost", "unknown"]
 without an answer for reasons of transport, or in a way that says nothing of the source."""
 
 
-class Turns(Protocol):
-    """Gives turns to one lookup; used on the thread or loop that asks the connector.
+class Permits(Protocol):
+    """Gives permits to one lookup; used on the thread or loop that asks the connector.
 
-    The engine takes one turn for each lookup, so most connectors need nothing of this. One that sends several
-    requests in a lookup, or knows best how each of them ended, is a ``TakesTurns``. Where nobody bounds the
-    requests, as in a scan or when a connector is used alone, each turn is there at once.
+    The engine acquires one for each lookup, so most connectors need nothing of this. One that sends several
+    requests in a lookup, or knows best how each of them ended, is an ``AcquiresPermits``. Where nobody bounds
+    the requests, as in a scan or when a connector is used alone, each permit is there at once.
     """
 
-    def take_at_once(self, count: int = 1) -> int:
-        """Take so many turns, or as many as are free now; say how many.
+    def try_acquire(self, count: int = 1) -> int:
+        """Take so many, or as many as are free now; say how many.
 
-        ``take`` and ``wait_for_turn`` wait for one.
+        ``acquire`` and ``acquire_blocking`` wait for one.
         """
 
-    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
-        """Wait for a turn, and take it.
+    async def acquire(self, deadline: float | None = None, after: float | None = None) -> None:
+        """Wait for a permit, and take it.
 
         Args:
             deadline: on the monotonic clock, or None: when the lookup must be over.
@@ -149,14 +149,14 @@ class Turns(Protocol):
             ConnectorError: the source is paused for longer than that, or down.
         """
 
-    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+    def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         """The same for a caller that blocks its thread."""
 
-    def over(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
-        """A request is over, and its turn with it.
+    def release(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
+        """A request is over, and its permit is free.
 
         Returns:
-            Seconds after which the same request may be sent again, for ``after`` of its next turn.
+            Seconds after which the same request may be sent again, for ``after`` of its next permit.
 
         Args:
             started: when it was sent, on the monotonic clock.
@@ -171,21 +171,21 @@ _PAUSE = 1.0
 
 
 class _Free:
-    def take_at_once(self, count: int = 1) -> int:
+    def try_acquire(self, count: int = 1) -> int:
         return count
 
-    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
+    async def acquire(self, deadline: float | None = None, after: float | None = None) -> None:
         await asyncio.sleep(max(0.0, (after or 0.0) - time.monotonic()))
 
-    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+    def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         time.sleep(max(0.0, (after or 0.0) - time.monotonic()))
 
-    def over(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
+    def release(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
         return pause or (_PAUSE if ending == "refused" else 0.0)
 
 
-FREE: Turns = _Free()
-"""Each turn is there at once."""
+FREE: Permits = _Free()
+"""Each permit is there at once."""
 
 
 def ending_of(error: BaseException) -> Ending:
@@ -208,36 +208,36 @@ def ending_of(error: BaseException) -> Ending:
     return "unknown"
 
 
-_turns: ContextVar[Turns] = ContextVar("lookup_hints_turns", default=FREE)
+_permits: ContextVar[Permits] = ContextVar("lookup_hints_permits", default=FREE)
 
 
-def turns() -> Turns:
-    """The turns of the lookup that runs here.
+def permits() -> Permits:
+    """The permits of the lookup that runs here.
 
     Ask again in each lookup.
 
     Examples:
-        In a lookup of a connector that is a ``TakesTurns``:
+        In a lookup of a connector that is an ``AcquiresPermits``:
 
-            own = turns()
-            if not own.take_at_once():
-                await own.take(deadline)
+            own = permits()
+            if not own.try_acquire():
+                await own.acquire(deadline)
             started = time.monotonic()
             try:
                 answer = await ask(question)
             except ConnectionError:
-                own.over(started, "lost")
+                own.release(started, "lost")
                 raise
-            own.over(started, "refused" if answer.status == 429 else "served")
+            own.release(started, "refused" if answer.status == 429 else "served")
     """
-    return _turns.get()
+    return _permits.get()
 
 
 @contextmanager
-def taking(own: Turns) -> Iterator[None]:
-    """A block whose lookups take their turns from ``own``; for the engine."""
-    token = _turns.set(own)
+def using_permits(own: Permits) -> Iterator[None]:
+    """A block whose lookups take their permits from ``own``; for the engine."""
+    token = _permits.set(own)
     try:
         yield
     finally:
-        _turns.reset(token)
+        _permits.reset(token)

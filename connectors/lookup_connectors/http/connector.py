@@ -43,6 +43,7 @@ from lookup_connectors.http.sending import Sender
 from lookup_connectors.http.started_keys import StartedKeys
 from lookup_connectors.http.verdict import Judge
 from lookup_hints.spi import (
+    AcquiresPermits,
     Answer,
     AsyncRowLookup,
     Endpoint,
@@ -61,7 +62,6 @@ from lookup_hints.spi import (
     ShowsAnswers,
     SupportsBackpressure,
     TakeRows,
-    TakesTurns,
     connections_check,
 )
 from lookup_hints.spi.model import identity_of_file
@@ -79,7 +79,7 @@ class HttpConnector(
     ReportsHealth,
     ReportsOutcomes,
     ShowsAnswers,
-    TakesTurns,
+    AcquiresPermits,
 ):
     """An HTTP API that answers JSON."""
 

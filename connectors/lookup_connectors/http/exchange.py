@@ -17,7 +17,7 @@ from lookup_connectors.http.request import Request, origin_of
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, Response
 from lookup_connectors.http.sending import Sender, one_of
 from lookup_connectors.http.verdict import Verdict
-from lookup_hints.spi import Ending, Turns, reporting, turns
+from lookup_hints.spi import Ending, Permits, permits, reporting
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 SECOND_TRIES = 10
@@ -103,7 +103,7 @@ class Exchange:
         Raises:
             HttpFailure: anything else.
         """
-        own = turns()
+        own = permits()
         redirects, renewed = 0, False
         after: float | None = None
         verdict: Verdict | None
@@ -114,7 +114,9 @@ class Exchange:
             signed = self._signed(request, credentials)
             try:
                 if begun is None:
-                    response, verdict, wait = await self._in_turn(signed, own, deadline, lease, after=after)
+                    response, verdict, wait = await self._with_permit(
+                        signed, own, deadline, lease, after=after
+                    )
                 elif isinstance(begun.came, Exception):
                     raise begun.came
                 else:
@@ -123,7 +125,9 @@ class Exchange:
             except KeptConnectionLost:
                 # Few at once: where the server is down, they are what finds out.
                 async with one_of(self._second_tries, lease):
-                    response, verdict, wait = await self._in_turn(signed, own, deadline, lease, fresh=True)
+                    response, verdict, wait = await self._with_permit(
+                        signed, own, deadline, lease, fresh=True
+                    )
             begun = None
             if wait is not None:
                 after = self.clock() + wait if wait else None
@@ -143,26 +147,26 @@ class Exchange:
                 raise self._failure(request, response, verdict)
             return Answered(request, response, verdict)
 
-    async def _in_turn(
+    async def _with_permit(
         self,
         request: Request,
-        own: Turns,
+        own: Permits,
         deadline: float | None,
         lease: ByteLease,
         *,
         after: float | None = None,
         fresh: bool = False,
     ) -> tuple[Response, Verdict | None, float | None]:
-        """The response, by a turn of ``own``; and if it must be asked again, after how many seconds.
+        """The response, by a permit of ``own``; and if it must be asked again, after how many seconds.
 
-        A large body is not judged yet: that must wait for room, and no turn should wait.
+        A large body is not judged yet: that must wait for room, and no permit should be held meanwhile.
 
         Raises:
             HttpFailure: there is no response, or one that says when to come back, which is too late.
         """
-        if after is not None or not own.take_at_once():
+        if after is not None or not own.try_acquire():
             with lease.idle():
-                await own.take(deadline, after)
+                await own.acquire(deadline, after)
         started = self.clock()
         ending: Ending = "unknown"
         pause: float | None = None
@@ -177,7 +181,7 @@ class Exchange:
             ending = "lost" if deadline is not None and self.clock() >= deadline else "unknown"
             raise
         finally:
-            wait = own.over(started, ending, pause)
+            wait = own.release(started, ending, pause)
         return response, verdict, self._again_after(response, verdict, ending, wait, deadline)
 
     def _again_after(

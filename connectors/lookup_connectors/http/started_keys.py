@@ -16,7 +16,7 @@ from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.exchange import Answered, Begun, ending_of_failure
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import Response, Told
-from lookup_hints.spi import RowRequest, Rows, TakeRows, reporting, turns
+from lookup_hints.spi import RowRequest, Rows, TakeRows, permits, reporting
 
 if TYPE_CHECKING:
     from lookup_connectors.http.client import HttpClient
@@ -65,14 +65,14 @@ class StartedKeys:
     def __init__(self, live: OpenHttp, client: HttpClient, take: TakeRows) -> None:
         self._live, self._client, self._take = live, client, take
         self._lease = live.client.budget.lease(shared=True)
-        self._turns, self._reports, self._context = turns(), reporting(), copy_context()
+        self._permits, self._reports, self._context = permits(), reporting(), copy_context()
         self._under_way = 0
         self._came: list[StartedKey] = []
         self._served = self._size = 0
         self._now = 0.0
 
     def start(self, rows: Sequence[RowRequest]) -> Sequence[StartedKey]:
-        """Ask for the first of ``rows``: as many as connections, bytes and turns allow without waiting.
+        """Ask for the first of ``rows``: as many as connections, bytes and permits allow without waiting.
 
         A lookup that is made again may have to go before others, and therefore to wait for bytes.
         """
@@ -85,7 +85,7 @@ class StartedKeys:
             or not self._lease.has_room(len(rows) * usual)
         ):
             return ()
-        count = self._turns.take_at_once(len(rows))
+        count = self._permits.try_acquire(len(rows))
         if not count:
             return ()
         requests = live.requests_of(rows[:count])
@@ -97,7 +97,7 @@ class StartedKeys:
         end = asyncio.get_running_loop().time() + start.timeout
         sent = client.start(keys, live.exchange.signed(requests, credentials), end, self._lease)
         for _ in range(sent, count):  # no request, or no connection
-            self._turns.over(now, "unknown")
+            self._permits.release(now, "unknown")
         self._under_way += sent
         return keys[:sent]
 
@@ -112,7 +112,7 @@ class StartedKeys:
         if key.done():
             self._came.remove(key)
         is_late = key.start.deadline is not None and time.monotonic() >= key.start.deadline
-        self._turns.over(key.start.time, "lost" if is_late else "unknown")
+        self._permits.release(key.start.time, "lost" if is_late else "unknown")
         self._reports.received(key.connection.came)
         self._client.over(key.connection, is_kept=False)
         self._forget(1)
@@ -126,7 +126,7 @@ class StartedKeys:
         outcomes = [(key, self._outcome(key, held)) for key in keys]
         if self._served:
             held.take(self._size)
-            self._turns.over(keys[-1].start.time, "served", count=self._served)
+            self._permits.release(keys[-1].start.time, "served", count=self._served)
         self._forget(len(keys))
         if keys:
             self._take(outcomes)
@@ -142,7 +142,7 @@ class StartedKeys:
             response = self._client.read(key.request, came)
         except Exception as error:
             failure = self._client.failure(key.request, error, start.timeout, is_kept=True)
-            self._turns.over(start.time, ending_of_failure(failure))
+            self._permits.release(start.time, ending_of_failure(failure))
             return live.row(key.row, Begun(key.request, start.credentials, start.time, failure))
         verdict, ending, pause = live.exchange.judged(response)
         if verdict is not None and ending == "served" and not pause:
@@ -153,7 +153,7 @@ class StartedKeys:
                 self._client.usual.saw(len(response.body))
                 told = Told.of(verdict.rows, response, key.row.attempt, self._now - start.time)
                 return live.found(key.row.key, verdict.rows, told, held)
-        wait = self._turns.over(start.time, ending, pause)
+        wait = self._permits.release(start.time, ending, pause)
         begun = Begun(key.request, start.credentials, start.time, response, verdict, ending, wait)
         return live.row(key.row, begun)
 

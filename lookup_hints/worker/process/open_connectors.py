@@ -25,6 +25,7 @@ from lookup_hints.engine.arrow import conform
 from lookup_hints.engine.masking import known_secrets, without_secrets
 from lookup_hints.errors import ConnectorError, InternalError, LookupTimeout
 from lookup_hints.spi import (
+    AcquiresPermits,
     AsyncLookup,
     AsyncRowLookup,
     Connector,
@@ -34,7 +35,6 @@ from lookup_hints.spi import (
     Scan,
     SyncLookup,
     TakeRows,
-    TakesTurns,
 )
 from lookup_hints.spi.model import Answer, LookupRequest, RowRequest, Rows
 from lookup_hints.spi.reporting import NOBODY, reporting_to
@@ -135,7 +135,7 @@ class OpenedAsync:
         self._loop = loop
         self._opening: asyncio.Task[None] | None = None
         self._ask_row: Callable[[RowRequest], Awaitable[Rows]] | None = None
-        """The row door of the connector, once that is open."""
+        """The row lookup of the connector, once that is open."""
 
     async def lookup(self, request: LookupRequest) -> Answer:
         with needing_its_driver(self.connector):
@@ -143,7 +143,7 @@ class OpenedAsync:
             return await self.connector.alookup(request)
 
     async def lookup_row(self, request: RowRequest) -> Rows:
-        """The connector's answer through its row door."""
+        """The connector's answer to one key."""
         ask = self._ask_row
         if ask is None:  # looked at for every key: no detour for those that come later
             assert isinstance(self.connector, AsyncRowLookup)
@@ -157,7 +157,7 @@ class OpenedAsync:
 
     def row_starter(self, take: TakeRows) -> RowStarter | None:
         """The connector's, once it is open; none where it is not the connector that takes the turns."""
-        if self._ask_row is None or not isinstance(self.connector, TakesTurns):
+        if self._ask_row is None or not isinstance(self.connector, AcquiresPermits):
             return None
         assert isinstance(self.connector, AsyncRowLookup), "it is asked by row"
         return self.connector.row_starter(take)

@@ -22,7 +22,7 @@ from lookup_hints.limits.store import in_memory
 from lookup_hints.spi import AsyncRowLookup
 from lookup_hints.spi.connector import StartedRow, StartedRows
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable, Outcomes, PlacedRows, RowRequest, Rows
-from lookup_hints.spi.reporting import taking
+from lookup_hints.spi.reporting import using_permits
 from tests.servers.http_server import Api
 from tests.unit.connectors import asking
 from tests.unit.connectors.asking import Result, request_for
@@ -136,7 +136,7 @@ def during(table: LookupTable, action: Callable[[HttpConnector], Awaitable[Resul
 def taking_turns() -> Iterator[None]:
     """A block in which requests take their turns as those of a task do."""
     limiter = OriginLimiter(in_memory(), Rules())
-    with taking(limiter.permits()):
+    with using_permits(limiter.permits()):
         yield
 
 

@@ -19,7 +19,7 @@ from lookup_connectors.http.response import KeptConnectionLost, Response
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import Ending
 from lookup_hints.spi.model import Answer, LookupTable
-from lookup_hints.spi.reporting import taking
+from lookup_hints.spi.reporting import using_permits
 from tests.servers.connectors.http_asking import rows_of
 from tests.unit.connectors.asking import during, request_for
 
@@ -59,21 +59,21 @@ class Outcome:
 
 
 class _Turns:
-    """Turns that are always free; nobody waits."""
+    """Permits that are always free; nobody waits."""
 
     def __init__(self) -> None:
         self.pauses: list[float | None] = []
 
-    def take_at_once(self, count: int = 1) -> int:
+    def try_acquire(self, count: int = 1) -> int:
         return count
 
-    async def take(self, deadline: float | None = None, after: float | None = None) -> None:
+    async def acquire(self, deadline: float | None = None, after: float | None = None) -> None:
         pass
 
-    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+    def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         pass
 
-    def over(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
+    def release(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
         if ending == "refused":
             self.pauses.append(pause)
         return pause or 0.0 if ending == "refused" else 0.0
@@ -134,5 +134,5 @@ def answer(
         return await connector.alookup(request)
 
     recorded = partial(_RecordedClient, responses)
-    with patch("lookup_connectors.http.connector.HttpClient", recorded), taking(turns):
+    with patch("lookup_connectors.http.connector.HttpClient", recorded), using_permits(turns):
         return during(connector, asked)

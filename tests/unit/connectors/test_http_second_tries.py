@@ -22,8 +22,8 @@ from lookup_connectors.http.verdict import Verdict
 from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
 from lookup_hints.limits.store import in_memory
-from lookup_hints.spi import Ending, Turns
-from lookup_hints.spi.reporting import taking
+from lookup_hints.spi import Ending, Permits
+from lookup_hints.spi.reporting import using_permits
 from lookup_hints.testing.fake import FakeLoop
 
 HOME = "http://api:80"
@@ -61,16 +61,20 @@ class Lossy(HttpClient):
 
 
 class Watched:
-    """Turns that remember how each of them ended."""
+    """Permits that remember how each of them ended."""
 
-    def __init__(self, own: Turns) -> None:
-        self.take_at_once, self.take, self.wait_for_turn = own.take_at_once, own.take, own.wait_for_turn
+    def __init__(self, own: Permits) -> None:
+        self.try_acquire, self.acquire, self.acquire_blocking = (
+            own.try_acquire,
+            own.acquire,
+            own.acquire_blocking,
+        )
         self._own = own
         self.endings: Counter[Ending] = Counter()
 
-    def over(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
+    def release(self, started: float, ending: Ending, pause: float | None = None, count: int = 1) -> float:
         self.endings[ending] += count
-        return self._own.over(started, ending, pause, count)
+        return self._own.release(started, ending, pause, count)
 
 
 def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tuple[Watched, list[Any]]:
@@ -99,7 +103,7 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
         answers: list[Any] = await asyncio.gather(*tasks, return_exceptions=True)
         return answers
 
-    with taking(turns):
+    with using_permits(turns):
         answers = _run(loop, all_of_them())
     limiter.close()
     return turns, answers

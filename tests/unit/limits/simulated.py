@@ -87,10 +87,10 @@ class Executor:
     async def _ask(self, permits: Any) -> bool:
         after: float | None = None
         while True:
-            if after is not None or not permits.take_at_once():
-                await permits.take(None, after)
+            if after is not None or not permits.try_acquire():
+                await permits.acquire(None, after)
             started = self._loop.time()
             ending, pause = await self._server.ask()
-            after = started + wait if (wait := permits.over(started, ending, pause)) else None
+            after = started + wait if (wait := permits.release(started, ending, pause)) else None
             if ending != "refused":
                 return ending == "served"

@@ -67,8 +67,8 @@ def test_a_process_that_is_stopped_with_the_lock_does_not_stop_the_event_loop(
 
         async def run() -> None:
             permits = OriginLimiter(store, Rules(), process=os.getpid()).permits()
-            assert not permits.take_at_once()
-            waiting = asyncio.create_task(permits.take())
+            assert not permits.try_acquire()
+            waiting = asyncio.create_task(permits.acquire())
             for _ in range(5):
                 await asyncio.sleep(POLL_SECONDS)
             assert process.poll() is None, "the loop waited until the other process had ended"
@@ -94,9 +94,9 @@ def test_a_lookup_on_a_thread_of_its_own_has_no_turn_when_its_time_is_up(
 
     permits = OriginLimiter(store, Rules(), clock=lambda: now, sleep=sleep).permits()
     with taken(tmp_path), pytest.raises(NoTurn):
-        permits.wait_for_turn(3.0)
+        permits.acquire_blocking(3.0)
     assert 3.0 <= now <= 3.0 + 2 * POLL_SECONDS
-    permits.wait_for_turn(4.0)
+    permits.acquire_blocking(4.0)
 
 
 def test_what_a_source_asked_for_meanwhile_is_kept_to_and_told_later(
@@ -104,16 +104,16 @@ def test_what_a_source_asked_for_meanwhile_is_kept_to_and_told_later(
 ) -> None:
     async def run() -> None:
         permits = limiter(loop, store).permits()
-        await permits.take()
-        await permits.take()
+        await permits.acquire()
+        await permits.acquire()
         with taken(tmp_path):
-            assert permits.over(loop.time(), "refused", 5.0) == 5.0
-            assert not permits.take_at_once()
+            assert permits.release(loop.time(), "refused", 5.0) == 5.0
+            assert not permits.try_acquire()
             assert not store.limits.pause.opens
         refused_at = loop.time()
         await asyncio.sleep(SOON)
         assert store.limits.pause.opens >= refused_at + 5.0
-        assert not permits.take_at_once()
+        assert not permits.try_acquire()
 
     loop.run_until_complete(run())
 
@@ -125,9 +125,9 @@ def test_a_task_that_ends_meanwhile_gives_everything_back(
     async def run() -> None:
         own = limiter(loop, store)
         permits = own.permits()
-        await permits.take()
+        await permits.acquire()
         with taken(tmp_path):
-            permits.over(loop.time(), ending)
+            permits.release(loop.time(), ending)
             own.close()
             await asyncio.sleep(10.0)
             assert store.limits.leases.held > 0
@@ -142,9 +142,9 @@ def test_permits_that_nobody_could_take_back_are_idle_no_longer(
 ) -> None:
     async def run() -> None:
         permits = limiter(loop, store).permits()
-        await permits.take()
+        await permits.acquire()
         with taken(tmp_path):
-            permits.over(loop.time(), "served")
+            permits.release(loop.time(), "served")
             await asyncio.sleep(10.0)
         await asyncio.sleep(SOON)
         assert store.limits.leases.held == 0
@@ -157,13 +157,13 @@ def test_retries_are_taken_out_of_their_budget_later(
 ) -> None:
     async def run() -> None:
         own = limiter(loop, store)
-        await own.permits().take()
+        await own.permits().acquire()
         assert own.retry_delay(100) == pytest.approx(0.0, abs=0.1)
         with taken(tmp_path):
             assert own.retry_delay(20) == pytest.approx(2.0, abs=0.1)
             assert own.retry_delay(20) == pytest.approx(4.0, abs=0.1)
         await asyncio.sleep(SOON)
-        own.permits().over(loop.time(), "served")
+        own.permits().release(loop.time(), "served")
         assert own.retry_delay(10) == pytest.approx(5.0, abs=0.2)
         own.close()
 
@@ -179,14 +179,14 @@ def test_no_request_of_a_statement_is_counted_twice_or_not_at_all(
     async def run() -> None:
         own = limiter(loop, store, Rules(max_requests=2, statement=1), spent=statements)
         permits = own.permits()
-        await permits.take()
+        await permits.acquire()
         with taken(tmp_path / "statements"):
-            waiting = asyncio.create_task(permits.take())
+            waiting = asyncio.create_task(permits.acquire())
             await asyncio.sleep(1.0)
             assert not waiting.done()
         await asyncio.wait_for(waiting, SOON)
         with pytest.raises(TooManyRequests):
-            await permits.take()
+            await permits.acquire()
         own.close()
 
     loop.run_until_complete(run())

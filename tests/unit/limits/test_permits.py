@@ -79,16 +79,16 @@ def test_permits_go_to_those_who_came_first_and_still_wait(
 ) -> None:
     queue, waiters, _ = queue_of(loop, waiting)
     for number in cancelled:
-        waiters[number].turn.cancel()
+        waiters[number].granted.cancel()
     lack = queue.serve(times(permits))
-    turns = [each.turn for each in waiters]
+    turns = [each.granted for each in waiters]
     assert [n for n, turn in enumerate(turns) if turn.done() and not turn.cancelled()] == granted
     assert lack == ((0.5, "budget") if queue else None)
 
 
 def test_no_permit_is_taken_for_who_is_gone(loop: VirtualLoop) -> None:
     queue, [one], _ = queue_of(loop, 1)
-    one.turn.cancel()
+    one.granted.cancel()
     assert queue.serve(lambda: pytest.fail("it was")) is None
 
 
@@ -107,14 +107,14 @@ def test_who_waits_is_told_for_what(loop: VirtualLoop) -> None:
 
 def test_all_fail_with_what_makes_asking_fail(loop: VirtualLoop) -> None:
     queue, waiters, _ = queue_of(loop, 3)
-    waiters[1].turn.cancel()
+    waiters[1].granted.cancel()
 
     def refuses() -> Lack | None:
         raise TooManyRequests("no more")
 
     assert queue.serve(refuses) is None
     assert not queue
-    assert [str(each.turn.exception()) for each in waiters[::2]] == ["no more", "no more"]
+    assert [str(each.granted.exception()) for each in waiters[::2]] == ["no more", "no more"]
 
 
 def test_who_is_cancelled_while_waiting_sends_nothing_that_counts(loop: VirtualLoop) -> None:

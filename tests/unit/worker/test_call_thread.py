@@ -18,7 +18,7 @@ from lookup_hints.engine.permits import with_permits
 from lookup_hints.errors import LookupTimeout
 from lookup_hints.spi import SyncLookup
 from lookup_hints.spi.model import Answer, LookupRequest, LookupTable
-from lookup_hints.spi.reporting import taking
+from lookup_hints.spi.reporting import using_permits
 from lookup_hints.worker.process.call_thread import CallThread, CallTimeout
 from lookup_hints.worker.process.open_connectors import Process
 from tests.unit.engine.support import SCHEMA, Asked, names_of
@@ -129,13 +129,13 @@ class Waits:
     def __init__(self) -> None:
         self.now = 0.0
 
-    def take_at_once(self) -> bool:
+    def try_acquire(self) -> bool:
         return False
 
-    def wait_for_turn(self, deadline: float | None = None, after: float | None = None) -> None:
+    def acquire_blocking(self, deadline: float | None = None, after: float | None = None) -> None:
         self.now += 2.0
 
-    def over(self, started: float, ending: Any, pause: float | None = None, count: int = 1) -> float:
+    def release(self, started: float, ending: Any, pause: float | None = None, count: int = 1) -> float:
         return 0.0
 
 
@@ -152,6 +152,6 @@ def test_what_a_turn_takes_is_no_longer_there_for_the_lookup(
     turns: Any = Waits()
     limiter: Any = object()
     asked = with_permits(lookup, Asked(names_of()), limiter, lambda: turns.now)
-    with taking(turns):
+    with using_permits(turns):
         asked(requested(1, timeout=timeout))
     assert seen == [left]
