@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookup_hints.cache.cached import Stores
+from lookup_hints.cache.open_caches import Stores
 from lookup_hints.cache.task_cache import TaskCache
 from lookup_hints.engine.arrow import Keys, distinct_keys, ordered_keys, whole, without_keys
 from lookup_hints.engine.async_runner import AsyncDriver, run_async

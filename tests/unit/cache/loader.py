@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookup_hints.cache.store import whole
+from lookup_hints.cache.store import full_table
 from lookup_hints.cache.store.folder import StoreLimits
-from lookup_hints.cache.store.whole import Generations
+from lookup_hints.cache.store.full_table import Generations
 from tests.unit.cache.support import SCHEMA, Clock, keys, told
 from tests.unit.cache.writer import kill_before
 
@@ -34,7 +34,7 @@ def _begin(folder: Path, step: int) -> int:
     child = os.fork()
     if not child:
         folder.mkdir()
-        whole._AT_ONCE = 200
+        full_table._AT_ONCE = 200
         kill_before(step)
         one = Generations(folder / "whole", StoreLimits(), Clock())
         loaded(one, [(1, "old"), *((each, PADDING) for each in range(100, 103))])

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.cache import cached
+from lookup_hints.cache import open_caches
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.spec import (
@@ -115,7 +115,7 @@ later = Later()
 
 @pytest.fixture(autouse=True)
 def _own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in (cached, arrow_worker):
+    for each in (open_caches, arrow_worker):
         monkeypatch.setattr(each, "time", later)
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from lookup_hints.cache import cached
+from lookup_hints.cache import open_caches
 from lookup_hints.cache.store.content import Answers, Content, content_of
 from lookup_hints.cache.store.folder import StoreLimits
 from lookup_hints.cache.store.history import Past
@@ -63,7 +63,7 @@ TIME = Time()
 
 @pytest.fixture(autouse=True)
 def later(monkeypatch: pytest.MonkeyPatch) -> Time:
-    for each in (cached, arrow_worker):
+    for each in (open_caches, arrow_worker):
         monkeypatch.setattr(each, "time", TIME)
     TIME.passed = 0.0
     return TIME

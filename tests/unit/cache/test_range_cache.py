@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lookup_hints.cache import cached, whole_tables
-from lookup_hints.cache.whole_tables import use_of
+from lookup_hints.cache import full_cache, open_caches
+from lookup_hints.cache.full_cache import use_of
 from lookup_hints.engine.arrow import Keys, KnownAnswers
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import LookupMetrics
@@ -58,7 +58,7 @@ def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worker: Process) -
 
 
 def in_run(monkeypatch: pytest.MonkeyPatch, run: str | None) -> None:
-    monkeypatch.setattr(cached, "running_part", lambda: run)
+    monkeypatch.setattr(open_caches, "running_part", lambda: run)
 
 
 def run(
@@ -159,16 +159,16 @@ def test_without_a_folder_the_task_fails(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_where_many_ranges_hold_a_value_few_values_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_tables, "WINDOW_BYTES", 4000)
+    monkeypatch.setattr(full_cache, "WINDOW_BYTES", 4000)
     networks = Networks(*((0, 100, "x" * 10) for _ in range(20)))
     asked: list[int] = []
-    probe = whole_tables.RangeCache.probe
+    probe = full_cache.RangeCache.probe
 
-    def counted(self: whole_tables.RangeCache, keys: Keys, columns: list[str]) -> KnownAnswers:
+    def counted(self: full_cache.RangeCache, keys: Keys, columns: list[str]) -> KnownAnswers:
         asked.append(keys.table.num_rows)
         return probe(self, keys, columns)
 
-    monkeypatch.setattr(whole_tables.RangeCache, "probe", counted)
+    monkeypatch.setattr(full_cache.RangeCache, "probe", counted)
     found, counts = run(networks, *range(50))
     assert found == [["x" * 10] * 20] * 50
     assert max(asked) < 10

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.cache import cached
+from lookup_hints.cache import open_caches
 from lookup_hints.spec import LookupSettings, LookupSpec, Switch
 from lookup_hints.spi import OrderCondition, Scan, SyncLookup
 from lookup_hints.spi.model import LookupRequest, LookupTable
 from lookup_hints.worker.arrow_worker import look_up
 from lookup_hints.worker.process import open_connectors as process
 from lookup_hints.worker.process.open_connectors import Process
-from tests.unit.cache.test_whole_tables import FLOATS, VALUES, Readable, Row, run, warnings
+from tests.unit.cache.test_full_cache import FLOATS, VALUES, Readable, Row, run, warnings
 from tests.unit.engine.support import plain
 
 NAMES = [(each, f"n{each}") for each in range(0, 200, 2)]
@@ -31,14 +31,14 @@ Running = Callable[[str | None], None]
 def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worker: Process) -> Path:
     """The folder of an executor, in which this process is a worker."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    monkeypatch.setattr(cached, "running_statement", lambda: "7")
+    monkeypatch.setattr(open_caches, "running_statement", lambda: "7")
     return tmp_path
 
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> Running:
     """Says which run of a statement it is."""
-    return lambda number: monkeypatch.setattr(cached, "running_statement", lambda: number)
+    return lambda number: monkeypatch.setattr(open_caches, "running_statement", lambda: number)
 
 
 def names(connector: Readable, *ids: Any, keys: int = 10, **settings: Any) -> Any:
@@ -101,7 +101,7 @@ def test_a_stream_and_what_is_no_statement_of_sparks_ask_on(
     stream: bool, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if stream:
-        monkeypatch.setattr(cached, "in_stream", lambda: True)
+        monkeypatch.setattr(open_caches, "in_stream", lambda: True)
     else:
         running(None)
     connector = Readable(NAMES)

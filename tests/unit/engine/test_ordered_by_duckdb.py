@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.cache.store.folder import StoreLimits
+from lookup_hints.cache.store.full_table import Generations
 from lookup_hints.cache.store.ranges import Bounds
-from lookup_hints.cache.store.whole import Generations
 from lookup_hints.engine.arrow import Placed
 from lookup_hints.engine.ordered import answering
 from lookup_hints.spi import OrderCondition

@@ -22,10 +22,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.cache import cached
-from lookup_hints.cache.cached import Stores
+from lookup_hints.cache import open_caches
+from lookup_hints.cache.full_cache import HeldTable, keys_by_hash
+from lookup_hints.cache.open_caches import Stores
 from lookup_hints.cache.store.hashing import comparable, hashes_of
-from lookup_hints.cache.whole_tables import HeldTable, keys_by_hash
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.retry import FixedDelay
@@ -167,7 +167,7 @@ def test_a_table_that_was_invalidated_is_read_again() -> None:
 
 def test_it_stays_invalidated_when_answers_of_others_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = 0.0
-    monkeypatch.setattr(cached, "time", SimpleNamespace(monotonic=lambda: monotonic() + ahead))
+    monkeypatch.setattr(open_caches, "time", SimpleNamespace(monotonic=lambda: monotonic() + ahead))
     connector = Readable([(1, "a"), (2, "b")])
     whole = FullCache(PeriodicReload(86_400.0), max_bytes=2**26)
     run(connector, 1, whole=whole)
@@ -371,7 +371,7 @@ def test_a_disk_that_is_full_is_no_error(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lookup_hints.cache.store.whole._created", full)
+    monkeypatch.setattr("lookup_hints.cache.store.full_table._created", full)
     connector = Readable([(1, "a")])
     for _ in range(2):
         assert run(connector, 1, 2)[0] == [["a"], []]
@@ -391,7 +391,7 @@ def test_without_a_folder_or_numpy_the_source_is_asked(
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/proc")
     for name in [name for name in sys.modules if name.startswith(("lookup_hints.cache.store.", "numpy"))]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "lookup_hints.cache.whole_tables")
+    monkeypatch.delitem(sys.modules, "lookup_hints.cache.full_cache")
     monkeypatch.setitem(sys.modules, "numpy", None)
     monkeypatch.setitem(sys.modules, "numpy.typing", None)
     assert run(connector, 1)[0] == [["a"]]
@@ -440,8 +440,8 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from lookup_hints.cache.whole_tables import HeldTable
-from tests.unit.cache.test_whole_tables import Readable, spec_of
+from lookup_hints.cache.full_cache import HeldTable
+from tests.unit.cache.test_full_cache import Readable, spec_of
 
 class Killed(Readable):
     def scan(self, schema):
@@ -479,7 +479,7 @@ def test_it_changes_no_row(
 ) -> None:
     connector = Readable(rows, FLOATS, number=str(next(NUMBERS)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("lookup_hints.cache.store.whole._AT_ONCE", at_once)
+        patched.setattr("lookup_hints.cache.store.full_table._AT_ONCE", at_once)
         for ids in tasks:
             without = run(connector, *ids, whole=None)[0]
             assert run(connector, *ids, whole=replace(FULL, max_bytes=max_bytes))[0] == without

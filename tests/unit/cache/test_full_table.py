@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.cache.store import hashing, whole
+from lookup_hints.cache.store import full_table, hashing
 from lookup_hints.cache.store.folder import StoreLimits
+from lookup_hints.cache.store.full_table import Generations
 from lookup_hints.cache.store.ranges import TooLarge
-from lookup_hints.cache.store.whole import Generations
 from tests.unit.cache.loader import loaded, names, table_of
 from tests.unit.cache.support import KEYS, SCHEMA, Clock
 
@@ -32,7 +32,7 @@ def generations(folder: Path, clock: Clock | None = None, limits: StoreLimits = 
 @pytest.fixture
 def many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows go to files by a few hundred bytes."""
-    monkeypatch.setattr(whole, "_AT_ONCE", 500)
+    monkeypatch.setattr(full_table, "_AT_ONCE", 500)
 
 
 def test_every_key_is_found_or_known_to_have_no_row(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_of_keys_with_one_hash_neither_is_believed(tmp_path: Path, monkeypatch: 
     """A third one that has it, and is not in the table, is not believed either: all are asked."""
     schema = pa.schema([("id", pa.string()), ("name", pa.string())])
     same = hashing.hashes_of(hashing.comparable(pa.table({"id": ["x"]})))
-    monkeypatch.setattr(whole, "hashes_of", lambda keys: np.repeat(same, keys.num_rows))
+    monkeypatch.setattr(full_table, "hashes_of", lambda keys: np.repeat(same, keys.num_rows))
     one = generations(tmp_path)
     loaded(one, [("a", "1"), ("b", "2")], schema)
     assert names(one, ["a", "b", "c"], schema) == {}

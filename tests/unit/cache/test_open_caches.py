@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookup_hints.cache.cached import name_of
+from lookup_hints.cache.open_caches import name_of
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.retry import FixedDelay

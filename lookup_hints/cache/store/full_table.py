@@ -44,7 +44,7 @@ _AT_ONCE = 4 * 1024 * 1024
 """Bytes of rows that are held in memory, and that a segment has unless one range has more."""
 
 
-class Whole:
+class FullTable:
     """The segments of one table, mapped into memory; they outlive their files.
 
     Args:
@@ -58,7 +58,7 @@ class Whole:
         self._firsts = np.array(sorted(segments), np.uint64) << _SHIFT
 
     @classmethod
-    def opened(cls, folder: Path, parts: int) -> Whole:
+    def opened(cls, folder: Path, parts: int) -> FullTable:
         """The table in ``folder``, in this many segments.
 
         Raises:
@@ -313,7 +313,7 @@ class Generations:
     ) -> None:
         make_private(path)
         self.path, self._limits, self._clock, self._bounds = path, limits, clock, bounds
-        self._opened: tuple[Generation, Whole | Ranges] | None = None
+        self._opened: tuple[Generation, FullTable | Ranges] | None = None
         self.damaged = 0
         """How many generations could not be read."""
 
@@ -350,10 +350,10 @@ class Generations:
         self._opened = None
         return None
 
-    def _mapped(self, generation: Generation) -> Whole | Ranges:
+    def _mapped(self, generation: Generation) -> FullTable | Ranges:
         folder = self.path / generation.name
         if self._bounds is None:
-            return Whole.opened(folder, generation.parts)
+            return FullTable.opened(folder, generation.parts)
         return Ranges.opened(folder, generation.rows, self._bounds)
 
     @property

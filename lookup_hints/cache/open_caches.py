@@ -39,10 +39,10 @@ from lookup_hints.worker.process.open_connectors import needing_its_driver
 from lookup_hints.worker.process.task import in_stream, running_part, running_statement
 
 if TYPE_CHECKING:
+    from lookup_hints.cache.full_cache import HeldTable
     from lookup_hints.cache.store.history import Past
     from lookup_hints.cache.store.invalidations import Checks, Invalidations
     from lookup_hints.cache.store.store import Store
-    from lookup_hints.cache.whole_tables import HeldTable
 
 KEPT = 8
 """This many stores stay open in a process that no task uses now."""
@@ -125,7 +125,7 @@ class Stores:
         return self._held_in(path, spec).cache(spec, invalidations)
 
     def _held_in(self, path: Path, spec: LookupSpec) -> HeldTable:
-        from lookup_hints.cache.whole_tables import HeldTable
+        from lookup_hints.cache.full_cache import HeldTable
 
         for gone in [each for each in self._held if not each.is_dir()]:
             del self._held[gone]
@@ -136,7 +136,7 @@ class Stores:
 
     def _ranges(self, spec: LookupSpec, identity: str, folder: Path | None) -> Cache:
         """The table as ranges, kept for this run of the statement where it is not kept for others."""
-        from lookup_hints.cache.whole_tables import failing_for, use_of
+        from lookup_hints.cache.full_cache import failing_for, use_of
 
         with failing_for(spec.table.name):
             assert spec.settings.whole is not None, "it is kept whole"
@@ -157,7 +157,7 @@ class Stores:
         if run is None or in_stream():
             return None
         try:
-            from lookup_hints.cache.whole_tables import Switching
+            from lookup_hints.cache.full_cache import Switching
 
             return Switching(_folder_of(spec, identity, folder) / "read", run, spec, switch)
         except (ImportError, OSError, TypeError):
