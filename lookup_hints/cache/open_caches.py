@@ -40,7 +40,7 @@ from lookup_hints.worker.process.task import in_stream, running_part, running_st
 
 if TYPE_CHECKING:
     from lookup_hints.cache.full_cache import HeldTable
-    from lookup_hints.cache.store.history import Past
+    from lookup_hints.cache.store.expiry import Past
     from lookup_hints.cache.store.invalidations import Checks, Invalidations
     from lookup_hints.cache.store.store import Store
 
@@ -165,8 +165,9 @@ class Stores:
 
     def _store(self, spec: LookupSpec, wanted: PartialCache, identity: str, folder: Path | None) -> Store:
         # Imported late: what it needs is wanted on workers that have a cache, and on no others.
+        from lookup_hints.cache.store.expiry import Ages
         from lookup_hints.cache.store.folder import StoreLimits
-        from lookup_hints.cache.store.store import Ages, Store
+        from lookup_hints.cache.store.store import Store
 
         path = _folder_of(spec, identity, folder)
         invalidations = _invalidations(path.parent, spec)
@@ -238,7 +239,7 @@ class _StoreCache(Cache):
         return KnownAnswers((*found, *refreshing), known.missing, positions, fallback)
 
     def _past(self, keys: Keys) -> Past | None:
-        from lookup_hints.cache.store.history import Past
+        from lookup_hints.cache.store.expiry import Past
 
         order = self._past_order
         if order is None or keys.values is None:

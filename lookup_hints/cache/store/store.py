@@ -6,10 +6,9 @@ clock that all processes share. An answer of the future has no age, and is not u
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -17,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from lookup_hints.cache.store.content import Answers, Chosen, Content, ProbeResult, content_of, merged
+from lookup_hints.cache.store.expiry import Ages, Past
 from lookup_hints.cache.store.folder import Filed, Folder, StoreLimits
 from lookup_hints.cache.store.hashing import Positions, comparable, hash_is_exact, hashes_of, in_order
-from lookup_hints.cache.store.history import Past
 from lookup_hints.cache.store.invalidations import Invalidations
 from lookup_hints.cache.store.segment import Encoded, Matches, NotASegment, Segment, has_room_for, opened
 
@@ -27,73 +26,10 @@ MERGED_AT_ONCE = 8
 MOST_SEGMENTS = 2 * MERGED_AT_ONCE
 """When there are more, some are merged. With fewer, a merge takes mostly rows that were merged before."""
 
-_JITTER = 0.1
 _FULL = 7 / 8
 _FEWER = 1 / 2
 _SHARE = 1 / 8
 """No merged segment is larger than this part of the limits: the oldest one is not much of the whole."""
-
-
-@dataclass(frozen=True)
-class Ages:
-    """How old an answer may be that is used, in seconds.
-
-    Each key takes up to a tenth less, by its hash, so that not all are asked again at once.
-
-    Args:
-        rows: of a key that has rows.
-        missing: of a key that has none.
-        unused: since it was last used, too; None for no such limit.
-        refreshing: for so long after ``rows``, rows may be used while they are asked for again.
-        fallback: the same where asking fails.
-        keeps_versions: rows are kept however old they are, as they may answer for the past.
-    """
-
-    rows: float
-    missing: float
-    unused: float | None = None
-    refreshing: float = 0.0
-    fallback: float = 0.0
-    keeps_versions: bool = False
-
-    @property
-    def longest(self) -> float:
-        """Nothing that is older is of any use."""
-        if self.keeps_versions:
-            return math.inf
-        return max(self.rows + max(self.refreshing, self.fallback), self.missing)
-
-    def of_use(self, content: Content, entries: Positions, now: float) -> Chosen:
-        """Which of the ``entries`` of ``content`` are valid, or may be used all the same."""
-        if self.keeps_versions:
-            return self.valid(content, entries, now) | (content.counts[entries] > 0)
-        return self.valid(content, entries, now) | self.within(
-            max(self.refreshing, self.fallback), content, entries, now
-        )
-
-    def within(self, more: float, content: Content, entries: Positions, now: float) -> Chosen:
-        """Which of the ``entries`` of ``content`` have rows that are too old by less than ``more``."""
-        if not more:
-            return np.zeros(len(entries), np.bool_)
-        age = now - content.loaded[entries]
-        within: Chosen = (content.counts[entries] > 0) & (age >= 0) & (age < self.rows + more)
-        return within
-
-    def allow_all(self, segment: Segment, now: float) -> bool:
-        """Whether all entries of ``segment`` may be used, whatever their hashes."""
-        longest = min(self.rows, self.missing) * (1 - _JITTER)
-        return self.unused is None and segment.latest <= now and now - segment.earliest < longest
-
-    def valid(self, content: Content, entries: Positions, now: float) -> Chosen:
-        """Which of the ``entries`` of ``content`` may be used."""
-        loaded, counts = content.loaded[entries], content.counts[entries]
-        spread = (content.hashes[entries] & np.uint64(0xFF)).astype(np.float64) / 0xFF
-        longest = np.where(counts > 0, self.rows, self.missing) * (1 - _JITTER * spread)
-        age = now - loaded
-        valid: Chosen = (age >= 0) & (age < longest)
-        if self.unused is not None:
-            valid &= now - np.maximum(loaded, content.used[entries]) < self.unused
-        return valid
 
 
 Placed = tuple[pa.Table, Positions]

@@ -1,7 +1,8 @@
-"""Which answers hold however old they are: rows of a key are versions, and those that have ended stay."""
+"""Which answers are too old: by their age, and not at all where a version of a row has ended."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,9 +14,74 @@ from pyarrow import types
 
 from lookup_hints.cache.store.content import Chosen, Content, expanded
 from lookup_hints.cache.store.hashing import Positions
+from lookup_hints.cache.store.segment import Segment
+
+_JITTER = 0.1
 
 _WESTERNMOST = 12 * 3600.0
 """So many seconds later than in Greenwich a local time comes everywhere."""
+
+
+@dataclass(frozen=True)
+class Ages:
+    """How old an answer may be that is used, in seconds.
+
+    Each key takes up to a tenth less, by its hash, so that not all are asked again at once.
+
+    Args:
+        rows: of a key that has rows.
+        missing: of a key that has none.
+        unused: since it was last used, too; None for no such limit.
+        refreshing: for so long after ``rows``, rows may be used while they are asked for again.
+        fallback: the same where asking fails.
+        keeps_versions: rows are kept however old they are, as they may answer for the past.
+    """
+
+    rows: float
+    missing: float
+    unused: float | None = None
+    refreshing: float = 0.0
+    fallback: float = 0.0
+    keeps_versions: bool = False
+
+    @property
+    def longest(self) -> float:
+        """Nothing that is older is of any use."""
+        if self.keeps_versions:
+            return math.inf
+        return max(self.rows + max(self.refreshing, self.fallback), self.missing)
+
+    def of_use(self, content: Content, entries: Positions, now: float) -> Chosen:
+        """Which of the ``entries`` of ``content`` are valid, or may be used all the same."""
+        if self.keeps_versions:
+            return self.valid(content, entries, now) | (content.counts[entries] > 0)
+        return self.valid(content, entries, now) | self.within(
+            max(self.refreshing, self.fallback), content, entries, now
+        )
+
+    def within(self, more: float, content: Content, entries: Positions, now: float) -> Chosen:
+        """Which of the ``entries`` of ``content`` have rows that are too old by less than ``more``."""
+        if not more:
+            return np.zeros(len(entries), np.bool_)
+        age = now - content.loaded[entries]
+        within: Chosen = (content.counts[entries] > 0) & (age >= 0) & (age < self.rows + more)
+        return within
+
+    def allow_all(self, segment: Segment, now: float) -> bool:
+        """Whether all entries of ``segment`` may be used, whatever their hashes."""
+        longest = min(self.rows, self.missing) * (1 - _JITTER)
+        return self.unused is None and segment.latest <= now and now - segment.earliest < longest
+
+    def valid(self, content: Content, entries: Positions, now: float) -> Chosen:
+        """Which of the ``entries`` of ``content`` may be used."""
+        loaded, counts = content.loaded[entries], content.counts[entries]
+        spread = (content.hashes[entries] & np.uint64(0xFF)).astype(np.float64) / 0xFF
+        longest = np.where(counts > 0, self.rows, self.missing) * (1 - _JITTER * spread)
+        age = now - loaded
+        valid: Chosen = (age >= 0) & (age < longest)
+        if self.unused is not None:
+            valid &= now - np.maximum(loaded, content.used[entries]) < self.unused
+        return valid
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from lookup_hints.cache import open_caches
 from lookup_hints.cache.store.content import Answers, Content, content_of
+from lookup_hints.cache.store.expiry import Ages, Past
 from lookup_hints.cache.store.folder import StoreLimits
-from lookup_hints.cache.store.history import Past
-from lookup_hints.cache.store.store import MOST_SEGMENTS, Ages
+from lookup_hints.cache.store.store import MOST_SEGMENTS
 from lookup_hints.errors import ConnectorError
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.spec import ChangedColumn, Invalidation, LookupSettings, LookupSpec, PartialCache
