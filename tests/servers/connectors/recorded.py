@@ -134,5 +134,5 @@ def answer(
         return await connector.alookup(request)
 
     recorded = partial(_RecordedClient, responses)
-    with patch("lookup_connectors.http.connector.HttpClient", recorded), using_permits(turns):
+    with patch("lookup_connectors.http.connector.client_of", recorded), using_permits(turns):
         return during(connector, asked)
