@@ -76,7 +76,7 @@ class Sender(ABC):
         """``response`` as it is to be read.
 
         Raises:
-                HttpFailure: its encoding is not what it says, or it is too large.
+            HttpFailure: its encoding is not what it says, or it is too large.
         """
         codings = response.headers.get("content-encoding")
         if not codings:
