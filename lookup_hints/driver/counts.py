@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,15 @@ REMEMBERED_TASKS = 20_000
 REMEMBERED_BATCHES = 1_000
 """This many of the last micro-batches are remembered, of all streaming queries together."""
 
+AWAITED = 2.0
+"""So many seconds the counts of a micro-batch are waited for, where its query has counted before."""
+
+AWAITED_OF_NEW_QUERY = 0.5
+"""The same where it has not: it may have no lookup at all."""
+
+_FOLLOWING = 0.05
+"""Counts that come less than so many seconds after others belong to them: each task sends its own."""
+
 Batch = tuple[str, int]
 """A micro-batch: the id of its streaming query, and its number."""
 
@@ -38,6 +48,7 @@ class Counts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
         self._totals: dict[str, LookupMetrics] = {}
         self._batches: OrderedDict[Batch, dict[str, LookupMetrics]] = OrderedDict()
         self._tasks: OrderedDict[tuple[str, int, int], _Known] = OrderedDict()
@@ -51,6 +62,17 @@ class Counts:
     def of_batch(self, query: str, batch: int) -> Mapping[str, LookupMetrics]:
         """The sum of one micro-batch of a streaming query, by function; empty where nothing is remembered."""
         with self._lock:
+            return dict(self._batches.get((query, batch), {}))
+
+    def awaited_of_batch(self, query: str, batch: int) -> Mapping[str, LookupMetrics]:
+        """The same, where counts may still be on their way in another thread's response from the server."""
+        with self._lock:
+            is_known = any(each == query for each, _ in self._batches)
+            patience = AWAITED if is_known else AWAITED_OF_NEW_QUERY
+            deadline = time.monotonic() + patience
+            if self._arrived.wait_for(lambda: (query, batch) in self._batches, patience):
+                while time.monotonic() < deadline and self._arrived.wait(_FOLLOWING):
+                    pass
             return dict(self._batches.get((query, batch), {}))
 
     @property
@@ -83,6 +105,7 @@ class Counts:
             with self._lock:
                 self._running.pop((record.function, record.run.number), None)
                 self._add(record.function, record.run.batch, self._new_in(record))
+                self._arrived.notify_all()
 
     def _new_in(self, record: TaskRecord) -> LookupMetrics:
         """The record's counts, or only that a task was repeated."""

@@ -80,6 +80,11 @@ class _Application:
             self._fetch = connect_counts.receive(spark, self.counts.take)
             self.report = Reporter(connect_counts.send)
 
+    @property
+    def counts_come_late(self) -> bool:
+        """Whether a task may have ended before its counts are here."""
+        return self._fetch is not None
+
     def fetch_counts(self) -> None:
         """Let the counts arrive that wait on a Connect server; on classic Spark they have."""
         if self._fetch is not None:
@@ -136,7 +141,7 @@ class Functions:
 
     def metrics(self) -> Mapping[LookupName, LookupMetrics]:
         """What each of these lookups counted so far."""
-        self.fetch_counts()
+        self._application.fetch_counts()
         return self._named(self._application.counts.totals)
 
     @contextmanager
@@ -150,7 +155,7 @@ class Functions:
             now = time.monotonic()
             if now - fetched >= _LIVE_SECONDS:
                 fetched = now
-                self.fetch_counts()
+                self._application.fetch_counts()
             so_far = counts.so_far
             return {
                 self._names[function]: Moment(each, waiting, now)
@@ -165,9 +170,15 @@ class Functions:
         """What has arrived of the counts of these lookups in one micro-batch of the query with that id."""
         return self._named(self._application.counts.of_batch(query, batch))
 
-    def fetch_counts(self) -> None:
-        """Let counts arrive that are still on their way: a Connect server keeps them until it is asked."""
+    def fetched_metrics_of_batch(self, query: str, batch: int) -> Mapping[LookupName, LookupMetrics]:
+        """The same, with what is still on its way: a Connect server keeps counts until it is asked.
+
+        The server hands them to whichever statement of the session ends next, in whatever thread.
+        """
+        if not self._application.counts_come_late:
+            return self.metrics_of_batch(query, batch)
         self._application.fetch_counts()
+        return self._named(self._application.counts.awaited_of_batch(query, batch))
 
     def _named(self, counts: Mapping[str, LookupMetrics]) -> Mapping[LookupName, LookupMetrics]:
         return {self._names[function]: each for function, each in counts.items() if function in self._names}

@@ -65,7 +65,7 @@ def _new_state(spark: SparkSession) -> SessionState:
     # Read once, before any statement: what a session sets later does not count.
     policy = policy_of(spark)
     functions = Functions(spark)
-    streams = Streams(spark, functions.metrics_of_batch, functions.fetch_counts)
+    streams = Streams(spark, functions.metrics_of_batch, functions.fetched_metrics_of_batch)
     return SessionState(functions, streams, LookupCatalog(policy))
 
 

@@ -84,8 +84,8 @@ class Streams:
         >>> session.streams.await_all()
     """
 
-    def __init__(self, spark: SparkSession, counts_of: CountsOf, fetch_counts: Callable[[], None]) -> None:
-        self._spark, self._counts_of, self._fetch_counts = spark, counts_of, fetch_counts
+    def __init__(self, spark: SparkSession, counts_of: CountsOf, fetched_counts_of: CountsOf) -> None:
+        self._spark, self._counts_of, self._fetched_counts_of = spark, counts_of, fetched_counts_of
         self._supervisor = Supervisor()
         self._started: list[StartedStream] = []
 
@@ -109,8 +109,8 @@ class Streams:
             ...         for name, counts in session.streams.lookups_of(event.progress).items():
             ...             print(name, counts.keys, counts.latency.quantile(0.99))
         """
-        self._fetch_counts()
-        return lookups_of(progress, self._counts_of)
+        has_rows = rows_of(progress) > 0  # else none of them is worth waiting for
+        return lookups_of(progress, self._fetched_counts_of if has_rows else self._counts_of)
 
     def await_all(self, timeout: float | None = None) -> bool:
         """Wait until all have ended; False when ``timeout`` (seconds) ran out before.
@@ -263,6 +263,11 @@ def lookups_of(progress: Any, counts_of: CountsOf) -> Mapping[LookupName, Lookup
     return counts_of(str(_of(progress, "id")), int(_of(progress, "batchId")))
 
 
+def rows_of(progress: Any) -> int:
+    """How many rows came into the micro-batch of a ``StreamingQueryProgress``."""
+    return int(_of(progress, "numInputRows"))
+
+
 def batch_of(progress: Any, counts_of: CountsOf) -> MicroBatch:
     """The micro-batch of a ``StreamingQueryProgress``, object or dictionary."""
     began = _time(_of(progress, "timestamp"))
@@ -270,7 +275,7 @@ def batch_of(progress: Any, counts_of: CountsOf) -> MicroBatch:
         number=int(_of(progress, "batchId")),
         began=began,
         seconds=(_of(progress, "durationMs") or {}).get("triggerExecution", 0) / 1000,
-        rows=int(_of(progress, "numInputRows")),
+        rows=rows_of(progress),
         lag=_lag(progress, began),
         lookups=lookups_of(progress, counts_of),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 
 import pytest
 
@@ -76,3 +77,22 @@ def test_micro_batches_add_up_to_the_total_each_by_itself() -> None:
     assert counts.of_batch("q", 1) == {"f": LookupMetrics(keys=2)}
     assert counts.of_batch("another", 0) == {}
     assert counts.totals == {"f": LookupMetrics(keys=6)}
+
+
+@pytest.mark.parametrize("before", [(), (of_batch(1, 0),)])
+def test_counts_that_another_thread_is_about_to_take_are_waited_for(
+    before: tuple[TaskRecord, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lookup_hints.driver.counts.AWAITED", 60.0)
+    monkeypatch.setattr("lookup_hints.driver.counts.AWAITED_OF_NEW_QUERY", 60.0)
+    counts = taken(*before)
+    another = threading.Timer(0.05, lambda: counts.take([of_batch(2, 1).plain()]))
+    another.start()
+    assert counts.awaited_of_batch("q", 1) == {"f": LookupMetrics(keys=2)}
+    another.join()
+
+
+def test_a_query_without_lookups_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lookup_hints.driver.counts.AWAITED", 60.0)
+    monkeypatch.setattr("lookup_hints.driver.counts.AWAITED_OF_NEW_QUERY", 0.0)
+    assert taken(of_batch(1, 0)).awaited_of_batch("another", 0) == {}
