@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.measuring import Figure, Theme, spark_session, theme
 from lookup_hints import LookupSession
-from lookup_hints.hints.parse import lookup_hints
+from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.plan.planner import plan
 from tests.unit.plan.planning import context, table
 

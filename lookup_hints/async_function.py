@@ -22,8 +22,8 @@ from lookup_hints.retry import RetryPolicy
 from lookup_hints.session import LookupSession
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.tables.ddl.columns import plain_timestamp
-from lookup_hints.tables.ddl.parse import columns_of
+from lookup_hints.tables.ddl import columns_of
+from lookup_hints.tables.ddl_columns import plain_timestamp
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

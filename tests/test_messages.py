@@ -13,14 +13,14 @@ from lookup_hints.cli.check import check_script
 from lookup_hints.dataframe.join import read_options
 from lookup_hints.engine.masking import without_secrets
 from lookup_hints.errors import ConnectorError, OptionError, QueryError
-from lookup_hints.hints.parse import lookup_hints as hints_of
+from lookup_hints.hints.hint_comments import lookup_hints as hints_of
 from lookup_hints.spi import TEXT, Option, SyncRowLookup, flink
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, SESSION_OPTIONS
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Place, options_at
-from lookup_hints.statements.statement import own_setting
+from lookup_hints.statements.classify import own_setting
 from lookup_hints.streaming.options import STREAM_OPTIONS
-from lookup_hints.tables.ddl.parse import shown_statement
+from lookup_hints.tables.ddl import shown_statement
 
 
 def said(*, hint: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from lookup_connectors.memory import MemoryConnector
 
 from lookup_hints.errors import ConnectorError, InternalError
-from lookup_hints.hints.parse import lookup_hints
+from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.plan.decide.settings import choose
 from lookup_hints.retry import ExponentialDelay, FixedDelay, RetryPolicy, RetryStrategy
 from lookup_hints.spi.model import LookupTable

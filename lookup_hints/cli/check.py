@@ -22,12 +22,12 @@ from lookup_hints.cli.names_in_text import (
     unknown_columns,
 )
 from lookup_hints.errors import OptionError, Problem, QueryError, Span
-from lookup_hints.hints.parse import lookup_hints
+from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.plan.context import Context
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import plan, surely_uses_lookup
-from lookup_hints.plan.read.kinds import query_parts
+from lookup_hints.plan.read.query_parts import query_parts
 from lookup_hints.plan.read.statement import Statement as ReadStatement
 from lookup_hints.plan.read.statement import UnreadableStatement
 from lookup_hints.retry import RowPredicate
@@ -37,8 +37,7 @@ from lookup_hints.spi.filtering import Filter
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.policy import policy_of_configuration
 from lookup_hints.sql.lexer import Kind, code, pieces
-from lookup_hints.statements.script import ScriptStatement, split_statements
-from lookup_hints.statements.statement import (
+from lookup_hints.statements.classify import (
     Explain,
     Setting,
     SparkStatement,
@@ -47,11 +46,12 @@ from lookup_hints.statements.statement import (
     read_statement,
     shown_text,
 )
+from lookup_hints.statements.script import ScriptStatement, split_statements
 from lookup_hints.streaming.insert import ROOT, StreamInsert, stream_settings, written_options
 from lookup_hints.streaming.sinks import no_checkpoint, sink_without_table
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
-from lookup_hints.tables.ddl.columns import plain_timestamp
-from lookup_hints.tables.ddl.statements import CreateLookupTable, DropTable
+from lookup_hints.tables.ddl import CreateLookupTable, DropTable
+from lookup_hints.tables.ddl_columns import plain_timestamp
 from lookup_hints.tables.registry import check_connector_name, module_named, retry_predicates
 
 

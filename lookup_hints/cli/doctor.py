@@ -15,8 +15,8 @@ from lookup_hints.errors import LookupHintsError
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import HealthCheck
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.statements.statement import Setting, SparkStatement, read_statement
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.statements.classify import Setting, SparkStatement, read_statement
+from lookup_hints.tables.ddl import CreateLookupTable
 
 if TYPE_CHECKING:
     from lookup_hints.session import LookupSession

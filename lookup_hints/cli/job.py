@@ -41,8 +41,8 @@ from lookup_hints.metrics.endpoint import LOOPBACK, check_package
 from lookup_hints.metrics.summary import Measured, what_mattered
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.spec import LookupName
+from lookup_hints.statements.classify import check_configuration, shown_text
 from lookup_hints.statements.script import ScriptStatement, parse_params, read_script, split_statements
-from lookup_hints.statements.statement import check_configuration, shown_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,10 +12,9 @@ from lookup_hints.errors import LookupHintsError, QueryError
 from lookup_hints.spi.options import Option
 from lookup_hints.spi.types import sql_type
 from lookup_hints.sql.lexer import code, pieces
-from lookup_hints.sql.splice import Cut
+from lookup_hints.sql.text_edits import Cut
 from lookup_hints.statements.script import ScriptStatement, split_statements
-from lookup_hints.tables.ddl.parse import parse_ddl
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from lookup_hints.tables.registry import connector_class
 
 

@@ -23,9 +23,9 @@ from lookup_hints.cli.results import TABLE
 from lookup_hints.cli.start import await_server, spark_builder, starting_spark
 from lookup_hints.cli.statement_run import failure
 from lookup_hints.errors import LookupHintsError
+from lookup_hints.statements.classify import Setting, SparkStatement, Statement, read_statement
 from lookup_hints.statements.script import read_script
-from lookup_hints.statements.statement import Setting, SparkStatement, Statement, read_statement
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

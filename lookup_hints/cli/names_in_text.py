@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lookup_hints.errors import Problem, Span, nearest
-from lookup_hints.plan.read.kinds import query_parts
-from lookup_hints.plan.read.statement import FindTable, LookupUse, UnreadableStatement
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.query_blocks import Block, Query, Relation, Shape
+from lookup_hints.plan.read.query_parts import query_parts
+from lookup_hints.plan.read.statement import FindTable, UnreadableStatement
 from lookup_hints.plan.read.statement import Statement as ReadStatement
-from lookup_hints.plan.read.structure import Block, Query, Relation, Shape
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
-from lookup_hints.sql.splice import Cut
+from lookup_hints.sql.text_edits import Cut
 
 Names = frozenset[str]
 """Names in lower case."""

@@ -21,7 +21,7 @@ from lookup_hints.errors import LookupHintsError, QueryError, Span, cause_of
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.metrics.summary import Measured, from_cache, has_cache, seconds_text, waited_for_source
 from lookup_hints.spec import LookupName
-from lookup_hints.statements.statement import gives_text
+from lookup_hints.statements.classify import gives_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

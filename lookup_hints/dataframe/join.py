@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lookup_hints.dataframe.variables import is_frame, private_name
 from lookup_hints.errors import OptionError, Problem, QueryError, Span, nearest
-from lookup_hints.hints.parse import LookupHint
+from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.retry import RetryPolicy, RetryStrategy
 from lookup_hints.spi import Connector
 from lookup_hints.spi.changes import versions_of

@@ -19,23 +19,23 @@ from lookup_hints.driver.immediate import Immediate, read_immediate
 from lookup_hints.driver.scope import Args, StatementScope
 from lookup_hints.driver.views import analysed_plan
 from lookup_hints.errors import HintError, InternalError, LookupHintsError, Problem
-from lookup_hints.hints.parse import LookupHint, read_hints
-from lookup_hints.plan.analysis import Analyse, Columns
+from lookup_hints.hints.hint_comments import LookupHint, read_hints
 from lookup_hints.plan.context import Context
 from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup, plan, surely_uses_lookup
+from lookup_hints.plan.read.lookup_use import LookThrough
 from lookup_hints.plan.read.statement import UnreadableStatement
-from lookup_hints.plan.read.virtual import LookThrough
+from lookup_hints.plan.spark_analysis import Analyse, Columns
 from lookup_hints.retry import RowPredicate
 from lookup_hints.spec import Invalidation, LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Conf
-from lookup_hints.sql.as_read import with_identifiers
 from lookup_hints.sql.lexer import code, pieces
-from lookup_hints.statements.statement import SparkStatement, Statement, named_parameters, read_statement
+from lookup_hints.sql.session_syntax import with_identifiers
+from lookup_hints.statements.classify import SparkStatement, Statement, named_parameters, read_statement
 from lookup_hints.streaming.insert import SINCE, StreamInsert, StreamSource, with_views
 from lookup_hints.tables.registry import retry_predicates
 from lookup_hints.worker.dead_letter_files import probe

@@ -13,7 +13,7 @@ from lookup_hints.driver.scope import Args, StatementScope
 from lookup_hints.errors import InternalError, Problem, UnsupportedLookup
 from lookup_hints.plan.joins import LookupPlan
 from lookup_hints.plan.planner import mentions_lookup
-from lookup_hints.plan.write.views import HIDDEN_PREFIX, PRIVATE_PREFIX, ROW
+from lookup_hints.plan.write.lateral_view import HIDDEN_PREFIX, PRIVATE_PREFIX, ROW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,18 +19,18 @@ from lookup_hints.driver.invalidation import InvalidationLog
 from lookup_hints.driver.table_sizes import LeftCosts, TableSizes
 from lookup_hints.driver.views import LookupViews, view_definition
 from lookup_hints.errors import QueryError
-from lookup_hints.hints.parse import LookupHint
-from lookup_hints.plan.decide.keys import ANSI
-from lookup_hints.plan.read.virtual import LookThrough
+from lookup_hints.hints.hint_comments import LookupHint
+from lookup_hints.plan.decide.key_casts import ANSI
+from lookup_hints.plan.read.lookup_use import LookThrough
 from lookup_hints.spi import Connector
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.options import Conf
 from lookup_hints.spi.types import TIMESTAMP
-from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_long_pipes, with_variables
 from lookup_hints.sql.lexer import pieces, text_value
+from lookup_hints.sql.session_syntax import with_backquotes, with_escapes, with_long_pipes, with_variables
 from lookup_hints.streaming.streams import Streams
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
-from lookup_hints.tables.ddl.columns import plain_timestamp
+from lookup_hints.tables.ddl_columns import plain_timestamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

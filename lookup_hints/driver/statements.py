@@ -15,17 +15,17 @@ from lookup_hints.driver.scope import Args, StatementScope
 from lookup_hints.errors import InternalError, QueryError
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.planner import mentions_lookup
-from lookup_hints.plan.read.kinds import written_query
+from lookup_hints.plan.read.query_parts import written_query
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.secrets import masked_text
 from lookup_hints.spi.types import type_name
 from lookup_hints.sql.lexer import quoted, string_literal
-from lookup_hints.statements.statement import Explain, Setting, SparkStatement
+from lookup_hints.statements.classify import Explain, Setting, SparkStatement
 from lookup_hints.streaming.insert import StreamInsert, read_insert
 from lookup_hints.streaming.sinks import sink_without_table
 from lookup_hints.streaming.streams import Preparation
 from lookup_hints.tables.catalog import secret_keys
-from lookup_hints.tables.ddl.statements import (
+from lookup_hints.tables.ddl import (
     CreateLookupTable,
     Ddl,
     DescribeTable,

@@ -20,7 +20,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 
 from lookup_hints.errors import Problem, Span
-from lookup_hints.hints.tokens import hint_tokens, is_unclosed, option_tokens, tokens_of
+from lookup_hints.hints.sqlglot_tokens import hint_tokens, is_unclosed, option_tokens, tokens_of
 from lookup_hints.sql.lexer import Piece
 
 if TYPE_CHECKING:

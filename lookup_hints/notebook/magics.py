@@ -31,8 +31,8 @@ from lookup_hints.notebook import html
 from lookup_hints.plan.explain import joins_text
 from lookup_hints.session import LookupSession
 from lookup_hints.spi.types import sql_type
+from lookup_hints.statements.classify import parameters
 from lookup_hints.statements.script import ScriptStatement, parse_params, split_statements
-from lookup_hints.statements.statement import parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,9 +12,12 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from lookup_hints.hints.parse import LookupHint, merged
-from lookup_hints.plan.analysis import Analysis, Columns
-from lookup_hints.plan.conditions import (
+from lookup_hints.hints.hint_comments import LookupHint, merged
+from lookup_hints.plan.context import Context
+from lookup_hints.plan.decide.key_casts import is_key_type
+from lookup_hints.plan.decide.settings import options_of_table
+from lookup_hints.plan.joins import Form, FoundJoin, cannot_run
+from lookup_hints.plan.key_conditions import (
     ColumnNames,
     Conditions,
     Conjunct,
@@ -26,22 +29,19 @@ from lookup_hints.plan.conditions import (
     not_asked,
     sides_of,
 )
-from lookup_hints.plan.context import Context
-from lookup_hints.plan.decide.keys import is_key_type
-from lookup_hints.plan.decide.settings import options_of_table
-from lookup_hints.plan.joins import Form, FoundJoin
 from lookup_hints.plan.look_through import ViewResolver, names_view
-from lookup_hints.plan.read.kinds import is_one_query, script_variables
-from lookup_hints.plan.read.scope import InnerNames, NameScope, Referred
-from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.read.structure import Block, Relation
-from lookup_hints.plan.refusal import cannot_run
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.name_resolution import InnerNames, NameScope, Referred
+from lookup_hints.plan.read.query_blocks import Block, Relation
+from lookup_hints.plan.read.query_parts import is_one_query, script_variables
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import Analysis, Columns
 from lookup_hints.spi import Connector
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
 from lookup_hints.spi.options import InForce, Place, in_force
 from lookup_hints.spi.types import type_name
-from lookup_hints.sql.splice import Cut
+from lookup_hints.sql.text_edits import Cut
 
 _OPTIONS = {option.key: option for option in LOOKUP_OPTIONS}
 LOOKUP, SCAN, AUTO = "lookup", "scan", "auto"

@@ -1,4 +1,4 @@
-"""What the planner finds and hands over: joins that are found, those that run, scans, the plan."""
+"""What the planner finds, refuses and hands over: joins that are found, those that run, scans, the plan."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
-from lookup_hints.plan.analysis import Analysis, Columns, KeyQuestion, LeftSide
-from lookup_hints.plan.conditions import ColumnNames, Conditions, Conjunct, KeyEquality
+from lookup_hints.errors import Problem, UnsupportedLookup
 from lookup_hints.plan.decide.access import AccessDecision
-from lookup_hints.plan.decide.keys import KeyCast
+from lookup_hints.plan.decide.key_casts import KeyCast
 from lookup_hints.plan.decide.settings import Choice
-from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.read.structure import Block, Relation
+from lookup_hints.plan.key_conditions import ColumnNames, Conditions, Conjunct, KeyEquality
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.query_blocks import Block, Relation
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import Analysis, Columns, KeyQuestion, LeftSide
 from lookup_hints.spec import LookupSpec
 from lookup_hints.spi import Connector, Filter, TableSize
 from lookup_hints.spi.model import OrderCondition
-from lookup_hints.sql.splice import Cut, Edit, Fragment
+from lookup_hints.sql.text_edits import Cut, Edit, Fragment
 
 Join = TypeVar("Join", bound="FoundJoin")
 
@@ -271,3 +273,58 @@ class LookupPlan:
     def text_of(self, part: Fragment) -> str:
         """What the user wrote at ``part``, on one line."""
         return " ".join((part if isinstance(part, str) else part.of(self.text)).split())
+
+
+class CannotBeAsked(UnsupportedLookup):
+    """A use of a lookup table cannot be a lookup join; where its source can be read, it is read instead.
+
+    Args:
+        problems: what the user is told where it cannot be read.
+        use: where its table is named.
+        reason: why it cannot be asked, as a sentence goes on behind "because".
+    """
+
+    def __init__(self, problems: Sequence[Problem] | Problem, use: LookupUse, reason: str) -> None:
+        super().__init__(problems)
+        self.use, self.reason = use, reason
+
+
+class NotReadEither(UnsupportedLookup):
+    """A lookup table that cannot be asked as it stands there; to read it would give other rows."""
+
+
+def refused(
+    statement: Statement, use: LookupUse, at: Cut, reason: str, instead: str = "", tip: str = ""
+) -> CannotBeAsked:
+    """The error of a lookup join that cannot run, with what to write ``instead``; its table may be read."""
+    whole = f"{reason}; {instead}" if instead else reason
+    return CannotBeAsked(cannot_run(statement, use, at, whole, tip).problems, use, reason)
+
+
+def cannot_run(
+    statement: Statement, use: LookupUse, at: Cut, reason: str, tip: str = ""
+) -> UnsupportedLookup:
+    """The error of a lookup join that cannot run, and whose table cannot be read in its place either."""
+    message = f"The lookup join with {use.shown} cannot run: {reason}."
+    return UnsupportedLookup(Problem(message, statement.span(at), tip))
+
+
+def refuse_extra_clauses(statement: Statement, use: LookupUse) -> None:
+    """Refuse LATERAL, STREAM, samples and the like beside the lookup table.
+
+    Raises:
+        CannotBeAsked: a sample or the like stands there, which a table that is read can have.
+        UnsupportedLookup: LATERAL or STREAM stands there.
+    """
+    relation = use.relation
+    if relation.plain and not relation.lateral:
+        return
+    problem = Problem(
+        f"Only AS and FOR SYSTEM_TIME AS OF can stand beside the lookup table {use.table.name}:"
+        " it is asked by key, not read.",
+        statement.span_of(relation),
+    )
+    if statement.tokens.is_word(relation.first, "STREAM", "LATERAL"):
+        raise UnsupportedLookup(problem)
+    extra = " ".join(extension.of(statement.text) for extension in relation.extensions)
+    raise CannotBeAsked(problem, use, f"{' '.join(extra.split())} applies to it")

@@ -11,13 +11,13 @@ from dataclasses import replace
 from sqlglot import exp
 
 from lookup_hints.errors import UnsupportedLookup
-from lookup_hints.plan.conditions import ColumnNames, references
-from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.read.structure import Block, Cte, Query, Relation, Shape
-from lookup_hints.plan.read.virtual import Expression, LookThrough, TableColumn
+from lookup_hints.plan.key_conditions import ColumnNames, references
+from lookup_hints.plan.read.lookup_use import Expression, LookThrough, LookupUse, TableColumn
+from lookup_hints.plan.read.query_blocks import Block, Cte, Query, Relation, Shape
+from lookup_hints.plan.read.statement import Statement
 from lookup_hints.spi.changes import versions_of
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.sql.splice import Cut
+from lookup_hints.sql.text_edits import Cut
 
 FindView = Callable[[str], LookThrough | None]
 """What a view of that name sees, where it is one lookup table and nothing more; else None."""

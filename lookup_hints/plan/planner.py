@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
-from lookup_hints.hints.parse import LookupHint
+from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.plan.context import Context
+from lookup_hints.plan.cte_read_twice import notes_of_repeated
 from lookup_hints.plan.decide.access import AccessDecision, Decisions
 from lookup_hints.plan.decide.ask_or_read import access_of_all
-from lookup_hints.plan.decide.complete import completed
-from lookup_hints.plan.decide.scans import refuse_forbidden, scan_of
+from lookup_hints.plan.decide.lookup_spec import completed
+from lookup_hints.plan.decide.scan_and_filters import refuse_forbidden, scan_of
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.facts import Facts, is_inside
-from lookup_hints.plan.forms.find import FoundJoins, find_lookups
-from lookup_hints.plan.joins import LookupJoin, LookupPlan, TableScan
-from lookup_hints.plan.read.kinds import (
+from lookup_hints.plan.forms.choose_form import FoundJoins, find_lookups
+from lookup_hints.plan.joins import CannotBeAsked, LookupJoin, LookupPlan, NotReadEither, TableScan
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.query_parts import (
     describes,
     gives_rows,
     is_one_query,
@@ -29,13 +31,11 @@ from lookup_hints.plan.read.kinds import (
     names_a_relation,
     query_parts,
 )
-from lookup_hints.plan.read.statement import FindTable, LookupUse, Statement, UnreadableStatement
-from lookup_hints.plan.refusal import CannotBeAsked, NotReadEither
-from lookup_hints.plan.repeated import notes_of_repeated
-from lookup_hints.plan.times import check_times
-from lookup_hints.plan.write.edits import edits_of, rebalanced
+from lookup_hints.plan.read.statement import FindTable, Statement, UnreadableStatement
+from lookup_hints.plan.system_time import check_times
+from lookup_hints.plan.write.spark_sql import edits_of, rebalanced
 from lookup_hints.sql.lexer import Kind, code, pieces
-from lookup_hints.sql.splice import Cut, Edit, spliced
+from lookup_hints.sql.text_edits import Cut, Edit, spliced
 
 Answer = TypeVar("Answer")
 

@@ -19,7 +19,7 @@ from lookup_hints.spi.options import Conf, Option, Place, hidden_keys, options_a
 from lookup_hints.spi.policy import Policy
 from lookup_hints.spi.secrets import Secret, conf_references
 from lookup_hints.spi.types import sql_type
-from lookup_hints.tables.ddl.statements import CreateLookupTable, Ddl, DropTable, ShowLookupTables, ShowTables
+from lookup_hints.tables.ddl import CreateLookupTable, Ddl, DropTable, ShowLookupTables, ShowTables
 from lookup_hints.tables.registry import connector_class
 
 

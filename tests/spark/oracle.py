@@ -13,7 +13,7 @@ from lookup_connectors.memory import put_rows
 
 from lookup_hints import LookupSession
 from lookup_hints.sql.lexer import quoted, string_literal
-from lookup_hints.tables.ddl.parse import columns_of
+from lookup_hints.tables.ddl import columns_of
 from lookup_hints.tables.registry import register_connector
 from tests.spark.answers import Answer, answers
 from tests.spark.counting import Calls, CountingConnector

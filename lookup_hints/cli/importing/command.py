@@ -40,7 +40,7 @@ from lookup_hints.spi.options import hidden_keys
 from lookup_hints.spi.policy import Policy
 from lookup_hints.spi.secrets import has_reference, masked_text, masker, references
 from lookup_hints.tables.catalog import build_connector
-from lookup_hints.tables.ddl.statements import create_statement
+from lookup_hints.tables.ddl import create_statement
 from lookup_hints.tables.registry import connector_class
 
 _T = TypeVar("_T")

@@ -18,8 +18,8 @@ from lookup_hints.cli.shell.completing import CompletionNames, candidates
 from lookup_hints.cli.shell.loop import is_complete
 from lookup_hints.errors import QueryError
 from lookup_hints.spi.secrets import masked_text
+from lookup_hints.statements.classify import shown_text
 from lookup_hints.statements.script import split_statements
-from lookup_hints.statements.statement import shown_text
 
 HISTORY = ".lookup_hints_history"
 """The file of the user's home in which statements are kept, values of options masked."""

@@ -9,8 +9,6 @@ from math import prod
 from sqlglot import exp
 
 from lookup_hints.errors import HintError, OptionError, Problem
-from lookup_hints.plan.analysis import LeftSide
-from lookup_hints.plan.conditions import Conjunct, known_conjuncts, references
 from lookup_hints.plan.decide.access import (
     MOST_ROWS,
     Access,
@@ -23,14 +21,16 @@ from lookup_hints.plan.decide.access import (
 from lookup_hints.plan.decide.cost import LeftRows
 from lookup_hints.plan.facts import LOOKUP, SCAN, Facts
 from lookup_hints.plan.joins import FoundJoin
-from lookup_hints.plan.read.kinds import gives_rows
-from lookup_hints.plan.read.statement import LookupUse
-from lookup_hints.plan.read.structure import Block, Role
+from lookup_hints.plan.key_conditions import Conjunct, known_conjuncts, references
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.query_blocks import Block, Role
+from lookup_hints.plan.read.query_parts import gives_rows
+from lookup_hints.plan.spark_analysis import LeftSide
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.connector import why_not_read
 from lookup_hints.spi.options import InForce, Place
 from lookup_hints.sql.lexer import Kind, code, pieces
-from lookup_hints.sql.splice import Cut, Fragment
+from lookup_hints.sql.text_edits import Cut, Fragment
 
 _FILTERED = "unknown: conditions or joins may take some away before they are asked for"
 _SAYS_HOW_TO_ASK = ("retry-predicate", "on-error", "max-requests")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lookup_hints.errors import HintError, OptionError, Problem, QueryError, Span, nearest
-from lookup_hints.hints.parse import LookupHint
+from lookup_hints.hints.hint_comments import LookupHint
 from lookup_hints.plan.decide.budgets import (
     CONCURRENCY,
     RATE,

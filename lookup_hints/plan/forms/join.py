@@ -1,28 +1,27 @@
-"""``FROM o JOIN c ON ...``: the right side of a join, INNER, LEFT, SEMI or ANTI, by ON, USING or NATURAL."""
+"""``o JOIN c ON ...``: INNER, LEFT, SEMI or ANTI; and ``c [RIGHT] JOIN o ON ...``, its sides swapped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from lookup_hints.plan.analysis import Analysis, LeftSide
-from lookup_hints.plan.conditions import Conditions
-from lookup_hints.plan.facts import Facts
-from lookup_hints.plan.forms.asked import asked_by_outer
-from lookup_hints.plan.forms.connected import MULTIPLIED, is_multiplied_behind
-from lookup_hints.plan.forms.possible import refuse_queries, sifted
-from lookup_hints.plan.forms.stated import stated, without_outer
-from lookup_hints.plan.joins import FoundJoin, LookupJoin
-from lookup_hints.plan.read.statement import LookupUse, Statement
-from lookup_hints.plan.read.structure import Chain, Relation, Shape
-from lookup_hints.plan.refusal import refused
-from lookup_hints.plan.write.from_part import FromForm, FromPart, Visible
-from lookup_hints.plan.write.views import joined
+from lookup_hints.plan.facts import Facts, Others
+from lookup_hints.plan.forms.constant_or_correlated import correlated_join, is_correlated
+from lookup_hints.plan.forms.join_graph import MULTIPLIED, is_multiplied_behind
+from lookup_hints.plan.forms.on_using_natural import by_range, refuse_queries, sifted, stated, without_outer
+from lookup_hints.plan.joins import FoundJoin, LookupJoin, refused
+from lookup_hints.plan.key_conditions import Conditions, Conjunct, conjuncts, sorted_conditions
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.query_blocks import Chain, Relation, Shape, Step
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import Analysis, LeftSide
+from lookup_hints.plan.write.from_parts import FromForm, FromPart, Visible
+from lookup_hints.plan.write.lateral_view import joined
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.sql.splice import Cut, Edit
+from lookup_hints.sql.text_edits import Cut, Edit
 
 
-class StepJoin(FromForm):
+class ExplicitJoin(FromForm):
     """A lookup join with what stands before it: its view, or its condition, stands behind that."""
 
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
@@ -58,7 +57,7 @@ class StepJoin(FromForm):
         return built if join.is_semi else replace(built, visible=[*built.visible, own])
 
 
-def step_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
+def explicit_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
     """The join whose right side ``use`` is; None where it is none, or one of pipe syntax.
 
     Raises:
@@ -66,8 +65,8 @@ def step_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
     """
     if use.step is None or use.pipe is not None:
         return None
-    join = stated(facts, StepJoin(), use, use.step, _before)
-    asked = asked_by_outer(facts, join)
+    join = stated(facts, ExplicitJoin(), use, use.step, _before)
+    asked = correlated_join(facts, join)
     if asked is not None:
         return asked
     join = without_outer(facts, join, can_check_after=join.kind == "INNER")
@@ -118,3 +117,77 @@ def _before_comma(facts: Facts, use: LookupUse, conditions: Conditions) -> froze
     referred += [facts.referred(scope, key) for key in conditions.keys if not key.shared]
     named = {relation for relation in before for each in computed if facts.may_name(each, relation)}
     return frozenset(before & named.union(*(each.relations for each in referred)))
+
+
+_KINDS = {
+    **dict.fromkeys(((), ("INNER",), ("CROSS",)), "INNER"),
+    ("RIGHT",): "LEFT",
+    ("RIGHT", "OUTER"): "LEFT",
+}
+
+
+class SwappedJoin(FromForm):
+    """A lookup join whose table stands first in its chain: what is joined to it is written before it."""
+
+    shown = "the left side of a join, swapped"
+
+    def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
+        right = self.opens(join).right
+        assert right is not None, "a join has a right side"
+        return LeftSide(statement.tokens.cut(right.first, right.last))
+
+    def opens(self, join: FoundJoin) -> Step:
+        assert join.use.chain is not None
+        return join.use.chain.steps[0]
+
+    def behind(self, join: LookupJoin, built: FromPart, own: Visible) -> FromPart:
+        """``built`` with its view; its columns still come first."""
+        return replace(built, visible=[own, *built.visible], views=[join], reordered=True)
+
+
+def swapped_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None:
+    """The join whose left side ``use`` is, where its right side gives the keys; else None.
+
+    Raises:
+        UnsupportedLookup: its ON holds a query where none can stand.
+    """
+    if use.chain is None or not use.relation.plain or not use.chain.steps:
+        return None
+    step = use.chain.steps[0]
+    kind, right = _KINDS.get(step.words), step.right
+    if kind is None or right is None or right.lateral or step.using:
+        return None
+    if others.may_be_asked(facts, right):
+        return None
+    on = list(conjuncts(facts.statement, step.on)) if step.on is not None else []
+    if _name_more(facts, use, right, on):
+        return None
+    conditions = sorted_conditions(
+        facts.statement, on, facts.names(use), facts.askable(use), always=facts.always(use)
+    )
+    if kind == "INNER":
+        conditions = facts.with_where(use, conditions, right)
+    at = facts.statement.tokens.cut(use.relation.first, step.last)
+    join = facts.join(SwappedJoin(), use, kind, at, conditions)
+    if not conditions.keys:
+        ranged = by_range(facts, join, right.as_seen(lambda _: True))
+        if ranged is None:
+            return None
+        join = ranged
+    elif (
+        all(key.constant for key in conditions.keys)
+        or facts.missing(use, conditions.keys)
+        or is_correlated(facts, use, conditions.keys)
+    ):
+        return None
+    found = sifted(facts, join)
+    if kind == "INNER":
+        return join.with_(conditions=found.checked_after)
+    refuse_queries(facts, join, found)
+    return join
+
+
+def _name_more(facts: Facts, use: LookupUse, right: Relation, on: Iterable[Conjunct]) -> bool:
+    """Whether ON names what comes before a comma, too: the swapped sides stand by themselves."""
+    own = {use.relation, *right.as_seen(lambda _: True)}
+    return any(facts.scope(use.block).referred(each.tree).relations - own for each in on)

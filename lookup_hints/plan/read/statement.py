@@ -7,8 +7,7 @@ what it makes of them must agree with the pieces. So the syntax around a lookup 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -17,26 +16,13 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from lookup_hints.errors import Span, UnsupportedLookup
-from lookup_hints.plan.read.queries import read_structure
-from lookup_hints.plan.read.structure import (
-    Block,
-    Chain,
-    Pipe,
-    Query,
-    Relation,
-    Shape,
-    Step,
-    Structure,
-)
+from lookup_hints.plan.read.lookup_use import UNNAMED, LookupUse
+from lookup_hints.plan.read.query_blocks import Block, Chain, Pipe, Query, Relation, Shape, Step, Structure
+from lookup_hints.plan.read.query_reader import read_structure
 from lookup_hints.plan.read.tokens import Tokens
-from lookup_hints.plan.read.virtual import LookThrough
-from lookup_hints.spi.changes import Versions, versions_of
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import Kind, Piece, blanked, pieces
-from lookup_hints.sql.splice import Cut
-
-UNNAMED = "__lookup_relation_"
-"""What the names of relations begin with that the user gave none."""
+from lookup_hints.sql.text_edits import Cut
 
 PRESENT = ("PROCTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP")
 """Functions that give the time at which a row is processed."""
@@ -59,87 +45,6 @@ class UnreadableStatement(UnsupportedLookup):
 def _dialects() -> tuple[Dialect, ...]:
     # Found when they are first wanted: to import them takes longer than to plan a statement.
     return Dialect.get_or_raise("spark"), Dialect.get_or_raise("databricks")
-
-
-@dataclass(frozen=True, eq=False)
-class LookupUse:
-    """One place where a statement names a lookup table.
-
-    Args:
-        table: the lookup table.
-        relation: where it is named.
-        alias: the name by which the query calls it.
-        block: the query block whose FROM (or pipe operator) holds it.
-        chain: the chain of joins that holds it, or None in a pipe operator.
-        step: the join whose right side it is, or None for the first relation of a chain.
-        around: the relations in parentheses around its chain, outermost first.
-        pipe: the pipe operator that holds it, if one does.
-        through: the query through which the table is seen, where the relation is a derived table, CTE or
-            view; ``table`` then has its columns.
-    """
-
-    table: LookupTable
-    relation: Relation
-    alias: str
-    block: Block
-    chain: Chain | None
-    step: Step | None
-    around: tuple[Relation, ...] = ()
-    pipe: Pipe | None = None
-    through: LookThrough | None = None
-
-    @property
-    def index(self) -> int:
-        """Position of the table's name, or of the derived table, among the pieces."""
-        relation = self.relation
-        return relation.name_at if relation.name_at > -1 else relation.first
-
-    @property
-    def shown(self) -> str:
-        """The name by which it is shown: its table's where the query gives it none."""
-        return self.table.name if self.alias.startswith(UNNAMED) else self.alias
-
-    @property
-    def base(self) -> LookupTable:
-        return self.table if self.through is None else self.through.base
-
-    def base_column(self, column: str) -> str:
-        """The lookup table's own name for a column that can be asked by."""
-        bare = column if self.through is None else self.through.expression(column).bare
-        assert bare is not None, "what is computed cannot be asked by"
-        return bare
-
-    def named(self, base_columns: Iterable[str]) -> frozenset[str]:
-        """What columns of the lookup table are called, as far as they can be asked by here."""
-        return frozenset(base_columns) if self.through is None else self.through.named(base_columns)
-
-    @property
-    def time(self) -> Cut | None:
-        return self.relation.time
-
-    @property
-    def versions(self) -> Versions | None:
-        """The columns by which its time chooses rows; None where no time chooses any."""
-        return None if self.time is None else versions_of(self.base)
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether no outer join around it fills its columns with NULL."""
-        inside = (*self.around, self.relation)
-        source = self.block.source
-        chains = source.chains if source is not None else []
-        holding = [chain for chain in chains if any(each is inside[0] for each in chain.direct)]
-        holding += [relation.chain for relation in self.around if relation.chain is not None]
-        return all(chain.keeps_rows_of(each) for chain, each in zip(holding, inside, strict=False))
-
-    @property
-    def may_be_narrowed(self) -> bool:
-        """Whether conditions on its rows may be applied before it is joined: not behind ASOF JOIN."""
-        return self.relation not in self.block.behind_asof
-
-    @property
-    def column_aliases(self) -> tuple[str, ...]:
-        return self.relation.columns
 
 
 class Statement:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
-from lookup_hints.sql.splice import Cut
+from lookup_hints.sql.text_edits import Cut
 
 JOIN_WORDS = ("NATURAL", "INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI")
 SET_WORDS = ("UNION", "INTERSECT", "EXCEPT", "MINUS")

@@ -1,22 +1,23 @@
 """Relations and lookup joins packed into a derived table, so that more of a FROM can follow them.
 
 The relations so far become structs under private names, and lateral projections give their names back.
-Spark makes plain projections of those: its optimized plan is that of flat SQL.
+Spark makes plain projections of those: its optimized plan is that of flat SQL. ``struct(o.*)`` drops columns
+that no star shows, as `_metadata` of files: those that are named go into the struct under private names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from lookup_hints.plan.read.structure import Relation, Step
-from lookup_hints.plan.refusal import refused
-from lookup_hints.plan.write.from_part import FromPart, Visible
-from lookup_hints.plan.write.hidden_columns import concealed_in
-from lookup_hints.plan.write.rewrite import Rewrite
-from lookup_hints.plan.write.using import Merged
-from lookup_hints.plan.write.views import Text, joined, private_name, semi_condition
+from lookup_hints.plan.joins import refused
+from lookup_hints.plan.read.query_blocks import Block, Relation, Step
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import Analysis
+from lookup_hints.plan.write.from_parts import Concealed, FromPart, Rewrite, Visible
+from lookup_hints.plan.write.lateral_view import HIDDEN_PREFIX, Text, joined, private_name, semi_condition
+from lookup_hints.plan.write.using_and_stars import Merged, is_whole_item, leaving_out, qualified_names
 from lookup_hints.sql.lexer import quoted
-from lookup_hints.sql.splice import Cut, Fragment
+from lookup_hints.sql.text_edits import Cut, Edit, Fragment
 
 MOST_VIEWS = 30
 """This many lookup joins of a FROM run in one stage: a task that holds many more overflows its stack."""
@@ -158,3 +159,72 @@ def refuse_using(rewrite: Rewrite, built: FromPart) -> None:
         reason = "a join with USING or NATURAL comes before it, and another relation after it"
         instead = "write ON with the equality, or put the lookup join last"
         raise refused(rewrite.statement, join.use, join.at, reason, instead)
+
+
+_OF_FILES = "_metadata"
+"""Spark's own name, which stands without a qualifier, too."""
+
+
+def concealed_in(
+    analysis: Analysis, block: Block, visible: Visible, own: tuple[int, int]
+) -> Concealed | None:
+    """What the block names of a relation outside ``own``, and its star does not show; None: nothing."""
+    statement = analysis.statement
+    alias = statement.alias_of(visible.relation)
+    if alias is None or not analysis.knows:
+        return None
+    named = {
+        statement.pieces[index].name: None
+        for index in (*qualified_names(statement, block, alias), *_of_files(statement, block))
+        if statement.pieces[index].is_name and not own[0] <= index <= own[1]
+    }
+    private = {
+        name: quoted(f"{HIDDEN_PREFIX}{name}")
+        for name in named
+        if analysis.has_hidden(visible.relation, visible.alias, name)
+    }
+    return Concealed(visible.relation, visible.alias, private, own) if private else None
+
+
+def concealed_edits(
+    statement: Statement, block: Block, concealed: Sequence[Concealed], merged: Sequence[Merged]
+) -> Iterator[Edit]:
+    """The edits of the names of such columns, and of the stars of their relations."""
+    for each in concealed:
+        alias = statement.alias_of(each.relation) or ""
+        for index in qualified_names(statement, block, alias):
+            if statement.tokens.is_symbol(index, "*"):
+                yield from _without_private(statement, index, each, merged)
+            else:
+                yield from _with_private_name(statement, index, each, 3)
+        for index in _of_files(statement, block):
+            yield from _with_private_name(statement, index, each, 1)
+
+
+def _of_files(statement: Statement, block: Block) -> Iterator[int]:
+    tokens = statement.tokens
+    for index in tokens.places(_OF_FILES, block.first, block.last):
+        if not tokens.is_symbol(index - 1, ".") and not tokens.is_symbol(index + 1, "("):
+            yield index
+
+
+def _with_private_name(statement: Statement, index: int, concealed: Concealed, length: int) -> Iterator[Edit]:
+    piece = statement.pieces[index]
+    by_name = {name.lower(): private for name, private in concealed.private.items()}
+    private = by_name.get(piece.name.lower()) if piece.is_name else None
+    if private is None or concealed.own[0] <= index <= concealed.own[1]:
+        return
+    qualifier = "" if length > 1 else f"{concealed.alias}."
+    name = f" AS {quoted(piece.name)}" if is_whole_item(statement, index, length) else ""
+    yield Edit(Cut(piece.start, piece.end), (f"{qualifier}{private}{name}",))
+
+
+def _without_private(
+    statement: Statement, index: int, concealed: Concealed, merged: Sequence[Merged]
+) -> Iterator[Edit]:
+    alias = statement.pieces[index - 2].name.lower()
+    shares = next((each for each in merged if each.alias.lower() == alias), None)
+    if shares is not None:
+        reason = "USING or NATURAL gives columns to a relation of which a hidden one is named, too"
+        raise refused(statement, shares.join.use, shares.join.at, reason, "list the columns, or write ON")
+    yield leaving_out(statement, index, ", ".join(concealed.private.values()))

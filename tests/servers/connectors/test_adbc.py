@@ -23,8 +23,7 @@ from lookup_hints.errors import AnswerTooLarge, ConnectorError, LookupTimeout, N
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.spi.policy import Policy
 from lookup_hints.tables.catalog import LookupCatalog, build_connector
-from lookup_hints.tables.ddl.parse import parse_ddl
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.connectors.adbc_tables import (
     DuckDbSource,
     PostgresAdbcSource,

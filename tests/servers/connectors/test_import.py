@@ -25,8 +25,7 @@ from lookup_hints.cli.main import main
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.statements.script import split_statements
 from lookup_hints.tables.catalog import build_connector, declared_table
-from lookup_hints.tables.ddl.parse import parse_ddl
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.certificates import Certificates
 from tests.servers.connectors.http_asking import ask
 from tests.servers.http_server import Api

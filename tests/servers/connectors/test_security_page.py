@@ -24,8 +24,7 @@ from lookup_hints.errors import ConnectorError, NotAllowed
 from lookup_hints.spi.model import LookupRequest, LookupTable
 from lookup_hints.spi.policy import Policy, policy_of_configuration, policy_of_environment
 from lookup_hints.tables.catalog import LookupCatalog
-from lookup_hints.tables.ddl.parse import parse_ddl
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from tests.servers.http_server import Api
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer

@@ -15,8 +15,7 @@ from lookup_hints.driver.invalidation import InvalidationLog
 from lookup_hints.errors import DdlError
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.tables import catalog
-from lookup_hints.tables.ddl.parse import parse_ddl
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ from lookup_hints.errors import Problem, QueryError, Span
 from lookup_hints.metrics.counts import LookupMetrics
 from lookup_hints.metrics.summary import Moment
 from lookup_hints.spec import LookupName
+from lookup_hints.statements.classify import read_statement
 from lookup_hints.statements.script import split_statements
-from lookup_hints.statements.statement import read_statement
 from tests.unit.plan.planning import planned
 
 if TYPE_CHECKING:

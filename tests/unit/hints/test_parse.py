@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.hints.dialect import Lookup, place_of
-from lookup_hints.hints.parse import hint_comments, removals
+from lookup_hints.hints.hint_comments import hint_comments, removals
 
 
 def lookups(text: str) -> list[tuple[int, Lookup]]:

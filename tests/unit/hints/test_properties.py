@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.errors import HintError
-from lookup_hints.hints.parse import hint_comments, lookup_hints, removals
+from lookup_hints.hints.hint_comments import hint_comments, lookup_hints, removals
 from lookup_hints.sql.lexer import string_literal
 
 _VALUES = {

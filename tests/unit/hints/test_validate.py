@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.errors import HintError
-from lookup_hints.hints.parse import LookupHint, lookup_hints, merged, read_hints
+from lookup_hints.hints.hint_comments import LookupHint, lookup_hints, merged, read_hints
 
 
 def only(call: str) -> LookupHint:

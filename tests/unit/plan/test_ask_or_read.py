@@ -9,10 +9,10 @@ import pytest
 
 from lookup_hints.errors import HintError, LookupHintsError, OptionError, UnsupportedLookup
 from lookup_hints.notebook.html import plan_picture
-from lookup_hints.plan.analysis import Columns
 from lookup_hints.plan.decide.cost import UNKNOWN, LeftRows
 from lookup_hints.plan.explain import explain
 from lookup_hints.plan.joins import LookupPlan
+from lookup_hints.plan.spark_analysis import Columns
 from lookup_hints.spi import TableSize
 from tests.unit.plan.planning import TABLES, Both, FakeContext, context, planned
 

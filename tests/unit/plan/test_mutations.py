@@ -9,14 +9,14 @@ from random import Random
 import pytest
 
 from lookup_hints.errors import Problem, QueryError
-from lookup_hints.hints.parse import read_hints
-from lookup_hints.plan.analysis import Columns
+from lookup_hints.hints.hint_comments import read_hints
 from lookup_hints.plan.planner import mentions_lookup, plan
+from lookup_hints.plan.spark_analysis import Columns
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.sql.as_read import with_backquotes, with_escapes, with_long_pipes, with_variables
+from lookup_hints.sql.session_syntax import with_backquotes, with_escapes, with_long_pipes, with_variables
+from lookup_hints.statements.classify import explained, own_setting
 from lookup_hints.statements.script import split_statements
-from lookup_hints.statements.statement import explained, own_setting
-from lookup_hints.tables.ddl.parse import parse_ddl
+from lookup_hints.tables.ddl import parse_ddl
 from tests.queries.corpus import cases
 from tests.queries.mutations import mutated
 from tests.unit.plan.golden import golden_cases

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.plan.analysis import Columns
-from lookup_hints.plan.read.kinds import script_variables
+from lookup_hints.plan.read.query_parts import script_variables
 from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import Columns
 from tests.unit.plan.planning import context, planned
 
 

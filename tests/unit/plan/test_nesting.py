@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.errors import DdlError, UnsupportedLookup
-from lookup_hints.tables.ddl.parse import parse_ddl
+from lookup_hints.tables.ddl import parse_ddl
 from tests.unit.plan.planning import planned
 
 JOIN = "SELECT 1 FROM orders o JOIN customers c ON o.k = c.id"

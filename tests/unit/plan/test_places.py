@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lookup_hints.plan.analysis import as_written, original_place, put_in_place
-from lookup_hints.sql.splice import Cut, Edit, spliced
+from lookup_hints.plan.spark_analysis import as_written, original_place, put_in_place
+from lookup_hints.sql.text_edits import Cut, Edit, spliced
 
 TEXT = "CREATE VIEW v AS\nSELECT c.name, o.id FROM orders o\nJOIN customers c ON o.k = c.id WHERE o.nope = 1"
 QUERY = Cut(TEXT.index("SELECT"), len(TEXT))

@@ -21,10 +21,9 @@ from lookup_hints.spi.policy import (
     variable_of,
 )
 from lookup_hints.spi.secrets import masked_text
-from lookup_hints.statements.statement import own_setting
+from lookup_hints.statements.classify import own_setting
 from lookup_hints.tables.catalog import LookupCatalog, build_connector, declared_table
-from lookup_hints.tables.ddl.parse import parse_ddl
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 
 
 def hosts(*patterns: str) -> Policy:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lookup_hints.hints.parse import lookup_hints
+from lookup_hints.hints.hint_comments import lookup_hints
 from lookup_hints.statements.script import read_script, split_statements
-from lookup_hints.tables.ddl.parse import parse_ddl
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 from sql_examples.prepare_data import main
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "sql_examples").glob("*.sql"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lookup_hints.errors import QueryError
-from lookup_hints.statements.statement import (
+from lookup_hints.statements.classify import (
     Explain,
     Setting,
     SparkStatement,
@@ -16,7 +16,7 @@ from lookup_hints.statements.statement import (
 )
 from lookup_hints.streaming.insert import StreamInsert
 from lookup_hints.tables.catalog import LookupCatalog
-from lookup_hints.tables.ddl.statements import CreateLookupTable, DropTable
+from lookup_hints.tables.ddl import CreateLookupTable, DropTable
 
 
 @pytest.mark.parametrize(

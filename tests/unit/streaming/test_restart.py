@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.errors import OptionError
 from lookup_hints.spi.options import in_force
-from lookup_hints.statements.statement import own_setting
+from lookup_hints.statements.classify import own_setting
 from lookup_hints.streaming.options import RESTART_OPTIONS
 from lookup_hints.streaming.restart import (
     UNLIMITED,

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lookup_hints.errors import DdlError
-from lookup_hints.tables.ddl.parse import parse_ddl, shown_statement
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl, shown_statement
 
 
 def created(text: str) -> CreateLookupTable:

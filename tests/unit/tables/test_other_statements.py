@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from lookup_hints.errors import DdlError
 from lookup_hints.spi.model import LookupTable
-from lookup_hints.tables.ddl.parse import parse_ddl
-from lookup_hints.tables.ddl.statements import (
+from lookup_hints.tables.ddl import (
     CreateLookupTable,
     Ddl,
     DescribeTable,
@@ -21,6 +20,7 @@ from lookup_hints.tables.ddl.statements import (
     ShowLookupTables,
     ShowTables,
     create_statement,
+    parse_ddl,
 )
 
 

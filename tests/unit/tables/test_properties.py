@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lookup_hints.errors import DdlError
-from lookup_hints.tables.ddl.parse import parse_ddl
+from lookup_hints.tables.ddl import parse_ddl
 
 SECRET = "hunter2"
 STATEMENT = (

@@ -7,8 +7,7 @@ import pytest
 
 from lookup_hints.errors import DdlError
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
-from lookup_hints.tables.ddl.parse import parse_ddl
-from lookup_hints.tables.ddl.statements import CreateLookupTable
+from lookup_hints.tables.ddl import CreateLookupTable, parse_ddl
 
 
 def arrow_type(text: str) -> pa.DataType:

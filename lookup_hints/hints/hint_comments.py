@@ -1,0 +1,225 @@
+"""Text of a statement -> its hint comments, with the LOOKUP calls in them; and the edits that take those out.
+
+A hint comment ``/*+ ... */`` holds items ``NAME`` or ``NAME(...)``, separated by commas or blanks, and
+belongs to the SELECT right before it. The dialect reads the items; those that are not LOOKUP are Spark's
+and are never touched. The statement around a hint comment is not parsed, so it may be of any form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from sqlglot import exp
+
+from lookup_hints.errors import HintError, Problem, Span, nearest
+from lookup_hints.hints.dialect import Lookup, hint_items, place_of
+from lookup_hints.hints.sqlglot_tokens import HINT_MARK
+from lookup_hints.retry import RetryPolicy
+from lookup_hints.spi.flink import HINT_OPTIONS, instead_of
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS, REMOVED_OPTIONS
+from lookup_hints.spi.options import Place, bad_value, options_at
+from lookup_hints.sql.lexer import Kind, Piece, pieces
+
+
+@dataclass(frozen=True)
+class HintComment:
+    """One hint comment.
+
+    Args:
+        is_closed: whether it ends.
+        at: where it stands.
+        select: where the SELECT that it belongs to stands, or -1 when it stands after something else.
+        items: each ``Lookup`` and ``OtherHint`` in it, in order, with its place and its mistakes of form.
+    """
+
+    is_closed: bool
+    at: Span
+    select: int
+    items: tuple[exp.Expression, ...]
+
+    @property
+    def lookups(self) -> list[Lookup]:
+        return [item for item in self.items if isinstance(item, Lookup)]
+
+
+@lru_cache(maxsize=8)  # finding hints, mistakes in names and edits each begin with it
+def hint_comments(text: str) -> tuple[HintComment, ...]:
+    """The hint comments of ``text``, in order.
+
+    >>> [hint.options for hint in hint_comments("SELECT /*+ LOOKUP('table'='c') */ 1")[0].lookups]
+    [{'table': 'c'}]
+    """
+    found = []
+    before: Piece | None = None
+    for piece in pieces(text):
+        if piece.kind is Kind.HINT or (piece.kind is Kind.UNCLOSED and piece.text.startswith(HINT_MARK)):
+            select = before.start if before is not None and before.is_word("SELECT") else -1
+            found.append(_read(text, piece, select))
+        elif piece.kind is not Kind.COMMENT:
+            before = piece
+    return tuple(found)
+
+
+def removals(text: str) -> tuple[tuple[int, int, str], ...]:
+    """The edits (start, end, replacement) that take every LOOKUP call out of ``text``.
+
+    Other hints stay as they are, byte for byte; a comment that holds nothing else goes as a whole.
+    """
+    return tuple(
+        edit
+        for comment in hint_comments(text)
+        if comment.lookups and comment.is_closed
+        for edit in _edits(comment)
+    )
+
+
+def _read(text: str, comment: Piece, select: int) -> HintComment:
+    is_closed = comment.kind is Kind.HINT
+    items = hint_items(text, comment.start, comment.end - (len("*/") if is_closed else 0))
+    for item in items:
+        if isinstance(item, Lookup) and not is_closed:
+            item.set("expressions", [])
+            opening = Span(text, comment.start, comment.start + len(HINT_MARK))
+            problem = Problem("The comment of this hint is never closed.", opening, "End it with */.")
+            item.problems = (problem,)
+        elif isinstance(item, Lookup) and select < 0:
+            problem = Problem("A LOOKUP hint belongs right after SELECT, not here.", place_of(item, text))
+            item.problems = (problem, *item.problems)
+    return HintComment(is_closed, Span(text, comment.start, comment.end), select, tuple(items))
+
+
+def _edits(comment: HintComment) -> Iterator[tuple[int, int, str]]:
+    at = comment.at
+    kept = [item for item in comment.items if not isinstance(item, Lookup)]
+    if not kept:
+        around = at.text[at.start - 1 : at.start] + at.text[at.end : at.end + 1]
+        yield at.start, at.end, "" if any(map(str.isspace, around)) else " "
+        return
+    first_kept = place_of(kept[0], at.text).start
+    # Calls before the first other item go with what follows them, later ones with what precedes them.
+    if isinstance(comment.items[0], Lookup):
+        yield place_of(comment.items[0], at.text).start, first_kept, ""
+    end = first_kept
+    for item in comment.items:
+        place = place_of(item, at.text)
+        if isinstance(item, Lookup) and place.start > first_kept:
+            yield end, place.end, ""
+        end = place.end
+
+
+_AS_CLOSE = 0.79
+_OPTIONS = options_at(Place.HINT, LOOKUP_OPTIONS)
+
+
+@dataclass(frozen=True)
+class LookupHint:
+    """One LOOKUP hint whose options exist and have values that they can have.
+
+    Args:
+        table: the name that the hint gives, as written.
+        at: the whole call.
+        select: where the SELECT of its query block stands.
+        options: typed values of the options given, by key; ``table`` is not among them.
+        places: where the value of each option given stands, ``table`` included.
+        retry: a policy made in Python, in place of the options of a retry.
+    """
+
+    table: str
+    at: Span
+    select: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, Span] = field(default_factory=dict)
+    retry: RetryPolicy | None = None
+
+    @property
+    def scope(self) -> tuple[int, str]:
+        """The query block and the name, ignoring case, that the hint speaks of."""
+        return self.select, self.table.lower()
+
+
+def lookup_hints(text: str) -> tuple[LookupHint, ...]:
+    """The LOOKUP hints of a statement, in order.
+
+    Raises:
+        HintError: all mistakes of all hints, with their places.
+    """
+    hints, problems = read_hints(text)
+    if problems:
+        raise HintError(problems)
+    return hints
+
+
+def read_hints(text: str) -> tuple[tuple[LookupHint, ...], tuple[Problem, ...]]:
+    """The hints of a statement that are right, and the problems of those that are not."""
+    comments = hint_comments(text)
+    problems = [
+        Problem(f"There is no hint {item.name}.", place_of(item.this, text), "Did you mean LOOKUP?")
+        for comment in comments
+        for item in comment.items
+        if _is_misspelt(item)
+    ]
+    hints: list[LookupHint] = []
+    for comment in comments:
+        for lookup in comment.lookups:
+            hint, mistakes = _checked(lookup, comment.select, text)
+            problems += mistakes
+            if not mistakes:
+                hints.append(hint)
+    return tuple(hints), tuple(problems)
+
+
+def merged(hints: Iterable[LookupHint]) -> tuple[LookupHint, ...]:
+    """One hint per query block and table: each option is that of the first hint that gives it."""
+    by_scope: dict[tuple[int, str], LookupHint] = {}
+    for hint in hints:
+        first = by_scope.setdefault(hint.scope, hint)
+        by_scope[hint.scope] = replace(
+            first,
+            options={**hint.options, **first.options},
+            places={**hint.places, **first.places},
+        )
+    return tuple(by_scope.values())
+
+
+def _is_misspelt(item: exp.Expression) -> bool:
+    """Whether a hint's name is nearly ours: Spark takes no notice of a hint that it does not know."""
+    name = item.name.upper().replace("_", "")
+    is_close = bool(get_close_matches(name, [Lookup.name], cutoff=_AS_CLOSE))
+    return is_close and not isinstance(item, Lookup)
+
+
+def _checked(lookup: Lookup, select: int, text: str) -> tuple[LookupHint, list[Problem]]:
+    at = place_of(lookup, text)
+    problems = list(lookup.problems)
+    values: dict[str, Any] = {}
+    places: dict[str, Span] = {}
+    for option in lookup.expressions:
+        key = option.this.name.lower()
+        problem = _read_option(option, key, values, text)
+        if problem is not None:
+            problems.append(problem)
+        places[key] = place_of(option.expression, text)
+    # With a mistake of form, the table may be what could not be read.
+    if "table" not in places and not lookup.problems:
+        tip = "Name the alias of the lookup table: 'table' = '...'."
+        problems.append(Problem("This LOOKUP hint names no table.", at, tip))
+    table = values.pop("table", "")
+    return LookupHint(table, at, select, values, places), problems
+
+
+def _read_option(given: exp.EQ, key: str, values: dict[str, Any], text: str) -> Problem | None:
+    """Put the typed value that is ``given`` into ``values``, over an earlier one, or say what is wrong."""
+    name, value = given.this.name, given.expression.name
+    option = _OPTIONS.get(key)
+    if option is None:
+        tip = instead_of(key, {**HINT_OPTIONS, **REMOVED_OPTIONS}) or nearest(name, tuple(_OPTIONS))
+        return Problem(f"No LOOKUP option is called {name!r}.", place_of(given.this, text), tip)
+    try:
+        values[key] = option.type.parse(value)
+    except ValueError as error:
+        return replace(bad_value(option, name, value, error), at=place_of(given.expression, text))
+    return None

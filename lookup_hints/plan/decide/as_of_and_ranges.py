@@ -1,0 +1,216 @@
+"""Which rows are joined by order: those of a moment (FOR SYSTEM_TIME AS OF), the nearest (ASOF), a range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from math import prod
+
+from sqlglot import exp
+
+from lookup_hints.errors import Problem
+from lookup_hints.plan.decide.key_casts import KeyCast, is_key_type, order_cast
+from lookup_hints.plan.facts import Facts
+from lookup_hints.plan.joins import FoundJoin, JoinOrder, NotReadEither, cannot_run, refused
+from lookup_hints.plan.key_conditions import (
+    OPERATORS,
+    TURNED,
+    Conjunct,
+    KeyEquality,
+    bare_column,
+    between_parts,
+    can_be_key,
+    comparison_sides,
+)
+from lookup_hints.plan.read.query_blocks import Step
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.spec import LookupSettings
+from lookup_hints.spi import OrderCondition, OrderedLookup
+from lookup_hints.spi.changes import VALID_FROM, VALID_TO, Versions
+from lookup_hints.spi.types import type_name, written_type
+from lookup_hints.sql.text_edits import Cut, Fragment
+
+FEW_ROWS = 16
+"""So many rows of a key are fetched, and kept for all values that are compared with them."""
+
+_PRESENT = {"timestamp_ntz": "localtimestamp()", "date": "current_date()"}
+"""The present as Spark knows it; others are compared with ``current_timestamp()``."""
+
+
+def ordered(statement: Statement, join: FoundJoin) -> FoundJoin:
+    """``join``, which says which of the rows of a key it wants, where it wants some.
+
+    Raises:
+        CannotBeAsked: Spark has to find the nearest row among all of the table.
+        UnsupportedLookup: the versions of a row cannot be told from other rows.
+    """
+    versions, step = join.use.versions, join.use.step
+    if versions is not None:
+        return join.with_(order=_of_versions(statement, join, versions))
+    if step is not None and step.takes_nearest:
+        return join.with_(order=_nearest(statement, join, step))
+    return join
+
+
+def _of_versions(statement: Statement, join: FoundJoin, versions: Versions) -> JoinOrder:
+    use = join.use
+    assert use.time is not None, "there is a time"
+    if use.step is not None and use.step.takes_nearest:
+        reason = "an ASOF JOIN chooses the rows itself; leave FOR SYSTEM_TIME AS OF out"
+        raise NotReadEither(cannot_run(statement, use, use.time, reason).problems)
+    if versions.until is None:
+        _refuse_parts_of_key(statement, join, versions)
+    value: Fragment = use.time
+    if statement.calls_the_present(use.time):
+        value = _PRESENT.get(type_name(versions.since.type), "current_timestamp()")
+    until = None if versions.until is None else versions.until.name
+    return JoinOrder(OrderCondition(versions.since.name, until=until), value, use.time)
+
+
+def _refuse_parts_of_key(statement: Statement, join: FoundJoin, versions: Versions) -> None:
+    """Where a key may have several rows at a time, nothing says which rows are versions of one."""
+    asked = {join.use.base_column(key.column) for key in join.conditions.keys}
+    missing = [name for name in join.use.base.primary_key if name not in {*asked, versions.since.name}]
+    if not missing:
+        return
+    names = " and ".join(missing)
+    raise NotReadEither(
+        Problem(
+            f"The lookup join with {join.use.shown} cannot run: without {names}, nothing says which of its"
+            " rows are versions of one row.",
+            statement.span(join.at),
+            f"Add an equality with {names}, or name the column with the end of a row by {VALID_TO!r}.",
+        )
+    )
+
+
+def _nearest(statement: Statement, join: FoundJoin, step: Step) -> JoinOrder:
+    use, conditions = join.use, join.conditions
+    sides = None if step.match is None else _sides(statement, join, step.match)
+    if step.match is None or sides is None:
+        reason = "its MATCH_CONDITION does not compare one of its columns with the left side"
+        raise refused(statement, use, join.at, reason)
+    if use.through is not None and use.through.where:
+        reason = f"conditions of {use.through.shown} take part in choosing the nearest row"
+        raise refused(statement, use, join.at, reason)
+    if conditions.residual or conditions.after or conditions.queries:
+        reason = "conditions beside its keys take part in choosing the nearest row"
+        raise refused(statement, use, join.at, reason)
+    operator, column, value = sides
+    field = use.base.schema.field(use.base_column(column))
+    if not is_key_type(type_name(field.type)):
+        reason = f"its MATCH_CONDITION compares {field.name}, which is {type_name(field.type).upper()}"
+        raise refused(statement, use, join.at, reason)
+    return JoinOrder(OrderCondition(field.name, operator), value.at, step.match, is_sparks=True)
+
+
+def _sides(statement: Statement, join: FoundJoin, at: Cut) -> tuple[str, str, Conjunct] | None:
+    """How the value on the left is compared, the column that it is compared with, and the value."""
+    for kind, operator in OPERATORS.items():
+        sides = comparison_sides(statement, at, kind)
+        if sides is None or operator == "=":
+            continue
+        for one, other, how in ((*sides, operator), (*sides[::-1], TURNED[operator])):
+            column = _own_column(join, other)
+            if column is not None and can_be_key(one.tree, join.names):
+                return how, column, one
+    return None
+
+
+def _own_column(join: FoundJoin, part: Conjunct) -> str | None:
+    """The column of the lookup table itself that ``part`` is, and nothing more."""
+    column, through = bare_column(part.tree, join.names), join.use.through
+    is_own = column is not None and (through is None or through.expression(column).bare is not None)
+    return column if is_own else None
+
+
+def ranges_in(
+    statement: Statement, join: FoundJoin, conditions: Iterable[Conjunct]
+) -> Iterator[tuple[JoinOrder, Conjunct]]:
+    """What ``conditions`` say of ranges of the table that hold a value, and the value."""
+    found = [(each, *sides) for each in conditions for sides in _ends(statement, join, each)]
+    for first, operator, start, value in found:
+        for last, other, end, same in found:
+            if operator in (">=", ">") and other in ("<=", "<") and value.tree == same.tree:
+                order = _range(join, (start, operator), (end, other))
+                if order is None or value.tree.find(exp.Query):
+                    continue
+                parts = (KeyEquality(start, value.at, first.at), KeyEquality(end, same.at, last.at))
+                yield JoinOrder(order, value.at, first.at, is_sparks=True, parts=parts), value
+
+
+def _ends(statement: Statement, join: FoundJoin, condition: Conjunct) -> list[tuple[str, str, Conjunct]]:
+    """The comparisons of ``condition`` with columns, as ``_sides`` gives them."""
+    between = between_parts(statement, condition.at)
+    if between is None:
+        sides = _sides(statement, join, condition.at)
+        return [] if sides is None else [sides]
+    value, *ends = between
+    columns = [column for each in ends if (column := _own_column(join, each)) is not None]
+    if len(columns) < 2 or not can_be_key(value.tree, join.names):
+        return []
+    return [(operator, column, value) for operator, column in zip((">=", "<="), columns, strict=True)]
+
+
+def _range(join: FoundJoin, start: tuple[str, str], end: tuple[str, str]) -> OrderCondition | None:
+    """The range between two columns, each with its operator; None where they cannot be compared alike."""
+    fields = [join.use.base.schema.field(join.use.base_column(column)) for column, _ in (start, end)]
+    if fields[0].type != fields[1].type or not is_key_type(type_name(fields[0].type)):
+        return None
+    return OrderCondition(fields[0].name, start[1], fields[1].name, end[1], is_open=False)
+
+
+def order_cast_of(facts: Facts, join: FoundJoin, kind: str) -> KeyCast:
+    """How the value that ``join`` compares by order, of the type ``kind``, becomes one of the column's type.
+
+    Raises:
+        CannotBeAsked: Spark compares both as something else; it can find the nearest row itself.
+        UnsupportedLookup: the same of a moment.
+    """
+    order = join.order
+    if order is None:
+        return KeyCast()
+    field = join.use.base.schema.field(order.condition.column)
+    column = type_name(field.type)
+    cast = order_cast(kind, column)
+    if cast is not None:
+        return replace(cast, wrapping=facts.context.wrapping(field.type))
+    value = order.value if isinstance(order.value, str) else order.value.of(facts.statement.text)
+    written = " ".join(value.split())
+    reason = f"{written} compares {kind.upper()} with {field.name}, which is {column.upper()}"
+    if order.is_sparks:
+        raise refused(facts.statement, join.use, order.at, reason)
+    raise NotReadEither(
+        Problem(
+            f"The lookup join with {join.use.shown} cannot run: {written} is {kind.upper()}, and"
+            f" {field.name}, which {VALID_FROM!r} names, is {column.upper()}.",
+            facts.statement.span(order.at),
+            f"Write CAST({written} AS {written_type(column)}), in parentheses.",
+        )
+    )
+
+
+def is_order_asked(facts: Facts, join: FoundJoin, settings: LookupSettings) -> bool:
+    """Whether the source finds the rows that answer, as it can and a key has many; else the worker does.
+
+    What is remembered are all rows of a key: they answer every value.
+    """
+    order, connector = join.order, join.connector
+    if join.is_in_range:
+        return True
+    if order is None or settings.cache is not None or settings.whole is not None:
+        return False
+    if not isinstance(connector, OrderedLookup) or not connector.can_order(order.condition):
+        return False
+    rows = _rows_of_a_key(facts, join)
+    # Quotes are many; versions of a customer are few.
+    return order.is_sparks if rows is None else rows > FEW_ROWS
+
+
+def _rows_of_a_key(facts: Facts, join: FoundJoin) -> float | None:
+    """About how many rows a key has, as the source knows; None where it does not."""
+    size = facts.context.table_size(join.connector)
+    columns = [join.use.base_column(key.column) for key in join.conditions.keys]
+    if size.rows is None or any(not size.distinct.get(name) for name in columns):
+        return None
+    return size.rows / min(size.rows or 1, prod(size.distinct[name] for name in columns))

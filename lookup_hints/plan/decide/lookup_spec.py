@@ -1,0 +1,265 @@
+"""A lookup join that is found and asked, made whole: its settings, key types, columns, and function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from sqlglot import exp
+
+from lookup_hints.errors import OptionError, Problem, UnsupportedLookup
+from lookup_hints.plan.column_pruning import residual_columns, used_columns
+from lookup_hints.plan.cte_read_twice import must_run_once
+from lookup_hints.plan.decide.access import AccessDecision
+from lookup_hints.plan.decide.as_of_and_ranges import is_order_asked, order_cast_of
+from lookup_hints.plan.decide.ask_or_read import stopped_early
+from lookup_hints.plan.decide.budgets import gives_limits
+from lookup_hints.plan.decide.key_casts import ANSI, KeyCast, key_cast
+from lookup_hints.plan.decide.settings import Choice, choose
+from lookup_hints.plan.facts import Facts
+from lookup_hints.plan.joins import (
+    CannotBeAsked,
+    FoundJoin,
+    LookupJoin,
+    NotReadEither,
+    asked_columns,
+    refused,
+)
+from lookup_hints.plan.key_conditions import KeyEquality
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import KeyTypeError
+from lookup_hints.spec import FullCache, LookupName, LookupSettings, LookupSpec, PeriodicReload, Switch
+from lookup_hints.spi import Connector
+from lookup_hints.spi.types import type_name, written_type
+from lookup_hints.sql.text_edits import Cut
+
+
+def completed(
+    facts: Facts, joins: Sequence[FoundJoin], access: dict[LookupUse, AccessDecision]
+) -> tuple[LookupJoin, ...]:
+    """``joins`` as they run.
+
+    Raises:
+        CannotBeAsked: the keys of one cannot be computed, or do not say which rows are asked for.
+        QueryError: options that make no sense together.
+    """
+    stopped, others = stopped_early(facts, joins), _that_may_share_budgets(facts, joins)
+    choices = [_choice(facts, join, access[join.use], others, join.use.index in stopped) for join in joins]
+    types = _types_of_keys(facts, joins)
+    casts = [_casts(facts, join, kinds) for join, kinds in zip(joins, types, strict=True)]
+    return tuple(
+        _completed(facts, join, access[join.use], choice, *cast)
+        for join, choice, cast in zip(joins, choices, casts, strict=True)
+    )
+
+
+def _completed(
+    facts: Facts,
+    join: FoundJoin,
+    access: AccessDecision,
+    choice: Choice,
+    casts: tuple[KeyCast, ...],
+    order_cast: KeyCast,
+) -> LookupJoin:
+    statement, keys = facts.statement, join.conditions.keys
+    order_asked = is_order_asked(facts, join, choice.settings)
+    if order_asked:
+        # A table that is read while the statement runs is asked by key, not by moment.
+        choice = replace(choice, settings=replace(choice.settings, switch=None))
+    columns = _columns(statement, join, casts)
+    repeated = must_run_once(statement, join)
+    notes = [*join.notes, *choice.notes]
+    is_shuffled = choice.shuffle and join.left_table is not None and not join.is_in_range
+    if choice.shuffle and not is_shuffled:
+        why = "it has no key" if join.is_in_range else "the left side of this join is not one table"
+        notes.append(f"'shuffle'='true' has no effect: {why}")
+    name = LookupName(join.use.table.name, join.use.shown, join.use.table.connector, facts.context.line)
+    unnamed = LookupSpec(
+        connector=join.connector,
+        key_columns=tuple(join.use.base_column(key.column) for key in keys),
+        columns=asked_columns(join.use, columns, join.answered),
+        settings=_without_invalidated(facts, join, choice.settings),
+        name=name,
+        kind=join.kind,
+        packed=_is_packed(statement, join),
+        order=None if join.order is None else join.order.condition,
+        order_asked=order_asked,
+    )
+    function = facts.context.name_function(unnamed, repeated)
+    named = replace(unnamed, name=replace(name, function=function))
+    found = {**vars(join), "notes": (*notes, *_notes_of_changes(named))}
+    return LookupJoin(
+        **found,
+        access=access,
+        chosen=choice,
+        casts=casts,
+        order_cast=order_cast,
+        columns=columns,
+        repeated=repeated,
+        shuffled=is_shuffled,
+        function=named,
+    )
+
+
+# --- settings ---------------------------------------------------------------------------------------
+
+
+def _choice(
+    facts: Facts, join: FoundJoin, access: AccessDecision, others: Sequence[Connector], is_stopped: bool
+) -> Choice:
+    """The runner and the options of a join.
+
+    Its table may be read while the statement runs, where nothing that was said is against it. A retry that
+    waits for late rows, or looks at rows, wants the source's answer. So does who wants no cache.
+    """
+    context = facts.context
+    choice = choose(
+        facts.hint_of(join.use),
+        join.connector,
+        context.conf,
+        context.predicates,
+        context.unwritable,
+        others,
+    )
+    settings = replace(choice.settings, stops_early=is_stopped)
+    if join.is_in_range:
+        return replace(choice, settings=_for_ranges(facts, join, settings))
+    wants_source = "cache" in choice.sources or settings.retry.on_miss or settings.retry.on_rows is not None
+    if access.reads_after is not None and not wants_source:
+        settings = replace(settings, switch=Switch(access.reads_after))
+    return replace(choice, settings=settings)
+
+
+def _for_ranges(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
+    """``settings``; the table is kept whole, for this statement where it is not kept for others.
+
+    Raises:
+        CannotBeAsked: a retry wants its source to be asked.
+    """
+    if settings.retry.on_miss or settings.retry.on_rows is not None:
+        reason = "ranges are found in the whole table, and a retry asks for rows that were not there"
+        raise refused(facts.statement, join.use, join.at, reason)
+    whole = settings.whole
+    if whole is None or whole.changed is not None:
+        most_bytes = facts.value_of("full-cache.max-bytes", join.use).value
+        whole = FullCache(PeriodicReload(math.inf), max_bytes=most_bytes)
+    return replace(settings, cache=None, whole=whole)
+
+
+def _that_may_share_budgets(facts: Facts, joins: Sequence[FoundJoin]) -> list[Connector]:
+    """The connectors of the statement's lookups and of the session's tables, as far as they give limits."""
+    found = [join.connector for join in joins]
+    known = {id(connector.table) for connector in found}
+    for table in facts.context.tables() if found else ():
+        if gives_limits(table) and id(table) not in known:
+            with suppress(OptionError):  # which is told where that table is used
+                found.append(facts.context.connector(table))
+    return found
+
+
+def _without_invalidated(facts: Facts, join: FoundJoin, settings: LookupSettings) -> LookupSettings:
+    """What was invalidated of the table longer ago than a row may be old is gone anyway."""
+    if settings.cache is None and settings.whole is None:
+        return settings
+    told = facts.context.invalidations(join.connector.table, settings.longest)
+    return replace(settings, invalidations=told)
+
+
+def _notes_of_changes(spec: LookupSpec) -> Iterator[str]:
+    """What a change drops where a row may lose its key: an answer to the old key would keep it."""
+    changed = spec.settings.changed
+    if changed is not None and not spec.keys_are_immutable:
+        columns = ", ".join(spec.key_columns)
+        yield (
+            f"each change that {changed.column.name} tells drops all that is remembered of this lookup, as"
+            f" ({columns}) is not a part of a PRIMARY KEY of {spec.table.name}"
+        )
+
+
+# --- keys and columns -------------------------------------------------------------------------------
+
+
+def _types_of_keys(facts: Facts, joins: Sequence[FoundJoin]) -> Sequence[Sequence[str] | None]:
+    if not facts.analysis.knows or not joins:
+        return [None] * len(joins)
+    try:
+        return facts.analysis.key_types([join.question(facts.statement) for join in joins])
+    except KeyTypeError as error:
+        join = next(join for join in joins if join.use is error.question.use)
+        raise _not_alone(facts.statement, join, error) from error
+
+
+def _not_alone(statement: Statement, join: FoundJoin, error: KeyTypeError) -> UnsupportedLookup:
+    """The whole statement was analysed before: what fails now does so for standing alone."""
+    at = error.part if isinstance(error.part, Cut) else join.at
+    written = error.part if isinstance(error.part, str) else " ".join(at.of(statement.text).split())
+    is_key = error.part is not error.question.value
+    what = "key" if is_key else "time" if join.order is None or not join.order.is_sparks else "value"
+    reason = f"its {what} {written} cannot be computed before the lookup"
+    problem = Problem(
+        f"The lookup join with {join.use.shown} cannot run: {reason}. Spark says: {error}",
+        statement.span(at),
+        f"Write a subquery on the left that gives {written} as a column, and join by that.",
+    )
+    return NotReadEither(problem) if what == "time" else CannotBeAsked(problem, join.use, reason)
+
+
+def _casts(facts: Facts, join: FoundJoin, types: Sequence[str] | None) -> tuple[tuple[KeyCast, ...], KeyCast]:
+    """How each key becomes a value of its column's type, and what is compared by order."""
+    keys = join.conditions.keys
+    if types is None:
+        return tuple(KeyCast() for _ in keys), KeyCast()
+    casts = tuple(_cast(facts, join, key, kind) for key, kind in zip(keys, types, strict=False))
+    return casts, order_cast_of(facts, join, types[-1])
+
+
+def _cast(facts: Facts, join: FoundJoin, key: KeyEquality, left: str) -> KeyCast:
+    """How a key of the type ``left`` becomes a value of its column's type, if one value can be it."""
+    kind = join.use.table.schema.field(key.column).type
+    column = type_name(kind)
+    ansi = (facts.context.conf(ANSI) or "true").lower() == "true"
+    zone = facts.context.conf("spark.sql.session.timeZone") or ""
+    cast = key_cast(left, column, ansi=ansi, zone=zone)
+    has_query = any(_has_query(facts.statement, each) for each in join.conditions.keys)
+    if cast is not None and cast.recheck and not key.kept and has_query:
+        cast = None  # the row that is found is checked in a lambda, where Spark takes no query
+    is_mixed = (left == "string") != (column == "string")
+    if join.form.compares_as_in and key.shared and not ansi and is_mixed:
+        cast = None  # without ANSI, IN compares them as texts, which = does not
+    if cast is None:
+        written = key.left if isinstance(key.left, str) else key.left.of(facts.statement.text)
+        reason = (
+            f"{written} is {left.upper()} and {join.use.alias}.{key.column} is {column.upper()}, so one key"
+            " may equal several values of the column"
+        )
+        tip = f"Write CAST({written} AS {written_type(column)})."
+        raise refused(facts.statement, join.use, key.whole, reason, tip=tip)
+    return replace(cast, wrapping=facts.context.wrapping(kind))
+
+
+def _has_query(statement: Statement, key: KeyEquality) -> bool:
+    tree = statement.expression(key.left) if isinstance(key.left, Cut) else None
+    return tree is not None and tree.find(exp.Query) is not None
+
+
+def _columns(statement: Statement, join: FoundJoin, casts: Sequence[KeyCast]) -> tuple[str, ...]:
+    """The columns that the query block names, in the table's order: only those are asked for."""
+    keys = join.conditions.keys
+    if join.is_semi:
+        used = {*residual_columns(join.use, join.names, join.checked, join.answered)}
+    else:
+        used = {*used_columns(statement, join.use, join.names, join.answered)}
+    used |= {key.column for key, cast in zip(keys, casts, strict=True) if cast.recheck}
+    return tuple(name for name in join.use.table.schema.names if name in used)
+
+
+def _is_packed(statement: Statement, join: FoundJoin) -> bool:
+    """Whether its keys travel as one argument: several that hold a query make Spark fail."""
+    keys, conditions = join.conditions.keys, join.conditions.left_only
+    return len(keys) + (join.order is not None) > 1 and (
+        any(_has_query(statement, key) for key in keys)
+        or any(each.tree.find(exp.Query) for each in conditions)
+    )

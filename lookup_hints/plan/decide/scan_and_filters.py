@@ -1,0 +1,329 @@
+"""A lookup table that is read whole: columns, filters, by how many tasks, and whether it may be.
+
+A filter narrows, it never replaces: each condition stays in the statement. So what is not understood here,
+or could mean anything else to Spark, is left out. A filter may drop a row only where no row of the result
+can come of it:
+
+- A condition of WHERE that no NULL meets can go below any join: where an outer join fills a row with NULLs,
+  as its partner was left out, WHERE drops it.
+- ``IS NULL`` is true of such rows, so it goes below WHERE only where no join fills the table's columns.
+- A condition of ON goes to the side that the join does not keep by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import date
+from decimal import Decimal
+
+import pyarrow as pa
+from pyarrow import types
+from sqlglot import exp
+
+from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.plan.column_pruning import used_columns
+from lookup_hints.plan.decide.access import MOST_ROWS, AccessDecision, size_text
+from lookup_hints.plan.decide.budgets import CONCURRENCY, cluster_of, limits_of
+from lookup_hints.plan.decide.settings import session_option
+from lookup_hints.plan.facts import Facts, where_of
+from lookup_hints.plan.joins import TableScan
+from lookup_hints.plan.key_conditions import (
+    OPERATORS,
+    TURNED,
+    ColumnNames,
+    Conjunct,
+    bare_column,
+    known_conjuncts,
+)
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.spi import Connector, FilteredScan, TableSize
+from lookup_hints.spi.filtering import Filter, FilterValue
+from lookup_hints.spi.lookup_options import LOOKUP_OPTIONS
+from lookup_hints.spi.options import Conf, InForce, Place, options_at, parsed
+
+PARTITIONS = "lookup.scan.partitions"
+
+_MOST_READERS = 16
+"""Each reader has a connection of its own: by default no source has more of them at once."""
+
+
+def scan_of(facts: Facts, use: LookupUse, decision: AccessDecision) -> TableScan:
+    """The scan that ``use`` is: of the columns that its query block names."""
+    names, connector = facts.names(use), facts.connector(use)
+    columns = used_columns(facts.statement, use, names)
+    if use.column_aliases:
+        columns = tuple(use.table.schema.names)
+    filters: tuple[Filter, ...] = ()
+    if isinstance(connector, FilteredScan):
+        filters = tuple(filter(connector.can_filter, filters_of(facts.statement, use, names)))
+    size = facts.context.table_size(connector)
+    return TableScan(
+        use=use,
+        connector=connector,
+        columns=columns,
+        relation=facts.context.name_scan(use.table, columns, filters),
+        readers=_readers_of(connector, facts.context.conf),
+        decision=decision,
+        size=size,
+        filters=filters,
+        warning=_warning(facts, use, size),
+    )
+
+
+def refuse_forbidden(facts: Facts, scan: TableScan) -> None:
+    """Let no table be read by accident, whatever caused the read.
+
+    Raises:
+        UnsupportedLookup: the table may not be read; names it, the reason for reading, and its rows.
+    """
+    guard, most = facts.value_of("on-scan", scan.use), facts.value_of("scan.max-rows", scan.use)
+    rows = scan.size.rows
+    if not facts.value_of("scan", scan.use).value:
+        raise _forbidden(facts, scan, "'scan' = 'false' in its WITH", "take that out of its WITH")
+    if guard.value == "error":
+        tip = "allow it with 'lookup.on-scan' = 'allow'"
+        raise _forbidden(facts, scan, f"'lookup.on-scan' = 'error'{_place(guard)}", tip)
+    if most.value is not None and rows is not None and rows > most.value:
+        rule = f"'lookup.scan.max-rows' = '{most.value}'{_place(most)}"
+        raise _forbidden(facts, scan, rule, "raise that number")
+
+
+def _forbidden(facts: Facts, scan: TableScan, rule: str, tip: str) -> UnsupportedLookup:
+    statement, use = facts.statement, scan.use
+    message = (
+        f"The lookup table {use.table.name} would be read whole, because {scan.decision.reason}: {rule}"
+        f" forbids it. It has {_rows(scan.size)}."
+    )
+    at = statement.span(statement.tokens.cut(use.index, use.index))
+    return UnsupportedLookup(Problem(message, at, f"Join it by an equality with its key, or {tip}."))
+
+
+def _warning(facts: Facts, use: LookupUse, size: TableSize) -> str:
+    """What to say of a read that nobody may have meant; empty for others."""
+    guard = facts.value_of("on-scan", use)
+    is_large = guard.value is None and size.rows is not None and size.rows > MOST_ROWS
+    if guard.value != "warn" and not is_large:
+        return ""
+    return (
+        f"the table has {_rows(size)}, and all of them are read; 'lookup.on-scan' = 'allow' says that"
+        " this is meant"
+    )
+
+
+def _rows(size: TableSize) -> str:
+    return f"an unknown number of rows ({size.source})" if size.rows is None else size_text(size)
+
+
+def _place(given: InForce) -> str:
+    return f" ({given.source.value})" if given.source is not None else ""
+
+
+def _readers_of(connector: Connector, conf: Conf) -> int:
+    """In how many parts the table is read, at most: what the user says, else as many as tasks run at once.
+
+    No more than the source may be asked for at once.
+    """
+    table = connector.table
+    text = table.options.get(PARTITIONS)
+    if text is not None:
+        option = options_at(Place.TABLE, LOOKUP_OPTIONS)[PARTITIONS]
+        return int(parsed(option, PARTITIONS, text, owner=f"table {table.name}: "))
+    tasks = cluster_of(conf, session_option("cluster-tasks", conf)).tasks
+    limit = limits_of(connector, ()).get(CONCURRENCY)
+    at_once = [number for number in (tasks, None if limit is None else int(limit.value)) if number]
+    return min([_MOST_READERS, *at_once])
+
+
+_MOST_VALUES = 1000
+"""A longer IN is left to Spark: it would be sent in the text of the statement."""
+
+
+def filters_of(statement: Statement, use: LookupUse, names: ColumnNames) -> tuple[Filter, ...]:
+    if not use.relation.plain or use.block.views_last > -1:
+        return ()  # a sample is taken before rows are filtered, and a view may have a column of the same name
+    if not use.may_be_narrowed:
+        return ()  # the nearest of all rows is another than the nearest of some
+    if "${" in statement.text:
+        return ()  # what Spark puts there may be an OR
+    of_where = (each for each in _of_where(statement, use, names) if use.keeps_rows or each.op != "IS NULL")
+    return tuple(dict.fromkeys([*of_where, *_of_on(statement, use, names)]))
+
+
+def _of_where(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:
+    if use.relation in use.block.shown:
+        for conjunct in statement.once(where_of, use.block):
+            yield from _filters(statement, conjunct, use, names)
+
+
+def _of_on(statement: Statement, use: LookupUse, names: ColumnNames) -> Iterator[Filter]:
+    step, keeping = use.step, {"RIGHT", "FULL"}
+    if step is None and use.chain is not None and use.chain.steps:
+        # A LEFT SEMI JOIN keeps no row by itself.
+        step = use.chain.steps[0]
+        keeping = {"FULL", "ANTI"} if "SEMI" in step.words else {"LEFT", "FULL", "ANTI"}
+    if step is None or step.on is None or step.takes_nearest or keeping & set(step.words):
+        return
+    # It need not be understood: what it says stays where it is.
+    for conjunct in known_conjuncts(statement, step.on) or ():
+        yield from _filters(statement, conjunct, use, names)
+
+
+def _filters(
+    statement: Statement, conjunct: Conjunct, use: LookupUse, names: ColumnNames
+) -> Iterator[Filter]:
+    if any(sign in conjunct.at.of(statement.text) for sign in ("\\", '"')):
+        return  # what such a text says is Spark's to know, and "a" may be a name
+    column = next(conjunct.tree.find_all(exp.Column), None)
+    if column is not None and len(column.parts) == 1 and _has_shared_columns(statement, use):
+        return
+    yield from filters_in(conjunct.tree, names)
+
+
+def _has_shared_columns(statement: Statement, use: LookupUse) -> bool:
+    """Whether USING or NATURAL may make one column of two, which belongs to no table alone."""
+    first, last = use.block.first, use.block.last
+    places = (statement.tokens.places(word, first, last) for word in ("USING", "NATURAL"))
+    return any(True for found in places for _ in found)
+
+
+def filters_in(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
+    """The filters that ``tree`` is, all of them together; none where it is anything else."""
+    tree = tree.unnest()
+    if isinstance(tree, exp.Between):
+        return _between(tree, names)
+    if isinstance(tree, exp.In):
+        return _one_of(tree, names)
+    if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
+        return _null(tree.this, "IS NULL", names)
+    if isinstance(tree, exp.Not):
+        return _negated(tree.this.unnest(), names)
+    if isinstance(tree, exp.Column):
+        return _boolean(tree, True, names)
+    return _comparison(tree, names)
+
+
+def _between(tree: exp.Between, names: ColumnNames) -> tuple[Filter, ...]:
+    low = _filter(tree.this, ">=", [tree.args["low"]], names)
+    high = _filter(tree.this, "<=", [tree.args["high"]], names)
+    return (*low, *high) if low and high and not tree.args.get("symmetric") else ()
+
+
+def _one_of(tree: exp.In, names: ColumnNames) -> tuple[Filter, ...]:
+    is_list = tree.expressions and not (tree.args.get("query") or tree.args.get("unnest"))
+    if not is_list or len(tree.expressions) > _MOST_VALUES:
+        return ()
+    return _filter(tree.this, "IN", tree.expressions, names)
+
+
+def _negated(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
+    if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
+        return _null(tree.this, "IS NOT NULL", names)
+    return _boolean(tree, False, names)
+
+
+def _null(tree: exp.Expr, op: str, names: ColumnNames) -> tuple[Filter, ...]:
+    column = bare_column(tree, names)
+    kind = None if column is None else names.table.schema.field(column).type
+    return (Filter(str(column), op),) if kind is not None and _is_exact(kind) else ()
+
+
+def _boolean(tree: exp.Expr, value: bool, names: ColumnNames) -> tuple[Filter, ...]:
+    column = bare_column(tree, names)
+    is_boolean = column is not None and types.is_boolean(names.table.schema.field(column).type)
+    return (Filter(str(column), "=", (value,)),) if is_boolean else ()
+
+
+def _comparison(tree: exp.Expr, names: ColumnNames) -> tuple[Filter, ...]:
+    op = OPERATORS.get(type(tree))
+    if op is None:
+        return ()
+    found = _filter(tree.this, op, [tree.expression], names)
+    return found or _filter(tree.expression, TURNED[op], [tree.this], names)
+
+
+def _filter(tree: exp.Expr, op: str, written: Sequence[exp.Expr], names: ColumnNames) -> tuple[Filter, ...]:
+    column = bare_column(tree, names)
+    if column is None:
+        return ()
+    kind = names.table.schema.field(column).type
+    values = [_value(each.unnest(), kind) for each in written]
+    known = tuple(value for value in values if value is not None)
+    if len(known) < len(values) or (types.is_decimal(kind) and not _is_compared_exactly(kind, known)):
+        return ()
+    return (Filter(column, op, known),)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+_WHOLE, _FRACTION = re.compile(r"\d+"), re.compile(r"\d*\.\d+|\d+\.")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_DIGITS_OF_WHOLE = 20
+"""Those of the largest BIGINT, as which Spark may compare a whole number with a DECIMAL."""
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Whether values of the type are equal in Spark exactly where they are in any source: no float is."""
+    tests = (types.is_boolean, types.is_integer, types.is_decimal, types.is_date, types.is_string)
+    return any(test(kind) for test in tests)
+
+
+def _value(tree: exp.Expr, kind: pa.DataType) -> FilterValue | None:
+    """The value that a literal has for Spark where it meets a column of the type; None for anything else."""
+    if types.is_boolean(kind):
+        return bool(tree.this) if isinstance(tree, exp.Boolean) else None
+    if types.is_integer(kind):
+        return _whole(tree)
+    if types.is_decimal(kind):
+        return _whole(tree) if _fraction(tree) is None else _fraction(tree)
+    if types.is_date(kind):
+        is_typed = isinstance(tree, exp.Cast) and tree.to.is_type(exp.DataType.Type.DATE)
+        return _date(tree.this if is_typed else tree)
+    return _text(tree) if types.is_string(kind) else None
+
+
+def _number(tree: exp.Expr, form: re.Pattern[str]) -> str | None:
+    is_negative = isinstance(tree, exp.Neg)
+    literal = tree.this if is_negative else tree
+    is_number = isinstance(literal, exp.Literal) and not literal.is_string and form.fullmatch(literal.this)
+    return ("-" if is_negative else "") + literal.this if is_number else None
+
+
+def _whole(tree: exp.Expr) -> int | None:
+    digits = _number(tree, _WHOLE)
+    value = None if digits is None else int(digits)
+    return value if value is not None and -(2**63) <= value < 2**63 else None
+
+
+def _fraction(tree: exp.Expr) -> Decimal | None:
+    digits = _number(tree, _FRACTION)
+    return None if digits is None else Decimal(digits)
+
+
+def _text(tree: exp.Expr) -> str | None:
+    if not (isinstance(tree, exp.Literal) and tree.is_string):
+        return None
+    # A quote inside is two quotes for one version of Spark, and two texts side by side for another.
+    return None if "'" in tree.this else str(tree.this)
+
+
+def _date(tree: exp.Expr) -> date | None:
+    text = _text(tree)
+    try:
+        return date.fromisoformat(text) if text is not None and _DATE.fullmatch(text) else None
+    except ValueError:
+        return None
+
+
+def _is_compared_exactly(kind: pa.DataType, values: Sequence[FilterValue]) -> bool:
+    """Whether Spark's common type of column and values has all their digits: it has 38 at most."""
+    sizes = [(kind.precision - kind.scale, kind.scale), *map(_digits, values)]
+    return bool(max(whole for whole, _ in sizes) + max(scale for _, scale in sizes) <= 38)
+
+
+def _digits(value: FilterValue) -> tuple[int, int]:
+    if not isinstance(value, Decimal):
+        return _DIGITS_OF_WHOLE, 0
+    scale = max(0, -int(value.as_tuple().exponent))
+    return max(0, len(value.as_tuple().digits) - scale), scale

@@ -1,0 +1,280 @@
+"""Every use of a lookup table -> the form of join that it has, or why its table is read whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.plan.decide.access import AccessDecision, Decisions
+from lookup_hints.plan.decide.as_of_and_ranges import ordered
+from lookup_hints.plan.facts import Facts, Others
+from lookup_hints.plan.forms.comma_join import comma_join, is_by_primary_key, without_key
+from lookup_hints.plan.forms.constant_or_correlated import constant_list, constant_or_correlated
+from lookup_hints.plan.forms.exists_in import exists_or_in, why_no_anti_join
+from lookup_hints.plan.forms.join import explicit_join, swapped_join
+from lookup_hints.plan.forms.pipe_syntax import pipe_join
+from lookup_hints.plan.joins import CannotBeAsked, FoundJoin, NotReadEither, refuse_extra_clauses
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.query_blocks import Block, Query, Relation
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.spi.connector import why_not_read
+
+BY_THEMSELVES = (explicit_join, pipe_join, exists_or_in)
+"""Forms that depend on no other use. The right side of a join has one of them, or is refused."""
+
+Find = Callable[[Facts, LookupUse, Others], FoundJoin | None]
+BY_THEIR_BLOCK: tuple[tuple[Find, ...], ...] = (
+    (swapped_join, comma_join),
+    (
+        lambda facts, use, _: constant_list(facts, use),
+        lambda facts, use, _: constant_or_correlated(facts, use),
+    ),
+)
+"""Forms of relations that stand first in their chains, and may give keys to each other.
+
+Only where no use of a block has the first ones, the next are tried.
+"""
+
+
+@dataclass(frozen=True)
+class FoundJoins:
+    """What the uses of a statement are.
+
+    Args:
+        joins: the lookup joins that they can be, in the order of the text.
+        scans: those whose tables are read whole, in the order of the text, and why.
+        settled: what is settled of them, with what was found to be settled.
+        bypassed: uses in derived tables and CTEs of which nobody reads the rows.
+    """
+
+    joins: tuple[FoundJoin, ...]
+    scans: Mapping[LookupUse, AccessDecision]
+    settled: Decisions
+    bypassed: tuple[LookupUse, ...]
+
+
+def find_lookups(facts: Facts, settled: Decisions) -> FoundJoins:
+    """What each use of a lookup table is, where some of them are ``settled``.
+
+    Raises:
+        CannotBeAsked: a lookup table stands where it cannot be asked; says why.
+        UnsupportedLookup: neither can it be read.
+    """
+    finder = _Finder(facts, settled)
+    uses = _Uses(facts.statement, facts.statement.uses, settled.looked_through)
+    for block in uses.blocks():
+        for use in finder.find(block):
+            uses.bypass(use)
+    bypassed = tuple(use for use in facts.statement.uses if uses.is_bypassed(use.block))
+    return FoundJoins(
+        tuple(sorted(finder.joins, key=lambda join: join.use.index)),
+        {use: finder.scans[use] for use in sorted(finder.scans, key=lambda use: use.index)},
+        finder.settled,
+        (*bypassed, *finder.never_read),
+    )
+
+
+class _Finder:
+    """Goes through the uses of a statement, block by block."""
+
+    def __init__(self, facts: Facts, settled: Decisions) -> None:
+        self._facts, self.settled = facts, settled
+        self._others = Others({use.relation for use in settled.read})
+        self.joins: list[FoundJoin] = []
+        self.scans: dict[LookupUse, AccessDecision] = {}
+        self.never_read: list[LookupUse] = []
+        """The uses in a new view that those who name the view can ask by key, but not read."""
+
+    def find(self, uses: Iterable[LookupUse]) -> list[LookupUse]:
+        """Say what the uses of one block are; those of them that ask."""
+        known, heads = len(self.joins), list[LookupUse]()
+        for use in uses:
+            join = None if use in self.settled.read else self._by_itself(use)
+            if use in self.settled.read:
+                listed = None if use in self.settled.unlisted else constant_list(self._facts, use)
+                if listed is None:
+                    self.scans[use] = self.settled.read[use]
+                else:
+                    self.joins.append(ordered(self._facts.statement, listed))
+            elif join is not None:
+                self.joins.append(join)
+                self._others.asked_through.update({use.relation} if use.through is not None else ())
+            elif use.step is None or use.through is None:
+                heads.append(use)
+        self._find_heads(heads)
+        return [join.use for join in self.joins[known:]]
+
+    def _by_itself(self, use: LookupUse) -> FoundJoin | None:
+        """The join that the use is whatever the others are; one that cannot be is settled to be read.
+
+        What is seen through a query is not refused, but where a hint names it: it is an ordinary relation.
+        """
+        facts, outcome = self._facts, self._facts.once(_by_itself, use)
+        if not isinstance(outcome, UnsupportedLookup):
+            return outcome
+        if use.through is not None and not isinstance(outcome, NotReadEither):
+            if facts.must_be_asked(use) or facts.is_named(use):
+                raise outcome
+            return None
+        if not isinstance(outcome, CannotBeAsked) or not facts.may_be_read(use):
+            raise outcome
+        self.settled = self.settled.reading({use: AccessDecision(reads=True, reason=outcome.reason)})
+        self._others.read.add(use.relation)
+        return None
+
+    def _find_heads(self, pending: list[LookupUse]) -> None:
+        """Say what the uses are that stand first in their chains; those with keys of their own first."""
+        while pending:
+            join = self._next_join(pending)
+            if join is not None:
+                pending.remove(join.use)
+                self.joins.append(ordered(self._facts.statement, join))
+            elif seen := [use for use in pending if use.through is not None]:
+                pending.remove(seen[0])  # an ordinary relation: the table inside it is another use
+            elif self._facts.makes_view_of_one_table and not self._facts.can_be_read(pending[0]):
+                self.never_read.append(pending.pop(0))
+            else:
+                scan, reason = self._next_scan(pending)
+                pending.remove(scan)
+                self.scans[scan] = AccessDecision(reads=True, reason=reason)
+
+    def _next_join(self, pending: list[LookupUse]) -> FoundJoin | None:
+        """The first of ``pending`` that has a form already; those by part of a primary key last."""
+        for forms in BY_THEIR_BLOCK:
+            self._others.waiting = {use.relation for use in pending}
+            other: FoundJoin | None = None
+            for use in pending:
+                found = (form(self._facts, use, self._others) for form in forms)
+                join = next((join for join in found if join is not None), None)
+                if join is not None and (
+                    not use.table.primary_key or is_by_primary_key(use, join.conditions.keys)
+                ):
+                    return join
+                other = other or join
+            if other is not None:
+                return other
+        return None
+
+    def _next_scan(self, pending: list[LookupUse]) -> tuple[LookupUse, str]:
+        """The first of ``pending``, none of which has a key, that can be read whole, and why it is."""
+        facts = self._facts
+        for use in pending:
+            if facts.statement.tokens.is_word(use.relation.first, "STREAM", "LATERAL"):
+                refuse_extra_clauses(facts.statement, use)
+        unasked = {error.use: error for error in without_key(facts, pending, self.scans, self._others)}
+        wanted = {use for use in unasked if facts.must_be_asked(use)}
+        scan = next((use for use in pending if use not in wanted and facts.can_be_read(use)), None)
+        if scan is None:
+            why_not = next(iter(unasked.values()), None) or why_no_anti_join(facts, pending[0])
+            raise why_not or cannot_be_read(facts, pending[0])
+        return scan, unasked[scan].reason if scan in unasked else why_read(scan)
+
+
+def _by_itself(facts: Facts, use: LookupUse) -> FoundJoin | UnsupportedLookup | None:
+    """The form that the use has whatever the others are, or why it cannot have it; None where it has none."""
+    try:
+        found = (form(facts, use) for form in BY_THEMSELVES)
+        join = next((join for join in found if join is not None), None)
+        return None if join is None else ordered(facts.statement, join)
+    except UnsupportedLookup as refusal:
+        return refusal
+
+
+# --- which uses count -------------------------------------------------------------------------------
+
+
+class _Uses:
+    """The uses of a statement, block by block: those that read a block before those in it."""
+
+    def __init__(self, statement: Statement, uses: Sequence[LookupUse], through: Sequence[LookupUse]) -> None:
+        self._by_block: dict[Block, list[LookupUse]] = defaultdict(list)
+        for use in (*uses, *through):
+            self._by_block[use.block].append(use)
+        self._readers = _readers(statement) if through else {}
+        self._waiting = {use.relation for use in through}
+        self._bypassed = set[Relation]()
+
+    def blocks(self) -> Iterator[list[LookupUse]]:
+        """The uses of each block that count, in the order of the text.
+
+        The next block depends on which relations of those before were bypassed.
+        """
+        blocks = deque(self._by_block)
+        while blocks:
+            block = blocks.popleft()
+            if any(each in self._waiting for each in self._readers.get(block.query, ())):
+                blocks.append(block)
+                continue
+            here = self._by_block[block]
+            self._waiting -= {use.relation for use in here}
+            if self.is_bypassed(block):
+                self._bypassed.update(use.relation for use in here)
+            else:
+                yield sorted(here, key=lambda use: use.index)
+
+    def bypass(self, use: LookupUse) -> None:
+        """Say that ``use`` asks by key, so that what it is seen through is not read there."""
+        self._bypassed.add(use.relation)
+
+    def is_bypassed(self, block: Block) -> bool:
+        """Whether all that read the block ask by key what they see through it."""
+        readers = self._readers.get(block.query, ())
+        return bool(readers) and all(each in self._bypassed for each in readers)
+
+
+def _readers(statement: Statement) -> Mapping[Query, Sequence[Relation]]:
+    """For each query the relations that are it: a derived table, or all that name a CTE."""
+    found: dict[Query, list[Relation]] = defaultdict(list)
+    for block in statement.structure.blocks:
+        for relation in block.everything:
+            query = relation.query if relation.cte is None else relation.cte.query
+            if query is not None:
+                found[query].append(relation)
+    return found
+
+
+# --- what is read whole -----------------------------------------------------------------------------
+
+
+_NEEDS_LEFT = {
+    "ASOF": "an ASOF JOIN",
+    "SEMI": "a SEMI JOIN",
+    "ANTI": "an ANTI JOIN",
+    "LEFT": "a LEFT JOIN",
+    "FULL": "a FULL JOIN",
+}
+
+
+def why_read(use: LookupUse) -> str:
+    """Why a table is read that stands first in its FROM, or first in a chain of joins there."""
+    step = use.chain.steps[0] if use.chain is not None and use.chain.steps else None
+    if step is None:
+        return "no equality gives its key"
+    kind = next((word for word in _NEEDS_LEFT if word in step.words), None)
+    if kind is not None:
+        return f"{_NEEDS_LEFT[kind]} needs every row of its left side"
+    is_shared = step.using or "NATURAL" in step.words
+    return "the sides of USING and NATURAL stay in their order" if is_shared else "no equality gives its key"
+
+
+def cannot_be_read(facts: Facts, use: LookupUse) -> UnsupportedLookup:
+    """The error of a table that would have to be read, and cannot be."""
+    statement, table = facts.statement, use.table
+    if use.versions is not None:
+        return NotReadEither(
+            Problem(
+                f"FOR SYSTEM_TIME AS OF chooses among the rows of a key of {table.name}, and no equality"
+                " gives one.",
+                statement.span(statement.tokens.cut(use.index, use.index)),
+                "Put it on the right side of a JOIN with an equality.",
+            )
+        )
+    return UnsupportedLookup(
+        Problem(
+            f"{table.name} cannot be read whole: {why_not_read(facts.connector(use))}.",
+            statement.span(statement.tokens.cut(use.index, use.index)),
+            "Put it on the right side of a JOIN with an equality.",
+        )
+    )

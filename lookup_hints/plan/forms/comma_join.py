@@ -1,0 +1,213 @@
+"""``FROM o, c WHERE c.id = o.id``: a table between commas whose keys WHERE gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from lookup_hints.plan.facts import Facts, Others
+from lookup_hints.plan.forms.join_graph import (
+    MULTIPLIED,
+    Link,
+    Together,
+    is_multiplied_by,
+    joined_by,
+    links_of,
+    smallest_joined,
+)
+from lookup_hints.plan.forms.on_using_natural import by_range
+from lookup_hints.plan.joins import CannotBeAsked, FoundJoin, LookupJoin, refused
+from lookup_hints.plan.key_conditions import Conditions, KeyEquality, chosen_keys
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.name_resolution import Referred
+from lookup_hints.plan.read.query_blocks import Block, Chain, Relation
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import LeftSide
+from lookup_hints.plan.write.from_parts import FromForm, FromPart, Visible
+
+
+class CommaJoin(FromForm):
+    """A lookup join with the chains that give its keys: it is written behind them, wherever it stands."""
+
+    shown = "between commas, keys from WHERE"
+    waits = True
+
+    def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
+        source = join.home.source
+        assert source is not None, "it stands in a FROM"
+        return LeftSide(statement.tokens.cut(source.chains[0].first, source.last))
+
+    def behind(self, join: LookupJoin, built: FromPart, own: Visible) -> FromPart:
+        return replace(built, visible=[*built.visible, own], views=[*built.views, join])
+
+
+def comma_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None:
+    """The join of a table that stands alone between commas, with what does not wait itself; or None.
+
+    What may be computed from the table waits with it.
+    """
+    if not (use.relation.plain and _stands_alone(use) and len(_chains(use)) > 1):
+        return None
+    others.waiting |= _computed_from(facts, use)
+    if is_by_primary_key(use, [each for each, _ in facts.where_equalities(use) if each.constant]):
+        return None  # constants give one row, whatever stands beside it
+    given = list(_given(facts, use, others, others.waiting))
+    best = next(_offers(facts, use, given, others.waiting), None)
+    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    beside = [chain for chain in _chains(use) if chain is not use.chain]
+    if best is None and len(beside) == 1 and not others.waiting & set(beside[0].relations):
+        shown = frozenset(beside[0].shown)
+        alone = facts.join(CommaJoin(), use, "INNER", at, Conditions(()), needs=shown)
+        ranged = by_range(facts, alone, shown)
+        if ranged is not None:
+            return ranged
+    if best is None and facts.may_be_read(use):
+        return None
+    offer = best or _product(facts, use, given)
+    if offer is None:
+        return None
+    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    notes = () if best is not None else (MULTIPLIED,)
+    return facts.join(CommaJoin(), use, "INNER", at, Conditions(offer.keys), needs=offer.needs, notes=notes)
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """Keys that WHERE gives, and the relations behind which they are known."""
+
+    keys: tuple[KeyEquality, ...]
+    needs: Together
+
+
+Given = tuple[KeyEquality, Referred]
+"""An equality of WHERE, and what its left side names."""
+
+
+def _offers(facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relation]) -> Iterator[_Offer]:
+    """The keys that relations give which are joined without ``use``: the primary key first, then the most."""
+    chain_of = facts.once(_chain_of, use.block)
+    named = {chain_of[each] for _, referred in given for each in referred.relations if each in chain_of}
+    if len(named) < 2 and not (named and is_multiplied_by(facts, use, named)):
+        offer = _product(facts, use, given)
+        yield from () if offer is None else (offer,)
+        return
+    chains = [chain for chain in _chains(use) if not waiting & set(chain.relations)]
+    links = links_of(facts, use.block)
+    side_by_side = [Link(tuple(frozenset((each,)) for each in chain.relations)) for chain in chains]
+    found, shown = [], frozenset(use.block.shown)  # a SEMI JOIN hides its right side
+    for group in joined_by([*links, *side_by_side], (each for chain in chains for each in chain.relations)):
+        inside = [(equality, referred) for equality, referred in given if referred.relations <= group]
+        offer = _product(facts, use, inside)
+        if offer is not None:
+            needs = smallest_joined([*links, *side_by_side], offer.needs, group, chains)
+            if not is_multiplied_by(facts, use, {chain_of[each] for each in needs}):
+                found.append(_Offer(offer.keys, needs & shown))
+    yield from sorted(found, key=lambda offer: (not is_by_primary_key(use, offer.keys), -len(offer.keys)))
+
+
+def _chain_of(_: Facts, block: Block) -> dict[Relation, Chain]:
+    chains = block.source.chains if block.source is not None else []
+    return {relation: chain for chain in chains for relation in chain.relations}
+
+
+def _product(facts: Facts, use: LookupUse, given: list[Given]) -> _Offer | None:
+    """The keys of ``given``, whatever relations give them; None where the source cannot be asked by them."""
+    keys: dict[str, KeyEquality] = {}
+    for equality, _ in given:
+        keys.setdefault(equality.column, equality)
+    chosen = chosen_keys(keys.values(), use.table, facts.always(use))
+    if not chosen or facts.missing(use, chosen):
+        return None
+    needs = (referred.relations for equality, referred in given if equality in chosen)
+    return _Offer(chosen, frozenset[Relation]().union(*needs))
+
+
+def is_by_primary_key(use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
+    """Whether ``keys`` hold the whole primary key that is declared."""
+    primary = set(use.table.primary_key)
+    return bool(primary) and primary <= {key.column for key in keys}
+
+
+def without_key(
+    facts: Facts, pending: Iterable[LookupUse], scanned: Iterable[LookupUse], others: Others
+) -> Iterator[CannotBeAsked]:
+    """Why those of ``pending`` cannot be asked that stand between commas beside what is no lookup table."""
+    heads = {use.relation for use in (*pending, *scanned)}
+    for use in pending:
+        if not _stands_alone(use):
+            continue
+        if any(chain.head not in heads and not chain.head.lateral for chain in _chains(use)):
+            yield _no_key(facts, use, others)
+
+
+def _no_key(facts: Facts, use: LookupUse, others: Others) -> CannotBeAsked:
+    statement, computed = facts.statement, _computed_from(facts, use)
+    at = statement.tokens.cut(use.relation.first, use.relation.last)
+    if any(referred.relations & computed for _, referred in facts.where_equalities(use)):
+        reason = "its key comes from joins behind the comma that name it themselves"
+        return refused(statement, use, at, reason, "write CROSS JOIN in place of the comma")
+    if any(_given(facts, use, others, {use.relation})):
+        return refused(statement, use, at, MULTIPLIED)
+    reason = "no equality in WHERE gives its key, so nothing says which rows to ask for"
+    return refused(statement, use, at, reason)
+
+
+def _chains(use: LookupUse) -> list[Chain]:
+    return use.block.source.chains if use.block.source is not None else []
+
+
+def _stands_alone(use: LookupUse) -> bool:
+    """Whether nothing is joined to it, and no parentheses stand around it."""
+    return use.chain is not None and not (use.chain.steps or use.around)
+
+
+def _given(
+    facts: Facts, use: LookupUse, others: Others, waiting: set[Relation]
+) -> Iterator[tuple[KeyEquality, Referred]]:
+    """The equalities of WHERE that relations give which do not wait for keys themselves."""
+    if use.block not in others.tied:
+        others.tied[use.block] = _tied(facts, use.block, others)
+    unable = waiting | others.tied[use.block]
+    for equality, referred in facts.where_equalities(use):
+        if referred.relations and not referred.relations & unable and not referred.outer:
+            yield equality, referred
+
+
+def _tied(facts: Facts, block: Block, others: Others) -> set[Relation]:
+    """The relations of chains of ordinary joins whose ON names what comes before their comma.
+
+    With a view behind it, such a chain would stand in a derived table that does not see the others.
+    """
+    scope, tied = facts.scope(block), set[Relation]()
+    chains = block.source.chains if block.source is not None else []
+    for chain in chains[1:]:
+        own = set(chain.relations)
+        steps = (
+            step for step in chain.steps_in_order if step.right and not others.may_be_asked(facts, step.right)
+        )
+        trees = [facts.statement.expression(step.on) for step in steps if step.on is not None]
+        if any(scope.referred(tree).relations - own for tree in trees if tree is not None):
+            tied |= own
+    return tied
+
+
+def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
+    """The relations of chains behind ``use`` that may name it: in a LATERAL relation, or in ON."""
+    return {
+        relation
+        for chain, lateral, named in facts.once(_computing, use.block)
+        if chain.first > use.index
+        if use.relation in named or any(facts.may_name(each, use.relation) for each in lateral)
+        for relation in chain.relations
+    }
+
+
+def _computing(facts: Facts, block: Block) -> list[tuple[Chain, list[Relation], frozenset[Relation]]]:
+    """The chains of the block that can name what stands before their comma, and what does so in them."""
+    scope, found = facts.scope(block), []
+    for chain in block.source.chains if block.source is not None else []:
+        lateral = [each for each in chain.everything if each.lateral]
+        trees = [facts.statement.expression(step.on) for step in chain.steps_in_order if step.on is not None]
+        named = (scope.referred(tree).relations for tree in trees if tree is not None)
+        found.append((chain, lateral, frozenset[Relation]().union(*named)))
+    return [(chain, lateral, named) for chain, lateral, named in found if lateral or named]

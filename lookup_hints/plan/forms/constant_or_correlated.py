@@ -1,0 +1,314 @@
+"""``FROM c WHERE c.id = 1``, ``IN (1, 2)``, or ``= o.id`` of an outer query: WHERE alone gives the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lookup_hints.plan.decide.key_casts import KeyCast
+from lookup_hints.plan.facts import Facts, where_of
+from lookup_hints.plan.forms.on_using_natural import KINDS
+from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
+from lookup_hints.plan.key_conditions import (
+    ColumnNames,
+    Conditions,
+    Conjunct,
+    KeyEquality,
+    bare_column,
+    chosen_keys,
+    conjuncts,
+    cut_at,
+    key_equality,
+    known_conjuncts,
+)
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.name_resolution import Referred
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import Analysis, LeftSide, selected_instead
+from lookup_hints.plan.write.lateral_view import Text, joined, source_query
+from lookup_hints.sql.text_edits import Cut, Edit, Fragment
+
+
+class ConstantOrCorrelated(Form):
+    """A relation that is the rows of a key from outside its FROM."""
+
+    shown = "asked by the outer query or a constant"
+
+    def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
+        return LeftSide(None)
+
+    def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
+        statement, relation = analysis.statement, join.use.relation
+        yield Edit(statement.tokens.cut(relation.first, relation.last), source_query(statement, join))
+        yield from selected_instead(statement, join.use)
+        # Left in place, it would name the outer query once more, and Spark's name of the subquery tells.
+        yield from (Edit(key.whole, ("true",)) for key in join.conditions.keys if not key.kept)
+
+
+def constant_or_correlated(facts: Facts, use: LookupUse) -> FoundJoin | None:
+    """The relation whose keys conditions of its block give from outside, or None."""
+    if not use.relation.plain:
+        return None
+    keys: dict[str, KeyEquality] = {}
+    for equality, referred in (*facts.where_equalities(use), *_on_equalities(facts, use)):
+        if referred.relations or (referred.outer and not use.keeps_rows):
+            continue  # What may be filled with NULLs can name no outer query in Spark.
+        if equality.column not in keys or keys[equality.column].constant:
+            keys[equality.column] = equality
+    chosen = chosen_keys(keys.values(), use.table, facts.always(use))
+    if not chosen or facts.missing(use, chosen):
+        return None
+    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    # Of rows filled with NULLs a condition that stays is all that keeps them out.
+    conditions = Conditions(_answered(chosen) if use.keeps_rows else chosen)
+    return facts.join(ConstantOrCorrelated(), use, "INNER", at, conditions, notes=_notes(chosen))
+
+
+def correlated_join(facts: Facts, join: FoundJoin) -> FoundJoin | None:
+    """What ``join`` is where its left side gives no key, but the outer query does; else None."""
+    keys = join.conditions.keys
+    if not is_correlated(facts, join.use, keys):
+        return None
+    conditions, notes = Conditions(_answered(keys)), _notes(keys)
+    return facts.join(ConstantOrCorrelated(), join.use, join.kind, join.at, conditions, notes=notes)
+
+
+def is_correlated(facts: Facts, use: LookupUse, keys: Iterable[KeyEquality]) -> bool:
+    """Whether only the outer query (and constants) give the keys, nothing on the left side."""
+    if not facts.statement.has_outer(use.block):
+        return False
+    scope = facts.scope(use.block)
+    referred = [facts.referred(scope, key) for key in keys]
+    return not any(each.relations for each in referred) and any(each.outer for each in referred)
+
+
+def _on_equalities(facts: Facts, use: LookupUse) -> Iterator[tuple[KeyEquality, Referred]]:
+    """The key equalities in the ON of the INNER joins right behind the relation."""
+    statement, names, scope = facts.statement, facts.names(use), facts.scope(use.block)
+    for step in use.chain.steps if use.chain is not None else ():
+        if KINDS.get(step.words) != "INNER":
+            break
+        for conjunct in conjuncts(statement, step.on) if step.on is not None else ():
+            equality = key_equality(statement, conjunct, names)
+            if equality is not None and equality.column in facts.askable(use):
+                yield replace(equality, kept=True), facts.referred(scope, equality)
+
+
+def _answered(keys: Iterable[KeyEquality]) -> tuple[KeyEquality, ...]:
+    """``keys`` that the rows asked for fulfil, so that nothing of them stays."""
+    return tuple(replace(key, kept=key.implied) for key in keys)
+
+
+def _notes(keys: Iterable[KeyEquality]) -> tuple[str, ...]:
+    if all(key.constant for key in keys):
+        return ()
+    return ("Spark computes the outer query twice for it: once for its distinct keys, which are asked",)
+
+
+_KEYS = "`__lookup_keys`"
+_KEY = "`__lookup_key`"
+_MOST = 10_000
+"""More constants than this are not asked for one by one."""
+
+_Alternative = Mapping[str, Cut]
+"""Columns of a lookup table, and the constant that each equals."""
+
+
+@dataclass(frozen=True)
+class ConstantList(Form):
+    """A relation that is the rows of a list of keys; the conditions that give them stay where they are.
+
+    Args:
+        listed: the constants of each key column, those of one key at the same place.
+    """
+
+    listed: tuple[tuple[Cut, ...], ...]
+
+    shown = "asked for a list of constants"
+
+    def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
+        return LeftSide(None)
+
+    def asked_for(self, key: KeyEquality) -> Fragment:
+        return f"one of {len(self.listed[0])} constants"
+
+    def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
+        """The relation as a query over the rows of its keys, each once, in one row each of one partition."""
+        statement, relation, keys = analysis.statement, join.use.relation, join.conditions.keys
+        arrays = [_values(listed, cast) for listed, cast in zip(self.listed, join.casts, strict=True)]
+        rows = (" FROM (SELECT explode(array_distinct(arrays_zip(", *joined(arrays, ", "), f"))) AS {_KEYS})")
+        # The keys of those rows have their column's type already.
+        by_number = (replace(key, left=f"{_KEYS}.`{number}`") for number, key in enumerate(keys))
+        casts = tuple(KeyCast(wrapping=cast.wrapping) for cast in join.casts)
+        asked = join.with_(conditions=replace(join.conditions, keys=tuple(by_number)), casts=casts)
+        at = statement.tokens.cut(relation.first, relation.last)
+        yield Edit(at, source_query(statement, asked, rows))
+        yield from selected_instead(statement, join.use)
+
+
+def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
+    """The relation whose rows WHERE narrows to those of several constants, or None."""
+    if not use.relation.plain:
+        return None
+    every = _alternatives(facts, use)
+    columns = [name for name in use.table.schema.names if name in every[0]]
+    listed = tuple(tuple(each[column] for each in every) for column in columns)
+    if len(every) < 2 or not all(_are_alike(facts.statement, each) for each in listed):
+        return None
+    keys = tuple(_key(facts, *each) for each in zip(columns, listed, strict=True))
+    asked = constant_or_correlated(facts, use)
+    is_asked_from_outside = asked is not None and not all(key.constant for key in asked.conditions.keys)
+    if facts.missing(use, keys) or is_asked_from_outside:
+        return None
+    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    return facts.join(ConstantList(listed), use, "INNER", at, Conditions(keys))
+
+
+def _alternatives(facts: Facts, use: LookupUse) -> list[_Alternative]:
+    """What WHERE says of the columns that are asked by: those of the primary key alone where it has them."""
+    if use.relation not in facts.shown_scope(use.block).relations or not use.may_be_narrowed:
+        return [{}]
+    names, askable = facts.names(use), facts.askable(use) - _inexact(use)
+    conditions = facts.statement.once(where_of, use.block)
+    found = (_said_by(facts.statement, each, names) for each in conditions)
+    every = [_only(each, askable) for each in found if each]
+    key = set(use.table.primary_key)
+    if key and key <= {column for each in every for column in each[0]}:
+        every = [_only(each, frozenset(key | facts.always(use))) for each in every]
+    return _combined(each for each in every if each[0])
+
+
+def _only(every: Sequence[_Alternative], columns: frozenset[str]) -> list[_Alternative]:
+    return [{column: value for column, value in each.items() if column in columns} for each in every]
+
+
+def _inexact(use: LookupUse) -> frozenset[str]:
+    """The columns of floating point numbers, two of which may be equal and look different."""
+    return frozenset(column.name for column in use.table.schema if pa.types.is_floating(column.type))
+
+
+def _key(facts: Facts, column: str, listed: Sequence[Cut]) -> KeyEquality:
+    texts = (" ".join(each.of(facts.statement.text).split()) for each in listed)
+    left = f"element_at(array({', '.join(dict.fromkeys(texts))}), 1)"
+    return KeyEquality(column, left, listed[0], constant=True, kept=True)
+
+
+def _values(listed: Sequence[Cut], cast: KeyCast) -> Text:
+    """The array of the constants as values of their column's type."""
+    before, after = replace(cast, wrapping=("", "")).prefix_and_suffix()
+    array: Text = ("array(", *joined([(each,) for each in listed], ", "), ")")
+    return ("transform(", *array, f", {_KEY} -> {before}{_KEY}{after})") if before or after else array
+
+
+def _said_by(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[_Alternative] | None:
+    """What a condition says of the table's columns: one of these is so. None where it says nothing such."""
+    tree = conjunct.tree
+    if isinstance(tree, exp.EQ):
+        equality = key_equality(statement, conjunct, names)
+        is_constant = equality is not None and equality.constant and isinstance(equality.left, Cut)
+        return [{equality.column: equality.left}] if equality and is_constant else None  # type: ignore[dict-item]
+    if isinstance(tree, exp.In):
+        return _listed(statement, conjunct, tree, names)
+    if isinstance(tree, exp.Or):
+        return _of_branches(statement, conjunct, names)
+    return None
+
+
+def _combined(found: Iterable[Sequence[_Alternative]]) -> list[_Alternative]:
+    """What several conditions say together, but for those that would make it too many."""
+    every: list[_Alternative] = [{}]
+    for each in found:
+        known = every[0].keys()
+        if each[0].keys() <= known or len(every) * len(each) > _MOST:
+            continue
+        every = [{**other, **one} for one, other in product(every, each)]
+    return every
+
+
+def _are_alike(statement: Statement, constants: Iterable[Cut]) -> bool:
+    """Whether they are constants of one kind, which Spark compares with a column as each by itself."""
+    kinds = {_kind(statement.expression(each)) for each in constants} - {"null"}
+    return None not in kinds and len(kinds) <= 1
+
+
+def _of_branches(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[_Alternative] | None:
+    found: list[_Alternative] = []
+    branches = list(cut_at(statement, conjunct.at, "OR"))
+    if len(branches) < 2:
+        return None
+    for branch in branches:
+        inside = _of_branch(statement, branch, names)
+        if not inside:
+            return None
+        found += inside
+    shared = set(found[0]).intersection(*found[1:])
+    return [{column: each[column] for column in shared} for each in found] if shared else None
+
+
+def _of_branch(statement: Statement, branch: Cut, names: ColumnNames) -> list[_Alternative]:
+    inside = known_conjuncts(statement, branch) or ()
+    each = [_said_by(statement, conjunct, names) for conjunct in inside]
+    return [one for one in _combined(filter(None, each)) if one]
+
+
+def _listed(
+    statement: Statement, conjunct: Conjunct, tree: exp.In, names: ColumnNames
+) -> list[_Alternative] | None:
+    """What ``column IN (...)`` or ``(column, column) IN (...)`` says."""
+    tokens = statement.tokens
+    first, last = tokens.index_at(conjunct.at.start), tokens.index_at(conjunct.at.end - 1)
+    depth = tokens.depth(first)
+    at = [
+        index for index in range(first, last) if tokens.depth(index) == depth and tokens.is_word(index, "IN")
+    ]
+    if len(at) != 1 or at[0] == first or tokens.closing(at[0] + 1) != last or not tree.expressions:
+        return None
+    left = tokens.cut(first, at[0] - 1)
+    values = tokens.parts(at[0] + 2, last - 1)
+    if statement.expression(left) != tree.this or len(values) != len(tree.expressions):
+        return None
+    columns = _columns(tree.this, names)
+    if columns is None:
+        return None
+    if not isinstance(tree.this, exp.Tuple):
+        return [{columns[0]: value} for value in values]
+    tuples = [list(_inside(statement, value)) for value in values]
+    # Spark takes NULLs in tuples for equal, for which nothing can be asked.
+    is_whole = all(len(each) == len(columns) and not _holds_null(statement, each) for each in tuples)
+    return [dict(zip(columns, each, strict=True)) for each in tuples] if is_whole else None
+
+
+def _columns(tree: exp.Expr, names: ColumnNames) -> list[str] | None:
+    trees = tree.expressions if isinstance(tree, exp.Tuple) else [tree]
+    columns = [bare_column(each, names) for each in trees if isinstance(each, exp.Column)]
+    found = [each for each in columns if each is not None]
+    return found if len(found) == len(trees) == len(set(found)) else None
+
+
+def _inside(statement: Statement, value: Cut) -> Iterator[Cut]:
+    """The values of a tuple; none where it is none."""
+    tokens = statement.tokens
+    first, last = tokens.index_at(value.start), tokens.index_at(value.end - 1)
+    if tokens.is_symbol(first, "(") and tokens.closing(first) == last:
+        yield from tokens.parts(first + 1, last - 1)
+
+
+def _holds_null(statement: Statement, values: Iterable[Cut]) -> bool:
+    return any(_kind(statement.expression(each)) in (None, "null", "parameter") for each in values)
+
+
+def _kind(tree: exp.Expr | None) -> str | None:
+    """What kind of constant it is: those of one kind have one type, or exact ones; None for others."""
+    if isinstance(tree, exp.Neg | exp.Paren):
+        return _kind(tree.this)
+    if isinstance(tree, exp.Literal):
+        is_exact = tree.is_string or tree.name.replace(".", "", 1).isdigit()
+        return ("text" if tree.is_string else "number") if is_exact else None
+    if isinstance(tree, exp.Cast) and isinstance(tree.this, exp.Literal):
+        return tree.to.sql()
+    simple = {exp.Null: "null", exp.Boolean: "boolean", exp.Placeholder: "parameter"}
+    return next((kind for node, kind in simple.items() if isinstance(tree, node)), None)

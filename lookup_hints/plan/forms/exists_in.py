@@ -1,0 +1,230 @@
+"""``[NOT] EXISTS (SELECT ... FROM c)`` and ``x [NOT] IN (SELECT ... FROM c)`` in WHERE: SEMI and ANTI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.plan.facts import Facts, is_random, where_of
+from lookup_hints.plan.forms.on_using_natural import by_range, is_awkward, queried
+from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin
+from lookup_hints.plan.key_conditions import (
+    ColumnNames,
+    Conditions,
+    Conjunct,
+    KeyEquality,
+    bare_column,
+    conjuncts,
+    sorted_conditions,
+)
+from lookup_hints.plan.look_through import plain_block, select_items
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.query_blocks import Role
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import Analysis, LeftSide
+from lookup_hints.plan.write.lateral_view import Text, lateral_view
+from lookup_hints.sql.text_edits import Cut, Edit
+
+
+class ExistsOrIn(Form):
+    """A semi or anti join with the rows of the block around the query: its view stands behind that FROM."""
+
+    shown = "EXISTS or IN in WHERE"
+    compares_as_in = True
+
+    def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
+        source = join.home.source
+        assert source is not None, "its home has a FROM"
+        last = join.home.views_last if join.home.views_last > -1 else source.last
+        return LeftSide(statement.tokens.cut(source.chains[0].first, last))
+
+    def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
+        yield Edit(join.at, ("true",))
+
+    def behind_from(self, join: LookupJoin, statement: Statement, numbers: Iterator[int]) -> Text:
+        return lateral_view(statement, join, next(numbers))
+
+
+def exists_or_in(facts: Facts, use: LookupUse) -> FoundJoin | None:
+    """The join that an EXISTS or IN over ``use``, and nothing more, is; else None."""
+    found = _membership(facts, use)
+    conditions = None if found is None else _conditions(facts, use, found)
+    if found is None or conditions is None or _may_be_null(use, found):
+        return None
+    kind = "LEFT ANTI" if found.negated else "LEFT SEMI"
+    join = facts.join(ExistsOrIn(), use, kind, found.at, conditions, home=use.block.query.parent)
+    return join if conditions.keys else by_range(facts, join)
+
+
+def why_no_anti_join(facts: Facts, use: LookupUse) -> UnsupportedLookup | None:
+    """The error of a NOT IN that would be an anti join, were no NULL possible; else None."""
+    found = _membership(facts, use)
+    if found is None or _conditions(facts, use, found) is None or not _may_be_null(use, found):
+        return None
+    return UnsupportedLookup(
+        Problem(
+            f"NOT IN over the lookup table {use.table.name} cannot run: where either side may be NULL it"
+            " needs the whole table.",
+            facts.statement.span(found.at),
+            "Write NOT EXISTS (SELECT 1 FROM ... WHERE column = value) instead, or add IS NOT NULL for"
+            " the left side of a NOT IN over the primary key.",
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _Membership:
+    """One such condition.
+
+    Args:
+        at: the condition.
+        tree: the same.
+        negated: whether NOT stands before it.
+        keys: the equalities that IN means; none for EXISTS.
+        left_is_not_null: whether another condition says that the left side of IN is not NULL.
+    """
+
+    at: Cut
+    tree: exp.Expr
+    negated: bool
+    keys: tuple[KeyEquality, ...] = ()
+    left_is_not_null: bool = False
+
+
+def _membership(facts: Facts, use: LookupUse) -> _Membership | None:
+    """The condition of the WHERE around the query that is an EXISTS or IN over ``use``, or None."""
+    query, statement = use.block.query, facts.statement
+    parent, opening = query.parent, query.first - 1
+    if parent is None or query.role is not Role.EXPRESSION or parent.source is None:
+        return None
+    names = facts.names(use)
+    if not use.relation.plain or plain_block(statement, use.block.query) is None or use.around:
+        return None
+    start, conditions = statement.pieces[opening].start, statement.once(where_of, parent)
+    around = next((each for each in conditions if each.at.start <= start < each.at.end), None)
+    return None if around is None else _read(statement, use, around, opening, names, conditions)
+
+
+def _conditions(facts: Facts, use: LookupUse, found: _Membership) -> Conditions | None:
+    """The conditions of the join, or None where it cannot be asked by them, or hides a query in them."""
+    statement, block = facts.statement, use.block
+    inner = list(conjuncts(statement, block.wheres[0])) if block.wheres else []
+    askable = facts.askable(use)
+    given = [key for key in found.keys if key.column in askable]
+    conditions = sorted_conditions(statement, inner, facts.names(use), askable, given, facts.always(use))
+    if len(given) < len(found.keys) or facts.missing(use, conditions.keys):
+        return None
+    checked = [*conditions.residual, *conditions.left_only]
+    if checked and queried(facts, conditions.keys):
+        return None
+    if any(is_awkward(each.tree) for each in checked) or is_random(found.tree):
+        return None
+    return conditions
+
+
+def _may_be_null(use: LookupUse, found: _Membership) -> bool:
+    """Whether it is a NOT IN with a side that may be NULL: then it is no anti join."""
+    if not found.negated or not found.keys:
+        return False
+    key = found.keys[0]
+    is_plain = len(found.keys) == 1 and key.column in use.table.primary_key
+    return not (is_plain and found.left_is_not_null)
+
+
+def _read(
+    statement: Statement,
+    use: LookupUse,
+    around: Conjunct,
+    opening: int,
+    names: ColumnNames,
+    conditions: Iterable[Conjunct],
+) -> _Membership | None:
+    tokens = statement.tokens
+    first, last = tokens.index_at(around.at.start), tokens.index_at(around.at.end - 1)
+    if tokens.closing(opening) != last:
+        return None
+    negated = tokens.is_word(first, "NOT") or tokens.is_symbol(first, "!")
+    first += negated
+    tree = around.tree
+    while isinstance(tree, exp.Not):
+        tree = tree.this
+    if isinstance(tree, exp.Exists):
+        is_whole = first + 1 == opening and _selects_columns(statement, use)
+        return _Membership(around.at, tree, negated) if is_whole else None
+    if not isinstance(tree, exp.In) or not tokens.is_word(opening - 1, "IN"):
+        return None
+    end = opening - 2
+    if tokens.is_word(end, "NOT"):
+        if negated:
+            return None
+        negated, end = True, end - 1
+    left = tokens.cut(first, end)
+    keys = _keys(statement, use, left, around.at, names)
+    if keys is None or statement.expression(left) != tree.this:
+        return None
+    return _Membership(around.at, tree, negated, keys, _is_not_null(statement, left, conditions))
+
+
+def _selects_columns(statement: Statement, use: LookupUse) -> bool:
+    """Whether the SELECT list holds no calls: an aggregate would give a row of nothing."""
+    assert use.block.source is not None
+    listed = statement.pieces[use.block.selects[0] : use.block.source.at]
+    return not any(piece.is_symbol("(") for piece in listed)
+
+
+def _keys(
+    statement: Statement, use: LookupUse, left: Cut, whole: Cut, names: ColumnNames
+) -> tuple[KeyEquality, ...] | None:
+    """``left`` with the columns that the query gives, or None where it gives anything else."""
+    assert use.block.source is not None
+    listed = select_items(statement, use.block)
+    columns = [_column(statement, part, names) for part in listed]
+    if len(listed) == 1 and _is_star(statement, listed[0], use):
+        columns = list(use.table.schema.names)
+    lefts = [left]
+    if len(columns) > 1:
+        first, last = statement.tokens.index_at(left.start), statement.tokens.index_at(left.end - 1)
+        if not statement.tokens.is_symbol(first, "(") or statement.tokens.closing(first) != last:
+            return None
+        lefts = statement.tokens.parts(first + 1, last - 1)
+    if len(lefts) != len(columns):
+        return None
+    keys = []
+    for part, column in zip(lefts, columns, strict=True):
+        tree = statement.expression(part)
+        if column is None or tree is None:
+            return None
+        constant = tree.find(exp.Column) is None
+        keys.append(KeyEquality(column, part, whole, constant, shared=True))
+    return tuple(keys)
+
+
+def _is_star(statement: Statement, part: Cut, use: LookupUse) -> bool:
+    tree = statement.expression(part)
+    is_qualified = isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)
+    star = tree.this if isinstance(tree, exp.Column) else tree
+    if not isinstance(star, exp.Star) or any(star.args.values()):
+        return False
+    return not is_qualified or (isinstance(tree, exp.Column) and tree.table.lower() == use.alias.lower())
+
+
+def _column(statement: Statement, part: Cut, names: ColumnNames) -> str | None:
+    tree = statement.expression(part)
+    tree = tree.this if isinstance(tree, exp.Alias) else tree
+    return bare_column(tree, names) if isinstance(tree, exp.Column) else None
+
+
+def _is_not_null(statement: Statement, left: Cut, conditions: Iterable[Conjunct]) -> bool:
+    wanted = statement.expression(left)
+    if isinstance(wanted, exp.Literal):
+        return True
+    for condition in conditions:
+        tree = condition.tree
+        if isinstance(tree, exp.Not) and isinstance(tree.this, exp.Is):
+            is_null = isinstance(tree.this.expression, exp.Null)
+            if is_null and tree.this.this == wanted:
+                return True
+    return False

@@ -1,0 +1,175 @@
+"""Which relations of a FROM conditions join without a lookup table: any others would be multiplied for it.
+
+A lookup join is a view behind the relations that give its keys, and Spark moves no join from behind a view
+to before it. So what stands before it must be joined by conditions of its own. Spark's plan of the same query
+over ordinary tables goes from relation to relation in whatever order has conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lookup_hints.plan.facts import Facts, where_of
+from lookup_hints.plan.forms.on_using_natural import KINDS
+from lookup_hints.plan.key_conditions import known_conjuncts, sides_of
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.query_blocks import Block, Chain, Relation, Step
+
+MULTIPLIED = "its keys come from relations that nothing else joins, and whose product would be asked for"
+
+Together = frozenset[Relation]
+"""Relations that are joined with each other."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A condition that joins relations.
+
+    Args:
+        sides: what its sides name; each must be joined in itself before it joins them.
+        fixed: whether Spark can join them in no other order, as it is that of an outer join, say.
+    """
+
+    sides: tuple[Together, ...]
+    fixed: bool = False
+
+    @property
+    def relations(self) -> Together:
+        return frozenset[Relation]().union(*self.sides)
+
+
+def joined_by(links: Iterable[Link], relations: Iterable[Relation]) -> list[Together]:
+    """The groups of ``relations`` that ``links`` among them join."""
+    groups: list[Together] = [frozenset((relation,)) for relation in relations]
+    every = frozenset[Relation]().union(*groups)
+    waiting = [link for link in links if link.relations <= every]
+    while True:
+        ready = next(
+            (link for link in waiting if all(any(side <= group for group in groups) for side in link.sides)),
+            None,
+        )
+        if ready is None:
+            return groups
+        waiting.remove(ready)
+        touched = [group for group in groups if group & ready.relations]
+        groups = [*(group for group in groups if group not in touched), frozenset[Relation]().union(*touched)]
+
+
+def is_multiplied_by(facts: Facts, use: LookupUse, chains: Iterable[Chain]) -> bool:
+    """Whether a view behind ``chains`` would make a product of them that Spark's own plan does not have."""
+    chains = list(chains)
+    if len(chains) == 1 and facts.once(_apart, chains[0]) is None:
+        return False
+    return is_multiplied(facts, use, frozenset(each for chain in chains for each in chain.relations))
+
+
+def is_multiplied_behind(facts: Facts, use: LookupUse, more: Together) -> bool:
+    """The same of a view behind what stands before ``use`` in its chain, and ``more``."""
+    if use.chain is None:
+        return False
+    apart = facts.once(_apart, use.chain)
+    if not more and (apart is None or apart >= use.index):
+        return False
+    return is_multiplied(facts, use, more.union(use.chain.before(use.relation)))
+
+
+def _apart(facts: Facts, chain: Chain) -> int | None:
+    """From where on in the text nothing shows at first sight that the relations of ``chain`` are joined.
+
+    None: they all are. This is linear in what is written, as most chains are joined.
+    """
+    block = facts.statement.structure.block_at(chain.first)
+    relations = chain.relations
+    if block is None or len(relations) < 2:
+        return None
+    places = {relation: number for number, relation in enumerate(relations)}
+    by_last: dict[int, list[Together]] = {}
+    for link in links_of(facts, block):
+        if all(len(side) == 1 for side in link.sides) and all(each in places for each in link.relations):
+            by_last.setdefault(max(places[each] for each in link.relations), []).append(link.relations)
+    for number, relation in enumerate(relations):
+        # All before it is joined already, so that one of them is enough.
+        if number and not any(len(joined) > 1 for joined in by_last.get(number, ())):
+            return relation.first
+    return None
+
+
+def is_multiplied(facts: Facts, use: LookupUse, before: Together) -> bool:
+    """The same of a view behind ``before``."""
+    links = links_of(facts, use.block)
+    apart = joined_by(links, before)
+    if len(apart) < 2:
+        return False
+    movable = [link for link in links if not link.fixed or link.relations <= before]
+    at_last = joined_by(movable, use.block.relations)
+    return sum(bool(group & before) for group in at_last) < len(apart)
+
+
+def smallest_joined(
+    links: Iterable[Link], wanted: Together, among: Together, chains: Iterable[Chain]
+) -> Together:
+    """Relations of ``among`` that hold ``wanted``, and are joined with each other; few, by whole chains."""
+    links, kept = list(links), among
+    for chain in chains:
+        fewer = kept - frozenset(chain.relations)
+        if wanted <= fewer and any(wanted <= group for group in joined_by(links, fewer)):
+            kept = fewer
+    return kept
+
+
+def links_of(facts: Facts, block: Block) -> list[Link]:
+    return facts.once(_links, block)
+
+
+def _links(facts: Facts, block: Block) -> list[Link]:
+    links = [*_links_of_where(facts, block)]
+    before: list[Relation] = []
+    for chain in block.source.chains if block.source is not None else ():
+        links += _links_in(facts, block, chain, before)
+        before += chain.relations
+    return links
+
+
+def _links_of_where(facts: Facts, block: Block) -> Iterator[Link]:
+    scope = facts.shown_scope(block)
+    for conjunct in facts.statement.once(where_of, block):
+        sides = facts.statement.once(sides_of, conjunct.at)
+        if sides is not None:
+            named = tuple(scope.referred(side.tree).relations for side in sides)
+            if all(named):
+                yield Link(named)
+
+
+def _links_in(facts: Facts, block: Block, chain: Chain, before: list[Relation]) -> Iterator[Link]:
+    """What joins the relations of a chain with each other, and with what stands ``before`` it."""
+    seen: list[Relation] = []
+    are_joined = True
+    for relation, step in ((chain.head, None), *((step.right, step) for step in chain.steps)):
+        own = [] if relation is None else relation.as_seen(lambda _: True)
+        if relation is not None and relation.open_chain is not None:
+            yield from _links_in(facts, block, relation.open_chain, [*before, *seen])
+        if relation is not None and relation.lateral:
+            named = [each for each in (*before, *seen) if facts.may_name(relation, each)]
+            yield from (Link((frozenset((each,)), frozenset(own)), fixed=True) for each in named)
+        if step is not None:
+            links = list(_links_of_step(facts, block, step, seen[-1:] if are_joined else seen, own))
+            are_joined = any(link.fixed or link.relations & set(seen) for link in links)
+            yield from links
+        seen += own
+
+
+def _links_of_step(
+    facts: Facts, block: Block, step: Step, seen: list[Relation], own: list[Relation]
+) -> Iterator[Link]:
+    every = tuple(frozenset((each,)) for each in (*seen, *own))
+    if KINDS.get(step.words) != "INNER" or step.using or step.right is None:
+        yield Link(every, fixed=True)
+    elif step.on is not None:
+        found = known_conjuncts(facts.statement, step.on)
+        if found is None:
+            yield Link(every, fixed=True)
+        for conjunct in found or ():
+            named = facts.scope(block).referred(conjunct.tree).relations
+            if named:
+                yield Link(tuple(frozenset((each,)) for each in named))

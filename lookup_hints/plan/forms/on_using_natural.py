@@ -1,0 +1,309 @@
+"""ON, USING and NATURAL of a join: its kind, its keys, and conditions that Spark takes in no lookup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from lookup_hints.errors import Problem
+from lookup_hints.plan.decide.as_of_and_ranges import ranges_in
+from lookup_hints.plan.facts import Facts, is_random, where_of
+from lookup_hints.plan.joins import CannotBeAsked, Form, FoundJoin, cannot_run, refuse_extra_clauses, refused
+from lookup_hints.plan.key_conditions import (
+    Conditions,
+    Conjunct,
+    KeyEquality,
+    conjuncts,
+    has_condition_subquery,
+    references,
+    sorted_conditions,
+)
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.query_blocks import Relation, Step
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import LeftSide
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.text_edits import Cut
+
+Before = Callable[[Statement, LookupUse], LeftSide]
+"""What stands before the right side of a join."""
+
+KINDS = {
+    (): "INNER",
+    ("INNER",): "INNER",
+    ("CROSS",): "INNER",
+    ("LEFT",): "LEFT",
+    ("LEFT", "OUTER"): "LEFT",
+    ("SEMI",): "LEFT SEMI",
+    ("LEFT", "SEMI"): "LEFT SEMI",
+    ("ASOF",): "INNER",
+    ("INNER", "ASOF"): "INNER",
+    ("LEFT", "ASOF"): "LEFT",
+    ("LEFT", "OUTER", "ASOF"): "LEFT",
+    ("ANTI",): "LEFT ANTI",
+    ("LEFT", "ANTI"): "LEFT ANTI",
+}
+_REFUSED_KINDS = {
+    "RIGHT": ("a RIGHT JOIN needs every row of the lookup table", "write LEFT JOIN with the sides swapped"),
+    "FULL": ("a FULL JOIN needs every row of the lookup table", "write LEFT JOIN"),
+}
+
+
+def stated(facts: Facts, form: Form, use: LookupUse, step: Step, before: Before) -> FoundJoin:
+    """The lookup join that ``step`` states, in the given form; ``before`` says what stands before it.
+
+    Raises:
+        CannotBeAsked: its kind, or its condition, makes it none.
+    """
+    statement = facts.statement
+    refuse_extra_clauses(statement, use)
+    kind = _kind(facts, use, step)
+    shared = _shared_keys(facts, use, step, before)
+    conditions = sorted_conditions(
+        statement,
+        conjuncts(statement, step.on) if step.on is not None else (),
+        facts.names(use),
+        facts.askable(use),
+        shared,
+        facts.always(use),
+    )
+    if kind == "INNER" and not shared:
+        conditions = facts.with_where(use, conditions)
+    join = facts.join(form, use, kind, statement.tokens.cut(step.first, step.last), conditions)
+    if not conditions.keys:
+        found = None if step.takes_nearest else by_range(facts, join)
+        if found is None:
+            raise _no_key(facts, use, step)
+        return found
+    _refuse_missing(facts, join, step)
+    return join
+
+
+def by_range(facts: Facts, join: FoundJoin, shown: Iterable[Relation] | None = None) -> FoundJoin | None:
+    """``join`` without a key, by a value of its left side that a range of the table holds; None for no such.
+
+    Conditions of WHERE stay there; the value is then of what is ``shown``, or stands before the table.
+    """
+    use, conditions = join.use, join.conditions
+    if not facts.can_be_read(use):
+        return None
+    for order, value in ranges_in(facts.statement, join, conditions.residual):
+        if not is_random(value.tree) and not facts.scope(join.home).referred(value.tree).outer:
+            asked = {part.whole for part in order.parts}
+            rest = tuple(each for each in conditions.residual if each.at not in asked)
+            return join.with_(conditions=replace(conditions, residual=rest), order=order)
+    scope = facts.shown_scope(use.block)
+    if join.kind != "INNER" or use.relation not in scope.relations or not use.may_be_narrowed:
+        return None
+    left = use.chain.before(use.relation) if use.chain is not None else []
+    before = frozenset(left if shown is None else shown)
+    where = facts.statement.once(where_of, use.block)
+    for order, value in ranges_in(facts.statement, join, where):
+        referred = scope.referred(value.tree)
+        is_before = bool(referred.relations) and referred.relations <= before
+        if is_before and not referred.outer and not is_random(value.tree):
+            kept = tuple(replace(part, kept=True) for part in order.parts)
+            return join.with_(order=replace(order, parts=kept))
+    return None
+
+
+def without_outer(facts: Facts, join: FoundJoin, *, can_check_after: bool) -> FoundJoin:
+    """``join`` without conditions that name an outer query: they are checked on its result.
+
+    Raises:
+        UnsupportedLookup: there are some, and its result cannot be checked.
+    """
+    if not facts.statement.has_outer(join.home):
+        return join
+    scope, conditions = facts.scope(join.home), join.conditions
+    outer_keys = [key for key in conditions.keys if facts.referred(scope, key).outer]
+    outer = [
+        conjunct
+        for conjunct in (*conditions.residual, *conditions.left_only)
+        if scope.referred(conjunct.tree).outer
+    ]
+    trees = ((key.whole, facts.statement.expression(key.whole)) for key in outer_keys)
+    outer += [Conjunct(at, tree) for at, tree in trees if tree is not None]
+    if not outer:
+        return join
+    if not can_check_after:
+        reason = "its ON condition names the outer query, which Spark allows in an INNER JOIN only"
+        raise refused(facts.statement, join.use, join.at, reason)
+    kept = replace(
+        conditions,
+        keys=tuple(key for key in conditions.keys if key not in outer_keys),
+        residual=tuple(each for each in conditions.residual if each not in outer),
+        left_only=tuple(each for each in conditions.left_only if each not in outer),
+        after=(*conditions.after, *outer),
+    )
+    return join.with_(conditions=kept)
+
+
+def _kind(facts: Facts, use: LookupUse, step: Step) -> str:
+    head = facts.statement.tokens.cut(step.first, use.relation.last)
+    for word, (reason, instead) in _REFUSED_KINDS.items():
+        if word in step.words:
+            raise refused(facts.statement, use, head, reason, instead)
+    kind = KINDS.get(step.words[1:] if step.words[:1] == ("NATURAL",) else step.words)
+    if kind is None:
+        raise cannot_run(facts.statement, use, head, f"{' '.join(step.words)} JOIN is not a join type")
+    return kind
+
+
+def _refuse_missing(facts: Facts, join: FoundJoin, step: Step) -> None:
+    names = facts.missing(join.use, join.conditions.keys)
+    if not names:
+        return
+    equalities = " and ".join(f"{join.use.alias}.{name} = ..." for name in names)
+    problem = Problem(
+        f"The lookup join with {join.use.shown} cannot ask its source without {' and '.join(names)}.",
+        facts.statement.span(join.at if step.on is None else step.on),
+        f"Add {equalities} to the condition.",
+    )
+    reason = f"its source cannot be asked without {' and '.join(names)}"
+    raise CannotBeAsked(problem, join.use, reason)
+
+
+def _no_key(facts: Facts, use: LookupUse, step: Step) -> CannotBeAsked:
+    statement = facts.statement
+    if step.on is None:
+        head = statement.tokens.cut(step.first, use.relation.last)
+        if "CROSS" in step.words:
+            reason = "a CROSS JOIN gives no key to ask for"
+            return refused(statement, use, head, reason, "write JOIN ... ON with an equality")
+        reason = "it has no ON condition, so nothing says which rows to ask for"
+        return refused(statement, use, head, reason)
+    can = ", ".join(name for name in use.table.schema.names if name in facts.askable(use))
+    reason = "no equality between an expression of the left side and a column that can be asked by"
+    problem = Problem(
+        f"The lookup join with {use.shown} has no key: {reason}.",
+        statement.span(step.on),
+        f"Columns that can be asked by: {can}.",
+    )
+    return CannotBeAsked(problem, use, f"its condition has {reason}")
+
+
+# --- USING and NATURAL ------------------------------------------------------------------------------
+
+
+def _shared_keys(facts: Facts, use: LookupUse, step: Step, before: Before) -> list[KeyEquality]:
+    """What USING names, or what both sides of a NATURAL join have; nothing for other joins.
+
+    Raises:
+        UnsupportedLookup: there is nothing that both sides have, or the source cannot be asked by it.
+    """
+    head = facts.statement.tokens.cut(step.first, use.relation.last)
+    if step.words[:1] == ("NATURAL",):
+        common = _common(facts, use, head, before)
+        return [_key(facts, use, name, quoted(name), head, position) for position, name in enumerate(common)]
+    pieces, cut = facts.statement.pieces, facts.statement.tokens.cut
+    return [
+        _key(facts, use, pieces[index].name, cut(index, index), cut(index, index), position)
+        for position, index in enumerate(step.using)
+    ]
+
+
+def _common(facts: Facts, use: LookupUse, head: Cut, before: Before) -> list[str]:
+    """The names that both sides of a NATURAL join have."""
+    left = facts.analysis.columns_before(use.block, before(facts.statement, use))
+    own = {name.lower() for name in use.column_aliases or use.table.schema.names}
+    common = [name for name in left or () if name.lower() in own]
+    if not common:
+        reason = "NATURAL JOIN finds no column of the same name"
+        raise refused(facts.statement, use, head, reason, "write JOIN ... ON with the equality")
+    return common
+
+
+def _key(facts: Facts, use: LookupUse, name: str, left: str | Cut, at: Cut, position: int) -> KeyEquality:
+    column = facts.names(use).own_name(name)
+    reason = f"{use.alias} cannot be looked up by column {name}"
+    if column is None:
+        raise cannot_run(facts.statement, use, at, reason)
+    if column not in facts.askable(use):
+        raise refused(facts.statement, use, at, reason)
+    return KeyEquality(column, left, at, shared=True, position=position)
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """The conditions of a join, those that cannot stand in its view apart.
+
+    Args:
+        possible: the others.
+        awkward: conditions on the rows found that no lambda takes.
+        hard: conditions on the left alone that no generator takes.
+        queried: the keys that a query gives; where there are some, no lambda may look at the rows found.
+    """
+
+    possible: Conditions
+    awkward: tuple[Conjunct, ...]
+    hard: tuple[Conjunct, ...]
+    queried: tuple[Conjunct, ...]
+
+    @property
+    def checked_after(self) -> Conditions:
+        """All of them, those that cannot stand in the view checked on the joined rows of an INNER join."""
+        return replace(self.possible, after=(*self.possible.after, *self.awkward, *self.hard))
+
+    @property
+    def checked_by_query(self) -> Conditions:
+        """All of them, as a SEMI or ANTI join has them that is written as a condition."""
+        return replace(self.possible, after=self.hard, queries=self.awkward)
+
+
+def sifted(facts: Facts, join: FoundJoin) -> Sifted:
+    """The conditions of ``join``, sifted.
+
+    Raises:
+        UnsupportedLookup: one of them is an IN or EXISTS that names both sides.
+    """
+    conditions = join.conditions
+    by_query = queried(facts, conditions.keys)
+    awkward = tuple(each for each in conditions.residual if by_query or is_awkward(each.tree))
+    hard = tuple(each for each in conditions.left_only if has_condition_subquery(each.tree))
+    for conjunct in awkward:
+        _refuse_both_sides(facts, join, conjunct)
+    possible = replace(
+        conditions,
+        residual=tuple(each for each in conditions.residual if each not in awkward),
+        left_only=tuple(each for each in conditions.left_only if each not in hard),
+    )
+    return Sifted(possible, awkward, hard, tuple(by_query))
+
+
+def refuse_queries(facts: Facts, join: FoundJoin, found: Sifted, more: Iterable[Conjunct] = ()) -> None:
+    """Refuse the queries in conditions of a join that can move none of them; and ``more``, its keys maybe.
+
+    Raises:
+        CannotBeAsked: there is one.
+    """
+    awkward = (each for each in found.awkward if found.queried or each.tree.find(exp.Query))
+    for conjunct in (*awkward, *found.hard, *more):
+        tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
+        reason = "its ON condition has a subquery"
+        raise refused(facts.statement, join.use, conjunct.at, reason, tip=tip)
+
+
+def queried(facts: Facts, keys: Iterable[KeyEquality]) -> list[Conjunct]:
+    """The keys that a query gives: Spark takes none in the call whose rows a lambda looks at."""
+    trees = ((key, facts.statement.expression(key.left)) for key in keys if isinstance(key.left, Cut))
+    return [Conjunct(key.whole, tree) for key, tree in trees if tree is not None and tree.find(exp.Query)]
+
+
+def is_awkward(tree: exp.Expr) -> bool:
+    """Whether a condition cannot stand in a lambda: it holds a query or, maybe, a function of the user's."""
+    return tree.find(exp.Query, exp.Anonymous) is not None
+
+
+def _refuse_both_sides(facts: Facts, join: FoundJoin, conjunct: Conjunct) -> None:
+    """Refuse what Spark refuses when it optimizes: an IN or EXISTS of ON that names both sides."""
+    scope = facts.scope(join.home)
+    for found in conjunct.tree.find_all(exp.Exists, exp.In):
+        names_table = any(True for _ in references(found, join.names))
+        others = scope.referred(found).relations - {join.use.relation}
+        if found.find(exp.Query) and names_table and others:
+            reason = "an IN or EXISTS in its ON condition names both sides, which Spark does not take"
+            tip = "Move it to WHERE." if join.kind == "INNER" else ""
+            raise cannot_run(facts.statement, join.use, conjunct.at, reason, tip)

@@ -1,0 +1,477 @@
+"""The ON condition of a lookup join, taken apart: keys, residual conditions, conditions on the left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from sqlglot import exp
+
+from lookup_hints.errors import Problem, UnsupportedLookup
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.read.tokens import QUERY_WORDS
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.sql.lexer import quoted
+from lookup_hints.sql.text_edits import Cut, Fragment
+
+_PREDICATES = ("IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT")
+_COMPARISONS = ("=", "==", "<", ">", "<=", ">=", "<>", "!=", "<=>")
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """How names are compared, and what the dimension is called in its query block.
+
+    Args:
+        table: the lookup table.
+        alias: its name in the block.
+        columns: what its columns are called there, in the table's order.
+        aliases: how many relations of the block, the dimension too, have each name; in lower case, but
+            where names that differ in case differ.
+        case_sensitive: whether names that differ in case differ.
+        is_inner: whether a query inside an expression of the block has what a column names.
+        is_outer: whether a column in such a query names what the block, or one around it, has.
+    """
+
+    table: LookupTable
+    alias: str
+    columns: tuple[str, ...]
+    aliases: Mapping[str, int]
+    case_sensitive: bool
+    is_inner: Callable[[exp.Column], bool] = field(compare=False)
+    is_outer: Callable[[exp.Column], bool] = field(compare=False)
+
+    def column(self, reference: exp.Column) -> str | None:
+        """The dimension column (by the table's own name) that ``reference`` means, or None.
+
+        An unqualified name is the dimension's when the dimension has it: where the left side has it
+        too, Spark has already refused the statement as ambiguous.
+        """
+        parts = [part.name for part in reference.parts]
+        if len(parts) > 1 and self._same(parts[0], self.alias):
+            return self._find(parts[1])
+        if len(parts) > 1 and self.is_other(parts[0]):
+            return None
+        return self._find(parts[0])
+
+    def qualifier_length(self, reference: exp.Column) -> int:
+        """How many parts of ``reference`` stand before the dimension column's own name."""
+        parts = [part.name for part in reference.parts]
+        return 1 if len(parts) > 1 and self._same(parts[0], self.alias) else 0
+
+    def own_name(self, name: str) -> str | None:
+        """The dimension column (by the table's own name) that the query calls ``name``, or None."""
+        return self._find(name)
+
+    def is_other(self, name: str) -> bool:
+        """Whether ``name`` is that of another relation of the block."""
+        return self.aliases.get(self._folded(name), 0) > self._same(name, self.alias)
+
+    def _find(self, name: str) -> str | None:
+        """The column that the query calls ``name``: its own name, or the one an alias list gives it."""
+        return self._own_names.get(self._folded(name))
+
+    @cached_property
+    def _own_names(self) -> dict[str, str]:
+        called = list(zip(map(self._folded, self.columns), self.table.schema.names, strict=False))
+        return dict(reversed(called))  # the first of two that are called alike
+
+    def _same(self, one: str, other: str) -> bool:
+        return self._folded(one) == self._folded(other)
+
+    def _folded(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A dimension column (by the table's own name) where the query names it."""
+
+    column: str
+    at: Cut
+
+
+@dataclass(frozen=True)
+class KeyEquality:
+    """``left = dim column``.
+
+    Args:
+        column: the dimension column, by the table's own name.
+        left: the other side, in the user's text mostly.
+        whole: the whole equality.
+        constant: whether the left side names no column.
+        shared: whether USING or NATURAL gives it, so that both sides have one name.
+        position: its position among those.
+        kept: whether Spark checks it again by itself, as it stays where it is.
+        implied: whether it is part of an OR that implies it.
+    """
+
+    column: str
+    left: Fragment
+    whole: Cut
+    constant: bool = False
+    shared: bool = False
+    position: int = 0
+    kept: bool = False
+    implied: bool = False
+
+
+@dataclass(frozen=True)
+class Conjunct:
+    """One of the conditions that AND joins, with its tree."""
+
+    at: Cut
+    tree: exp.Expr
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions of a lookup join, sorted.
+
+    Args:
+        keys: equalities that the connector is asked by, at most one for each column.
+        residual: conditions over the dimension that are checked on the rows found.
+        left_only: conditions that do not touch the dimension.
+        after: conditions that can only be checked on the joined rows: of an INNER join on its result, of a
+            SEMI or ANTI join on the left row.
+        queries: conditions of a SEMI or ANTI join on the rows found that hold a query.
+    """
+
+    keys: tuple[KeyEquality, ...]
+    residual: tuple[Conjunct, ...] = ()
+    left_only: tuple[Conjunct, ...] = ()
+    after: tuple[Conjunct, ...] = ()
+    queries: tuple[Conjunct, ...] = ()
+
+    @property
+    def shared_keys(self) -> list[KeyEquality]:
+        """The keys of USING or NATURAL, in the order in which their columns come out."""
+        return sorted((key for key in self.keys if key.shared), key=lambda key: key.position)
+
+
+def sorted_conditions(
+    statement: Statement,
+    candidates: Iterable[Conjunct],
+    names: ColumnNames,
+    askable: frozenset[str],
+    given: Iterable[KeyEquality] = (),
+    always: frozenset[str] = frozenset(),
+) -> Conditions:
+    """``candidates`` (and equalities that are ``given`` otherwise, by USING say), each where it belongs.
+
+    Equalities with columns that the connector can be asked by are keys. Where they cover the declared
+    primary key, the lookup is by primary key alone and the others are checked on the row found, so
+    that what counts as a miss does not depend on further conditions; those on columns that ``always``
+    belong to the request stay keys.
+    """
+    keys: dict[str, KeyEquality] = {key.column: key for key in given}
+    residual: list[Conjunct] = []
+    left_only: list[Conjunct] = []
+    for conjunct in candidates:
+        equality = key_equality(statement, conjunct, names)
+        if equality is not None and equality.column in askable and _is_new(equality, keys):
+            previous = keys.get(equality.column)
+            if previous is not None and not previous.kept:
+                residual.append(_whole(statement, previous))
+            keys[equality.column] = equality
+            continue
+        for implied in implied_equalities(statement, conjunct, names):
+            if implied.column in askable:
+                keys.setdefault(implied.column, implied)
+        if any(True for _ in references(conjunct.tree, names)):
+            residual.append(conjunct)
+        else:
+            left_only.append(conjunct)
+    by_key = chosen_keys(keys.values(), names.table, always)
+    residual += not_asked(statement, keys.values(), by_key)
+    return Conditions(by_key, tuple(residual), tuple(left_only))
+
+
+def not_asked(
+    statement: Statement, keys: Iterable[KeyEquality], chosen: Sequence[KeyEquality]
+) -> list[Conjunct]:
+    """The equalities of ``keys`` that are not ``chosen``: they are checked on the rows found."""
+    return [_whole(statement, key) for key in keys if key not in chosen and not (key.shared or key.kept)]
+
+
+def chosen_keys(
+    keys: Iterable[KeyEquality], table: LookupTable, always: frozenset[str]
+) -> tuple[KeyEquality, ...]:
+    """Of ``keys`` those that are asked by, in the order of the table.
+
+    Where they cover the primary key: that, and what ``always`` belongs to the request.
+    """
+    by_column = {key.column: key for key in keys}
+    in_table_order = [by_column[column] for column in table.schema.names if column in by_column]
+    primary_key = set(table.primary_key)
+    if primary_key and by_column.keys() >= primary_key and not any(key.shared for key in in_table_order):
+        in_table_order = [key for key in in_table_order if key.column in primary_key | always]
+    return tuple(in_table_order)
+
+
+def _is_new(equality: KeyEquality, keys: dict[str, KeyEquality]) -> bool:
+    """Whether the equality becomes the key of its column: the first one, but any before a constant."""
+    previous = keys.get(equality.column)
+    return previous is None or (previous.constant and not equality.constant)
+
+
+def _whole(statement: Statement, key: KeyEquality) -> Conjunct:
+    return Conjunct(key.whole, _tree(statement, key.whole))
+
+
+def _tree(statement: Statement, part: Cut) -> exp.Expr:
+    tree = statement.expression(part)
+    if tree is None:
+        raise UnsupportedLookup(
+            Problem("This condition of a lookup join cannot be parsed.", statement.span(part))
+        )
+    return tree
+
+
+def conjuncts(statement: Statement, part: Cut) -> Iterator[Conjunct]:
+    """What the top-level ANDs of ``part`` join, outer parentheses removed.
+
+    Raises:
+        UnsupportedLookup: one of them cannot be read.
+    """
+    tree = statement.expression(part)
+    inner = _without_parentheses(statement, part)
+    if inner is not None:
+        yield from conjuncts(statement, inner)
+        return
+    parts = list(cut_at(statement, part, "AND"))
+    if len(parts) == 1 or isinstance(tree, exp.Or):  # AND binds closer: a AND b OR c is one condition
+        yield Conjunct(part, _tree(statement, part))
+        return
+    trees = [statement.expression(each) for each in parts]
+    # What sqlglot cannot read as a whole, for one odd conjunct, it reads one by one.
+    if tree is not None and not (isinstance(tree, exp.And) and trees == list(tree.flatten(unnest=False))):
+        raise UnsupportedLookup(
+            Problem(
+                "The conditions of this join cannot be told apart.",
+                statement.span(part),
+                "Put parentheses around each of them.",
+            )
+        )
+    for each in parts:
+        yield from conjuncts(statement, each)
+
+
+def known_conjuncts(statement: Statement, part: Cut) -> list[Conjunct] | None:
+    """What ``conjuncts`` gives; None where one cannot be read, for those to whom that need not matter."""
+    try:
+        return list(conjuncts(statement, part))
+    except UnsupportedLookup:
+        return None
+
+
+def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
+    """What the parentheses around all of ``part`` hold; None where there are none, or they hold a query."""
+    tokens = statement.tokens
+    first, last = tokens.index_at(part.start), tokens.index_at(part.end - 1)
+    is_wrapped = tokens.is_symbol(first, "(") and tokens.closing(first) == last and last - first > 1
+    if not is_wrapped or tokens.is_word(first + 1, *QUERY_WORDS):
+        return None
+    return tokens.cut(first + 1, last - 1)
+
+
+def cut_at(statement: Statement, part: Cut, word: str) -> Iterator[Cut]:
+    """The stretches between the top-level ANDs (or ORs); the AND of BETWEEN and those of CASE are no cuts."""
+    first, last = statement.tokens.index_at(part.start), statement.tokens.index_at(part.end - 1)
+    depth = statement.tokens.depth(first)
+    begin, cases, betweens = first, 0, 0
+    for index in range(first, last + 1):
+        piece = statement.pieces[index]
+        if statement.tokens.depth(index) != depth or statement.tokens.is_symbol(index - 1, "."):
+            continue
+        cases = max(0, cases + statement.tokens.case_step(index))
+        if cases:
+            continue
+        betweens += piece.is_word("BETWEEN")
+        if piece.is_word("AND") and betweens:
+            betweens -= 1
+        elif piece.is_word(word):
+            yield _between(statement, begin, index - 1)
+            begin = index + 1
+    yield _between(statement, begin, last)
+
+
+def _between(statement: Statement, first: int, last: int) -> Cut:
+    if first > last:
+        at = min(first, len(statement.pieces) - 1)
+        problem = "A condition is missing beside this AND."
+        raise UnsupportedLookup(Problem(problem, statement.span(statement.tokens.cut(at, at))))
+    return statement.tokens.cut(first, last)
+
+
+def key_equality(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> KeyEquality | None:
+    """The conjunct as ``left = dim column``, or None when it is not of that form."""
+    if not isinstance(conjunct.tree, exp.EQ):
+        return None
+    sides = statement.once(sides_of, conjunct.at)
+    if sides is None:
+        return None
+    for dim, left in (sides, sides[::-1]):
+        column = bare_column(dim.tree, names)
+        if column is not None and can_be_key(left.tree, names):
+            constant = next(left.tree.find_all(exp.Column), None) is None
+            return KeyEquality(column, left.at, conjunct.at, constant)
+    return None
+
+
+def can_be_key(tree: exp.Expr, names: ColumnNames) -> bool:
+    """Whether ``tree`` is known before the lookup, and can be computed where keys are: in a generator.
+
+    Spark computes uncorrelated scalar subqueries there, but no others, and no IN or EXISTS.
+    """
+    if any(True for _ in references(tree, names)) or has_condition_subquery(tree):
+        return False
+    return not any(
+        names.is_outer(column) for query in tree.find_all(exp.Query) for column in query.find_all(exp.Column)
+    )
+
+
+def has_condition_subquery(tree: exp.Expr) -> bool:
+    """Whether it holds an IN or EXISTS over a query."""
+    return any(found.find(exp.Query) for found in tree.find_all(exp.Exists, exp.In))
+
+
+def implied_equalities(statement: Statement, conjunct: Conjunct, names: ColumnNames) -> list[KeyEquality]:
+    """The key equalities that stand in each branch of an OR: the whole OR implies them, and stays."""
+    if not isinstance(conjunct.tree, exp.Or):
+        return []
+    branches = list(cut_at(statement, conjunct.at, "OR"))
+    if len(branches) < 2:
+        return []
+    equalities: list[list[KeyEquality]] = []
+    for branch in branches:
+        inner = known_conjuncts(statement, branch)
+        if inner is None:
+            return []
+        found = (key_equality(statement, each, names) for each in inner)
+        equalities.append([replace(each, kept=True, implied=True) for each in found if each is not None])
+    return [
+        each
+        for each in equalities[0]
+        if all(any(_is_same(statement, each, other) for other in others) for others in equalities[1:])
+    ]
+
+
+def _is_same(statement: Statement, one: KeyEquality, other: KeyEquality) -> bool:
+    if one.column != other.column or isinstance(one.left, str) or isinstance(other.left, str):
+        return False
+    return statement.expression(one.left) == statement.expression(other.left)
+
+
+def sides_of(statement: Statement, at: Cut) -> tuple[Conjunct, Conjunct] | None:
+    """Both sides of the equality at ``at``, where its ``=`` is the only comparison in plain sight."""
+    return comparison_sides(statement, at, exp.EQ)
+
+
+OPERATORS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.GTE: ">=",
+    exp.GT: ">",
+    exp.LTE: "<=",
+    exp.LT: "<",
+}
+TURNED = {"=": "=", ">=": "<=", ">": "<", "<=": ">=", "<": ">"}
+"""What each operator is where its sides change places."""
+
+
+def comparison_sides(statement: Statement, at: Cut, kind: type[exp.Expr]) -> tuple[Conjunct, Conjunct] | None:
+    """Both sides of the comparison of ``kind`` at ``at``, where it is the only one in plain sight.
+
+    In Spark all comparisons have one level: ``a = b < c`` is ``(a = b) < c``. sqlglot reads it otherwise.
+    """
+    whole = statement.expression(at)
+    first, last = statement.tokens.index_at(at.start), statement.tokens.index_at(at.end - 1)
+    depth = statement.tokens.depth(first)
+    signs, cases = [], 0
+    for index in range(first, last + 1):
+        if statement.tokens.depth(index) == depth:
+            cases = max(0, cases + statement.tokens.case_step(index))
+            if cases == 0 and statement.pieces[index].text in _COMPARISONS:
+                signs.append(index)
+            if cases == 0 and statement.tokens.is_word(index, *_PREDICATES):
+                return None
+    if (
+        not isinstance(whole, kind)
+        or len(signs) != 1
+        or statement.pieces[signs[0]].text.replace("==", "=") != OPERATORS[kind]
+        or not first < signs[0] < last
+    ):
+        return None
+    left = Cut(at.start, statement.pieces[signs[0] - 1].end)
+    right = Cut(statement.pieces[signs[0] + 1].start, at.end)
+    trees = statement.expression(left), statement.expression(right)
+    if trees[0] is None or trees[1] is None or trees != (whole.this, whole.expression):
+        return None
+    return Conjunct(left, trees[0]), Conjunct(right, trees[1])
+
+
+def between_parts(statement: Statement, at: Cut) -> tuple[Conjunct, ...] | None:
+    """The value and both ends of the BETWEEN at ``at``, where no other predicate is in plain sight."""
+    whole, tokens = statement.expression(at), statement.tokens
+    if not isinstance(whole, exp.Between):
+        return None
+    first, last = tokens.index_at(at.start), tokens.index_at(at.end - 1)
+    places, cases = list[int](), 0
+    for index in range(first, last + 1):
+        if tokens.depth(index) != tokens.depth(first):
+            continue
+        cases = max(0, cases + tokens.case_step(index))
+        if cases == 0 and statement.pieces[index].text in _COMPARISONS:
+            return None
+        if cases == 0 and tokens.is_word(index, *_PREDICATES, "AND"):
+            places.append(index)
+    if len(places) != 2 or not first < places[0] < places[1] - 1 or not places[1] < last:
+        return None
+    spans = (first, places[0] - 1), (places[0] + 1, places[1] - 1), (places[1] + 1, last)
+    parts = [tokens.cut(*span) for span in spans]
+    trees = [statement.expression(each) for each in parts]
+    if trees != [whole.this, whole.args["low"], whole.args["high"]]:
+        return None
+    return tuple(Conjunct(each, _tree(statement, each)) for each in parts)
+
+
+def bare_column(tree: exp.Expr, names: ColumnNames) -> str | None:
+    """The dimension column (by the table's own name) that ``tree`` is, and nothing more."""
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if not isinstance(tree, exp.Column) or isinstance(tree.this, exp.Star):
+        return None
+    is_top_level = len(tree.parts) == names.qualifier_length(tree) + 1
+    return names.column(tree) if is_top_level else None
+
+
+def references(tree: exp.Expr, names: ColumnNames) -> Iterator[Reference]:
+    """Each dimension column that ``tree`` names, with the place of its qualified name.
+
+    Of ``c.addr.city`` the place of ``c.addr`` is given: the rest stays as it is.
+    """
+    for reference in tree.find_all(exp.Column):
+        column = names.column(reference)
+        if column is None or names.is_inner(reference):
+            continue
+        length = names.qualifier_length(reference) + 1
+        first, last = reference.parts[0], reference.parts[length - 1]
+        if "start" not in first.meta or "end" not in last.meta:
+            raise UnsupportedLookup(Problem(f"The column {reference.sql()} cannot be placed in the text."))
+        yield Reference(column, Cut(first.meta["start"], last.meta["end"] + 1))
+
+
+def over_variable(
+    conjunct: Conjunct, names: ColumnNames, variable: str, field_of: Callable[[str], str] = str
+) -> tuple[Fragment, ...]:
+    """The conjunct in parentheses, each dimension column taken from ``variable`` instead.
+
+    ``field_of`` says what a column is called there.
+    """
+    out: list[Fragment] = ["("]
+    at = conjunct.at.start
+    for reference in sorted(references(conjunct.tree, names), key=lambda found: found.at):
+        out += [Cut(at, reference.at.start), f"{variable}.{quoted(field_of(reference.column))}"]
+        at = reference.at.end
+    return (*out, Cut(at, conjunct.at.end), ")")

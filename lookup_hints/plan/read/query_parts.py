@@ -1,0 +1,296 @@
+"""What kind of statement it is, by its words alone, and which parts of it are queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+from lookup_hints.errors import Problem, Span, UnsupportedLookup
+from lookup_hints.plan.read.statement import Statement, UnreadableStatement
+from lookup_hints.plan.read.tokens import QUERY_WORDS, Tokens
+from lookup_hints.sql.lexer import Piece, comma_groups
+from lookup_hints.sql.text_edits import Cut
+
+_WRITING_WORDS = ("INSERT", "CREATE", "CACHE", "REPLACE")
+_RELATION_WORDS = ("FROM", "JOIN", "TABLE", "USING", "INTO", "UPDATE", "STREAM")
+_AFTER_TYPES = ("DEFAULT", "COMMENT", "NOT")
+_HOLDING_WORDS = ("BEGIN", "MERGE", "UPDATE", "DELETE", "SET", "DECLARE")
+
+
+def query_parts(statement: Statement) -> list[Cut]:
+    """The queries of the statement: all of it, or what INSERT, CREATE, MERGE, BEGIN ... END and so on hold.
+
+    Raises:
+        UnreadableStatement: the kind of statement cannot hold a lookup.
+        UnsupportedLookup: it would write to a lookup table, take its name, or outlive the session.
+    """
+    tokens = statement.tokens
+    first = statement.pieces[0]
+    if _holds_queries(tokens):
+        _refuse_lasting(statement, "FUNCTION")
+        parts = list(_inner_queries(tokens))
+        _refuse_uses_outside(statement, parts)
+        return parts
+    if first.is_word(*_WRITING_WORDS):
+        _refuse_target(statement)
+        return [Cut(_query_start(statement), _end(tokens))]
+    if first.is_word(*QUERY_WORDS) or first.is_symbol("("):
+        return [Cut(first.start, _end(tokens))]
+    if (at := _described_at(tokens)) is not None:
+        return [Cut(tokens.pieces[at].start, _end(tokens))]
+    raise _wrong_kind(statement, first.text.upper())
+
+
+def gives_rows(statement: Statement) -> bool:
+    first = statement.pieces[0]
+    is_query = first.is_word(*QUERY_WORDS) or first.is_symbol("(")
+    return is_query and not inserts(statement.tokens)
+
+
+def is_one_query(statement: Statement) -> bool:
+    """Whether the statement holds one query, whose columns are what it gives or writes."""
+    return len(statement.queries) == 1 and not (
+        inserts(statement.tokens) or _holds_queries(statement.tokens) or describes(statement)
+    )
+
+
+def describes(statement: Statement) -> bool:
+    return _described_at(statement.tokens) is not None
+
+
+def _described_at(tokens: Tokens) -> int | None:
+    """Where the query begins that the statement describes."""
+    if not tokens.is_word(0, "DESCRIBE", "DESC"):
+        return None
+    at = 1 + tokens.is_word(1, "QUERY")
+    words = QUERY_WORDS if at > 1 else [word for word in QUERY_WORDS if word != "TABLE"]
+    return at if tokens.is_word(at, *words) or (at > 1 and tokens.is_symbol(at, "(")) else None
+
+
+def _holds_queries(tokens: Tokens) -> bool:
+    """Whether the statement is none of its queries, and writes the rows of none."""
+    return tokens.is_word(0, *_HOLDING_WORDS) or _parameters_at(tokens) is not None
+
+
+def makes_function(statement: Statement) -> bool:
+    return _parameters_at(statement.tokens) is not None
+
+
+def _parameters_at(tokens: Tokens) -> int | None:
+    """Where the parameters begin of the SQL function that the statement creates, if it creates one."""
+    if not tokens.is_word(0, "CREATE"):
+        return None
+    at = next((at for at in range(1, 5) if tokens.is_word(at, "FUNCTION")), None)
+    if at is None:
+        return None
+    at += 4 if tokens.is_word(at + 1, "IF") else 1
+    while tokens.is_dot(at + 1):
+        at += 2
+    return at + 1 if tokens.is_symbol(at + 1, "(") else None
+
+
+def written_query(text: str) -> str | None:
+    """The one query whose rows a statement writes; None where it holds none, or several."""
+    statement = Statement(text, lambda _: None)
+    try:
+        statement.queries = query_parts(statement)
+    except UnreadableStatement:
+        return None
+    if gives_rows(statement) or not is_one_query(statement):
+        return None
+    return statement.queries[0].of(text)
+
+
+def inserts(tokens: Tokens) -> list[int]:
+    return [
+        index
+        for index, piece in enumerate(tokens.pieces)
+        if index > 0
+        and piece.is_word("INSERT")
+        and tokens.depth(index) == 0
+        and tokens.is_word(index + 1, "INTO", "OVERWRITE")
+    ]
+
+
+def script_variables(tokens: Tokens) -> dict[str, str]:
+    """The types of what a SQL script declares, or a SQL function takes, by name in lower case."""
+    found: dict[str, str] = {}
+    opening = _parameters_at(tokens)
+    if opening is not None:
+        for _, group in comma_groups(tokens.pieces[opening + 1 : tokens.closing(opening)]):
+            written = list(takewhile(lambda piece: not piece.is_word(*_AFTER_TYPES), group[1:]))
+            if group and group[0].is_name and written:
+                found[group[0].name.lower()] = tokens.text[written[0].start : written[-1].end]
+    if not tokens.is_word(0, "BEGIN"):
+        return found
+    for index in range(len(tokens.pieces)):
+        if not tokens.is_word(index, "DECLARE") or not _is_variable(tokens, index):
+            continue
+        names = [index + 1]
+        while tokens.is_symbol(names[-1] + 1, ","):
+            names.append(names[-1] + 2)
+        first = last = names[-1] + 1
+        while last < len(tokens.pieces) and not (
+            tokens.pieces[last].text in (";", "=") or tokens.is_word(last, "DEFAULT")
+        ):
+            last += 1
+        if last > first:
+            kind = tokens.cut(first, last - 1).of(tokens.text)
+            found.update({tokens.pieces[at].name.lower(): kind for at in names})
+    return found
+
+
+def _is_variable(tokens: Tokens, index: int) -> bool:
+    return not tokens.is_word(index + 1, "EXIT", "CONTINUE") and not tokens.is_word(index + 2, "CONDITION")
+
+
+def names_a_relation(statement: Statement, index: int) -> bool:
+    """Whether the piece stands where only a relation can stand, so that its statement is surely ours."""
+    tokens = statement.tokens
+    return tokens.is_word(index - 1, *_RELATION_WORDS) and not tokens.is_symbol(index + 1, ".")
+
+
+def _inner_queries(tokens: Tokens) -> Iterator[Cut]:
+    """The queries of a statement that is none itself, each as long as it can be."""
+    index = 0
+    while index < len(tokens.pieces):
+        end = _query_end(tokens, index)
+        if end is None:
+            index += 1
+            continue
+        yield tokens.cut(index, end - 1)
+        index = end
+
+
+def _query_end(tokens: Tokens, index: int) -> int | None:
+    """Index after the query that begins at the piece, or None where none does."""
+    if not tokens.is_word(index, "SELECT", "WITH", "FROM", "VALUES"):
+        return None
+    if tokens.is_symbol(index - 1, "("):
+        return tokens.closing(index - 1)
+    begins = index == 0 or tokens.is_symbol(index - 1, ";") or tokens.is_word(index - 1, *_BEFORE_STATEMENTS)
+    begins = begins or _is_insert_before(tokens, index)
+    if not begins or tokens.is_word(index, "VALUES"):
+        return None
+    end = index
+    while end < len(tokens.pieces) and not tokens.is_symbol(end, ";"):
+        if tokens.depth(end) == tokens.depth(index) and tokens.is_word(end, "DO"):
+            break
+        end += 1
+    return end
+
+
+_BEFORE_STATEMENTS = (
+    *("BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "FOR", "SQLEXCEPTION", "FOUND", "RETURN"),
+    "AS",
+)
+
+
+def _is_insert_before(tokens: Tokens, index: int) -> bool:
+    """Whether the statement so far is INSERT INTO ... or CREATE ... AS."""
+    start = index
+    while start > 0 and not (
+        tokens.is_symbol(start - 1, ";") or tokens.is_word(start - 1, *_BEFORE_STATEMENTS[:-1])
+    ):
+        start -= 1
+    return start < index and tokens.is_word(start, "INSERT") and tokens.depth(start) == tokens.depth(index)
+
+
+def _refuse_uses_outside(statement: Statement, parts: list[Cut]) -> None:
+    for index, piece in enumerate(statement.pieces):
+        inside = any(part.start <= piece.start < part.end for part in parts)
+        is_use = (
+            piece.is_name and statement.is_lookup_table(piece.name) and names_a_relation(statement, index)
+        )
+        if inside or not is_use:
+            continue
+        is_deleted = index == 2 and statement.pieces[0].is_word("DELETE")
+        if is_deleted or statement.tokens.is_word(index - 1, "INTO", "UPDATE"):
+            raise _writes(statement, piece, is_create=False)
+        raise UnreadableStatement(
+            Problem(
+                f"The lookup table {piece.name} cannot stand here: it is asked by a query.",
+                statement.span(Cut(piece.start, piece.end)),
+                f"Write (SELECT * FROM {piece.name}) instead.",  # noqa: S608 (an error text)
+            )
+        )
+
+
+def _wrong_kind(statement: Statement, kind: str) -> UnreadableStatement:
+    return UnreadableStatement(
+        Problem(
+            f"A lookup table cannot be used in this kind of statement ({kind}).",
+            _first_span(statement),
+            "Use it in a SELECT, INSERT INTO ... SELECT, CREATE TABLE ... AS or a temporary view.",
+        )
+    )
+
+
+def _refuse_target(statement: Statement) -> None:
+    """INSERT does not write to lookup tables, and a view neither takes their name nor outlives them."""
+    target = _target(statement)
+    is_create = not statement.pieces[0].is_word("INSERT")
+    if target is not None and statement.is_lookup_table(target.name):
+        raise _writes(statement, target, is_create)
+    if is_create:
+        _refuse_lasting(statement, "VIEW")
+
+
+def _refuse_lasting(statement: Statement, what: str) -> None:
+    """Refuse to create a view or function that outlives the lookup tables which it names."""
+    words = [piece.text.upper() for piece in statement.pieces[:6]]
+    if words[0] != "CREATE" or what not in words:
+        return
+    is_used = any(
+        piece.is_name and statement.is_lookup_table(piece.name) and names_a_relation(statement, index)
+        for index, piece in enumerate(statement.pieces)
+    )
+    if is_used and not {"TEMPORARY", "TEMP"} & set(words[: words.index(what)]):
+        raise UnsupportedLookup(
+            Problem(
+                f"A {what.lower()} that outlives the session cannot hold a lookup join: the lookup does not"
+                " outlive it.",
+                _first_span(statement),
+                f"Write CREATE TEMPORARY {what}.",
+            )
+        )
+
+
+def _writes(statement: Statement, target: Piece, is_create: bool) -> UnsupportedLookup:
+    message = (
+        f"{target.name} is the name of a lookup table; drop that first, or choose another name."
+        if is_create
+        else f"{target.name} is a lookup table: it is asked, never written to."
+    )
+    return UnsupportedLookup(Problem(message, statement.span(Cut(target.start, target.end))))
+
+
+def _target(statement: Statement) -> Piece | None:
+    """The unqualified name that the statement writes or creates."""
+    tokens = statement.tokens
+    words = ("INTO", "OVERWRITE", "TABLE", "VIEW", "IF", "NOT", "EXISTS")
+    index = next((at for at, piece in enumerate(tokens.pieces) if piece.is_word(*words[:4])), None)
+    while index is not None and tokens.is_word(index, *words):
+        index += 1
+    target = None if index is None else tokens.after(index)
+    is_qualified = index is not None and tokens.is_symbol(index + 1, ".")
+    return target if target is not None and target.is_name and not is_qualified else None
+
+
+def _query_start(statement: Statement) -> int:
+    tokens = statement.tokens
+    for index, piece in enumerate(tokens.pieces[2:], 2):
+        first = index + 1 if piece.is_symbol("(") else index
+        if tokens.depth(index) == 0 and tokens.is_word(first, *QUERY_WORDS[:4]):
+            return piece.start
+    raise UnreadableStatement(Problem("The query of this statement cannot be found.", _first_span(statement)))
+
+
+def _end(tokens: Tokens) -> int:
+    last = tokens.pieces[-1]
+    return tokens.pieces[-2].end if last.is_symbol(";") and len(tokens.pieces) > 1 else last.end
+
+
+def _first_span(statement: Statement) -> Span:
+    first = statement.pieces[0]
+    return statement.span(Cut(first.start, first.end))

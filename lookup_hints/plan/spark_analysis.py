@@ -1,0 +1,483 @@
+"""Questions to Spark's own analysis: the user's text with an empty stub for each lookup table.
+
+Spark then finds unknown and ambiguous columns, with its own words, and says what columns the rewritten
+statement must give, what columns relations have, and what types keys are of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot import exp
+
+from lookup_hints.hints.hint_comments import removals
+from lookup_hints.plan.key_conditions import KeyEquality
+from lookup_hints.plan.read.lookup_use import LookupUse
+from lookup_hints.plan.read.query_blocks import Block, Cte, Level, Relation, Shape
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.types import sql_type
+from lookup_hints.sql.lexer import quoted, text_value
+from lookup_hints.sql.text_edits import Cut, Edit, Fragment, original_offset, spliced
+
+Columns = tuple[tuple[str, str], ...]
+"""Name and Spark type name of each output column."""
+
+Analyse = Callable[[str], Columns]
+
+
+@dataclass(frozen=True)
+class LeftSide:
+    """What the keys of a lookup join are computed from.
+
+    Args:
+        at: the part of the text; None: the queries around the block, or nothing.
+        is_query: whether that is a query in pipe syntax; else it stands in a FROM.
+    """
+
+    at: Cut | None
+    is_query: bool = False
+
+
+@dataclass(frozen=True)
+class KeyQuestion:
+    """What types the keys of one lookup join have.
+
+    Args:
+        use: the lookup table.
+        home: the block whose rows are joined.
+        keys: the keys.
+        left: what they are computed from.
+        value: what is compared with the ordered column, or the time of ``FOR SYSTEM_TIME AS OF``, if any.
+    """
+
+    use: LookupUse
+    home: Block
+    keys: Sequence[KeyEquality]
+    left: LeftSide
+    value: Fragment | None = None
+
+
+class KeyTypeError(Exception):
+    """Spark cannot say what type ``part``, one of the keys of ``question`` or its time, has."""
+
+    def __init__(self, question: KeyQuestion, part: Fragment, problem: Exception) -> None:
+        # Its places and suggestions are those of a text that the user did not write.
+        super().__init__(_OF_ANOTHER_TEXT.split(str(problem).strip().partition("\n")[0])[0])
+        self.question, self.part = question, part
+
+
+_OF_ANOTHER_TEXT = re.compile(r" Did you mean | SQLSTATE: |; line \d+")
+
+
+class Analysis:
+    """Asks Spark about parts of one statement; without Spark (``analyse`` is None) nothing is known."""
+
+    def __init__(
+        self,
+        statement: Statement,
+        analyse: Analyse | None,
+        variables: Mapping[str, str] | None = None,
+        *,
+        takes_asof: bool = True,
+    ) -> None:
+        """``variables`` are those of the SQL script around the queries, with their types.
+
+        ``takes_asof``: whether Spark takes ASOF JOIN; what is asked by key is written without it anyway.
+        """
+        self._takes_asof = takes_asof
+        self.statement, self._analyse = statement, analyse
+        self._variables = variables or {}
+        self._columns: dict[Relation, tuple[str, ...] | None] = {}
+        self._texts: dict[Cut, str] = {}
+
+    @property
+    def knows(self) -> bool:
+        return self._analyse is not None
+
+    def output(self) -> Columns | None:
+        """What the statement, which is a query, gives.
+
+        Raises:
+            Exception: what Spark says about the user's statement.
+        """
+        if self._analyse is None:
+            return None
+        text, query = self.statement.text, self.statement.queries[0]
+        try:
+            return self._analyse(self.whole())
+        except Exception as error:
+            if type(error).__name__ == "ParseException":
+                # It shows the text that it is about, which should be the user's.
+                self._let_spark_parse(as_written(text, query))
+            put_in_place(error, text, self._edits, query)
+            raise
+
+    def whole(self) -> str:
+        """The one query of the statement over stubs."""
+        return self._text(self.statement.queries[0])
+
+    def over_stubs(self) -> str:
+        """The whole statement over stubs: what Spark says of its columns is true of it."""
+        return self._text(Cut(0, len(self.statement.text)))
+
+    def _let_spark_parse(self, sql: str) -> None:
+        """Raise Spark's error where it cannot parse ``sql``; lookup tables in it are not known to Spark."""
+        assert self._analyse is not None
+        try:
+            self._analyse(sql)
+        except Exception as error:
+            if type(error).__name__ == "ParseException":
+                raise error from None
+
+    def columns_of(self, relation: Relation) -> tuple[str, ...] | None:
+        """The names of a relation's columns, or None where it does not stand by itself."""
+        if self._analyse is None or relation.lateral:
+            return None
+        if relation not in self._columns:
+            levels, rows = self._levels(relation), self._text(self._place(relation))
+            self._columns[relation] = self._names(self._beneath(levels, f"SELECT * FROM {rows}"))  # noqa: S608
+        return self._columns[relation]
+
+    def has_hash(self, relation: Relation) -> bool:
+        """Whether Spark can tell a hash of its rows; of maps it cannot."""
+        if relation.lateral:
+            return False
+        wanted = f"SELECT hash(*) FROM {self._text(self._place(relation))}"  # noqa: S608 (the user's own text)
+        return self._names(self._beneath(self._levels(relation), wanted)) is not None
+
+    def has_hidden(self, relation: Relation, alias: str, name: str) -> bool:
+        """Whether a relation has a column that ``*`` does not show, as files have ``_metadata``."""
+        columns = self.columns_of(relation)
+        if columns is None or name.lower() in map(str.lower, columns):
+            return False
+        rows = self._text(self._place(relation))
+        named = "" if relation.alias_at is not None or relation.shape is Shape.TABLE else f" AS {alias}"
+        wanted = f"SELECT {alias}.{quoted(name)} FROM {rows}{named}"  # noqa: S608 (the user's own text)
+        return self._names(self._beneath(self._levels(relation), wanted)) is not None
+
+    def columns_of_cte(self, cte: Cte, block: Block) -> tuple[str, ...] | None:
+        """The names of the columns of a CTE that ``block`` reads."""
+        return self._names(self._beneath(block.query.levels, f"SELECT * FROM {quoted(cte.name)}"))  # noqa: S608
+
+    def rows_of(self, block: Block, left: LeftSide) -> str:
+        """A query for the rows of the left side of a join in ``block``."""
+        assert left.at is not None, "the left side of a join is a part of the text"
+        rows = self._text(left.at)
+        every = rows if left.is_query else f"SELECT * FROM {rows}"  # noqa: S608 (the user's own text)
+        return self._beneath(block.query.levels, every)
+
+    def asking_rows(self, question: KeyQuestion) -> str:
+        """A query with a row for each row of the left side of ``question``, which is a part of the text.
+
+        It gives the keys alone where ``key_types`` asks the same: Spark analyses it once for both.
+        """
+        assert question.left.at is not None, "there is a left side"
+        only, text = self._only_relation(question), self.statement.text
+        if only is not None and self._place(only).of(text) == question.left.at.of(text).strip():
+            return next(self._key_texts(question, self._wanted(question)))
+        return self.rows_of(question.home, question.left)
+
+    def columns_before(self, block: Block, left: LeftSide) -> tuple[str, ...] | None:
+        """The names of the columns on the left side of a join in ``block``."""
+        return self._names(self.rows_of(block, left))
+
+    def key_types(self, questions: Sequence[KeyQuestion]) -> list[list[str]]:
+        """The types of the left sides of keys, for each of ``questions``; asked all at once.
+
+        The type of its value comes behind them. A time that chooses nothing is looked at too, so that Spark
+        finds a wrong name in it.
+
+        Raises:
+            KeyTypeError: the first question that Spark cannot answer, as a key does not stand by itself.
+        """
+        assert self._analyse is not None
+        texts = [next(self._key_texts(question, self._wanted(question))) for question in questions]
+        wanted = {text: len(self._wanted(question)) for text, question in zip(texts, questions, strict=True)}
+        relations = ", ".join(f"({text}) AS __keys{number}" for number, text in enumerate(wanted))
+        every = texts[0] if len(wanted) == 1 else f"SELECT * FROM {relations}"  # noqa: S608
+        try:
+            kinds = iter([kind for _, kind in self._analyse(every)])
+        except Exception:
+            return [self._key_types(question) for question in questions]
+        found = {text: [next(kinds) for _ in range(count)] for text, count in wanted.items()}
+        return [found[text] for text in texts]
+
+    def _key_types(self, question: KeyQuestion) -> list[str]:
+        parts = self._wanted(question)
+        try:
+            return self._types_of(question, parts)
+        except Exception:
+            return [self._type_of(question, part) for part in parts]
+
+    def _type_of(self, question: KeyQuestion, part: Fragment) -> str:
+        try:
+            return self._types_of(question, [part])[0]
+        except Exception as error:
+            raise KeyTypeError(question, part, error) from error
+
+    def _types_of(self, question: KeyQuestion, parts: Sequence[Fragment]) -> list[str]:
+        """The types of ``parts``; raises what Spark says of the narrowest scope where it says so of all."""
+        assert self._analyse is not None
+        problem: Exception | None = None
+        for sql in self._key_texts(question, parts):
+            try:
+                return [kind for _, kind in self._analyse(sql)]
+            except Exception as error:
+                problem = problem or error
+        assert problem is not None, "there is one scope at least"
+        raise problem
+
+    def _key_texts(self, question: KeyQuestion, parts: Sequence[Fragment]) -> Iterator[str]:
+        """Queries that give ``parts``, from the narrowest scope in which they may stand to wider ones."""
+        use, home = question.use, question.home
+        texts = (part if isinstance(part, str) else self._with_variables(part) for part in parts)
+        wanted = ", ".join(f"{text} AS k{number}" for number, text in enumerate(texts))
+        left = question.left
+        only = None if left.at is None else self._only_relation(question)
+        if only is not None:
+            rows = self._text(self._place(only))
+            yield self._beneath(home.query.levels, f"SELECT {wanted} FROM {rows}")  # noqa: S608
+        if left.at is None:
+            wider = self._ever_wider(f"SELECT {wanted}", use.block)
+            around = use.block.query.outer
+            has_outer = around is not None and around.source is not None
+            if has_outer and not all(key.constant for key in question.keys):
+                next(wider)  # by itself the query around it is sure to be missing
+        elif left.is_query:
+            wider = self._ever_wider(f"{self._text(left.at)} |> SELECT {wanted}", home)
+        else:
+            wider = self._ever_wider(f"SELECT {wanted} FROM {self._text(left.at)}", home)  # noqa: S608
+        yield from wider
+
+    def _only_relation(self, question: KeyQuestion) -> Relation | None:
+        """The one relation that all columns of the keys are of, by their qualifier; else None.
+
+        By itself it says the same as the whole left side, in a fraction of the time.
+        """
+        statement = self.statement
+        trees = [
+            statement.expression(part) if isinstance(part, Cut) else None for part in self._wanted(question)
+        ]
+        columns = [column for tree in trees if tree is not None for column in tree.find_all(exp.Column)]
+        qualifiers = {column.parts[0].name.lower() for column in columns if len(column.parts) > 1}
+        is_told = None not in trees and not any(tree and tree.find(exp.Query) for tree in trees)
+        if not is_told or len(qualifiers) != 1 or any(len(column.parts) == 1 for column in columns):
+            return None
+        named = [
+            relation
+            for relation in question.home.relations
+            if (statement.alias_of(relation) or "").lower() in qualifiers and not relation.lateral
+        ]
+        return named[0] if len(named) == 1 and named[0] is not question.use.relation else None
+
+    def _place(self, relation: Relation) -> Cut:
+        return self.statement.tokens.cut(relation.first, relation.last)
+
+    def _wanted(self, question: KeyQuestion) -> list[Fragment]:
+        wanted: list[Fragment] = [key.left for key in question.keys]
+        return wanted if question.value is None else [*wanted, question.value]
+
+    # --- texts -------------------------------------------------------------------------------------
+
+    def _names(self, sql: str) -> tuple[str, ...] | None:
+        if self._analyse is None:
+            return None
+        try:
+            return tuple(name for name, _ in self._analyse(sql))
+        except Exception:
+            # Such as a LATERAL subquery: what it needs stands elsewhere.
+            return None
+
+    def _with_variables(self, part: Cut) -> str:
+        """``part`` with a NULL of its type for each variable of the script."""
+        tokens = self.statement.tokens
+        if not self._variables:
+            return self._text(part)
+        first, last = tokens.index_at(part.start), tokens.index_at(part.end - 1)
+        edits = [
+            Edit(tokens.cut(index, index), (f"CAST(NULL AS {self._variables[piece.name.lower()]})",))
+            for index, piece in enumerate(tokens.pieces[first : last + 1], first)
+            if piece.is_name and piece.name.lower() in self._variables
+            if not (tokens.is_symbol(index - 1, ".") or tokens.is_symbol(index + 1, "("))
+        ]
+        return spliced(self.statement.text, [*self._edits, *edits], part)
+
+    def _ever_wider(self, body: str, block: Block) -> Iterator[str]:
+        """``body`` by itself, then within each of the queries around it, whose columns it may name."""
+        yield self._beneath(block.query.levels, body)
+        around = block.query.outer
+        while around is not None:
+            if around.source is not None:
+                cut, inner = self.statement.tokens.cut, body
+                body = _over(self._text(cut(around.source.chains[0].first, around.source.last)), inner)
+                yield self._beneath(around.query.levels, body)
+                # What stands in ON may name the right side of a SEMI or ANTI join.
+                each = [self._text(cut(relation.first, relation.last)) for relation in around.relations]
+                yield self._beneath(around.query.levels, _over(", ".join(each), inner))
+            around = around.query.outer
+
+    def _beneath(self, levels: Sequence[Level], body: str) -> str:
+        """``body`` below the WITHs that it can name: inner ones may hide outer ones of the same name."""
+        for level in levels:
+            if level:
+                recursive = "RECURSIVE " if any(cte.recursive for cte in level) else ""
+                ctes = ", ".join(self._text(cte.at) for cte in level)
+                body = f"WITH {recursive}{ctes} SELECT * FROM ({body})"  # noqa: S608 (the user's own text)
+        return body
+
+    def _levels(self, relation: Relation) -> Sequence[Level]:
+        block = next(
+            block
+            for block in reversed(self.statement.structure.blocks)
+            if block.first <= relation.first and relation.last <= block.last
+        )
+        return block.query.levels
+
+    def _text(self, part: Cut) -> str:
+        if part not in self._texts:  # each join asks for the rows of the same left side
+            self._texts[part] = spliced(self.statement.text, self._edits, part)
+        return self._texts[part]
+
+    @cached_property
+    def _edits(self) -> list[Edit]:
+        stubs = (edit for use in self.statement.uses for edit in _stub(self.statement, use))
+        nearest = () if self._takes_asof else _without_asof(self.statement)
+        return [*removed_hints(self.statement), *dropped_times(self.statement), *stubs, *nearest]
+
+
+def _without_asof(statement: Statement) -> Iterator[Edit]:
+    """The edits that make ordinary joins of ASOF JOINs with lookup tables: these give the same columns."""
+    tokens = statement.tokens
+    for use in statement.uses:
+        step = use.step
+        if step is None or step.match is None or not step.takes_nearest:
+            continue
+        word = next(at for at in range(step.first, use.relation.first) if tokens.is_word(at, "ASOF"))
+        yield Edit(tokens.cut(word, word), ())
+        first, last = tokens.index_at(step.match.start), tokens.index_at(step.match.end - 1)
+        yield Edit(tokens.cut(first - 2, last + 1), ())
+        if tokens.is_word(last + 2, "ON"):  # so that Spark says what is wrong with the comparison
+            yield Edit(tokens.cut(last + 2, last + 2), ("ON (", step.match, ") AND"))
+
+
+def _over(source: str, body: str) -> str:
+    return f"SELECT __keys.* FROM {source}, LATERAL ({body}) AS __keys"  # noqa: S608 (the user's own text)
+
+
+def removed_hints(statement: Statement) -> list[Edit]:
+    return [Edit(Cut(start, end), (new,)) for start, end, new in removals(statement.text)]
+
+
+def dropped_times(statement: Statement) -> Iterator[Edit]:
+    for relation in statement.timed:
+        clause = statement.time_clause(relation)
+        if clause is not None:
+            yield Edit(clause, ())
+
+
+def alias_text(statement: Statement, relation: Relation) -> str:
+    """The name by which the query calls the relation, as the user wrote it, with its column list if any."""
+    at = statement.alias_index(relation)
+    assert at is not None, "a table has a name"
+    if statement.tokens.is_word(at, "IDENTIFIER") and relation.alias_at is None:
+        return quoted(relation.name)
+    if relation.alias_at is None or not relation.columns:
+        return statement.pieces[at].text
+    return statement.tokens.cut(at, statement.tokens.closing(at + 1)).of(statement.text)
+
+
+def selected_instead(statement: Statement, use: LookupUse) -> list[Edit]:
+    """The edit that makes ``TABLE t`` a SELECT, where the use stands so."""
+    source = use.block.source
+    if source is None or not statement.tokens.is_word(source.at, "TABLE"):
+        return []
+    return [Edit(statement.tokens.cut(source.at, source.at), ("SELECT * FROM",))]
+
+
+def _stub(statement: Statement, use: LookupUse, condition: str = "false") -> Iterator[Edit]:
+    relation, tokens = use.relation, statement.tokens
+    at = tokens.cut(relation.start, relation.last)
+    samples = [
+        each for each in relation.extensions if tokens.is_word(tokens.index_at(each.start), "TABLESAMPLE")
+    ]
+    rows = extended((f"({_stub_query(use.table, condition)})",), samples)
+    yield Edit(at, (*rows, " AS ", alias_text(statement, relation)))
+    yield from selected_instead(statement, use)
+
+
+def extended(rows: tuple[Fragment, ...], extensions: Sequence[Cut]) -> tuple[Fragment, ...]:
+    """``rows``, a relation without alias, with samples and the like behind it; each further one around it."""
+    for number, extension in enumerate(extensions):
+        rows = (*rows, " ", extension) if number == 0 else ("(", *rows, ") ", extension)
+    return rows
+
+
+def guarded(statement: Statement, use: LookupUse) -> Iterator[Edit]:
+    """The edits for a table in a CTE that nobody reads, as all its readers ask: to read it is an error."""
+    message = text_value(f"{use.table.name} is asked by key, and not read here")
+    yield from _stub(statement, use, f"raise_error({message}) IS NOT NULL")
+
+
+def _stub_query(table: LookupTable, condition: str) -> str:
+    columns = (f"CAST(NULL AS {sql_type(column.type)}) AS {quoted(column.name)}" for column in table.schema)
+    return f"SELECT {', '.join(columns)} WHERE {condition}"
+
+
+# --- places of Spark's errors -----------------------------------------------------------------------
+
+
+_PLACE = re.compile(r"(?P<before>; )?\bline (?P<line>\d+)(?P<comma>,?) pos (?P<column>\d+)")
+_HOLDING_TEXT = ("_desc", "_message")
+"""Where PySpark's errors have what they say: those of the JVM, and those of Spark Connect."""
+
+
+def put_in_place(error: Exception, text: str, edits: Sequence[Edit], part: Cut) -> None:
+    """Change the places that ``error`` names in the analysed ``part`` to those in ``text``.
+
+    A place that is not found in ``text`` is left out, where the error says it last.
+    """
+
+    def moved(match: re.Match[str]) -> str:
+        found = original_place(text, edits, part, int(match["line"]), int(match["column"]))
+        before = match["before"] or ""
+        if found is None:
+            return "" if before else match[0]
+        return f"{before}line {found[0]}{match['comma']} pos {found[1]}"
+
+    for name in _HOLDING_TEXT:
+        told = getattr(error, name, None)
+        if isinstance(told, str):
+            setattr(error, name, _PLACE.sub(moved, told))
+
+
+def original_place(
+    text: str, edits: Sequence[Edit], part: Cut, line: int, column: int
+) -> tuple[int, int] | None:
+    """Line (from 1) and column (from 0) in ``text`` of a place in what ``edits`` make of ``part``.
+
+    >>> original_place("SELECT x FROM long_name a, b", [Edit(Cut(14, 23), ("n",))], Cut(0, 28), 1, 19)
+    (1, 27)
+    """
+    lines = spliced(text, edits, part).split("\n")[: line - 1]
+    offset = original_offset(text, edits, part, sum(len(each) + 1 for each in lines) + column)
+    if offset is None:
+        return None
+    before = text[:offset]
+    return before.count("\n") + 1, offset - before.rfind("\n") - 1
+
+
+def as_written(text: str, part: Cut) -> str:
+    """``part`` at its place in ``text``: with blanks for what stands before it, and for LOOKUP hints."""
+    out = text[: part.end]
+    for start, end, new in removals(text):
+        if end <= part.end:
+            out = out[:start] + new + _blanks(text[start:end])[len(new) :] + out[end:]
+    return _blanks(out[: part.start]) + out[part.start :]
+
+
+def _blanks(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)

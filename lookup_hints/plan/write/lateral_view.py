@@ -1,0 +1,208 @@
+"""One lookup join as Spark SQL: the call of its function, the rows it gives, the view that joins them.
+
+The call stands inside a generator: there Spark evaluates it once per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from lookup_hints.plan.joins import LookupJoin
+from lookup_hints.plan.key_conditions import over_variable
+from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.spark_analysis import alias_text
+from lookup_hints.sql.lexer import quoted, text_value
+from lookup_hints.sql.text_edits import Fragment
+
+PRIVATE_PREFIX = "__lookup_using_"
+HIDDEN_PREFIX = "__lookup_hidden_"
+ROW = "`__lookup_row`"
+ROWS = "`__lookup_rows`"
+Text = tuple[Fragment, ...]
+
+
+def lateral_view(statement: Statement, join: LookupJoin, number: int) -> Text:
+    """The ``LATERAL VIEW`` of a join; ``number`` tells semi joins apart, whose views have no columns."""
+    if join.is_semi:
+        return ("LATERAL VIEW inline(", *_kept_or_not(join, "struct()"), f") `__lookup_semi_{number}`")
+    names = _given_names(join)
+    renamed = f" AS {names}" if names else ""
+    return (f"LATERAL VIEW {_outer(join)}inline(", *_rows(join), ") ", _alias(statement, join), renamed)
+
+
+def source_query(statement: Statement, join: LookupJoin, keys: Text = ()) -> Text:
+    """The rows of a key that comes from outside, or from the FROM ``keys``, as a relation."""
+    columns = ", ".join(visible_name(join, column) for column in join.columns)
+    names = f"({columns})" if join.is_renamed else ""
+    return ("(SELECT inline(", *_matching(join), ")", *keys, ") AS ", _alias(statement, join), names)
+
+
+def semi_condition(statement: Statement, join: LookupJoin) -> Text:
+    """What a left row of a SEMI or ANTI join must meet, where a query stands in the join's own condition."""
+    conditions = [("(", each.at, ")") for each in join.conditions.queries]
+    where = (" WHERE ", *joined(conditions, " AND ")) if conditions else ()
+    found: Text = ("EXISTS (SELECT 1 FROM ", *source_query(statement, join), *where, ")")
+    every = tuple(joined([*(("(", each.at, ")") for each in join.conditions.after), found], " AND "))
+    return every if join.kind == "LEFT SEMI" else ("NOT coalesce(", *every, ", false)")
+
+
+def pipe_operators(statement: Statement, join: LookupJoin, number: int, *, private: bool = False) -> Text:
+    """The pipe operators that join (or keep) the rows: a generator in EXTEND, and its column taken apart.
+
+    With ``private`` the table's columns of USING come out, too, under names of their own.
+    """
+    column = f"`__lookup_{number}`"
+    shared = join.conditions.shared_keys
+    names = list(joined([(key.left,) for key in shared], ", "))
+    first: Text = (" SELECT ", *names, ", * EXCEPT (", *names, "), ") if shared else (" EXTEND ",)
+    if join.is_semi:
+        return (*first, "explode(", *_kept_or_not(join, "true"), f") AS {column} |> DROP {column}")
+    hidden = [key.column for key in shared if key.column in join.columns]
+    fields = f"{column}.* EXCEPT ({', '.join(map(quoted, hidden))})" if hidden else f"{column}.*"
+    aliases = [visible_name(join, name) for name in join.columns if name not in hidden]
+    if private:
+        own = [visible_name(join, name) for name in hidden]
+        renamed = (f"{column}.{quoted(name)} AS {given}" for name, given in zip(hidden, own, strict=True))
+        fields = ", ".join((*renamed, fields))
+        aliases = [*own, *aliases]
+    rows = _padded(join) if join.kind == "LEFT" else _rows(join)
+    return (
+        *first,
+        "explode(",
+        *rows,
+        f") AS {column} |> JOIN LATERAL (SELECT {fields}) AS ",
+        _alias(statement, join),
+        f"({', '.join(aliases)})" if join.use.column_aliases and aliases else "",
+        f" |> DROP {column}",
+    )
+
+
+def private_name(column: str) -> str:
+    """What a column of USING is called, which must not be found without its qualifier."""
+    return quoted(f"{PRIVATE_PREFIX}{column}")
+
+
+def visible_name(join: LookupJoin, column: str) -> str:
+    """What a dimension column is called: as the query does, but for columns of USING."""
+    called = join.names.columns[join.use.table.schema.names.index(column)]
+    is_shared = any(key.shared and key.column == column for key in join.conditions.keys)
+    return private_name(called) if is_shared else quoted(called)
+
+
+def joined(parts: Iterable[Sequence[Fragment]], separator: str) -> Iterator[Fragment]:
+    for number, part in enumerate(parts):
+        if number:
+            yield separator
+        yield from part
+
+
+def _alias(statement: Statement, join: LookupJoin) -> str:
+    relation = join.use.relation
+    if relation.alias_at is not None:
+        return statement.pieces[relation.alias_at].text
+    return (
+        quoted(join.use.alias) if statement.alias_index(relation) is None else alias_text(statement, relation)
+    )
+
+
+def _given_names(join: LookupJoin) -> str:
+    """What the query calls the columns that come back; empty where it calls them what the table does."""
+    is_shared = any(key.shared and key.column in join.columns for key in join.conditions.keys)
+    if not (join.is_renamed or is_shared):
+        return ""
+    return ", ".join(visible_name(join, column) for column in join.columns)
+
+
+def _outer(join: LookupJoin) -> str:
+    return "OUTER " if join.kind == "LEFT" and not _drops_rows(join) else ""
+
+
+def _drops_rows(join: LookupJoin) -> bool:
+    return join.chosen.settings.on_error == "skip"
+
+
+def _kept_or_not(join: LookupJoin, element: str) -> Text:
+    """An array of one ``element`` for a left row that stays, of none for others."""
+    sign = "> 0" if join.kind == "LEFT SEMI" else "= 0"
+    return (f"slice(array({element}), 1, int(size(", *_matching(join), f") {sign}))")
+
+
+def _rows(join: LookupJoin) -> Text:
+    return _padded(join) if join.kind == "LEFT" and _drops_rows(join) else _matching(join)
+
+
+def _matching(join: LookupJoin) -> Text:
+    call, residual = _found(join), _residual(join)
+    return ("filter(", *call, f", {ROW} -> ", *residual, ")") if residual else call
+
+
+def _padded(join: LookupJoin) -> Text:
+    """The rows of a LEFT join with a NULL instead of none.
+
+    NULL instead of an array says: drop the row, on which OUTER would put a NULL as well.
+    """
+    residual = _residual(join)
+    kept: Text = (f"filter({ROWS}, {ROW} -> ", *residual, ")") if residual else (ROWS,)
+    return (
+        "transform(array(",
+        *_found(join),
+        f"), {ROWS} -> CASE WHEN {ROWS} IS NULL THEN array() WHEN size(",
+        *kept,
+        ") = 0 THEN array(NULL) ELSE ",
+        *kept,
+        " END)[0]",
+    )
+
+
+def _residual(join: LookupJoin) -> Text:
+    """The residual condition over a row, and the equalities of keys that were cast."""
+    parts: list[Text] = [
+        over_variable(each, join.names, ROW, join.field) for each in join.conditions.residual
+    ]
+    parts += [
+        ("((", key.left, f") = {ROW}.{quoted(join.field(key.column))})")
+        for key, cast in zip(join.conditions.keys, join.casts, strict=True)
+        if cast.recheck and not key.kept
+    ]
+    return tuple(joined(parts, " AND "))
+
+
+def _found(join: LookupJoin) -> Text:
+    """The rows that the function gives, as the query sees them through which the table is named.
+
+    Its own conditions come first, so that expressions see the rows alone that meet them.
+    """
+    through, rows = join.use.through, _call(join)
+    if through is None:
+        return rows
+    if through.where:
+        conditions = " AND ".join(f"({each.over(ROW)})" for each in through.where)
+        rows = ("filter(", *rows, f", {ROW} -> {conditions})")
+    if join.is_computed:
+        fields = (f"{text_value(name)}, {through.expression(name).over(ROW)}" for name in join.columns)
+        rows = ("transform(", *rows, f", {ROW} -> named_struct({', '.join(fields)}))")
+    return rows
+
+
+def _call(join: LookupJoin) -> Text:
+    """The call of the lookup function.
+
+    A condition on the left alone goes into the key: NULL is never asked. (Around the call it would
+    save nothing: Spark evaluates Python functions before any CASE or IF around them.)
+    """
+    arguments: list[Text] = []
+    for key, cast in zip(join.conditions.keys, join.casts, strict=True):
+        before, after = cast.prefix_and_suffix()
+        arguments.append((before, key.left, after))
+    if join.order is not None:
+        before, after = join.order_cast.prefix_and_suffix()
+        arguments.append((before, join.order.value, after))
+    if join.conditions.left_only:
+        conditions = tuple(joined([("(", each.at, ")") for each in join.conditions.left_only], " AND "))
+        # Around each of them: a key that fails is not to be computed either.
+        arguments = [("if(", *conditions, ", ", *argument, ", NULL)") for argument in arguments]
+    if join.function.packed:
+        names = join.function.argument_schema.names
+        named = [(f"{text_value(name)}, ", *each) for name, each in zip(names, arguments, strict=True)]
+        arguments = [("named_struct(", *joined(named, ", "), ")")]
+    return (f"{join.function.name.function}(", *joined(arguments, ", "), ")")

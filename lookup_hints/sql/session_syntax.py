@@ -1,0 +1,163 @@
+"""The text that Spark's parser reads, where settings of the session make it another one than the user's.
+
+Spark puts the values of variables into the text before it reads it (``${name}``), and may read ``"a"`` as a
+name. What comes out here means the same to Spark under the same settings, and to readers that know none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted
+from lookup_hints.sql.text_edits import Cut, Edit, spliced
+
+_REFERENCE = re.compile(r"\$\{(?:(\w+?):)?\S+?\}")
+_LATE = ("env", "file", "conf")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+def with_variables(text: str, value_of: Callable[[str], str | None]) -> str:
+    """``text`` with its variables replaced, but for the references to secrets in lists of options.
+
+    >>> with_variables("SELECT ${n} FROM t", {"${n}": "1"}.get)
+    'SELECT 1 FROM t'
+    """
+    secret = [
+        cut
+        for found in _option_lists(text)
+        for piece in found
+        for cut in (Cut(piece.start, piece.end),)
+        if piece.kind in (Kind.STRING, Kind.UNCLOSED)
+    ]
+
+    def value(match: re.Match[str]) -> str:
+        at = Cut(match.start(), match.end())
+        is_late = match[1] in _LATE and any(cut.holds(at) for cut in secret)
+        found = None if is_late else value_of(match[0])
+        return match[0] if found is None else found
+
+    return _REFERENCE.sub(value, text)
+
+
+def with_backquotes(text: str) -> str:
+    """``text`` with names in backquotes where they stand in double quotes; places stay true.
+
+    In lists of options, where no name can stand, double quotes are those of strings.
+
+    >>> with_backquotes('SELECT "a b" FROM t')
+    'SELECT `a b` FROM t'
+    """
+    in_options = {piece.start for found in _option_lists(text) for piece in found}
+    edits = (
+        Edit(Cut(piece.start, piece.end), (_name(piece),))
+        for piece in pieces(text)
+        if piece.kind is Kind.STRING and piece.text[0] == '"' and piece.start not in in_options
+    )
+    return spliced(text, edits)
+
+
+def with_identifiers(text: str, value_of: Callable[[str], object]) -> str:
+    """``text`` with the name that each ``IDENTIFIER(expression)`` is.
+
+    >>> with_identifiers("SELECT * FROM IDENTIFIER(:t)", {":t": "a.b"}.get)
+    'SELECT * FROM a.b'
+    """
+    found = code(pieces(text))
+    edits = []
+    for at, (piece, opening) in enumerate(pairwise(found)):
+        inside = _parenthesised(found, at + 1) if opening.is_symbol("(") else []
+        if not piece.is_word("IDENTIFIER") or not inside:
+            continue
+        value = value_of(text[inside[0].start : inside[-1].end])
+        if isinstance(value, str) and _is_name(value):
+            closing = found[at + 2 + len(inside)]
+            edits.append(Edit(Cut(piece.start, closing.end), (value,)))
+    return spliced(text, edits)
+
+
+def _parenthesised(found: Sequence[Piece], opening: int) -> Sequence[Piece]:
+    """What stands in the parenthesis that opens there; nothing where it is never closed."""
+    depth = 0
+    for at in range(opening, len(found)):
+        depth += found[at].is_symbol("(") - found[at].is_symbol(")")
+        if depth == 0:
+            return found[opening + 1 : at]
+    return []
+
+
+def _is_name(value: str) -> bool:
+    parts = pieces(value)
+    return bool(parts) and all(
+        part.is_symbol(".") if at % 2 else part.is_name for at, part in enumerate(parts)
+    )
+
+
+def with_long_pipes(text: str) -> str:
+    """``text`` with ``|>`` where ``|`` is a pipe: before the words of an operator, which end no expression.
+
+    >>> with_long_pipes("FROM t | WHERE a | b = 1 | LEFT JOIN u USING (k)")
+    'FROM t |> WHERE a | b = 1 |> LEFT JOIN u USING (k)'
+    """
+    found = code(pieces(text))
+    edits = (
+        Edit(Cut(pipe.end, pipe.end), (">",))
+        for pipe, word, after in zip(found, found[1:], found[2:], strict=False)
+        if pipe.is_symbol("|") and _is_operator(word, after)
+    )
+    return spliced(text, edits)
+
+
+def _is_operator(word: Piece, after: Piece) -> bool:
+    if word.is_word("LEFT", "RIGHT", "FULL", "NATURAL", "INNER", "CROSS", "SEMI", "ANTI"):
+        return after.is_word("JOIN", "OUTER", "SEMI", "ANTI", "INNER", "LEFT", "RIGHT", "FULL")
+    if word.is_word("EXTEND", "SET", "DROP", "AS", "AGGREGATE", "LIMIT", "OFFSET", "PIVOT", "UNPIVOT"):
+        # A column may be called so; then a clause, a comma or a parenthesis follows.
+        return (after.is_name and not after.is_word("FROM", "WHERE", "AS")) or after.kind is Kind.NUMBER
+    return word.is_word(*_OPERATORS)
+
+
+_OPERATORS = (
+    *("SELECT", "WHERE", "JOIN", "UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "SORT", "CLUSTER"),
+    *("DISTRIBUTE", "TABLESAMPLE", "LATERAL"),
+)
+
+
+def with_escapes(text: str) -> str:
+    r"""``text`` with each backslash doubled in strings of its lists of options, which are read as they stand.
+
+    >>> print(with_escapes(r"CREATE TEMPORARY TABLE t WITH ('path' = 'C:\temp')"))
+    CREATE TEMPORARY TABLE t WITH ('path' = 'C:\\temp')
+    """
+    strings = (piece for found in _option_lists(text) for piece in found if piece.kind is Kind.STRING)
+    edits = (
+        Edit(Cut(piece.start, piece.end), (_ESCAPE.sub(_kept, piece.text),))
+        for piece in strings
+        if piece.text[0] not in "rR"
+    )
+    return spliced(text, edits)
+
+
+def _kept(escape: re.Match[str]) -> str:
+    escaped = escape[1]
+    return "\\\\" + (f"\\{escaped}" if escaped in "\\'\"" else escaped)
+
+
+def _name(piece: Piece) -> str:
+    name = quoted(piece.text[1:-1].replace('""', '"'))
+    return name.ljust(len(piece.text))
+
+
+def _option_lists(text: str) -> Iterator[list[Piece]]:
+    """What stands in the parentheses of each ``WITH ('key' = ...)`` and ``OPTIONS ('key' = ...)``."""
+    found = code(pieces(text))
+    for at, piece in enumerate(found[:-3]):
+        opens = piece.is_word("WITH", "OPTIONS") and found[at + 1].is_symbol("(")
+        if not (opens and found[at + 2].kind is Kind.STRING and found[at + 3].is_symbol("=")):
+            continue
+        depth, end = 1, at + 2
+        while end < len(found) and depth:
+            depth += found[end].is_symbol("(") - found[end].is_symbol(")")
+            end += 1
+        yield found[at + 2 : end]

@@ -1,0 +1,465 @@
+"""The statements that may concern lookup tables, as values.
+
+Only ``CreateLookupTable`` and ``ShowLookupTables`` are surely ours. Of the others the text alone does not
+tell: whoever holds the catalog looks the name up, and leaves the statement to Spark when it is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pyarrow as pa
+
+from lookup_hints.errors import DdlError, Problem, nearest
+from lookup_hints.hints.dialect import place_of, read_options
+from lookup_hints.spi.model import LookupTable
+from lookup_hints.spi.secrets import MASK, masked_text
+from lookup_hints.spi.types import TIMESTAMP, sql_type
+from lookup_hints.sql.lexer import Kind, Piece, code, pieces, quoted, string_literal
+from lookup_hints.tables.ddl_columns import COMMENT, DdlReader, Unreadable, read_columns
+
+
+@dataclass(frozen=True)
+class CreateLookupTable:
+    """``CREATE [OR REPLACE] TEMPORARY TABLE [IF NOT EXISTS] name [(...)] WITH (...)``.
+
+    Args:
+        name: the table's name.
+        columns: the declared columns, None when the connector is to tell them. Comments of columns and of
+            the table are kept as Arrow metadata under ``comment``.
+        primary_key: columns of the key, spelled as they are declared.
+        options: the ``WITH`` clause, in order; may hold secrets, so it is not shown.
+        or_replace: an older table of the name gives way.
+        if_not_exists: an older table of the name stays.
+    """
+
+    name: str
+    columns: pa.Schema | None = None
+    primary_key: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropTable:
+    """``DROP [TEMPORARY] TABLE [IF EXISTS] name``.
+
+    Args:
+        name: the table's name.
+        if_exists: that there is none is no error.
+        is_temporary: it says TEMPORARY, as Flink does and Spark does not; what is dropped is the same.
+    """
+
+    name: str
+    if_exists: bool = False
+    is_temporary: bool = field(default=False, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class DescribeTable:
+    """``DESC[RIBE] [TABLE] [EXTENDED] name``."""
+
+    name: str
+    extended: bool = False
+
+
+@dataclass(frozen=True)
+class ShowCreateTable:
+    """``SHOW CREATE TABLE name``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ShowColumns:
+    """``SHOW COLUMNS {IN | FROM} name``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ShowTables:
+    """``SHOW TABLES [{IN | FROM} database] [[LIKE] 'pattern']``; Spark's answer wants our tables added.
+
+    Args:
+        like: the pattern that names must match, as Spark's SHOW TABLES reads it; None takes all.
+        namespace: the database asked about; None is the current one.
+    """
+
+    like: str | None = None
+    namespace: str | None = None
+
+
+@dataclass(frozen=True)
+class ShowLookupTables:
+    """``SHOW LOOKUP TABLES``."""
+
+
+@dataclass(frozen=True)
+class RefreshTable:
+    """``REFRESH [TABLE] name``."""
+
+    name: str
+
+
+Ddl = (
+    CreateLookupTable
+    | DropTable
+    | DescribeTable
+    | ShowCreateTable
+    | ShowColumns
+    | ShowTables
+    | ShowLookupTables
+    | RefreshTable
+)
+
+
+def create_statement(table: LookupTable, secret_keys: Collection[str]) -> str:
+    """The CREATE TEMPORARY TABLE of ``table``; values of ``secret_keys`` and passwords are masked."""
+    columns = [_column(column) for column in table.schema]
+    if table.primary_key:
+        columns.append(f"PRIMARY KEY ({', '.join(map(quoted, table.primary_key))}) NOT ENFORCED")
+    options = [
+        f"{string_literal(key)} = {string_literal(MASK if key in secret_keys else masked_text(value))}"
+        for key, value in table.options.items()
+    ]
+    return (
+        f"CREATE TEMPORARY TABLE {quoted(table.name)} {_listed(columns)}"
+        f"{_comment(table.schema.metadata)} WITH {_listed(options)}"
+    )
+
+
+def _column(column: pa.Field) -> str:
+    return f"{quoted(column.name)} {sql_type(column.type)}{_comment(column.metadata)}"
+
+
+def _comment(metadata: Mapping[bytes, bytes] | None) -> str:
+    text = (metadata or {}).get(COMMENT)
+    return "" if text is None else f" COMMENT {string_literal(text.decode())}"
+
+
+def _listed(items: list[str]) -> str:
+    return "(\n  " + ",\n  ".join(items) + "\n)"
+
+
+_EXAMPLE = "Write WITH ('connector' = '<name>', ...)."
+_WHOLE_EXAMPLE = "Write CREATE TEMPORARY TABLE <name> (...) WITH ('connector' = '<name>', ...)."
+
+
+def parse_ddl(text: str, timestamp: pa.DataType = TIMESTAMP) -> Ddl | None:
+    """The statement that ``text`` is, or None: it does not concern lookup tables and is Spark's.
+
+    >>> parse_ddl("DROP TABLE IF EXISTS customers")
+    DropTable(name='customers', if_exists=True)
+
+    Raises:
+        DdlError: every mistake in a CREATE of a lookup table; values of options are masked. Also what
+            gives a connector in any other statement: Spark's error would show the options.
+    """
+    found = code(pieces(text))
+    while found and found[-1].is_symbol(";"):
+        found.pop()
+    names_connector = _names_connector(found)
+    if not (names_connector or (found and found[0].is_word(*_STATEMENTS))):
+        return None
+    reader = DdlReader(_masked(text, found), found, [], found[-1].end, timestamp)
+    statement = _statement(reader)
+    if statement is None and names_connector:
+        raise DdlError(_not_understood(reader))
+    return statement
+
+
+def columns_of(text: str, timestamp: pa.DataType = TIMESTAMP) -> pa.Schema:
+    """The columns that ``text`` lists, as in the parentheses of CREATE TEMPORARY TABLE.
+
+    >>> columns_of("id BIGINT, name STRING").names
+    ['id', 'name']
+
+    Raises:
+        DdlError: every mistake, with its place.
+    """
+    found = code(pieces(text))
+    if not found:
+        raise DdlError(Problem("The column list is empty.", tip="Write names and types: 'name STRING'."))
+    reader = DdlReader(text, found, [], len(text), timestamp)
+    schema, primary_key = read_columns(reader)
+    if primary_key:
+        reader.report("A PRIMARY KEY cannot stand here.", found, tip="Leave it out.")
+    if reader.problems:
+        raise DdlError(reader.problems)
+    return schema
+
+
+def shown_statement(text: str) -> str:
+    """``text`` as it may be shown: where it is about options of a lookup table, their values are masked."""
+    try:
+        gives_options = isinstance(parse_ddl(text), CreateLookupTable)
+    except DdlError:
+        gives_options = True
+    return _masked(text, code(pieces(text))) if gives_options else text
+
+
+def _statement(reader: DdlReader) -> Ddl | None:
+    for word, read in _STATEMENTS.items():
+        if reader.words(word):
+            return read(reader)
+    return None
+
+
+def _not_understood(reader: DdlReader) -> Problem:
+    """The problem of a statement that gives a connector and is none of ours."""
+    at = reader.span(reader.rest[:1])
+    if reader.words("EXPLAIN"):
+        tip = "Leave EXPLAIN out: a source is asked for its columns at most."
+        return Problem("EXPLAIN is for queries, not for a table WITH ('connector' = ...).", at, tip)
+    word = at.text[at.start : at.end]
+    message = f"A table WITH ('connector' = ...) is not created like this: {word} is not understood."
+    return Problem(message, at, _WHOLE_EXAMPLE)
+
+
+# --- DROP, DESCRIBE, SHOW: whatever is not exactly ours is Spark's -----------------------------------
+
+
+def _drop(reader: DdlReader) -> DropTable | None:
+    is_temporary = _is_temporary(reader)
+    if not reader.words("TABLE"):
+        return None
+    if_exists = reader.words("IF", "EXISTS")
+    name = reader.last_name()
+    if name is None and is_temporary:
+        at = reader.rest[:1]
+        tip = "Write DROP TEMPORARY TABLE [IF EXISTS] <name>: a temporary table belongs to no database."
+        reader.report("This DROP TEMPORARY TABLE names no table.", at, tip)
+        raise DdlError(reader.problems)
+    return None if name is None else DropTable(name, if_exists, is_temporary)
+
+
+def _describe(reader: DdlReader) -> DescribeTable | None:
+    # A table may be called `table` or `extended`: the last word is always a name.
+    if len(reader.rest) > 1:
+        reader.words("TABLE")
+    extended = len(reader.rest) > 1 and (reader.words("EXTENDED") or reader.words("FORMATTED"))
+    name = reader.last_name()
+    return None if name is None else DescribeTable(name, extended)
+
+
+def _show(reader: DdlReader) -> ShowCreateTable | ShowColumns | ShowTables | ShowLookupTables | None:
+    if reader.words("CREATE", "TABLE"):
+        name = reader.last_name()
+        return None if name is None else ShowCreateTable(name)
+    if reader.words("COLUMNS"):
+        name = reader.last_name() if reader.words("IN") or reader.words("FROM") else None
+        return None if name is None else ShowColumns(name)
+    if reader.words("LOOKUP", "TABLES"):
+        return None if reader.rest else ShowLookupTables()
+    return _show_tables(reader) if reader.words("TABLES") else None
+
+
+def _refresh(reader: DdlReader) -> RefreshTable | None:
+    if len(reader.rest) > 1:
+        reader.words("TABLE")
+    name = reader.last_name()
+    return None if name is None else RefreshTable(name)
+
+
+def _show_tables(reader: DdlReader) -> ShowTables | None:
+    try:
+        has_namespace = reader.words("IN") or reader.words("FROM")
+        namespace = reader.name("the database").name if has_namespace else None
+        has_pattern = reader.words("LIKE") or bool(reader.rest)
+        like = reader.string("the pattern") if has_pattern else None
+    except Unreadable:
+        return None
+    return None if reader.rest else ShowTables(like, namespace)
+
+
+# --- CREATE ------------------------------------------------------------------------------------------
+
+
+def _create(reader: DdlReader) -> CreateLookupTable | None:
+    or_replace = reader.words("OR", "REPLACE")
+    is_temporary = _is_temporary(reader)
+    if not reader.words("TABLE"):
+        return None
+    names_connector = _names_connector(reader.rest)
+    top = {piece.text.upper() for piece in _outside_parentheses(reader.rest) if piece.kind is Kind.WORD}
+    if not names_connector and (not is_temporary or top & {"USING", "AS"}):
+        return None
+    if not is_temporary:
+        tip = "Write CREATE TEMPORARY TABLE: a lookup table lives in the session."
+        reader.report("A table WITH ('connector' = ...) must be temporary.", reader.rest[:1], tip)
+    try:
+        statement = _read_create(reader, or_replace)
+    except Unreadable as unreadable:
+        raise DdlError([*reader.problems, unreadable.problem]) from None
+    if reader.problems:
+        raise DdlError(reader.problems)
+    return statement
+
+
+def _read_create(reader: DdlReader, or_replace: bool) -> CreateLookupTable:
+    """Read what follows CREATE TEMPORARY TABLE; mistakes that do not end the reading are noted."""
+    before = reader.rest
+    if_not_exists = reader.words("IF", "NOT", "EXISTS")
+    if or_replace and if_not_exists:
+        reader.report(
+            "OR REPLACE and IF NOT EXISTS exclude each other.", before[:3], tip="Write one of them."
+        )
+    name = _read_name(reader)
+    columns, primary_key = _read_columns(reader)
+    if reader.words("COMMENT"):
+        comment = reader.string("The text of the comment").encode()
+        # Without declared columns the source tells the schema, comments included.
+        columns = columns and columns.with_metadata({COMMENT: comment})
+    _refuse_partitions(reader)
+    options = _read_options(reader)
+    if reader.rest:
+        reader.report("Nothing can follow WITH (...) of a lookup table.", reader.rest)
+    return CreateLookupTable(name, columns, primary_key, options, or_replace, if_not_exists)
+
+
+def _read_name(reader: DdlReader) -> str:
+    first = reader.name("The name of the table")
+    parts = [first]
+    while reader.symbol("."):
+        parts.append(reader.name("The name of the table"))
+    if len(parts) > 1:
+        tip = f"Write {reader.shown_name(parts[-1])}."
+        reader.report("A lookup table is temporary and belongs to no database.", parts, tip)
+    return parts[-1].name
+
+
+def _read_columns(reader: DdlReader) -> tuple[pa.Schema | None, tuple[str, ...]]:
+    if not (reader.rest and reader.rest[0].is_symbol("(")):
+        return None, ()
+    opening = reader.rest[:2]
+    inside = reader.parenthesised()
+    if not inside.rest:
+        reader.report(
+            "The column list is empty.", opening, tip="Without it, the connector tells the columns."
+        )
+        return None, ()
+    return read_columns(inside)
+
+
+def _refuse_partitions(reader: DdlReader) -> None:
+    before = reader.rest
+    if reader.words("PARTITIONED", "BY"):
+        reader.report("PARTITIONED BY is not for lookup tables.", before[:2], tip="Leave it out.")
+        if reader.rest and reader.rest[0].is_symbol("("):
+            reader.parenthesised()
+
+
+def _read_options(reader: DdlReader) -> dict[str, str]:
+    before = reader.rest
+    if not reader.words("WITH"):
+        reader.fail_missing("WITH", tip=_EXAMPLE)
+    if not (reader.rest and reader.rest[0].is_symbol("(")):
+        reader.fail_missing("'(' after WITH", tip=_EXAMPLE)
+    inside = reader.parenthesised()
+    found = read_options(reader.shown, inside.rest)
+    reader.problems += found.problems
+    options: dict[str, str] = {}
+    for option in found.expressions:
+        key = option.this.name
+        if key in options:
+            at = place_of(option.this, reader.shown)
+            reader.problems.append(Problem(f"The option {key!r} is given twice.", at))
+        options[key] = option.expression.name
+    if "connector" not in options and not found.problems:
+        near = [nearest(key, ["connector"]) for key in options]
+        tip = next((sentence for sentence in near if sentence.startswith("Did you")), _EXAMPLE)
+        reader.report("WITH names no 'connector'.", before[:1], tip)
+    return options
+
+
+def _is_temporary(reader: DdlReader) -> bool:
+    return reader.words("TEMPORARY") or reader.words("TEMP")
+
+
+def _names_connector(found: Sequence[Piece]) -> bool:
+    """Whether a ``WITH (`` that mentions a connector follows, other than after a relation of a query.
+
+    Spark itself takes ``WITH (...)`` after relations alone. What is quoted and what is not does not
+    matter: behind a forgotten quote, strings and code change places.
+    """
+    for index, (piece, after) in enumerate(pairwise(found)):
+        if piece.is_word("WITH") and after.is_symbol("(") and not _is_in_query(found[:index]):
+            return any("connector" in inside.text.lower() for inside in found[index:])
+    return False
+
+
+def _is_in_query(before: Sequence[Piece]) -> bool:
+    """Whether what comes after ``before`` may belong to a relation that a query reads or writes."""
+    open_: list[Piece] = []
+    for piece in before:
+        if piece.is_symbol(")"):
+            while open_ and not open_.pop().is_symbol("("):
+                pass
+        elif piece.is_symbol(";"):
+            open_.clear()
+        else:
+            open_.append(piece)
+    return any(piece.is_word("FROM", "INTO", "OVERWRITE") for piece in open_)
+
+
+def _outside_parentheses(found: Sequence[Piece]) -> list[Piece]:
+    depth, outside = 0, []
+    for piece in found:
+        depth += piece.is_symbol("(") - piece.is_symbol(")")
+        if depth == 0:
+            outside.append(piece)
+    return outside
+
+
+_STATEMENTS: dict[str, Callable[[DdlReader], Ddl | None]] = {
+    "CREATE": _create,
+    "DROP": _drop,
+    "DESC": _describe,
+    "DESCRIBE": _describe,
+    "SHOW": _show,
+    "REFRESH": _refresh,
+}
+"""What reads a statement, by its first word."""
+
+
+# --- what errors may show ----------------------------------------------------------------------------
+
+_OPTIONS_BEGIN = re.compile(r"(?<=\bwith)\s*\(|=", re.IGNORECASE)
+_KEY = re.compile(r"[\w.-]+|'[\w.-]+'|\"[\w.-]+\"")
+_CONNECTOR_KEY = re.compile(r"(['\"]?)connector\1", re.IGNORECASE)
+_CONNECTOR = re.compile(r"'[\w.:-]+'|\"[\w.:-]+\"")
+
+
+def _masked(text: str, found: Sequence[Piece]) -> str:
+    """``text`` with everything starred that may be the value of an option; places stay true.
+
+    Strings and comments are starred all over, but for keys and the name of the connector. Where options
+    stand, words and numbers are too: behind a forgotten quote, strings and code change places. Where that
+    is, the plain text tells.
+    """
+    keys = {
+        piece.start
+        for before, piece, after in zip(found, found[1:], found[2:], strict=False)
+        if before.text in ("(", ",") and after.is_symbol("=") and _KEY.fullmatch(piece.text)
+    }
+    keys |= {
+        value.start
+        for key, _, value, after in zip(found, found[1:], found[2:], found[3:], strict=False)
+        if key.start in keys
+        and _CONNECTOR_KEY.fullmatch(key.text)
+        and _CONNECTOR.fullmatch(value.text)
+        and after.text in (",", ")")
+    }
+    options = _OPTIONS_BEGIN.search(text)
+    options_from = options.start() if options else len(text)
+    for piece in pieces(text):
+        is_plain = piece.kind in (Kind.WORD, Kind.NUMBER, Kind.QUOTED) and piece.end <= options_from
+        if not (is_plain or piece.kind is Kind.SYMBOL or piece.start in keys):
+            stars = re.sub(r"[^\r\n]", "*", piece.text)
+            text = text[: piece.start] + stars + text[piece.end :]
+    return text

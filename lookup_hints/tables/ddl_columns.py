@@ -1,0 +1,421 @@
+"""The column list of CREATE TEMPORARY TABLE -> an Arrow schema and the primary key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NoReturn
+
+import pyarrow as pa
+
+from lookup_hints.errors import Problem, Span, nearest
+from lookup_hints.spi.options import Conf
+from lookup_hints.spi.secrets import MASK
+from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ
+from lookup_hints.sql.lexer import Kind, Piece, comma_groups
+
+_SIMPLE: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    **dict.fromkeys(("TINYINT", "BYTE"), pa.int8()),
+    **dict.fromkeys(("SMALLINT", "SHORT"), pa.int16()),
+    **dict.fromkeys(("INT", "INTEGER"), pa.int32()),
+    **dict.fromkeys(("BIGINT", "LONG"), pa.int64()),
+    **dict.fromkeys(("FLOAT", "REAL"), pa.float32()),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    **dict.fromkeys(("BINARY", "BYTES"), pa.binary()),
+    "DATE": pa.date32(),
+}
+_TIMESTAMPS = {"TIMESTAMP_LTZ": TIMESTAMP, "TIMESTAMP_NTZ": TIMESTAMP_NTZ}
+_INSTEAD = {
+    "VARBINARY": "BINARY",
+    "TEXT": "STRING",
+    "JSON": "STRING",
+    "UUID": "STRING",
+    "DATETIME": "TIMESTAMP_NTZ",
+    "TIMESTAMPTZ": "TIMESTAMP_LTZ",
+    "BOOL": "BOOLEAN",
+    "INT8": "BIGINT",
+    "NUMBER": "DECIMAL(38, 0)",
+    "ROW": "STRUCT<name: TYPE, ...>",
+    "MULTISET": "ARRAY<TYPE>",
+}
+_NEVER = ("VARIANT", "TIME", "VOID", "NULL", "GEOMETRY", "GEOGRAPHY", "OBJECT", "RAW")
+_MOST_DIGITS = 38
+_MICROSECONDS = 6
+_MOST_NESTED = 100
+
+
+def plain_timestamp(conf: Conf) -> pa.DataType:
+    """The type that TIMESTAMP is: the one that Spark's own CREATE TABLE gives it under the same settings."""
+    chosen = conf("spark.sql.timestampType") or ""
+    return TIMESTAMP_NTZ if chosen.upper() == "TIMESTAMP_NTZ" else TIMESTAMP
+
+
+def read_type(reader: DdlReader, depth: int = 0) -> pa.DataType:
+    """Read the type that comes next; ``depth`` types hold it.
+
+    Raises:
+        Unreadable: it is not a type, or none that a lookup column can have.
+    """
+    if depth > _MOST_NESTED:
+        reader.fail(f"Types are nested here more than {_MOST_NESTED} deep.", tip="Write STRING for it.")
+    name = reader.rest[0].text.upper() if reader.rest else ""
+    if name in _NEVER:
+        reader.fail(f"{name} cannot be the type of a lookup column.")
+    if name in _INSTEAD:
+        reader.fail(f"There is no type {name}.", tip=f"Write {_INSTEAD[name]}.")
+    if not (name in _SIMPLE or name in _COMPOSED or name in _NESTING):
+        known = (*_SIMPLE, *_COMPOSED, *_NESTING)
+        reader.fail_missing("The type", tip=nearest(name, known) if name.isidentifier() else "")
+    reader.words(name)
+    if name in _NESTING:
+        return _NESTING[name](reader, name, depth + 1)
+    kind = _SIMPLE[name] if name in _SIMPLE else _COMPOSED[name](reader, name)
+    before = reader.rest
+    if reader.words("COLLATE"):
+        tip = f"Write {name}, as sources compare texts by their bytes; COLLATE belongs into the query."
+        reader.fail("A column of a lookup table has no collation.", before, tip)
+    return kind
+
+
+def _characters(reader: DdlReader, name: str) -> pa.DataType:
+    reader.expect("(", f"after {name}, as in {name}(10)")
+    reader.integer("the length")
+    reader.expect(")", "after the length")
+    return pa.string()
+
+
+def _decimal(reader: DdlReader, name: str) -> pa.DataType:
+    size = reader.rest
+    if not reader.symbol("("):
+        return pa.decimal128(10, 0)
+    precision = reader.integer("the precision")
+    scale = reader.integer("the scale") if reader.symbol(",") else 0
+    reader.expect(")", f"after the size of the {name}")
+    if not (1 <= precision <= _MOST_DIGITS and scale <= precision):
+        tip = f"The precision is 1 to {_MOST_DIGITS}, the scale at most the precision."
+        reader.fail(f"{name}({precision}, {scale}) is impossible.", size[:2], tip)
+    return pa.decimal128(precision, scale)
+
+
+def _timestamp(reader: DdlReader, name: str) -> pa.DataType:
+    size = reader.rest
+    if reader.symbol("("):
+        precision = reader.integer("the precision")
+        reader.expect(")", "after the precision")
+        if precision > _MICROSECONDS:
+            reader.fail(f"{name}({precision}) is finer than microseconds.", size[:3], tip=f"Write {name}.")
+    return _TIMESTAMPS.get(name, reader.timestamp)
+
+
+def _interval(reader: DdlReader, name: str) -> pa.DataType:
+    if not reader.words("DAY", "TO", "SECOND"):
+        reader.fail(
+            f"This {name} cannot be the type of a lookup column.", tip="Write INTERVAL DAY TO SECOND."
+        )
+    return pa.duration("us")
+
+
+def _array(reader: DdlReader, name: str, depth: int) -> pa.DataType:
+    reader.expect("<", f"after {name}, as in ARRAY<INT>")
+    element = read_type(reader, depth)
+    reader.expect(">", "after the type of the elements")
+    return pa.list_(element)
+
+
+def _map(reader: DdlReader, name: str, depth: int) -> pa.DataType:
+    reader.expect("<", f"after {name}, as in MAP<STRING, INT>")
+    key = read_type(reader, depth)
+    reader.expect(",", "after the type of the keys")
+    value = read_type(reader, depth)
+    reader.expect(">", "after the type of the values")
+    return pa.map_(key, value)
+
+
+def _struct(reader: DdlReader, name: str, depth: int) -> pa.DataType:
+    reader.expect("<", f"after {name}, as in STRUCT<name: TYPE>")
+    fields = [_field(reader, depth)]
+    while reader.symbol(","):
+        fields.append(_field(reader, depth))
+    reader.expect(">", "after the last field")
+    return pa.struct(fields)
+
+
+def _field(reader: DdlReader, depth: int) -> pa.Field:
+    name = reader.name("the name of a field").name
+    reader.symbol(":")
+    kind = read_type(reader, depth)
+    # Promises about content, checked by nobody: Spark sees every looked-up column as nullable.
+    reader.words("NOT", "NULL")
+    if reader.words("COMMENT"):
+        reader.string("the text of the comment")
+    return pa.field(name, kind)
+
+
+_COMPOSED: dict[str, Callable[[DdlReader, str], pa.DataType]] = {
+    **dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), _characters),
+    **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), _decimal),
+    **dict.fromkeys(("TIMESTAMP", *_TIMESTAMPS), _timestamp),
+    "INTERVAL": _interval,
+}
+_NESTING: dict[str, Callable[[DdlReader, str, int], pa.DataType]] = {
+    "ARRAY": _array,
+    "MAP": _map,
+    "STRUCT": _struct,
+}
+
+
+COMMENT = b"comment"
+"""Where comments are kept in Arrow metadata."""
+
+_EXTRAS = {
+    "AS": ("A computed column", "Compute it in the query."),
+    "GENERATED": ("A computed column", "Compute it in the query."),
+    "DEFAULT": ("A default", "Write COALESCE in the query."),
+    "METADATA": ("METADATA", "Leave it out."),
+}
+
+
+@dataclass
+class _Draft:
+    """What has been read of a column list. Names are taken down before types, so that a bad type does
+    not make the key name an unknown column."""
+
+    names: list[Piece] = field(default_factory=list)
+    fields: list[pa.Field] = field(default_factory=list)
+    keys: list[Sequence[Piece]] = field(default_factory=list)
+
+
+def read_columns(reader: DdlReader) -> tuple[pa.Schema, tuple[str, ...]]:
+    """The schema and the primary key of a column list; mistakes are noted in ``reader``."""
+    draft = _Draft()
+    for comma, group in comma_groups(reader.rest):
+        if not group:
+            beside = [comma] if comma else reader.rest[:1]
+            reader.report("A column is missing here.", beside)
+            continue
+        part = reader.over(group, group[-1].end)
+        try:
+            _read_item(part, draft)
+        except Unreadable as unreadable:
+            reader.problems.append(unreadable.problem)
+    _report_duplicates(reader, draft.names, "There are two columns called {!r}.")
+    return pa.schema(draft.fields), _primary_key(reader, draft)
+
+
+def _read_item(reader: DdlReader, draft: _Draft) -> None:
+    if reader.words("CONSTRAINT"):
+        reader.name("the name of the constraint")
+    if reader.words("PRIMARY", "KEY"):
+        draft.keys.append(_key_names(reader))
+        _expect_not_enforced(reader)
+    elif reader.words("WATERMARK", "FOR"):
+        reader.fail("WATERMARK is not for lookup tables.", reader.rest, tip="Leave it out.")
+    else:
+        _read_column(reader, draft)
+    if reader.rest:
+        reader.fail("The column list is not understood here.", tip="Is a comma missing?")
+
+
+def _read_column(reader: DdlReader, draft: _Draft) -> None:
+    name = reader.name("The name of a column")
+    draft.names.append(name)
+    try:
+        draft.fields.append(_column(reader, name, draft))
+    except Unreadable as unreadable:
+        problem, shown = unreadable.problem, reader.shown_name(name)
+        raise Unreadable(Problem(f"Column {shown!r}: {problem.message}", problem.at, problem.tip)) from None
+
+
+def _column(reader: DdlReader, name: Piece, draft: _Draft) -> pa.Field:
+    _refuse_extras(reader)
+    kind = read_type(reader)
+    metadata: dict[bytes, bytes] = {}
+    while reader.rest:
+        _refuse_extras(reader)
+        # NOT NULL is a promise that nobody checks: Spark sees every looked-up column as nullable.
+        if reader.words("NOT", "NULL"):
+            continue
+        if reader.words("COMMENT"):
+            metadata[COMMENT] = reader.string("the text of the comment").encode()
+        elif reader.words("PRIMARY", "KEY"):
+            _expect_not_enforced(reader)
+            draft.keys.append([name])
+        else:
+            reader.fail("This is not understood after the type.", tip="Is a comma missing?")
+    return pa.field(name.name, kind, metadata=metadata or None)
+
+
+def _refuse_extras(reader: DdlReader) -> None:
+    """Fail at what columns of other tables may have."""
+    for word, (what, tip) in _EXTRAS.items():
+        before = reader.rest
+        if reader.words(word):
+            reader.fail(f"{what} is not for lookup tables.", before, tip)
+
+
+def _key_names(reader: DdlReader) -> Sequence[Piece]:
+    reader.expect("(", "after PRIMARY KEY")
+    names = [reader.name("a column of the primary key")]
+    while reader.symbol(","):
+        names.append(reader.name("a column of the primary key"))
+    reader.expect(")", "after the columns of the primary key")
+    return names
+
+
+def _expect_not_enforced(reader: DdlReader) -> None:
+    if not reader.words("NOT", "ENFORCED"):
+        tip = "The key is not checked, and SQL wants that said."
+        reader.fail_missing("NOT ENFORCED after the primary key", tip)
+
+
+def _primary_key(reader: DdlReader, draft: _Draft) -> tuple[str, ...]:
+    """The key's columns as they are declared; other keys and unknown columns are noted."""
+    for second in draft.keys[1:]:
+        reader.report("There is another PRIMARY KEY already.", second, tip="Write PRIMARY KEY (a, b) once.")
+    declared = {name.name.lower(): name for name in draft.names}
+    key = draft.keys[0] if draft.keys else []
+    for column in key:
+        if column.name.lower() not in declared:
+            shown = reader.shown_name(column)
+            tip = nearest(shown, [reader.shown_name(name) for name in draft.names])
+            reader.report(f"PRIMARY KEY names {shown!r}, which is not a column.", [column], tip)
+    _report_duplicates(reader, key, "PRIMARY KEY names {!r} twice.")
+    return tuple(declared.get(column.name.lower(), column).name for column in key)
+
+
+def _report_duplicates(reader: DdlReader, names: Sequence[Piece], message: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.name.lower() in seen:
+            reader.report(message.format(reader.shown_name(name)), [name], tip="Names ignore case.")
+        seen.add(name.name.lower())
+
+
+class Unreadable(Exception):
+    """What comes next cannot be read; the reader's owner decides where reading goes on.
+
+    A signal inside this package; whoever calls it sees a ``DdlError``.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class DdlReader:
+    """Reads ``found``, piece after piece.
+
+    Args:
+        shown: the statement as errors may show it: values of options are masked, places are true.
+        found: what to read.
+        problems: where mistakes are gathered; shared by the readers of one statement.
+        end: place to point at when something is missing after the last piece.
+        timestamp: the type that TIMESTAMP is.
+    """
+
+    def __init__(
+        self,
+        shown: str,
+        found: Sequence[Piece],
+        problems: list[Problem],
+        end: int,
+        timestamp: pa.DataType = TIMESTAMP,
+    ) -> None:
+        self.problems = problems
+        self.shown = shown
+        self.timestamp = timestamp
+        self._found, self._end = found, end
+        self._at = 0
+
+    @property
+    def rest(self) -> Sequence[Piece]:
+        return self._found[self._at :]
+
+    def over(self, found: Sequence[Piece], end: int) -> DdlReader:
+        """A reader of a part, with the same list of problems."""
+        return DdlReader(self.shown, found, self.problems, end, self.timestamp)
+
+    def words(self, *words: str) -> bool:
+        """Whether ``words`` come next, in this order; if so they are read."""
+        ahead = self.rest[: len(words)]
+        found = len(ahead) == len(words) and all(
+            piece.is_word(word) for piece, word in zip(ahead, words, strict=True)
+        )
+        self._at += len(words) if found else 0
+        return found
+
+    def symbol(self, symbol: str) -> bool:
+        """Whether ``symbol`` comes next; if so it is read."""
+        found = bool(self.rest) and self.rest[0].is_symbol(symbol)
+        self._at += found
+        return found
+
+    def expect(self, symbol: str, where: str) -> None:
+        """Read ``symbol``, or fail: it is missing ``where``."""
+        if not self.symbol(symbol):
+            self.fail_missing(f"{symbol!r} {where}")
+
+    def name(self, what: str) -> Piece:
+        """Read an identifier, or fail: ``what`` is missing."""
+        if not (self.rest and self.rest[0].is_name):
+            self.fail_missing(what)
+        return self._take()
+
+    def shown_name(self, name: Piece) -> str:
+        """``name`` as errors may show it: behind a forgotten quote, a name can hold values of options."""
+        is_masked = self.shown[name.start : name.end] != name.text
+        return MASK if is_masked else name.name
+
+    def last_name(self) -> str | None:
+        """The identifier that is all that is left, or None."""
+        return self.rest[0].name if len(self.rest) == 1 and self.rest[0].is_name else None
+
+    def string(self, what: str) -> str:
+        """Read a string literal, or fail: ``what`` is missing."""
+        if not (self.rest and self.rest[0].kind is Kind.STRING):
+            self.fail_missing(what)
+        return self._take().value
+
+    def integer(self, what: str) -> int:
+        """Read a whole number, or fail: ``what`` is missing."""
+        if not (self.rest and self.rest[0].text.isdecimal()):
+            self.fail_missing(what)
+        return int(self._take().text)
+
+    def parenthesised(self) -> DdlReader:
+        """A reader of what stands between the parenthesis that comes next and its partner."""
+        ahead = self.rest
+        depths = accumulate(piece.is_symbol("(") - piece.is_symbol(")") for piece in ahead)
+        partner = next((index for index, depth in enumerate(depths) if depth == 0), None)
+        if partner is None and ahead[-1].kind is Kind.UNCLOSED:
+            self.fail("This quote or comment is never closed.", ahead[-1:])
+        if partner is None:
+            self.fail("This parenthesis is never closed.", ahead[:1])
+        self._at += partner + 1
+        return self.over(ahead[1:partner], end=ahead[partner].start)
+
+    def span(self, found: Sequence[Piece]) -> Span:
+        """Where ``found`` stands; the end of what is read, when it is empty."""
+        start, end = (found[0].start, found[-1].end) if found else (self._end, self._end)
+        return Span(self.shown, start, end)
+
+    def report(self, message: str, found: Sequence[Piece], tip: str = "") -> None:
+        """Note a mistake in ``found`` and go on."""
+        self.problems.append(Problem(message, self.span(found), tip))
+
+    def fail(self, message: str, found: Sequence[Piece] | None = None, tip: str = "") -> NoReturn:
+        """Give up: ``message`` says what is wrong with ``found`` (with what comes next)."""
+        raise Unreadable(Problem(message, self.span(self.rest[:1] if found is None else found), tip))
+
+    def fail_missing(self, what: str, tip: str = "") -> NoReturn:
+        """Give up: ``what`` does not come next."""
+        at = self.span(self.rest[:1])
+        before = at.text[at.start : at.end]
+        raise Unreadable(Problem(f"{what} is missing{before and f' before {before}'}.", at, tip))
+
+    def _take(self) -> Piece:
+        self._at += 1
+        return self._found[self._at - 1]
