@@ -195,16 +195,23 @@ class Analysis:
             KeyTypeError: the first question that Spark cannot answer, as a key does not stand by itself.
         """
         assert self._analyse is not None
-        texts = [next(self._key_texts(question, self._wanted(question))) for question in questions]
-        wanted = {text: len(self._wanted(question)) for text, question in zip(texts, questions, strict=True)}
-        relations = ", ".join(f"({text}) AS __keys{number}" for number, text in enumerate(wanted))
-        every = texts[0] if len(wanted) == 1 else f"SELECT * FROM {relations}"  # noqa: S608
+        parts = [self._part_texts(self._wanted(question)) for question in questions]
+        scopes = [next(self._key_texts(question, ["NULL"])) for question in questions]
+        # The joins of a star have one fact table on their left: one query over it gives all of their keys.
+        kinds: dict[str, dict[str, str]] = {scope: {} for scope in scopes}
+        for scope, texts in zip(scopes, parts, strict=True):
+            kinds[scope].update(dict.fromkeys(texts, ""))
+        of_scope = dict(zip(scopes, questions, strict=True))
+        selects = [next(self._key_texts(of_scope[scope], list(kinds[scope]))) for scope in kinds]
+        relations = ", ".join(f"({text}) AS __keys{number}" for number, text in enumerate(selects))
+        every = selects[0] if len(selects) == 1 else f"SELECT * FROM {relations}"  # noqa: S608
         try:
-            kinds = iter([kind for _, kind in self._analyse(every)])
+            found = iter([kind for _, kind in self._analyse(every)])
         except Exception:
             return [self._key_types(question) for question in questions]
-        found = {text: [next(kinds) for _ in range(count)] for text, count in wanted.items()}
-        return [found[text] for text in texts]
+        for of_text in kinds.values():
+            of_text.update({text: next(found) for text in of_text})
+        return [[kinds[scope][text] for text in texts] for scope, texts in zip(scopes, parts, strict=True)]
 
     def _key_types(self, question: KeyQuestion) -> list[str]:
         parts = self._wanted(question)
@@ -234,8 +241,7 @@ class Analysis:
     def _key_texts(self, question: KeyQuestion, parts: Sequence[Fragment]) -> Iterator[str]:
         """Queries that give ``parts``, from the narrowest scope in which they may stand to wider ones."""
         use, home = question.use, question.home
-        texts = (part if isinstance(part, str) else self._with_variables(part) for part in parts)
-        wanted = ", ".join(f"{text} AS k{number}" for number, text in enumerate(texts))
+        wanted = ", ".join(f"{text} AS k{number}" for number, text in enumerate(self._part_texts(parts)))
         left = question.left
         only = None if left.at is None else self._only_relation(question)
         if only is not None:
@@ -291,6 +297,9 @@ class Analysis:
         except Exception:
             # Such as a LATERAL subquery: what it needs stands elsewhere.
             return None
+
+    def _part_texts(self, parts: Sequence[Fragment]) -> list[str]:
+        return [part if isinstance(part, str) else self._with_variables(part) for part in parts]
 
     def _with_variables(self, part: Cut) -> str:
         """``part`` with a NULL of its type for each variable of the script."""

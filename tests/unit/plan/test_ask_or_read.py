@@ -211,6 +211,20 @@ def test_spark_is_asked_one_text_for_the_cost_and_the_types_of_keys() -> None:
     assert spark.asked == texts[-1:]
 
 
+def test_spark_is_asked_once_for_the_keys_of_a_star() -> None:
+    using, texts = context(analyse=COLUMNS), list[str]()
+
+    def told(sql: str) -> Columns:
+        texts.append(sql)
+        return (("k0", "bigint"), ("k1", "int")) if "AS k1" in sql else COLUMNS
+
+    keys = ["o.k", "o.nearest", "o.k"]
+    joins = "".join(f" JOIN customers c{each} ON c{each}.id = {key}" for each, key in enumerate(keys))
+    planned_joins = planned(f"SELECT c0.id FROM orders o{joins}", replace(using, analyse=told)).joins
+    assert [text for text in texts if " AS k0" in text] == ["SELECT o.k AS k0, o.nearest AS k1 FROM orders o"]
+    assert [join.casts[0].steps for join in planned_joins] == [(), ("bigint",), ()]
+
+
 def test_ordinary_joins_before_it_are_estimated_with_it() -> None:
     spark = Spark()
     text = "SELECT * FROM orders o LEFT JOIN stores s ON s.id = o.id JOIN customers c ON o.k = c.id"
