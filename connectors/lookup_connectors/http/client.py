@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
-from lookup_connectors.http.connection import BrokenOff, Head, HttpConnection, ResponseSink
+from lookup_connectors.http.connection import BrokenOff, Head, HttpConnection
 from lookup_connectors.http.desync import DesyncGuard
 from lookup_connectors.http.network import Connecting, HttpOrigin, connected
 from lookup_connectors.http.request import Request
@@ -65,15 +65,16 @@ class HttpClient(Sender):
             is_kept = connection is not None
             connection = connection or await self._connected(origin, end)
             answer: asyncio.Future[Response] = loop.create_future()
-            self._ask(connection, data, end, lease, answer)
+            connection.ask(data, end - lease.waited(loop.time()), lease, answer)
+            self._send_soon([connection], end)
             reporting().sent(len(data))
             try:
                 response = await answer
-                self._over(connection, is_kept=not _closes(request.headers))
+                self.over(connection, is_kept=not _closes(request.headers))
             finally:
                 reporting().received(connection.came)
                 if connection.answer is not None:
-                    self._over(connection, is_kept=False)  # whatever is under way on it, nobody waits for
+                    self.over(connection, is_kept=False)  # whatever is under way on it, nobody waits for
             return self.read(request, response)
         except Exception as error:
             raise self.failure(request, error, timeout, is_kept=is_kept) from None
@@ -122,7 +123,8 @@ class HttpClient(Sender):
     ) -> int:
         """Send the first of ``requests``, all to one origin, for ``keys`` over kept connections; how many."""
         self._desync.check()
-        count = nbytes = 0
+        asked: list[HttpConnection] = []
+        nbytes = 0
         if requests:
             origin, path = self._origin(requests[0].url)
             start = len(requests[0].url.removesuffix(path))
@@ -132,30 +134,20 @@ class HttpClient(Sender):
                 break
             data = _written(request, request.url[start:], origin)
             key.connection = connection
-            self._ask(connection, data, end, lease, key)
+            connection.ask(data, end, lease, key)
+            asked.append(connection)
             nbytes += len(data)
-            count += 1
-        self._slots.take(count)
+        if asked:
+            self._send_soon(asked, end)
+        self._slots.take(len(asked))
         reporting().sent(nbytes)
-        return count
+        return len(asked)
+
+    def end_started(self, count: int) -> None:
+        """So many that were started are over: others may have their places."""
+        self._slots.release(count)
 
     def over(self, connection: HttpConnection, *, is_kept: bool) -> None:
-        """What was started over ``connection`` has come, or nobody waits for it any more."""
-        self._over(connection, is_kept=is_kept)
-        self._slots.release()
-
-    # Inside.
-
-    def _ask(
-        self, connection: HttpConnection, data: bytes, end: float, lease: ByteLease, sink: ResponseSink
-    ) -> None:
-        self._busy.add(connection)
-        if end < self._watched_until:
-            self._watch_until(end)
-        connection.ask(data, end, lease, sink)
-        self._send_soon(connection)
-
-    def _over(self, connection: HttpConnection, *, is_kept: bool) -> None:
         """The question is over: keep the connection, where it may be asked again."""
         origin, desync = connection.origin, self._desync
         if is_kept and connection.questions > 1:
@@ -167,14 +159,18 @@ class HttpClient(Sender):
         else:
             connection.abort()
 
-    def _send_soon(self, connection: HttpConnection) -> None:
-        """Send what ``connection`` is to ask with all that others ask in this turn of the loop.
+    # Inside.
+
+    def _send_soon(self, asked: Sequence[HttpConnection], end: float) -> None:
+        """Send what connections are to ask, by ``end``, with all that others ask in this turn of the loop.
 
         Sent one by one between other work, questions take us and a server on the same machine more time.
         """
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._send_all)
-        self._unsent.append(connection)
+        self._unsent += asked
+        self._busy.update(asked)
+        self._watch_until(end)
 
     def _send_all(self) -> None:
         connections, self._unsent = self._unsent, []

@@ -105,13 +105,14 @@ class HttpConnection(asyncio.Protocol):
     def ask(self, data: bytes, end: float, lease: ByteLease, sink: ResponseSink) -> None:
         """Take ``data`` to be sent; ``sink`` is told the response, or a failure, by ``end``.
 
-        The client sees to both: it calls ``send``, and looks at the time.
+        The client sees to both: it calls ``send``, and looks at the time. What ``lease`` waits is added to
+        ``end``, all of it since it was made.
         """
         self._body = []
         self._size = self._announced = self._counted = self._head_size = 0
         self._has_head = self._reads_to_end = False
         self._lease = lease
-        self._end = end - lease.waited(asyncio.get_running_loop().time())
+        self._end = end
         self.answer = sink
         self.came = 0
         self._unsent = data

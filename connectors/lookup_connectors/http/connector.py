@@ -385,7 +385,7 @@ class OpenHttp:
         given = self._given(
             {name: values[0] for name, values in keys.columns.items() if name not in keys.lists}
         )
-        return FoundRows(rows.rows, rows.names, [given] * len(rows), [told] * len(rows))
+        return FoundRows(rows.rows, rows.names, [given] * len(rows.rows), [told] * len(rows.rows))
 
     async def _ask(
         self,

@@ -216,16 +216,13 @@ class Exchange:
         is gone) is no word: nobody would ever pause.
         """
         verdict = self.judge(response) if len(response.body) <= _SMALL_BODY else None
-        return verdict, *self._ending(response, verdict)
-
-    def _ending(self, response: Response, verdict: Verdict | None) -> tuple[Ending, float | None]:
         kind = "answer" if verdict is None else verdict.kind
         status = 429 if kind == "throttled" else response.status
         told = reported_pause(status, response.headers, self.wall_clock()) or None
         if verdict is not None and kind == "throttled":
-            return "refused", told or pause_told(verdict.document, self.wall_clock()) or None
+            return verdict, "refused", told or pause_told(verdict.document, self.wall_clock()) or None
         is_lost = response.status in _UNREACHABLE and kind not in _ANSWERS
-        return "lost" if is_lost else "served", told
+        return verdict, "lost" if is_lost else "served", told
 
     def page(self, request: Request, link: str) -> Request:
         """The request for the page that ``link`` leads to.

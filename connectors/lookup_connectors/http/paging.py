@@ -104,7 +104,7 @@ class Paging:
             else:
                 rows.add(answered.verdict.rows)
             try:
-                current = self._following(current, answered, len(asked), len(rows), exchange, reader)
+                current = self._following(current, answered, len(asked), len(rows.rows), exchange, reader)
             except PathFailure as error:
                 assert self.path is not None, "no other way follows one"
                 raise reader.not_followed(self.path, "'paging-path'", error) from None
@@ -117,9 +117,9 @@ class Paging:
         """Whether the first page is all: nothing leads on, or has to be said of that."""
         if answered.verdict.kind == "miss":
             return True
-        rows = len(answered.verdict.rows)
+        rows = answered.verdict.rows.rows
         try:
-            return self._following(answered.request, answered, 1, rows, exchange, reader) is None
+            return self._following(answered.request, answered, 1, len(rows), exchange, reader) is None
         except (PathFailure, ValueError, HttpFailure):
             return False
 
@@ -142,11 +142,11 @@ class Paging:
             return None
         rows = answered.verdict.rows
         if self.is_counted:
-            if len(rows) == 0 or (self.size is not None and len(rows) < self.size):
+            if not rows.rows or (self.size is not None and len(rows.rows) < self.size):
                 return None
             return self._with_parameter(request, self.first + page if self.kind == "page" else so_far)
-        following = self._said_to_follow(request, answered, exchange)
-        if following is None and (rows.is_listed or not rows):
+        following = self._said_to_follow(request, answered, exchange) if self.kind else None
+        if following is None and (rows.is_listed or not rows.rows):
             self._refuse_more(answered, reader.rows.way)
         return following
 

@@ -102,7 +102,7 @@ class Told(NamedTuple):
         return list(value.items()) if isinstance(value, Mapping) else value
 
 
-@dataclass
+@dataclass(slots=True)
 class PageRows:
     """The rows of one response, or of all its pages.
 
@@ -115,9 +115,6 @@ class PageRows:
     rows: list[Any] = field(default_factory=list)
     names: list[str | None] = field(default_factory=list)
     is_listed: bool = True
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def add(self, more: PageRows) -> None:
         """The rows of the next page."""
@@ -240,6 +237,8 @@ class ResponseReader:
             raise self.not_followed(self.rows, "'rows'", error) from None
         if self.row_key is not None:
             return self._members(rows)
+        if type(rows) is dict and rows:  # most answers to one key
+            return PageRows([rows], [None], is_listed=False)
         listed = rows if isinstance(rows, list) else [] if rows == {} else [rows]
         there = [row for row in listed if row is not None]
         return PageRows(there, [None] * len(there), isinstance(rows, list))

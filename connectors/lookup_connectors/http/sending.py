@@ -136,11 +136,11 @@ class ConnectionSlots:
                 self.release()  # it came just when nobody wanted it any more
             raise
 
-    def release(self) -> None:
-        """Hand it on to who has waited longest."""
-        while self._waiting:
+    def release(self, count: int = 1) -> None:
+        """Hand so many on to those who have waited longest."""
+        while count and self._waiting:
             given = self._waiting.popleft()
             if not given.done():
                 given.set_result(None)
-                return
-        self.free += 1
+                count -= 1
+        self.free += count

@@ -159,5 +159,6 @@ class StartedKeys:
 
     def _forget(self, keys: int) -> None:
         """So many keys are over; what they held is counted elsewhere by now."""
+        self._client.end_started(keys)
         self._under_way -= keys
         self._lease.keep(self._under_way * self._client.usual.size)
