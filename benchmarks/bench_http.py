@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.bench_http [--keys N] [--runs N]``. The server is 2 ms away and shares the machine.
 Each key is asked once, 100 requests at a time in each task; the ways with many keys per request get ten times
-as many keys. Planning and starting the job count.
+as many keys, and httpx, without the extra ``http-fast``, a tenth. Planning and starting the job count.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 
 import aiohttp
 
+from benchmarks.connectors import OverHttpx
 from benchmarks.http_server import running_api, seconds_of
 from benchmarks.measuring import (
     Figure,
@@ -28,7 +29,7 @@ from benchmarks.measuring import (
     spark_session,
     theme,
 )
-from lookup_hints import LookupSession
+from lookup_hints import LookupSession, register_connector
 
 IN_FLIGHT = 100
 MANY, MORE = 100, 1000
@@ -36,6 +37,7 @@ QUERY = "SELECT count(p.name) AS found, max(p.name) AS name FROM {keys} o JOIN {
 
 AIOHTTP = "plain aiohttp, one process"
 ONE = "lookup join, one key per request"
+HTTPX = f"{ONE}, over httpx"
 BY_GET, BY_POST = f"lookup join, {MANY} keys per GET", f"lookup join, {MORE:,} keys per POST"
 
 Get = Callable[[str], Awaitable[object]]
@@ -56,6 +58,7 @@ def main() -> None:
         ways: dict[str, tuple[int, Way]] = {
             AIOHTTP: (one // 2, lambda: asyncio.run(_with_aiohttp(api.url, one // 2))),
             ONE: (one, looked_up("one", one)),
+            HTTPX: (one // 10, looked_up("one_httpx", one // 10)),
             BY_GET: (many, looked_up("many", many)),
             BY_POST: (many, looked_up("more", many)),
         }
@@ -72,6 +75,7 @@ def main() -> None:
         cpu = cpu_ratio(samples[AIOHTTP], samples[ONE]) * counts[ONE] / counts[AIOHTTP]
         note = f"the aim is 2.5; processor seconds: {cpu:.2f}"
         found.add(Figure(f"speed of the {ONE} / {AIOHTTP}", speed(ONE, AIOHTTP), at_least=1.2, note=note))
+        found.add(Figure(f"speed of the {ONE} / the same over httpx", speed(ONE, HTTPX)))
         for way in (BY_POST, BY_GET):
             least = 20.0 if way == BY_POST else None
             found.add(Figure(f"speed of the {way} / one key per request", speed(way, ONE), at_least=least))
@@ -132,14 +136,17 @@ async def _all_asked(get: Get, url: str, keys: int) -> float:
 
 def _declare(session: LookupSession, url: str) -> None:
     columns = "id BIGINT, name STRING, country STRING"
+    register_connector("http_httpx", OverHttpx)
     for table, path, more in (
         ("one", "/people/{id}", ""),
+        ("one_httpx", "/people/{id}", ""),
         ("many", "/people?ids={id}", f", 'keys-per-request' = '{MANY}'"),
         ("more", "/people", f", 'keys-per-request' = '{MORE}', 'method' = 'POST', 'body' = '[\"{{id}}\"]'"),
     ):
+        connector = "http_httpx" if table == "one_httpx" else "http"
         session.sql(
-            f"CREATE TEMPORARY TABLE {table} ({columns}) WITH ('connector' = 'http', 'url' = '{url}{path}',"
-            f" 'capacity' = '{IN_FLIGHT}'{more})"
+            f"CREATE TEMPORARY TABLE {table} ({columns})"
+            f" WITH ('connector' = '{connector}', 'url' = '{url}{path}', 'capacity' = '{IN_FLIGHT}'{more})"
         )
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
+from lookup_connectors.http import HttpConnector, connector
+from lookup_connectors.http.client_httpx import HttpxClient
 from lookup_connectors.postgres import PostgresConnector
 
 from lookup_hints.spi import (
@@ -51,6 +54,15 @@ class Counted(AsyncLookup):
             notes.write(f"{request.keys.num_rows}\n")
         await asyncio.sleep(0.002)
         return _echoed(request)
+
+
+class OverHttpx(HttpConnector):
+    """The connector ``http`` over httpx, as where the extra ``http-fast`` is not installed."""
+
+    async def aopen(self) -> None:
+        """As ever, with this client."""
+        with mock.patch.object(connector, "client_of", HttpxClient):
+            await super().aopen()
 
 
 class Steady(AsyncLookup):

@@ -28,6 +28,7 @@ FIGURES = {
     "pandas": ("postgres", "speed by pandas transport / by Arrow"),
     "sync": ("runners", "speed of the sync runner / of the async one"),
     "aiohttp": ("http", "speed of the lookup join, one key per request / plain aiohttp, one process"),
+    "httpx": ("http", "speed of the lookup join, one key per request / the same over httpx"),
     "post": ("http", "speed of the lookup join, 1,000 keys per POST / one key per request"),
     "get": ("http", "speed of the lookup join, 100 keys per GET / one key per request"),
     "cold": ("cache", "time with a cache that never hits / without"),
@@ -111,6 +112,7 @@ cheaper](ask-or-read.md), and where a join has no key.
 
 - 100 keys in a GET: {get} times as fast as one by one. 1,000 keys in a POST: {post} times.
 - One key in each request: {aiohttp} times the speed of one process with plain aiohttp.
+- With the extra `http-fast` that is {httpx} times as fast as with `http` alone, which sends requests by httpx.
 
 ## A cache
 
