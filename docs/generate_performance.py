@@ -28,7 +28,7 @@ FIGURES = {
     "pandas": ("postgres", "speed by pandas transport / by Arrow"),
     "sync": ("runners", "speed of the sync runner / of the async one"),
     "aiohttp": ("http", "speed of the lookup join, one key per request / plain aiohttp, one process"),
-    "httpx": ("http", "speed of the lookup join, one key per request / the same over httpx"),
+    "httpx": ("http_httpx", "speed of the lookup join, one key per request / the same over httpx"),
     "post": ("http", "speed of the lookup join, 1,000 keys per POST / one key per request"),
     "get": ("http", "speed of the lookup join, 100 keys per GET / one key per request"),
     "cold": ("cache", "time with a cache that never hits / without"),

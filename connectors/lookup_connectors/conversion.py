@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.texts import REFUSALS, from_texts, is_number
+from lookup_connectors.text_values import REFUSALS, from_texts, is_number
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi.casts import cast
 from lookup_hints.spi.types import sql_type

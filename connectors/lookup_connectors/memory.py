@@ -30,8 +30,8 @@ from lookup_connectors.conversion import (
     is_nested,
     parse_json,
 )
-from lookup_connectors.ordered_rows import can_order
-from lookup_connectors.texts import REFUSALS
+from lookup_connectors.sql_parts import can_order
+from lookup_connectors.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import (
     TEXT,

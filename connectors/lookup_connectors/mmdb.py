@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_connectors import json_paths
-from lookup_connectors.addresses import address_in
 from lookup_connectors.conversion import convert, from_json_values, readable_as_json
+from lookup_connectors.text_values import address_in
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import FILE, TEXT, LookupRequest, LookupTable, Option, Outcomes, SyncLookup, choice
 from lookup_hints.spi.model import identity_of_file

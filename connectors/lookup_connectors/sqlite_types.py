@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_connectors.conversion import ToArrow, as_floats, from_json, is_nested, readable_as_json
-from lookup_connectors.texts import from_texts, moments
+from lookup_connectors.text_values import from_texts, moments
 from lookup_hints.spi import TableSize
 from lookup_hints.spi.casts import cast
 from lookup_hints.spi.types import TIMESTAMP_NTZ, sql_type
@@ -139,10 +139,38 @@ def _timestamps(values: Sequence[int | str | None], kind: pa.DataType) -> pa.Arr
     return pc.coalesce(cast(seconds, TIMESTAMP_NTZ).cast(kind), moments(texts, kind))
 
 
-def date_texts(dates: pa.ChunkedArray) -> pa.ChunkedArray:
-    """``dates`` as SQLite keeps them, in their order: a year after 9999, which no row has, is above all."""
-    texts = dates.cast(pa.string())
+def as_stored(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """``values`` as SQLite keeps them: dates are texts, in their order.
+
+    A year after 9999, which no row has, is above all.
+    """
+    if not types.is_date(values.type):
+        return values
+    texts = values.cast(pa.string())
     return pc.if_else(pc.match_substring_regex(texts, r"^\d{5}"), ":", texts)
+
+
+# --- keys in SQL ----------------------------------------------------------------------------------
+
+
+def equality(compared: str, key: str, kind: pa.DataType) -> str:
+    """SQL that is true where a column of ``kind`` equals a key, as Spark compares them."""
+    condition = f"{compared} = {key}"
+    if types.is_string(kind):
+        # The column's collation may find a row by two keys ('a' and 'A'): the row belongs to its own alone.
+        # The first condition is there for the index, which has the column's collation.
+        return f"{condition} AND {condition} COLLATE BINARY"
+    return condition
+
+
+def asked_keys(names: Sequence[str], count: int, *, is_distinct: bool = True) -> str:
+    """The head of a statement that has so many bound keys in its table ``asked``.
+
+    Distinct: 0.0 and -0.0 are one value to SQLite, and a row must come once.
+    """
+    values = ", ".join([f"({', '.join('?' * len(names))})"] * count)
+    rows = f"SELECT DISTINCT * FROM (VALUES {values})" if is_distinct else f"VALUES {values}"  # noqa: S608
+    return f"WITH asked({', '.join(names)}) AS ({rows})"
 
 
 # --- sizes ----------------------------------------------------------------------------------------

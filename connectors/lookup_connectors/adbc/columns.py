@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_connectors.conversion import from_json, is_nested
-from lookup_connectors.texts import REFUSALS, from_texts, moments
+from lookup_connectors.text_values import REFUSALS, from_texts, moments
 from lookup_hints.errors import ConnectorError, nearest
 from lookup_hints.spi.casts import cast
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type

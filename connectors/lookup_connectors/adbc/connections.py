@@ -22,7 +22,7 @@ from adbc_driver_manager import dbapi
 
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, find_library
 from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure, explained
-from lookup_connectors.adbc.place import check_options, database_options
+from lookup_connectors.adbc.options import check_options, database_options
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi import LookupTable, Option, reporting
 from lookup_hints.spi.secrets import masker

@@ -25,16 +25,24 @@ from lookup_connectors.adbc.columns import (
 from lookup_connectors.adbc.connections import AdbcServer, Connections
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, dialect_of
 from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure
-from lookup_connectors.adbc.place import check_driver, check_options, file_of, origin_of, place_of
+from lookup_connectors.adbc.options import (
+    OPTIONS,
+    POOL_SIZE,
+    check_driver,
+    check_options,
+    file_of,
+    origin_of,
+    place_of,
+    wrong,
+)
 from lookup_connectors.adbc.sizes import table_size
 from lookup_connectors.adbc.sqlite_columns import plan_sqlite, told_by_sqlite
 from lookup_connectors.adbc.statements import (
     MARK,
+    AdbcStatements,
     Question,
     check_dialect,
-    ordered_questions,
     orders_rows,
-    questions,
     relation,
     schema_and_name,
     select,
@@ -43,14 +51,12 @@ from lookup_connectors.adbc.statements import (
 )
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.conversion import is_nested, row_with
-from lookup_connectors.ordered_rows import can_order
 from lookup_connectors.postgres_server import unheld_character, without_characters
+from lookup_connectors.sql_parts import can_order, quoted
 from lookup_connectors.sqlite_types import has_one_spelling
-from lookup_connectors.texts import REFUSALS
-from lookup_hints.errors import ConnectorError, LookupTimeout, OptionError, Problem
+from lookup_connectors.text_values import REFUSALS
+from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.spi import (
-    DURATION,
-    TEXT,
     Answer,
     AnswerTooLarge,
     AsyncLookup,
@@ -65,13 +71,11 @@ from lookup_hints.spi import (
     Scan,
     Statistics,
     TableSize,
-    integer,
 )
 from lookup_hints.spi.model import identity_of_file
 from lookup_hints.spi.secrets import has_reference
 from lookup_hints.spi.types import sql_type
 
-_POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
 _SQLITE_BATCH = {"adbc.sqlite.query.batch_rows": 16_384}
 _LOOKS_AT_TYPES = 3
 
@@ -79,26 +83,7 @@ _LOOKS_AT_TYPES = 3
 class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema):
     """A table or view of any database that has an ADBC driver."""
 
-    OPTIONS: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "driver",
-            TEXT,
-            "Python module of the driver (adbc_driver_duckdb, adbc_driver_postgresql, adbc_driver_sqlite,"
-            " adbc_driver_snowflake ...), or the path of its library.",
-            required=True,
-        ),
-        Option("entrypoint", TEXT, "Function that makes the driver, where the library has an unusual one."),
-        Option("uri", TEXT, "Where the database is, as the driver wants it: a URL or a file.", secret=True),
-        Option("username", TEXT, "Who connects, where `uri` does not say it."),
-        Option("password", TEXT, "Password of the user.", secret=True),
-        Option("table-name", TEXT, "`table` or `schema.table`, as in SQL; the table's own name by default."),
-        Option("dialect", TEXT, "SQL that the database speaks, as sqlglot calls it. Default: the driver's."),
-        Option("adbc.db.", TEXT, "An option of the driver's database.", secret=True, family="key"),
-        Option("adbc.connection.", TEXT, "An option of its connections.", secret=True, family="key"),
-        _POOL_SIZE,
-        Option("connect-timeout", DURATION, "Time to connect and look at the columns.", default=30.0),
-        MAX_BYTES_IN_FLIGHT,
-    )
+    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
 
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
@@ -112,14 +97,14 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         given = self.table.options
         for key in ("driver", "dialect", "table-name"):
             if has_reference(given.get(key, "")):
-                raise self._wrong(key, "it may hold no reference")
+                raise wrong(self.table, key, "it may hold no reference")
         check_driver(self.table, given["driver"])
         if not has_reference(given.get("uri", "")):
             check_options(self.table, given)
         try:
             check_dialect(self._dialect)
         except ValueError as error:
-            raise self._wrong("dialect", str(error)) from None
+            raise wrong(self.table, "dialect", str(error)) from None
         _ = self._relation
 
     def key_columns(self) -> frozenset[str]:
@@ -135,10 +120,10 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
 
     def requests_at_once(self) -> int | None:
         """One for each connection, and one more each, so that none waits for the task's next one."""
-        given = self.table.options.get(_POOL_SIZE.key)
+        given = self.table.options.get(POOL_SIZE.key)
         if given and has_reference(given):
             return None
-        return 2 * (int(given) if given else _POOL_SIZE.default)
+        return 2 * (int(given) if given else POOL_SIZE.default)
 
     def opened_with(self) -> Hashable:
         """What the default covers, and the database file."""
@@ -279,8 +264,8 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
         keys = without_characters(self._possible(keys), live.strange)
         wanted = [live.plans[name] for name in compared.names]
         by = [live.plans[name] for name in request.key_columns]
-        about = (self._relation, wanted, by, keys, self._dialect)
-        asked = questions(*about) if order is None else ordered_questions(*about, order, live.plans)
+        statements = AdbcStatements(self._relation, wanted, by, self._dialect)
+        asked = statements.of(keys) if order is None else statements.in_order(keys, order, live.plans)
         room = _Room(live.limit, request.keys.num_rows, self.table.name)
         parts, positions = [compared.empty_table()], [pa.array([], pa.int64())]
         with _casting(live.server, connection, (*wanted, *by)):
@@ -409,14 +394,11 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
     @property
     def _relation(self) -> str:
         name = self.table.name
-        given = self.table.options.get("table-name") or (name if name.isidentifier() else _quoted(name))
+        given = self.table.options.get("table-name") or (name if name.isidentifier() else quoted(name))
         try:
             return relation(given, self._dialect)
         except ValueError as error:
-            raise self._wrong("table-name", str(error)) from None
-
-    def _wrong(self, option: str, what: str) -> OptionError:
-        return OptionError(Problem(f"table {self.table.name}: option {option!r}: {what}."))
+            raise wrong(self.table, "table-name", str(error)) from None
 
     def _error(self, message: str, *, permanent: bool = False) -> ConnectorError:
         return ConnectorError(f"table {self.table.name}: {message}", permanent=permanent)
@@ -473,7 +455,3 @@ def _shown(column: pa.Array, row: int) -> object:
         return column[row].as_py()
     except (ValueError, OverflowError):  # a day or moment that Python has not
         return column[row].value
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

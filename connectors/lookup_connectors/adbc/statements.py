@@ -17,8 +17,8 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import SqlglotError
 
 from lookup_connectors.adbc.columns import AdbcColumn
-from lookup_connectors.ordered_rows import found_rows, joined_rows
-from lookup_connectors.sqlite_types import date_texts
+from lookup_connectors.sql_parts import found_rows, joined_rows
+from lookup_connectors.sqlite_types import as_stored, asked_keys, equality
 from lookup_hints.spi import OrderCondition
 
 Way = Literal["arrays", "lists", "rows", "parameters"]
@@ -136,11 +136,165 @@ class Question:
     keys: pa.Table
 
 
-def questions(
-    source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
-) -> Iterator[Question]:
-    """The statements that together ask for the columns ``wanted`` of the rows of all ``keys``."""
-    return _MAKERS[way_of(dialect)](source, wanted, by, keys, dialect)
+@dataclass(frozen=True)
+class AdbcStatements:
+    """The statements that ask for rows by keys.
+
+    Args:
+        source: the table, as SQL writes it.
+        wanted: the columns that are read.
+        by: the columns that keys are compared with, in the order of the keys.
+        dialect: the SQL of the database.
+    """
+
+    source: str
+    wanted: Sequence[AdbcColumn]
+    by: Sequence[AdbcColumn]
+    dialect: str
+
+    def of(self, keys: pa.Table) -> Iterator[Question]:
+        """The statements that together ask for the rows of all ``keys``."""
+        way = way_of(self.dialect)
+        if way == "arrays":
+            return self._by_arrays(keys)
+        if way == "lists":
+            return self._by_lists(keys)
+        return self._by_rows(keys) if way == "rows" else self._by_parameters(keys)
+
+    def _by_arrays(self, keys: pa.Table) -> Iterator[Question]:
+        bound = _bound_arrays(self.by)
+        compared = [column(plan, self.dialect) for plan in self.by]
+        if len(self.by) == 1:
+            condition = f"{compared[0]} = ANY({bound[0]})"
+        else:
+            condition = f"({', '.join(compared)}) IN (SELECT * FROM unnest({', '.join(bound)}))"  # noqa: S608
+        yield Question(f"{self._read} WHERE {condition}", _as_lists(keys), keys)
+
+    def _by_lists(self, keys: pa.Table) -> Iterator[Question]:
+        compared = ", ".join(_of_lists(plan, self.dialect) for plan in self.by)
+        unnested = ", ".join(["unnest(?)"] * len(self.by))
+        condition = f"({compared}) IN (SELECT {unnested})"
+        yield Question(f"{self._read} WHERE {condition}", _as_lists(keys), keys)
+
+    def _by_rows(self, keys: pa.Table) -> Iterator[Question]:
+        """``CROSS JOIN`` fixes the order: SQLite searches for each key, and never reads the whole table."""
+        rows = f"SELECT 0, {self._found} FROM asked CROSS JOIN {self.source} AS found"  # noqa: S608
+        found = f"{rows} WHERE {' AND '.join(self._equalities('found'))}"
+        for part in _parts(keys):
+            asked = asked_keys(self._names, part.num_rows)
+            yield Question(f"{asked} {self._types_first} UNION ALL {found}", _as_row(part), part)
+
+    def _by_parameters(self, keys: pa.Table) -> Iterator[Question]:
+        compared = [column(plan, self.dialect) for plan in self.by]
+        for part in _parts(keys):
+            place = _placeholders(self.dialect)
+            if len(self.by) == 1:
+                condition = f"{compared[0]} IN ({', '.join(place() for _ in range(part.num_rows))})"
+            else:
+                one_key = (
+                    " AND ".join(f"{each} = {place()}" for each in compared) for _ in range(part.num_rows)
+                )
+                condition = " OR ".join(f"({each})" for each in one_key)
+            yield Question(f"{self._read} WHERE {condition}", _as_row(part), part)
+
+    # By order.
+
+    def in_order(
+        self, keys: pa.Table, order: OrderCondition, plans: Mapping[str, AdbcColumn]
+    ) -> Iterator[Question]:
+        """The statements that ask for the rows that answer the values of ``keys``, by columns of ``plans``.
+
+        In ``keys`` the values are behind the columns that are compared with ``by``, and then the positions of
+        the keys, which stand in the column ``MARK`` of an answer.
+        """
+        way = way_of(self.dialect)
+        if way == "rows":
+            yield from self._ordered_rows(keys, order, plans)
+            return
+        names = [*self._names, "value", "position"]
+        if way == "lists" and order.until is None and _share_keys(keys, len(self.by)):
+            yield self._by_asof_join(keys, order, plans)
+            return
+        if way == "arrays":
+            arrays = (*_bound_arrays(self.by), f"${len(self.by) + 1}", f"${len(self.by) + 2}")
+            asked = f"unnest({', '.join(arrays)}) AS asked({', '.join(names)})"
+            compared = partial(column, dialect=self.dialect, of="found.")
+        else:
+            asked = f"(SELECT {', '.join(f'unnest(?) AS {name}' for name in names)}) AS asked"
+            compared = partial(_of_lists, dialect=self.dialect, of="found.")
+        rows = found_rows(
+            self._found,
+            f"{self.source} AS found",
+            [f"{compared(plan)} = asked.{name}" for plan, name in zip(self.by, names, strict=False)],
+            order,
+            "asked.value",
+            lambda name: compared(plans[name]),
+        )
+        sql = f"SELECT asked.position AS {MARK}, found.* FROM {asked} CROSS JOIN LATERAL ({rows}) AS found"  # noqa: S608  quoted
+        yield Question(sql, _as_lists(keys), keys)
+
+    def _by_asof_join(
+        self, keys: pa.Table, order: OrderCondition, plans: Mapping[str, AdbcColumn]
+    ) -> Question:
+        """The nearest rows by DuckDB's own join, without the rows of other keys: it sorts all."""
+        names = self._names
+        bound = ", ".join(f"unnest(?) AS {name}" for name in (*names, "value", "position"))
+        own = ", ".join(_of_lists(plan, self.dialect) for plan in self.by)
+        rows = f"SELECT * FROM {self.source} WHERE ({own}) IN (SELECT {', '.join(names)} FROM asked)"  # noqa: S608  quoted
+        of_found = partial(_of_lists, dialect=self.dialect, of="found.")
+        conditions = [f"{of_found(plan)} = asked.{name}" for plan, name in zip(self.by, names, strict=True)]
+        conditions.append(f"asked.value {order.operator} {of_found(plans[order.column])}")
+        sql = (
+            f"WITH asked AS MATERIALIZED (SELECT {bound})"  # noqa: S608  quoted
+            f" SELECT asked.position AS {MARK}, {self._found}"
+            f" FROM asked ASOF JOIN ({rows}) AS found ON {' AND '.join(conditions)}"
+        )
+        return Question(sql, _as_lists(keys), keys)
+
+    def _ordered_rows(
+        self, keys: pa.Table, order: OrderCondition, plans: Mapping[str, AdbcColumn]
+    ) -> Iterator[Question]:
+        rows = joined_rows(
+            self.source,
+            self._equalities,
+            order,
+            lambda of, name: column(plans[name], self.dialect, f"{of}."),
+        )
+        names = [*self._names, "value", "position"]
+        keys = keys.set_column(len(self.by), "value", as_stored(keys.column(len(self.by))))
+        selected = f"SELECT asked.position, {self._found} {rows}"
+        for part in _parts(keys):
+            asked = asked_keys(names, part.num_rows, is_distinct=False)
+            yield Question(f"{asked} {self._types_first} UNION ALL {selected}", _as_row(part), part)
+
+    # Parts of statements.
+
+    @property
+    def _read(self) -> str:
+        return select(self.source, self.wanted, self.dialect)
+
+    @property
+    def _found(self) -> str:
+        return _selected(self.wanted, self.dialect, "found.")
+
+    @property
+    def _types_first(self) -> str:
+        return _types_first(self.wanted, self.dialect)
+
+    @property
+    def _names(self) -> list[str]:
+        return [f"k{number}" for number in range(len(self.by))]
+
+    def _equalities(self, of: str) -> list[str]:
+        return [
+            equality(column(plan, self.dialect, f"{of}."), f"asked.{name}", plan.field.type)
+            for plan, name in zip(self.by, self._names, strict=True)
+        ]
+
+
+def orders_rows(dialect: str) -> bool:
+    """Whether rows can be asked for by order in ``dialect``."""
+    return way_of(dialect) in ("arrays", "lists", "rows")
 
 
 def typing_row(source: str, plans: Sequence[AdbcColumn], dialect: str) -> str:
@@ -166,18 +320,6 @@ def _example(plan: AdbcColumn) -> str:
     return "x'00'" if types.is_binary(kind) else "''"
 
 
-def _arrays(
-    source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
-) -> Iterator[Question]:
-    bound = _bound_arrays(by)
-    compared = [column(plan, dialect) for plan in by]
-    if len(by) == 1:
-        condition = f"{compared[0]} = ANY({bound[0]})"
-    else:
-        condition = f"({', '.join(compared)}) IN (SELECT * FROM unnest({', '.join(bound)}))"  # noqa: S608
-    yield Question(f"{select(source, wanted, dialect)} WHERE {condition}", _as_lists(keys), keys)
-
-
 def _bound_arrays(by: Sequence[AdbcColumn]) -> list[str]:
     bound = [f"${number}" for number in range(1, len(by) + 1)]
     # The server takes the parameter for text: compared so, a char(n) would lose its blanks.
@@ -185,15 +327,6 @@ def _bound_arrays(by: Sequence[AdbcColumn]) -> list[str]:
         f"CAST({each} AS bpchar[])" if plan.source_type == "bpchar" and not plan.as_text else each
         for each, plan in zip(bound, by, strict=True)
     ]
-
-
-def _lists(
-    source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
-) -> Iterator[Question]:
-    compared = ", ".join(_of_lists(plan, dialect) for plan in by)
-    unnested = ", ".join(["unnest(?)"] * len(by))
-    condition = f"({compared}) IN (SELECT {unnested})"
-    yield Question(f"{select(source, wanted, dialect)} WHERE {condition}", _as_lists(keys), keys)
 
 
 def _of_lists(plan: AdbcColumn, dialect: str, of: str = "") -> str:
@@ -205,111 +338,6 @@ def _of_lists(plan: AdbcColumn, dialect: str, of: str = "") -> str:
     return f"make_timestamp(epoch_us({compared}))" if is_finer else compared
 
 
-def _rows(
-    source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
-) -> Iterator[Question]:
-    """``CROSS JOIN`` fixes the order: SQLite searches the table for each key, and never reads it for all."""
-    names = _names(by)
-    conditions = " AND ".join(_equalities(by, dialect))
-    rows = f"SELECT 0, {_selected(wanted, dialect, 'found.')} FROM asked CROSS JOIN {source} AS found"  # noqa: S608
-    for part in _parts(keys):
-        values = ", ".join([f"({', '.join('?' * len(by))})"] * part.num_rows)
-        asked = f"WITH asked({', '.join(names)}) AS (SELECT DISTINCT * FROM (VALUES {values}))"  # noqa: S608
-        sql = f"{asked} {_types_first(wanted, dialect)} UNION ALL {rows} WHERE {conditions}"
-        yield Question(sql, _as_row(part), part)
-
-
-def _names(by: Sequence[AdbcColumn]) -> list[str]:
-    return [f"k{number}" for number in range(len(by))]
-
-
-def _equalities(by: Sequence[AdbcColumn], dialect: str, of: str = "found") -> list[str]:
-    return [
-        _equal(column(plan, dialect, f"{of}."), f"asked.{name}", plan)
-        for plan, name in zip(by, _names(by), strict=True)
-    ]
-
-
-def _equal(compared: str, key: str, plan: AdbcColumn) -> str:
-    if types.is_string(plan.field.type):
-        # The column's collation may find a row by two keys ('a' and 'A'): the row belongs to its own alone.
-        # The first condition is there for the index, which has the column's collation.
-        return f"{compared} = {key} AND {compared} = {key} COLLATE BINARY"
-    return f"{compared} = {key}"
-
-
-def _parameters(
-    source: str, wanted: Sequence[AdbcColumn], by: Sequence[AdbcColumn], keys: pa.Table, dialect: str
-) -> Iterator[Question]:
-    compared = [column(plan, dialect) for plan in by]
-    read = select(source, wanted, dialect)
-    for part in _parts(keys):
-        place = _placeholders(dialect)
-        if len(by) == 1:
-            condition = f"{compared[0]} IN ({', '.join(place() for _ in range(part.num_rows))})"
-        else:
-            one_key = (" AND ".join(f"{each} = {place()}" for each in compared) for _ in range(part.num_rows))
-            condition = " OR ".join(f"({each})" for each in one_key)
-        yield Question(f"{read} WHERE {condition}", _as_row(part), part)
-
-
-_MAKERS: dict[Way, Callable[..., Iterator[Question]]] = {
-    "arrays": _arrays,
-    "lists": _lists,
-    "rows": _rows,
-    "parameters": _parameters,
-}
-
-
-# --- by order ---------------------------------------------------------------------------------------
-
-
-def orders_rows(dialect: str) -> bool:
-    """Whether rows can be asked for by order in ``dialect``."""
-    return way_of(dialect) in ("arrays", "lists", "rows")
-
-
-def ordered_questions(
-    source: str,
-    wanted: Sequence[AdbcColumn],
-    by: Sequence[AdbcColumn],
-    keys: pa.Table,
-    dialect: str,
-    order: OrderCondition,
-    plans: Mapping[str, AdbcColumn],
-) -> Iterator[Question]:
-    """The statements that ask for the columns ``wanted`` of the rows that answer the values of ``keys``.
-
-    In ``keys`` the values are behind the columns that are compared with ``by``, and then the positions of the
-    keys, which stand in the column ``MARK`` of an answer.
-    """
-    if way_of(dialect) == "rows":
-        yield from _ordered_rows(source, wanted, by, keys, dialect, order, plans)
-        return
-    names = [*_names(by), "value", "position"]
-    if way_of(dialect) == "lists" and order.until is None and _share_keys(keys, len(by)):
-        yield _by_asof_join(source, wanted, by, keys, dialect, order, plans)
-        return
-    if way_of(dialect) == "arrays":
-        arrays = (*_bound_arrays(by), f"${len(by) + 1}", f"${len(by) + 2}")
-        asked = f"unnest({', '.join(arrays)}) AS asked({', '.join(names)})"
-        compared = partial(column, dialect=dialect, of="found.")
-    else:
-        asked = f"(SELECT {', '.join(f'unnest(?) AS {name}' for name in names)}) AS asked"
-        compared = partial(_of_lists, dialect=dialect, of="found.")
-    equalities = [f"{compared(plan)} = asked.{name}" for plan, name in zip(by, names, strict=False)]
-    rows = found_rows(
-        _selected(wanted, dialect, "found."),
-        f"{source} AS found",
-        equalities,
-        order,
-        "asked.value",
-        lambda name: compared(plans[name]),
-    )
-    sql = f"SELECT asked.position AS {MARK}, found.* FROM {asked} CROSS JOIN LATERAL ({rows}) AS found"  # noqa: S608  quoted
-    yield Question(sql, _as_lists(keys), keys)
-
-
 _MANY_VALUES = 16
 """DuckDB compares each value with all rows of its key: for so many of a key, to sort the rows is faster."""
 
@@ -318,60 +346,6 @@ def _share_keys(keys: pa.Table, by: int) -> bool:
     """Whether many values have the same key, which the first columns are."""
     different = keys.group_by(keys.column_names[:by]).aggregate([]).num_rows
     return bool(keys.num_rows > different * _MANY_VALUES)
-
-
-def _by_asof_join(
-    source: str,
-    wanted: Sequence[AdbcColumn],
-    by: Sequence[AdbcColumn],
-    keys: pa.Table,
-    dialect: str,
-    order: OrderCondition,
-    plans: Mapping[str, AdbcColumn],
-) -> Question:
-    """The nearest rows by DuckDB's own join, of which the rows of other keys are kept away: it sorts all."""
-    names = _names(by)
-    bound = ", ".join(f"unnest(?) AS {name}" for name in (*names, "value", "position"))
-    own = ", ".join(_of_lists(plan, dialect) for plan in by)
-    rows = f"SELECT * FROM {source} WHERE ({own}) IN (SELECT {', '.join(names)} FROM asked)"  # noqa: S608  quoted
-    conditions = [
-        f"{_of_lists(plan, dialect, 'found.')} = asked.{name}" for plan, name in zip(by, names, strict=True)
-    ]
-    conditions.append(f"asked.value {order.operator} {_of_lists(plans[order.column], dialect, 'found.')}")
-    sql = (
-        f"WITH asked AS MATERIALIZED (SELECT {bound})"  # noqa: S608  quoted
-        f" SELECT asked.position AS {MARK}, {_selected(wanted, dialect, 'found.')}"
-        f" FROM asked ASOF JOIN ({rows}) AS found ON {' AND '.join(conditions)}"
-    )
-    return Question(sql, _as_lists(keys), keys)
-
-
-def _ordered_rows(
-    source: str,
-    wanted: Sequence[AdbcColumn],
-    by: Sequence[AdbcColumn],
-    keys: pa.Table,
-    dialect: str,
-    order: OrderCondition,
-    plans: Mapping[str, AdbcColumn],
-) -> Iterator[Question]:
-    names = [*_names(by), "value", "position"]
-    rows = joined_rows(
-        source,
-        lambda of: _equalities(by, dialect, of),
-        order,
-        lambda of, name: column(plans[name], dialect, f"{of}."),
-    )
-    keys = keys.set_column(len(by), "value", _kept(keys.column(len(by))))
-    selected = f"SELECT asked.position, {_selected(wanted, dialect, 'found.')} {rows}"
-    for part in _parts(keys):
-        values = ", ".join([f"({', '.join('?' * len(names))})"] * part.num_rows)
-        asked = f"WITH asked({', '.join(names)}) AS (VALUES {values})"
-        yield Question(f"{asked} {_types_first(wanted, dialect)} UNION ALL {selected}", _as_row(part), part)
-
-
-def _kept(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    return date_texts(values) if types.is_date(values.type) else values
 
 
 def _placeholders(dialect: str) -> Callable[[], str]:

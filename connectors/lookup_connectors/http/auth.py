@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
 from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.http.client import HttpClient, one_of
 from lookup_connectors.http.network import basic
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, Response
-from lookup_connectors.http.sending import Sender, one_of
 from lookup_hints.spi import LookupTable
 
 _EARLY_SECONDS = 30.0
@@ -36,7 +36,7 @@ class Auth:
         """The headers for the next request; None where they must be fetched first."""
         return self._headers
 
-    async def fetched(self, client: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
+    async def fetched(self, client: HttpClient, lease: ByteLease, timeout: float) -> dict[str, str]:
         """The headers for the next request."""
         return self._headers
 
@@ -87,7 +87,7 @@ class ClientCredentials(Auth):
     def known(self) -> dict[str, str] | None:
         return self._headers if self._clock() < self._renew_at else None
 
-    async def fetched(self, client: Sender, lease: ByteLease, timeout: float) -> dict[str, str]:
+    async def fetched(self, client: HttpClient, lease: ByteLease, timeout: float) -> dict[str, str]:
         """The header with a new token; whoever waited while another fetched shares what came of it."""
         fetches = self._fetches
         async with one_of(self._fetching, lease):
@@ -101,7 +101,7 @@ class ClientCredentials(Auth):
         if self._headers == refused:
             self._renew_at = -math.inf  # those who wait for it still take it: they are refused, too
 
-    async def _fetch(self, client: Sender, lease: ByteLease, timeout: float) -> None:
+    async def _fetch(self, client: HttpClient, lease: ByteLease, timeout: float) -> None:
         request = self._request()
         failure: HttpFailure | None = None
         try:

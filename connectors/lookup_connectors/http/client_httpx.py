@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 import httpx
 
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
+from lookup_connectors.http.client import STANDING_HEADERS, HttpClient
 from lookup_connectors.http.network import Connecting, HttpOrigin, Proxy
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, Response
-from lookup_connectors.http.sending import STANDING_HEADERS, Sender
 from lookup_hints.spi import reporting
 
 _T = TypeVar("_T")
 
 
-class HttpxClient(Sender):
+class HttpxClient(HttpClient):
     """Carries requests by httpx."""
 
     keeps_connections = False

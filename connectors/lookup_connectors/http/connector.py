@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT, ByteLease, BytesInFlight
 from lookup_connectors.http.auth import auth_of, netrc_path
+from lookup_connectors.http.classification import ResponseClassifier
+from lookup_connectors.http.client import HttpClient
 from lookup_connectors.http.exchange import Answered, Begun, Exchange
 from lookup_connectors.http.network import Connecting, tls_context
 from lookup_connectors.http.options import (
@@ -39,9 +41,7 @@ from lookup_connectors.http.request import (
     host_and_port,
 )
 from lookup_connectors.http.response import FoundRow, FoundRows, HttpFailure, PageRows, Told
-from lookup_connectors.http.sending import Sender
 from lookup_connectors.http.started_keys import StartedKeys
-from lookup_connectors.http.verdict import Judge
 from lookup_hints.spi import (
     AcquiresPermits,
     Answer,
@@ -68,7 +68,7 @@ from lookup_hints.spi.model import identity_of_file
 from lookup_hints.spi.secrets import masker
 
 if TYPE_CHECKING:
-    from lookup_connectors.http.client import HttpClient
+    from lookup_connectors.http.client_httptools import HttptoolsClient
 
 _T = TypeVar("_T")
 
@@ -257,15 +257,15 @@ class HttpConnector(
         return self._live
 
 
-def client_of(connecting: Connecting, budget: BytesInFlight) -> Sender:
+def client_of(connecting: Connecting, budget: BytesInFlight) -> HttpClient:
     """The client on httptools where that is installed, which takes a fraction of the time; else httpx."""
     try:
-        from lookup_connectors.http.client import HttpClient
+        from lookup_connectors.http.client_httptools import HttptoolsClient
     except ModuleNotFoundError:
         from lookup_connectors.http.client_httpx import HttpxClient
 
         return HttpxClient(connecting, budget)
-    return HttpClient(connecting, budget)
+    return HttptoolsClient(connecting, budget)
 
 
 class _RowsOfKey(list[Any]):
@@ -313,7 +313,7 @@ class OpenHttp:
             self.client,
             home,
             auth,
-            Judge(
+            ResponseClassifier(
                 self.plan.reader,
                 options["success-codes"],
                 options["miss-codes"],
@@ -362,7 +362,7 @@ class OpenHttp:
         closes = any(name.lower() == "connection" for name in self._templates.headers)
         if closes or self.plan.paging.is_counted or not self.client.keeps_connections:
             return None
-        return StartedKeys(self, cast("HttpClient", self.client), take)
+        return StartedKeys(self, cast("HttptoolsClient", self.client), take)
 
     def requests_of(self, rows: Sequence[RowRequest]) -> list[Request]:
         """The requests for the first of ``rows``, up to one for which there is none."""
@@ -410,7 +410,7 @@ class OpenHttp:
         """The JSON of the answer to ``key``, with exact fractions, and its headers; None for a miss."""
         with suppress(Unaskable), self.client.budget.lease() as lease:
             answered = await self.exchange.ask(self._request(TemplateKeys.one(key)), None, lease)
-            if answered.verdict.kind != "miss":
+            if answered.classified.kind != "miss":
                 reader = replace(self.plan.reader, exact=True)
                 return reader.document(answered.response), answered.response.headers
         return None

@@ -11,12 +11,12 @@ from urllib.parse import urljoin
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.http.auth import Auth
-from lookup_connectors.http.envelope import pause_told
-from lookup_connectors.http.rate_limits import reported_pause, retry_after
+from lookup_connectors.http.classification import Classification
+from lookup_connectors.http.client import HttpClient, one_of
+from lookup_connectors.http.error_bodies import pause_told
+from lookup_connectors.http.headers import reported_pause, retry_after
 from lookup_connectors.http.request import Request, origin_of
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, Response
-from lookup_connectors.http.sending import Sender, one_of
-from lookup_connectors.http.verdict import Verdict
 from lookup_hints.spi import Ending, Permits, permits, reporting
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -36,7 +36,7 @@ class Answered(NamedTuple):
 
     request: Request
     response: Response
-    verdict: Verdict
+    classified: Classification
 
 
 class Begun(NamedTuple):
@@ -46,7 +46,7 @@ class Begun(NamedTuple):
     credentials: dict[str, str]
     time: float
     came: Response | Exception
-    verdict: Verdict | None = None
+    classified: Classification | None = None
     ending: Ending = "unknown"
     wait: float = 0.0
 
@@ -67,7 +67,7 @@ class Exchange:
         client: sends requests.
         home: the origin of the table; credentials and what is private are for it alone.
         auth: who we are.
-        judge: says what a response is.
+        classify: says what a response is.
         request_timeout: seconds for each request.
         max_redirects: how many are followed.
         allowed: other origins that redirects and pages may lead to.
@@ -78,10 +78,10 @@ class Exchange:
     """
 
     table: str
-    client: Sender
+    client: HttpClient
     home: str
     auth: Auth
-    judge: Callable[[Response], Verdict]
+    classify: Callable[[Response], Classification]
     request_timeout: float
     max_redirects: int
     allowed: frozenset[str] = frozenset()
@@ -106,7 +106,7 @@ class Exchange:
         own = permits()
         redirects, renewed = 0, False
         after: float | None = None
-        verdict: Verdict | None
+        classified: Classification | None
         while True:
             credentials = self.auth.known if begun is None else begun.credentials
             if credentials is None:
@@ -114,18 +114,18 @@ class Exchange:
             signed = self._signed(request, credentials)
             try:
                 if begun is None:
-                    response, verdict, wait = await self._with_permit(
+                    response, classified, wait = await self._with_permit(
                         signed, own, deadline, lease, after=after
                     )
                 elif isinstance(begun.came, Exception):
                     raise begun.came
                 else:
-                    response, verdict = begun.came, begun.verdict
-                    wait = self._again_after(response, verdict, begun.ending, begun.wait, deadline)
+                    response, classified = begun.came, begun.classified
+                    wait = self._again_after(response, classified, begun.ending, begun.wait, deadline)
             except KeptConnectionLost:
                 # Few at once: where the server is down, they are what finds out.
                 async with one_of(self._second_tries, lease):
-                    response, verdict, wait = await self._with_permit(
+                    response, classified, wait = await self._with_permit(
                         signed, own, deadline, lease, fresh=True
                     )
             begun = None
@@ -140,12 +140,12 @@ class Exchange:
                 redirects += 1
                 request = self._redirected(request, response, redirects)
                 continue
-            if verdict is None:
+            if classified is None:
                 await lease.room(len(response.body) * _PARSED)
-                verdict = self.judge(response)
-            if verdict.kind not in _ANSWERS:
-                raise self._failure(request, response, verdict)
-            return Answered(request, response, verdict)
+                classified = self.classify(response)
+            if classified.kind not in _ANSWERS:
+                raise self._failure(request, response, classified)
+            return Answered(request, response, classified)
 
     async def _with_permit(
         self,
@@ -156,7 +156,7 @@ class Exchange:
         *,
         after: float | None = None,
         fresh: bool = False,
-    ) -> tuple[Response, Verdict | None, float | None]:
+    ) -> tuple[Response, Classification | None, float | None]:
         """The response, by a permit of ``own``; and if it must be asked again, after how many seconds.
 
         A large body is not judged yet: that must wait for room, and no permit should be held meanwhile.
@@ -173,7 +173,7 @@ class Exchange:
         wait = 0.0
         try:
             response = await self.client.send(request, self._left(deadline), lease, fresh=fresh)
-            verdict, ending, pause = self.judged(response)
+            classified, ending, pause = self.assessed(response)
         except HttpFailure as failure:
             ending = ending_of_failure(failure)
             raise
@@ -182,12 +182,12 @@ class Exchange:
             raise
         finally:
             wait = own.release(started, ending, pause)
-        return response, verdict, self._again_after(response, verdict, ending, wait, deadline)
+        return response, classified, self._again_after(response, classified, ending, wait, deadline)
 
     def _again_after(
         self,
         response: Response,
-        verdict: Verdict | None,
+        classified: Classification | None,
         ending: Ending,
         wait: float,
         deadline: float | None,
@@ -197,32 +197,32 @@ class Exchange:
         Raises:
             HttpFailure: that is too late.
         """
-        if verdict is None or ending != "refused":
+        if classified is None or ending != "refused":
             return None
         reporting().throttled()
-        self._check_refusal(response, verdict, wait, deadline)
+        self._check_refusal(response, classified, wait, deadline)
         return wait
 
     def is_final(self, answered: Answered) -> bool:
         """Whether it is a success or a miss, and leads nowhere else."""
-        _, response, verdict = answered
+        _, response, classified = answered
         is_elsewhere = response.status in _REDIRECTS or response.status == 401
-        return verdict.kind in _ANSWERS and not is_elsewhere
+        return classified.kind in _ANSWERS and not is_elsewhere
 
-    def judged(self, response: Response) -> tuple[Verdict | None, Ending, float | None]:
+    def assessed(self, response: Response) -> tuple[Classification | None, Ending, float | None]:
         """What a response is, what it says of the server, and the pause in seconds that it asks for.
 
         A large body is not judged yet: that must wait for room. "Now" (``Retry-After: 0``, or a moment that
         is gone) is no word: nobody would ever pause.
         """
-        verdict = self.judge(response) if len(response.body) <= _SMALL_BODY else None
-        kind = "answer" if verdict is None else verdict.kind
+        classified = self.classify(response) if len(response.body) <= _SMALL_BODY else None
+        kind = "answer" if classified is None else classified.kind
         status = 429 if kind == "throttled" else response.status
         told = reported_pause(status, response.headers, self.wall_clock()) or None
-        if verdict is not None and kind == "throttled":
-            return verdict, "refused", told or pause_told(verdict.document, self.wall_clock()) or None
+        if classified is not None and kind == "throttled":
+            return classified, "refused", told or pause_told(classified.document, self.wall_clock()) or None
         is_lost = response.status in _UNREACHABLE and kind not in _ANSWERS
-        return verdict, "lost" if is_lost else "served", told
+        return classified, "lost" if is_lost else "served", told
 
     def page(self, request: Request, link: str) -> Request:
         """The request for the page that ``link`` leads to.
@@ -253,7 +253,7 @@ class Exchange:
         return request._replace(headers=headers)
 
     def _check_refusal(
-        self, response: Response, verdict: Verdict, pause: float, deadline: float | None
+        self, response: Response, classified: Classification, pause: float, deadline: float | None
     ) -> None:
         """Refuse to ask again where that is not wanted, or too late."""
         if self.waits and (deadline is None or self.clock() + pause < deadline):
@@ -261,7 +261,7 @@ class Exchange:
         tip = " That is longer than this lookup has left: raise 'timeout'." if self.waits else ""
         wants = f" and wants a pause of {pause:.3g} s" if pause else ""
         # 429 says by itself what is the matter.
-        told = verdict.said or ("" if response.status == 429 else response.excerpt())
+        told = classified.said or ("" if response.status == 429 else response.excerpt())
         raise HttpFailure(
             f"table {self.table}: {self.home} answered {response.status}{wants}.{_says(told)}{tip}",
             retry_after=pause or None,
@@ -304,16 +304,16 @@ class Exchange:
             )
         return request._replace(url=url)
 
-    def _failure(self, request: Request, response: Response, verdict: Verdict) -> HttpFailure:
-        if verdict.failure is not None:
-            return verdict.failure
+    def _failure(self, request: Request, response: Response, classified: Classification) -> HttpFailure:
+        if classified.failure is not None:
+            return classified.failure
         status = response.status
-        how = ", and says that it failed" if verdict.is_told else ""
-        tip = verdict.tip or ("" if verdict.is_told else _TIPS.get(status, ""))
+        how = ", and says that it failed" if classified.is_told else ""
+        tip = classified.tip or ("" if classified.is_told else _TIPS.get(status, ""))
         return HttpFailure(
             f"table {self.table}: {request.origin} answered {status} to {request.method}{how}."
-            f"{_says(verdict.said or response.excerpt())} {tip}".rstrip(),
-            permanent=verdict.kind == "permanent",
+            f"{_says(classified.said or response.excerpt())} {tip}".rstrip(),
+            permanent=classified.kind == "permanent",
             retry_after=retry_after(response.headers, self.wall_clock()) or None,
             response=response,
         )

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.http.classification import FAILURES, Codes, ErrorRules, Kind
 from lookup_connectors.http.paging import KINDS, Paging, has_room
 from lookup_connectors.http.request import (
     JsonBody,
@@ -27,9 +28,8 @@ from lookup_connectors.http.request import (
     parse_query,
 )
 from lookup_connectors.http.response import ResponseReader, unreadable
-from lookup_connectors.http.verdict import FAILURES, Codes, ErrorRules, Kind
 from lookup_connectors.json_paths import Path, named, parse_path
-from lookup_connectors.templates import Template, TemplateError, parse_template
+from lookup_connectors.key_templates import Template, TemplateError, parse_template
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.spi import (
     BOOLEAN,

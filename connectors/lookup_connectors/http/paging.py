@@ -1,20 +1,21 @@
-"""The way from one page of an answer to the next."""
+"""The way from one page of an answer to the next, and where an answer says that there is one."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import product
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from lookup_connectors.bytes_in_flight import ByteLease
+from lookup_connectors.http.error_bodies import COUNTS, is_something, number_in, plain_name, word_set
 from lookup_connectors.http.exchange import Answered, Begun, Exchange
-from lookup_connectors.http.link_header import next_link
-from lookup_connectors.http.more_pages import more_told
+from lookup_connectors.http.headers import next_link
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import (
     HttpFailure,
@@ -94,15 +95,15 @@ class Paging:
                     raise
                 raise told from None
             begun = None
-            if answered.verdict.kind == "miss":
+            if answered.classified.kind == "miss":
                 if rows is not None and not self.is_counted:
                     raise reader.refused(f"the next page is not there ({answered.response.status}).")
-                rows = rows or answered.verdict.rows
+                rows = rows or answered.classified.rows
                 break
             if rows is None:
-                rows = answered.verdict.rows
+                rows = answered.classified.rows
             else:
-                rows.add(answered.verdict.rows)
+                rows.add(answered.classified.rows)
             try:
                 current = self._following(current, answered, len(asked), len(rows.rows), exchange, reader)
             except PathFailure as error:
@@ -115,9 +116,9 @@ class Paging:
 
     def is_whole(self, answered: Answered, exchange: Exchange, reader: ResponseReader) -> bool:
         """Whether the first page is all: nothing leads on, or has to be said of that."""
-        if answered.verdict.kind == "miss":
+        if answered.classified.kind == "miss":
             return True
-        rows = answered.verdict.rows.rows
+        rows = answered.classified.rows.rows
         try:
             return self._following(answered.request, answered, 1, len(rows), exchange, reader) is None
         except (PathFailure, ValueError, HttpFailure):
@@ -140,7 +141,7 @@ class Paging:
         """
         if self.kind == "none":
             return None
-        rows = answered.verdict.rows
+        rows = answered.classified.rows
         if self.is_counted:
             if not rows.rows or (self.size is not None and len(rows.rows) < self.size):
                 return None
@@ -157,7 +158,7 @@ class Paging:
             return None if link is None else exchange.page(answered.request, link)
         if self.path is None:
             return None
-        found = self.path.find(answered.verdict.document)
+        found = self.path.find(answered.classified.document)
         if found is None or found is False or found == "":
             return None
         if self.kind == "next_url":
@@ -230,10 +231,10 @@ def _more_in(answered: Answered, way: Sequence[str]) -> tuple[str, str]:
     part = _PART.search(answered.response.headers.get("content-range", ""))
     if part and (int(part[1]) > 0 or int(part[2]) + 1 < int(part[3])):
         return "the header Content-Range", "'paging' = 'offset' may ask for the rest"
-    member = more_told(answered.verdict.document, way)
+    member = more_told(answered.classified.document, way)
     if member:
         quoted = member.replace("'", "''")
-        leads = isinstance(parse_path(member).find(answered.verdict.document), str | dict)
+        leads = isinstance(parse_path(member).find(answered.classified.document), str | dict)
         ways = f"'next_url' or 'cursor' with 'paging-path' = '{quoted}' may follow it"
         return (
             f"its member {member}",
@@ -261,3 +262,103 @@ def _in_body(body: bytes, names: list[str], value: str | float | Decimal) -> byt
         place = place.setdefault(name, {})
     place[names[-1]] = float(value) if isinstance(value, Decimal) else value
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# --- where an answer says that there is more ------------------------------------------------------
+
+_FOLLOWING = word_set(
+    """
+    next nextpage nextpagetoken nexttoken nextlink nextcursor nexturl nexturi nexthref nextpageurl
+    nextpageuri nextpagelink nextmarker nextcontinuationtoken nextrecordsurl nextoffset nextstart nextkey
+    nextpagecursor continue continuation continuationtoken lastevaluatedkey odatanextlink hasmore hasnext
+    hasnextpage hasmoreresults hasmoreitems moreresults morepages morerecords moreitems more
+    moreresultsavailable istruncated truncated incompleteresults exceededtransferlimit
+    """
+)
+_LAST = frozenset({"islast", "islastpage", "last", "lastpage"})
+_PAGES = word_set(
+    """
+    pagination paging page pageinfo pages links meta metadata cursor cursors responsemetadata paginginfo
+    paginationinfo pageinformation resultinfo info
+    """
+)
+
+
+def more_told(document: Any, way: Sequence[str]) -> str:
+    """Where ``document`` says that there is more than what ``way`` leads to; empty for nowhere."""
+    listed, place = document, ""
+    for name in way:
+        listed = listed.get(name) if isinstance(listed, dict) else None
+    rows = len(listed) if isinstance(listed, list) else 0
+    for at in range(len(way)):
+        if not isinstance(document, dict):
+            break
+        beside = {name: value for name, value in document.items() if name != way[at]}
+        found = _more_at(beside, rows, depth=2)
+        if found:
+            return place + found
+        document, place = document.get(way[at]), f"{place}{_spelled(way[at])}."
+    return ""
+
+
+def _more_at(members: Mapping[str, Any], rows: int, depth: int) -> str:
+    for name, value in members.items():
+        plain = plain_name(name)
+        if plain in _FOLLOWING and _leads_on(value):
+            return _spelled(name)
+        if plain in ("link", "links") and isinstance(value, list) and (found := _link_among(value)):
+            return f"{_spelled(name)}{found}"
+        if plain in _LAST and value is False:
+            return _spelled(name)
+        if plain == "offset" and isinstance(value, str) and value and not value.isdecimal():  # Airtable
+            return _spelled(name)
+        if depth and plain in _PAGES and isinstance(value, dict):
+            found = _more_at(value, rows, depth - 1)
+            if found:
+                return f"{_spelled(name)}.{found}"
+    return _more_counted(members, rows)
+
+
+def _link_among(links: Sequence[Any]) -> str:
+    """The way to the link to the next page, as HAL's relatives and FHIR list links; empty for none."""
+    for link in links:
+        for rel, href in product(("rel", "relation"), ("href", "url")):
+            if isinstance(link, dict) and link.get(rel) == "next" and link.get(href):
+                return f"[?{rel}=='next'] | [0].{href}"
+    return ""
+
+
+def _leads_on(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_leads_on, value.values()))
+    return is_something(value)
+
+
+def _more_counted(members: Mapping[str, Any], rows: int) -> str:
+    counts = {plain_name(name): (name, value) for name, value in members.items() if type(value) is int}
+
+    def first(kind: str) -> tuple[str, int] | None:
+        return next((counts[name] for name in COUNTS[kind] if name in counts), None)
+
+    start, every = first("from"), first("all")
+    if start and every and rows and start[1] >= 0:
+        before = (
+            max(0, start[1] - 1) if plain_name(start[0]) == "startindex" else start[1]
+        )  # SCIM counts from 1
+        if before + rows < every[1]:
+            return _spelled(every[0])
+    page, pages = first("page"), first("pages")
+    if page and pages and rows and max(1, page[1]) < pages[1]:
+        return _spelled(pages[0])
+    hits = next((value for name, value in members.items() if plain_name(name) == "total"), None)
+    if rows and isinstance(hits, dict) and hits.get("relation") in ("eq", "gte"):  # Elasticsearch
+        return "total.value" if (number_in(hits.get("value")) or 0) > rows else ""
+    if rows and {"number", "totalpages"} <= counts.keys():  # Spring counts from 0
+        name, last = counts["totalpages"]
+        return _spelled(name) if 0 <= counts["number"][1] < last - 1 else ""
+    return ""
+
+
+def _spelled(name: str) -> str:
+    """``name`` as JMESPath spells it."""
+    return name if re.fullmatch(r"[^\W\d]\w*", name) else f'"{name}"'

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import TOO_DEEP, JsonWord, convert, from_json_values, is_nested
+from lookup_connectors.conversion import TOO_DEEP, JsonWord, convert, from_json_values, readable_as_json
 from lookup_connectors.json_paths import Path, PathFailure
-from lookup_connectors.texts import from_texts
+from lookup_connectors.text_values import from_texts
 from lookup_hints.errors import ConnectorError
 from lookup_hints.spi.types import sql_type
 
@@ -424,12 +424,6 @@ def unreadable(column: pa.Field, source: Path | str) -> str:
         if column.type != kind and not (types.is_integer(kind) and types.is_integer(column.type)):
             return f"{source} is {sql_type(kind)}, not {sql_type(column.type)}"
         return ""
-    if _has_no_json(column.type):
+    if not readable_as_json(column.type):
         return f"JSON has no value that can be read as {sql_type(column.type)}"
     return ""
-
-
-def _has_no_json(kind: pa.DataType) -> bool:
-    if is_nested(kind):
-        return any(_has_no_json(kind.field(position).type) for position in range(kind.num_fields))
-    return bool(types.is_binary(kind) or types.is_duration(kind))

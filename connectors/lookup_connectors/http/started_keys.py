@@ -19,7 +19,7 @@ from lookup_connectors.http.response import Response, Told
 from lookup_hints.spi import RowRequest, Rows, TakeRows, permits, reporting
 
 if TYPE_CHECKING:
-    from lookup_connectors.http.client import HttpClient
+    from lookup_connectors.http.client_httptools import HttptoolsClient
     from lookup_connectors.http.connection import HttpConnection
     from lookup_connectors.http.connector import OpenHttp
 
@@ -62,7 +62,7 @@ class StartedKey:
 class StartedKeys:
     """The keys of one task that are under way."""
 
-    def __init__(self, live: OpenHttp, client: HttpClient, take: TakeRows) -> None:
+    def __init__(self, live: OpenHttp, client: HttptoolsClient, take: TakeRows) -> None:
         self._live, self._client, self._take = live, client, take
         self._lease = live.client.budget.lease(shared=True)
         self._permits, self._reports, self._context = permits(), reporting(), copy_context()
@@ -144,17 +144,17 @@ class StartedKeys:
             failure = self._client.failure(key.request, error, start.timeout, is_kept=True)
             self._permits.release(start.time, ending_of_failure(failure))
             return live.row(key.row, Begun(key.request, start.credentials, start.time, failure))
-        verdict, ending, pause = live.exchange.judged(response)
-        if verdict is not None and ending == "served" and not pause:
-            answered = Answered(key.request, response, verdict)
+        classified, ending, pause = live.exchange.assessed(response)
+        if classified is not None and ending == "served" and not pause:
+            answered = Answered(key.request, response, classified)
             if live.is_whole(answered):
                 self._served += 1
                 self._size += len(response.body)
                 self._client.usual.saw(len(response.body))
-                told = Told.of(verdict.rows, response, key.row.attempt, self._now - start.time)
-                return live.found(key.row.key, verdict.rows, told, held)
+                told = Told.of(classified.rows, response, key.row.attempt, self._now - start.time)
+                return live.found(key.row.key, classified.rows, told, held)
         wait = self._permits.release(start.time, ending, pause)
-        begun = Begun(key.request, start.credentials, start.time, response, verdict, ending, wait)
+        begun = Begun(key.request, start.credentials, start.time, response, classified, ending, wait)
         return live.row(key.row, begun)
 
     def _forget(self, keys: int) -> None:

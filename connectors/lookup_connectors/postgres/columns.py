@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from lookup_connectors.conversion import ToArrow, from_json, is_nested, readable_as_json
-from lookup_connectors.texts import from_texts
+from lookup_connectors.sql_parts import quoted
+from lookup_connectors.text_values import from_texts
 from lookup_hints.errors import nearest
 from lookup_hints.spi.types import TIMESTAMP, TIMESTAMP_NTZ, sql_type
 
@@ -130,11 +131,6 @@ def plan_column(source: SourceColumn, field: pa.Field) -> PostgresColumn:
         bound=_bound_type(field.type),
         possible=rule.possible,
     )
-
-
-def quoted(name: str) -> str:
-    """``name`` as an identifier of PostgreSQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 # --- reading --------------------------------------------------------------------------------------

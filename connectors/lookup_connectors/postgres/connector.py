@@ -9,14 +9,13 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import asyncpg
 import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.conversion import convert, is_nested, row_with
-from lookup_connectors.ordered_rows import can_order
 from lookup_connectors.postgres.catalog import (
     comments,
     find_relation,
@@ -26,7 +25,7 @@ from lookup_connectors.postgres.catalog import (
     readable_tables,
     table_size,
 )
-from lookup_connectors.postgres.columns import PostgresColumn, quoted, reported_type
+from lookup_connectors.postgres.columns import PostgresColumn, reported_type
 from lookup_connectors.postgres.connections import PostgresEndpoint, PostgresPool
 from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
 from lookup_connectors.postgres.networks import address_column, check_networks
@@ -50,7 +49,8 @@ from lookup_connectors.postgres.statements import (
     types_unchanged,
 )
 from lookup_connectors.postgres_server import ending_of
-from lookup_connectors.texts import REFUSALS
+from lookup_connectors.sql_parts import can_order, quoted
+from lookup_connectors.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.spi import (
     Answer,
@@ -79,6 +79,8 @@ from lookup_hints.spi import (
 from lookup_hints.spi.secrets import has_reference
 
 _LOOKS_AT_TYPES = 3
+
+_T = TypeVar("_T")
 
 
 class PostgresConnector(
@@ -176,14 +178,7 @@ class PostgresConnector(
         self, schema: pa.Schema, partition: str, filters: Sequence[Filter]
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a range of blocks, by COPY."""
-        loop = asyncio.new_event_loop()
-        batches = self._scanned(schema, partition, filters)
-        try:
-            while (batch := loop.run_until_complete(anext(batches, None))) is not None:
-                yield batch
-        finally:
-            loop.run_until_complete(batches.aclose())
-            loop.close()
+        return _each_of(self._scanned(schema, partition, filters))
 
     def statistics(self) -> TableSize:
         """What the catalog says since the table was analysed; nothing of a view."""
@@ -217,14 +212,7 @@ class PostgresConnector(
 
     def health(self, request: HealthRequest) -> Iterator[HealthCheck]:
         """Login, table, columns, rights, indexes on the keys, and connections, from the catalog."""
-        loop = asyncio.new_event_loop()
-        checks = self._health(request)
-        try:
-            while (check := loop.run_until_complete(anext(checks, None))) is not None:
-                yield check
-        finally:
-            loop.run_until_complete(checks.aclose())
-            loop.close()
+        return _each_of(self._health(request))
 
     def sample(self, columns: Sequence[str], most: int) -> pa.Table:
         return asyncio.run(self._sample(columns, most))
@@ -451,3 +439,14 @@ class _OpenPostgres:
     pool: PostgresPool
     statements: PostgresStatements
     sizes: AnswerSizes
+
+
+def _each_of(found: AsyncGenerator[_T, None]) -> Iterator[_T]:
+    """What ``found`` gives, on an event loop of its own."""
+    loop = asyncio.new_event_loop()
+    try:
+        while (each := loop.run_until_complete(anext(found, None))) is not None:
+            yield each
+    finally:
+        loop.run_until_complete(found.aclose())
+        loop.close()

@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.addresses import address_in
-from lookup_connectors.postgres.columns import PostgresColumn, SourceColumn, quoted
+from lookup_connectors.postgres.columns import PostgresColumn, SourceColumn
+from lookup_connectors.sql_parts import quoted
+from lookup_connectors.text_values import address_in
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.spi import TEXT, LookupTable, Option
 from lookup_hints.spi.changes import CHANGED_COLUMN

@@ -13,7 +13,7 @@ from pyarrow import csv, types
 
 from lookup_connectors.bytes_in_flight import BytesInFlight
 from lookup_connectors.postgres.columns import PostgresColumn
-from lookup_connectors.texts import from_texts
+from lookup_connectors.text_values import from_texts
 from lookup_hints.spi.casts import cast
 
 COPIES = 4

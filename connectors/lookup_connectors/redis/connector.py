@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar, TypeVar
 
 from redis import exceptions as errors
 
+from lookup_connectors.redis.connections import RedisEndpoint, code_of, origin_of
 from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, Reading, Steps, answer, reading_of
-from lookup_connectors.redis.server import RedisEndpoint, code_of, origin_of
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.spi import (
     Answer,
@@ -40,7 +40,7 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
     def __init__(self, table: LookupTable) -> None:
         super().__init__(table)
         self._live: _OpenRedis | None = None
-        self._async_live: _AsyncLive | None = None
+        self._async_live: _OpenAsyncRedis | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_live": None, "_async_live": None}
@@ -91,7 +91,7 @@ class RedisConnector(AsyncLookup, SyncLookup, ReportsHealth):
 
     async def aopen(self) -> None:
         await self.aclose()
-        live = _AsyncLive(self.table)
+        live = _OpenAsyncRedis(self.table)
         try:
             await live.connect()
         except BaseException:
@@ -185,7 +185,7 @@ class _OpenRedis:
         self._client.close()
 
 
-class _AsyncLive:
+class _OpenAsyncRedis:
     def __init__(self, table: LookupTable) -> None:
         self.server = RedisEndpoint.of(table)
         self.reading = _reading(table)
@@ -199,7 +199,9 @@ class _AsyncLive:
 
     async def drive(self, steps: Steps[_T]) -> _T:
         replies: Any = None
-        async with self._slot():
+        with reporting().waiting("slot") if self._slots.locked() else nullcontext():
+            await self._slots.acquire()
+        try:
             while True:
                 try:
                     commands = self.server.handed_over(replies, steps)
@@ -209,16 +211,6 @@ class _AsyncLive:
                 with self.server.failures_explained():
                     pipeline = _pipeline_of(self._client, commands)
                     replies = await pipeline.execute(raise_on_error=False)
-
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        if self._slots.locked():
-            with reporting().waiting("slot"):
-                await self._slots.acquire()
-        else:
-            await self._slots.acquire()
-        try:
-            yield
         finally:
             self._slots.release()
 

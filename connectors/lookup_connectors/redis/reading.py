@@ -22,8 +22,7 @@ from lookup_connectors.conversion import (
     parse_json,
     readable_as_json,
 )
-from lookup_connectors.redis.options import READING
-from lookup_connectors.templates import (
+from lookup_connectors.key_templates import (
     Hole,
     Resolve,
     Template,
@@ -32,7 +31,8 @@ from lookup_connectors.templates import (
     parse_template,
     spelled,
 )
-from lookup_connectors.texts import from_texts
+from lookup_connectors.redis.options import READING
+from lookup_connectors.text_values import from_texts
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import LookupRequest, LookupTable, Outcomes
 from lookup_hints.spi.secrets import has_reference

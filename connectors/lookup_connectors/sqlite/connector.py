@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_connectors.conversion import convert, row_with
-from lookup_connectors.ordered_rows import can_order
+from lookup_connectors.sql_parts import can_order, quoted
 from lookup_connectors.sqlite.statements import (
     MAX_VARIABLES,
     bound_keys,
@@ -32,7 +32,6 @@ from lookup_connectors.sqlite.statements import (
     lookup_query,
     ordered_query,
     parts,
-    quoted,
     ranges,
     where_of,
 )

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from lookup_connectors.ordered_rows import joined_rows
-from lookup_connectors.sqlite_types import date_texts
+from lookup_connectors.sql_parts import joined_rows, quoted
+from lookup_connectors.sqlite_types import as_stored, asked_keys, equality
 from lookup_hints.spi import Filter, FilterValue, OrderCondition
 
 MAX_VARIABLES = 999  # what every build of SQLite takes
@@ -49,16 +49,10 @@ def lookup_query(source: str, columns: Sequence[str], keys: pa.Table) -> str:
     to read the whole table, index or not. Without an index it builds one for the statement. The bound
     values have no affinity, so the column's own is applied to them, as in a comparison with a literal.
     """
-    one_key = f"({', '.join('?' * keys.num_columns)})"
-    values = ", ".join([one_key] * keys.num_rows)
-    names = ", ".join(_names(keys.num_columns))
+    asked = asked_keys(_names(keys.num_columns), keys.num_rows)
     wanted = ", ".join(f"found.{quoted(name)}" for name in columns)
     conditions = " AND ".join(_equalities(keys.schema))
-    # DISTINCT: 0.0 and -0.0 are one value to SQLite, and a row must come once.
-    return (
-        f"WITH asked({names}) AS (SELECT DISTINCT * FROM (VALUES {values})) "  # noqa: S608  quoted names
-        f"SELECT {wanted} FROM asked CROSS JOIN {quoted(source)} AS found WHERE {conditions}"
-    )
+    return f"{asked} SELECT {wanted} FROM asked CROSS JOIN {quoted(source)} AS found WHERE {conditions}"  # noqa: S608  quoted
 
 
 def ordered_query(source: str, columns: Sequence[str], keys: pa.Table, order: OrderCondition) -> str:
@@ -67,13 +61,13 @@ def ordered_query(source: str, columns: Sequence[str], keys: pa.Table, order: Or
     The last two columns of ``keys`` are the values and the positions.
     """
     names = [*_names(keys.num_columns - 2), "value", "position"]
-    values = ", ".join([f"({', '.join('?' * len(names))})"] * keys.num_rows)
+    asked = asked_keys(names, keys.num_rows, is_distinct=False)
     wanted = ", ".join(f"found.{quoted(name)}" for name in columns)
     by = pa.schema([*keys.schema][:-2])
     rows = joined_rows(
         quoted(source), lambda of: _equalities(by, of), order, lambda of, name: f"{of}.{quoted(name)}"
     )
-    return f"WITH asked({', '.join(names)}) AS (VALUES {values}) SELECT asked.position, {wanted} {rows}"
+    return f"{asked} SELECT asked.position, {wanted} {rows}"
 
 
 def _names(count: int) -> list[str]:
@@ -81,34 +75,20 @@ def _names(count: int) -> list[str]:
 
 
 def _equalities(keys: pa.Schema, of: str = "found") -> list[str]:
-    return [_equality(number, field, of) for number, field in enumerate(keys)]
-
-
-def _equality(number: int, field: pa.Field, of: str) -> str:
-    equality = f"{of}.{quoted(field.name)} = asked.k{number}"
-    if types.is_string(field.type):
-        # The column's collation may find a row by two keys ('a' and 'A'): the row belongs to its own alone.
-        # The first condition is there for the index, which has the column's collation.
-        return f"{equality} AND {equality} COLLATE BINARY"
-    return equality
+    return [
+        equality(f"{of}.{quoted(field.name)}", f"asked.k{number}", field.type)
+        for number, field in enumerate(keys)
+    ]
 
 
 def bound_keys(keys: pa.Table) -> list[Any]:
     """The values to bind in the statement for ``keys``, key by key."""
-    columns = [_bindable(column).to_pylist() for column in keys.columns]
+    columns = [as_stored(column).to_pylist() for column in keys.columns]
     return list(chain.from_iterable(zip(*columns, strict=True)))
-
-
-def _bindable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return date_texts(column) if types.is_date(column.type) else column
 
 
 def listed(names: Sequence[str]) -> str:
     return ", ".join(quoted(name) for name in names)
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 # --- filters --------------------------------------------------------------------------------------

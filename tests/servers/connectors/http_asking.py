@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lookup_connectors.http import HttpConnector
 from lookup_connectors.http import connector as connector_module
-from lookup_connectors.http.client import HttpClient
+from lookup_connectors.http.client_httptools import HttptoolsClient
 from lookup_connectors.http.client_httpx import HttpxClient
 from lookup_connectors.http.request import Request
 
@@ -89,7 +89,7 @@ async def _each_started(connector: HttpConnector, request: LookupRequest, _: obj
 async def _has_connection(connector: HttpConnector, row: RowRequest) -> bool:
     """Whether a connection is open for ``row``; else one is opened, if it can be."""
     live = connector._opened
-    client = cast(HttpClient, live.client)
+    client = cast(HttptoolsClient, live.client)
     try:
         request: Request = next(iter(live.requests_of([row])))
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from lookup_connectors.bytes_in_flight import ByteLease
-from lookup_connectors.http.client import HttpClient
+from lookup_connectors.http.client_httptools import HttptoolsClient
 from lookup_connectors.http.connector import HttpConnector
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import KeptConnectionLost, Response
@@ -79,7 +79,7 @@ class _Turns:
         return pause or 0.0 if ending == "refused" else 0.0
 
 
-class _RecordedClient(HttpClient):
+class _RecordedClient(HttptoolsClient):
     def __init__(self, responses: Sequence[Response], *arguments: Any) -> None:
         super().__init__(*arguments)
         self._left = list(responses)

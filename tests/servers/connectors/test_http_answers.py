@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lookup_connectors.http.link_header import next_link
+from lookup_connectors.http.headers import next_link
 from lookup_connectors.http.response import Response
 from lookup_connectors.json_paths import parse_path
 

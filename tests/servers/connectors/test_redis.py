@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lookup_connectors.redis import RedisConnector
-from lookup_connectors.redis.server import RedisEndpoint
+from lookup_connectors.redis.connections import RedisEndpoint
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
 from lookup_hints.errors import ConnectorError, NotAllowed, OptionError

@@ -11,11 +11,10 @@ from contextlib import contextmanager
 
 import pytest
 from lookup_connectors.bytes_in_flight import BytesInFlight
-from lookup_connectors.http.client import HttpClient
+from lookup_connectors.http.client_httptools import HttptoolsClient
 from lookup_connectors.http.client_httpx import HttpxClient
-from lookup_connectors.http.connection import BrokenOff, HttpConnection
+from lookup_connectors.http.connection import BrokenOff, DesyncGuard, HttpConnection, Peek
 from lookup_connectors.http.connector import client_of
-from lookup_connectors.http.desync import DesyncGuard, Peek
 from lookup_connectors.http.network import Connecting, HttpOrigin
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import KeptConnectionLost, Response
@@ -49,7 +48,7 @@ def answer(body: bytes) -> bytes:
 class Talk:
     """A client, its server, and what the server sees."""
 
-    def __init__(self, client: HttpClient, url: str) -> None:
+    def __init__(self, client: HttptoolsClient, url: str) -> None:
         self.client = client
         self.asked: list[str] = []
         self.connections: list[asyncio.Transport] = []
@@ -74,7 +73,7 @@ def talking(talk: Callable[[Talk], Awaitable[None]]) -> None:
         connections: list[asyncio.Transport] = []
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: Server(asked, connections), "127.0.0.1", 0)
-        client = HttpClient(CONNECTING, BytesInFlight(10**6))
+        client = HttptoolsClient(CONNECTING, BytesInFlight(10**6))
         both = Talk(client, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         both.asked, both.connections = asked, connections
         try:
@@ -253,8 +252,8 @@ def test_an_answer_of_unknown_length_ends_with_its_connection() -> None:
 
 
 def test_httpx_is_the_client_where_httptools_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(client_of(CONNECTING, BytesInFlight(10**6)), HttpClient)
-    monkeypatch.delitem(sys.modules, "lookup_connectors.http.client")
+    assert isinstance(client_of(CONNECTING, BytesInFlight(10**6)), HttptoolsClient)
+    monkeypatch.delitem(sys.modules, "lookup_connectors.http.client_httptools")
     monkeypatch.setitem(sys.modules, "httptools", None)
     monkeypatch.delitem(sys.modules, "lookup_connectors.http.connection")
     assert isinstance(client_of(CONNECTING, BytesInFlight(10**6)), HttpxClient)

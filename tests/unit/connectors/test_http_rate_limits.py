@@ -5,7 +5,7 @@ from __future__ import annotations
 from email.utils import formatdate
 
 import pytest
-from lookup_connectors.http.rate_limits import reported_pause
+from lookup_connectors.http.headers import reported_pause
 
 NOW = 1_700_000_000.0
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
 from lookup_connectors.http.auth import Auth
-from lookup_connectors.http.client import HttpClient
+from lookup_connectors.http.classification import Classification
+from lookup_connectors.http.client_httptools import HttptoolsClient
 from lookup_connectors.http.exchange import SECOND_TRIES, Answered, Exchange
 from lookup_connectors.http.network import Connecting
 from lookup_connectors.http.request import Request
 from lookup_connectors.http.response import HttpFailure, KeptConnectionLost, PageRows, Response
-from lookup_connectors.http.verdict import Verdict
 
 from lookup_hints.limits.limiter import OriginLimiter
 from lookup_hints.limits.shared_limits import Rules
@@ -36,7 +36,7 @@ def loop() -> Iterator[FakeLoop]:
     loop.close()
 
 
-class Lossy(HttpClient):
+class Lossy(HttptoolsClient):
     """A client all of whose kept connections are lost; ``is_down``: fresh ones are refused as well."""
 
     def __init__(self, *, is_down: bool) -> None:
@@ -89,7 +89,7 @@ def ask_all(loop: FakeLoop, client: Lossy, requests: int, seconds: float) -> tup
         auth=Auth({}),
         request_timeout=10.0,
         max_redirects=3,
-        judge=lambda _: Verdict("answer", PageRows()),
+        classify=lambda _: Classification("answer", PageRows()),
         clock=clock,
         wall_clock=clock,
     )

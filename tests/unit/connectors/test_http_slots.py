@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from lookup_connectors.bytes_in_flight import ByteLease, BytesInFlight
-from lookup_connectors.http.sending import ConnectionSlots
+from lookup_connectors.http.client import ConnectionSlots
 
 from lookup_hints.testing.fake import FakeLoop
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -308,3 +309,15 @@ def _zone(name: str) -> tzinfo:
     if minutes > 59 or seconds > 59:
         raise LookupError(name)
     return timezone(-offset if match[1] == "-" else offset)
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+def address_in(text: str) -> IPv4Address | IPv6Address | None:
+    """The address that ``text`` spells; that of IPv4 where it is mapped into IPv6."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

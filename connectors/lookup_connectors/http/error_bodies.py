@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from lookup_connectors.http.rate_limits import seconds
+from lookup_connectors.http.headers import seconds
 
 
 def word_set(words: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What a driver is told to connect, and what of it SQL may choose where an administrator restricts it."""
+"""The options of the ``adbc`` connector, what a driver is told to connect, and what of it SQL may choose."""
 
 from __future__ import annotations
 
@@ -10,9 +10,33 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, is_module
+from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_hints.errors import ConnectorError, OptionError, Problem
-from lookup_hints.spi import LookupTable
+from lookup_hints.spi import DURATION, TEXT, LookupTable, Option, integer
 from lookup_hints.spi.address import origin_text, resolved, split_url
+
+POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
+
+OPTIONS = (
+    Option(
+        "driver",
+        TEXT,
+        "Python module of the driver (adbc_driver_duckdb, adbc_driver_postgresql, adbc_driver_sqlite,"
+        " adbc_driver_snowflake ...), or the path of its library.",
+        required=True,
+    ),
+    Option("entrypoint", TEXT, "Function that makes the driver, where the library has an unusual one."),
+    Option("uri", TEXT, "Where the database is, as the driver wants it: a URL or a file.", secret=True),
+    Option("username", TEXT, "Who connects, where `uri` does not say it."),
+    Option("password", TEXT, "Password of the user.", secret=True),
+    Option("table-name", TEXT, "`table` or `schema.table`, as in SQL; the table's own name by default."),
+    Option("dialect", TEXT, "SQL that the database speaks, as sqlglot calls it. Default: the driver's."),
+    Option("adbc.db.", TEXT, "An option of the driver's database.", secret=True, family="key"),
+    Option("adbc.connection.", TEXT, "An option of its connections.", secret=True, family="key"),
+    POOL_SIZE,
+    Option("connect-timeout", DURATION, "Time to connect and look at the columns.", default=30.0),
+    MAX_BYTES_IN_FLIGHT,
+)
 
 _OWN = {"driver", "entrypoint", "path", "profile", "uri", "username", "password"}
 """Names that the driver manager and drivers know, and that have options of their own here."""
@@ -46,58 +70,58 @@ def check_options(table: LookupTable, given: Mapping[str, str]) -> None:
     elif driver in (SQLITE, DUCKDB):
         _check_file(table, uri, needed=driver == SQLITE)
     elif table.restricts_hosts or table.restricts_files:
-        raise _wrong(table, "driver", "where it connects to is not known, and hosts or files are restricted")
+        raise wrong(table, "driver", "where it connects to is not known, and hosts or files are restricted")
 
 
 def check_driver(table: LookupTable, driver: str) -> None:
     """Refuse a driver that is not allowed; nothing of it is loaded."""
     table.check_code(f"adbc:{driver}", option="driver")
     if not is_module(driver) and not driver.startswith("/"):
-        raise _wrong(table, "driver", "write a Python module, as in adbc_driver_sqlite, or a full path")
+        raise wrong(table, "driver", "write a Python module, as in adbc_driver_sqlite, or a full path")
 
 
 def _check_key(table: LookupTable, key: str) -> None:
     name = key.removeprefix("adbc.db.")
     if key.startswith("adbc.db.") and name in _OWN:
         own = "uri" if name == "path" else name
-        raise _wrong(table, key, f"write it as the option {own!r}")
+        raise wrong(table, key, f"write it as the option {own!r}")
     if key.startswith("adbc.") and table.is_restricted:
-        raise _wrong(table, key, "a driver may load code or files by it, and these are restricted")
+        raise wrong(table, key, "a driver may load code or files by it, and these are restricted")
 
 
 def _check_postgres(table: LookupTable, uri: str | None) -> None:
     if uri is None or not uri.startswith(_POSTGRES_SCHEMES):
-        raise _wrong(table, "uri", "write postgresql://user@host:5432/database")
+        raise wrong(table, "uri", "write postgresql://user@host:5432/database")
     if not (table.restricts_hosts or table.restricts_files):
         return
     plain = _PLAIN_URL.fullmatch(uri)
     if plain is None:
-        raise _wrong(table, "uri", "write it without @, # and ? in names, as hosts or files are restricted")
+        raise wrong(table, "uri", "write it without @, # and ? in names, as hosts or files are restricted")
     unknown = {name for name, _ in parse_qsl(plain["query"] or "", keep_blank_values=True)} - _HARMLESS
     if unknown:
-        raise _wrong(table, "uri", f"{min(unknown)!r} is not allowed in it, as hosts or files are restricted")
+        raise wrong(table, "uri", f"{min(unknown)!r} is not allowed in it, as hosts or files are restricted")
     for text in plain["hosts"].split(","):
         host = _HOST.fullmatch(text)
         if host is None:
-            raise _wrong(table, "uri", "where hosts or files are restricted, it names plain hosts")
+            raise wrong(table, "uri", "where hosts or files are restricted, it names plain hosts")
         table.check_host(host["host"].strip("[]"), int(host["port"] or _PORT), option="uri")
 
 
 def _check_file(table: LookupTable, uri: str | None, *, needed: bool) -> None:
     if uri is None:
         if needed:
-            raise _wrong(table, "uri", "write the path of the database file")
+            raise wrong(table, "uri", "write the path of the database file")
         return
     if table.restricts_hosts and _is_elsewhere(uri):
-        raise _wrong(table, "uri", "write the path of a file, as hosts are restricted")
+        raise wrong(table, "uri", "write the path of a file, as hosts are restricted")
     table.check_file(uri, option="uri")
     if uri.startswith("file:"):
         unknown = {name for name, _ in parse_qsl(uri.partition("?")[2], keep_blank_values=True)} - _OF_SQLITE
         if unknown or "#" in uri:
-            raise _wrong(table, "uri", f"{min(unknown, default='#')!r} in it means nothing to SQLite")
+            raise wrong(table, "uri", f"{min(unknown, default='#')!r} in it means nothing to SQLite")
 
 
-def _wrong(table: LookupTable, option: str, what: str) -> OptionError:
+def wrong(table: LookupTable, option: str, what: str) -> OptionError:
     return OptionError(Problem(f"table {table.name}: option {option!r}: {what}."))
 
 

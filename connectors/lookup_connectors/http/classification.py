@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from lookup_connectors.http import envelope
-from lookup_connectors.http.rate_limits import asks_to_wait, nothing_remains
+from lookup_connectors.http import error_bodies
+from lookup_connectors.http.headers import asks_to_wait, nothing_remains
 from lookup_connectors.http.response import (
     HttpFailure,
     PageRows,
@@ -74,7 +74,7 @@ class ErrorRules:
     message: Path | None = None
 
 
-class Verdict(NamedTuple):
+class Classification(NamedTuple):
     """What a response is.
 
     Args:
@@ -97,7 +97,7 @@ class Verdict(NamedTuple):
 
 
 _NONE = PageRows()
-_MISS = Verdict("miss", _NONE)
+_MISS = Classification("miss", _NONE)
 
 _USED_UP = "A quota of these credentials is used up; waiting a little does not help."
 _NOT_YET = "The answer is not there yet. If it is, 'error-when' = '`false`' takes it as it is."
@@ -108,7 +108,7 @@ _OTHERWISE = (
 
 
 @dataclass(frozen=True)
-class Judge:
+class ResponseClassifier:
     """Judges the responses to the requests of one table, whose status codes mean these."""
 
     reader: ResponseReader
@@ -117,7 +117,7 @@ class Judge:
     transient: Codes
     rules: ErrorRules
 
-    def __call__(self, response: Response) -> Verdict:
+    def __call__(self, response: Response) -> Classification:
         if response.status in self.miss.statuses:
             return _MISS
         if response.status not in self.success.statuses:
@@ -125,11 +125,11 @@ class Judge:
         try:
             return self._of_answer(self.reader.document(response))
         except HttpFailure as failure:
-            return Verdict("permanent", _NONE, failure=failure)
+            return Classification("permanent", _NONE, failure=failure)
 
     # A success code.
 
-    def _of_answer(self, document: Any) -> Verdict:
+    def _of_answer(self, document: Any) -> Classification:
         """What an answer with a success code is.
 
         Raises:
@@ -139,62 +139,62 @@ class Judge:
             return self._by_rule(self.rules.when, document) or self._answer(document)
         if self.reader.is_row(document):
             return self._answer(document)  # most answers, of which nothing below could say more
-        errors = envelope.graphql_errors(document, self.reader.rows.way)
+        errors = error_bodies.graphql_errors(document, self.reader.rows.way)
         if errors is not None and self.reader.reads("errors"):
             errors = []
         if errors:
             return self._told(
-                ["errors"], {"errors": errors}, document, envelope.status_told({"errors": errors})
+                ["errors"], {"errors": errors}, document, error_bodies.status_told({"errors": errors})
             )
         if errors is not None:
             return self._answer(document)
         try:
-            verdict = self._answer(document)
+            classified = self._answer(document)
         except HttpFailure:
             told = self._by_envelope(document)
             if told is None:
                 raise
             return told
-        if not verdict.rows.rows:
-            return self._by_envelope(document, is_absent=not verdict.rows.is_listed) or verdict
+        if not classified.rows.rows:
+            return self._by_envelope(document, is_absent=not classified.rows.is_listed) or classified
         if self.reader.rows.text == "@":
             # What is no row will be refused; unless it says that it may be asked again, or finds nothing.
             told = self._by_envelope(document)
-            return verdict if told is None or told.kind == "permanent" else told
-        return verdict
+            return classified if told is None or told.kind == "permanent" else told
+        return classified
 
-    def _answer(self, document: Any) -> Verdict:
-        return Verdict("answer", self.reader.found(document), document)
+    def _answer(self, document: Any) -> Classification:
+        return Classification("answer", self.reader.found(document), document)
 
-    def _by_rule(self, when: Path, document: Any) -> Verdict | None:
+    def _by_rule(self, when: Path, document: Any) -> Classification | None:
         try:
             told = when.find(document)
         except PathFailure as error:
             raise self.reader.not_followed(when, "'error-when'", error) from None
         if told is None or told is False or told in ("", [], {}):
             return None
-        kind: Kind = told if told in FAILURES else (self.rules.kind or _kind_of(envelope.words(document)))
-        return Verdict(kind, _NONE, document, self._description(document) or _short(document), True)
+        kind: Kind = told if told in FAILURES else (self.rules.kind or _kind_of(error_bodies.words(document)))
+        return Classification(kind, _NONE, document, self._description(document) or _short(document), True)
 
-    def _by_envelope(self, document: Any, *, is_absent: bool = True) -> Verdict | None:
+    def _by_envelope(self, document: Any, *, is_absent: bool = True) -> Classification | None:
         """The failure that an answer without rows tells beside them.
 
         Where the place for rows is absent, a word of a limit is enough, and one of work that goes on.
         """
         if isinstance(document, dict) and not self.reader.is_envelope(document):
             return None
-        for beside in envelope.envelopes(document, self.reader.rows.way):
-            status = envelope.status_told(beside)
-            if (status is not None and status in self.miss.statuses) or envelope.nothing_told(beside):
+        for beside in error_bodies.envelopes(document, self.reader.rows.way):
+            status = error_bodies.status_told(beside)
+            if (status is not None and status in self.miss.statuses) or error_bodies.nothing_told(beside):
                 return _MISS
-            names = envelope.failure_told(beside)
-            if names or (is_absent and envelope.speaks_of_rates(beside)):
+            names = error_bodies.failure_told(beside)
+            if names or (is_absent and error_bodies.speaks_of_rates(beside)):
                 return self._told(names, beside, document, status)
-            names = envelope.not_yet_told(beside) if is_absent else []
+            names = error_bodies.not_yet_told(beside) if is_absent else []
             if names:
-                said = self._description(document) or _short(envelope.told_of(beside, names))
-                return Verdict(self.rules.kind or "transient", _NONE, document, said, True, _NOT_YET)
-        beside, names = envelope.told_instead(document, self.reader.rows.way)
+                said = self._description(document) or _short(error_bodies.told_of(beside, names))
+                return Classification(self.rules.kind or "transient", _NONE, document, said, True, _NOT_YET)
+        beside, names = error_bodies.told_instead(document, self.reader.rows.way)
         if names:
             tip = f"There is nothing at 'rows' = {self.reader.rows.text!r}. {_OTHERWISE}"
             return self._told(names, beside, document, None)._replace(tip=tip)
@@ -202,31 +202,31 @@ class Judge:
 
     def _told(
         self, names: Sequence[str], about: Mapping[str, Any], document: Any, status: int | None
-    ) -> Verdict:
+    ) -> Classification:
         kind: Kind
         if self.rules.kind is not None:
             kind = self.rules.kind
-        elif (status is not None and status in _ALWAYS_THROTTLED) or envelope.speaks_of_rates(about):
+        elif (status is not None and status in _ALWAYS_THROTTLED) or error_bodies.speaks_of_rates(about):
             kind = "throttled"
         elif status is not None and status in self.transient.statuses:
             kind = "transient"
         else:
-            kind = _kind_of(envelope.words(about))
-        said = self._description(document) or _short(envelope.told_of(about, names))
-        return Verdict(kind, _NONE, document, said, True, _OTHERWISE)
+            kind = _kind_of(error_bodies.words(about))
+        said = self._description(document) or _short(error_bodies.told_of(about, names))
+        return Classification(kind, _NONE, document, said, True, _OTHERWISE)
 
     # Another code.
 
-    def _failure(self, response: Response) -> Verdict:
+    def _failure(self, response: Response) -> Classification:
         document = self._document_of_failure(response)
-        told = envelope.words(document)
+        told = error_bodies.words(document)
         said = self._description(document)
         kind = self._kind_named(document)
         if kind is None:
-            code = envelope.word(response.headers.get("x-amzn-errortype", ""))
+            code = error_bodies.word(response.headers.get("x-amzn-errortype", ""))
             kind = self._kind_of_failure(response, document, told | {code})
-        tip = _USED_UP if kind == "permanent" and not envelope.USED_UP.isdisjoint(told) else ""
-        return Verdict(kind, _NONE, document, said, tip=tip)
+        tip = _USED_UP if kind == "permanent" and not error_bodies.USED_UP.isdisjoint(told) else ""
+        return Classification(kind, _NONE, document, said, tip=tip)
 
     def _kind_of_failure(self, response: Response, document: Any, told: frozenset[str]) -> Kind:
         status, headers = response.status, response.headers
@@ -236,8 +236,8 @@ class Judge:
         if (
             status in _ALWAYS_THROTTLED
             or (status in _MAY_BE_THROTTLED and asks_to_wait(headers))
-            or (status == 403 and (nothing_remains(headers) or envelope.speaks_of_rates(document)))
-            or not envelope.THROTTLED.isdisjoint(told)
+            or (status == 403 and (nothing_remains(headers) or error_bodies.speaks_of_rates(document)))
+            or not error_bodies.THROTTLED.isdisjoint(told)
         ):
             return "throttled"
         return "transient" if should_retry == "true" or status in self.transient.statuses else "permanent"
@@ -272,9 +272,9 @@ class Judge:
 
 
 def _kind_of(told: frozenset[str]) -> Kind:
-    if not envelope.THROTTLED.isdisjoint(told):
+    if not error_bodies.THROTTLED.isdisjoint(told):
         return "throttled"
-    return "transient" if not envelope.PASSING.isdisjoint(told) else "permanent"
+    return "transient" if not error_bodies.PASSING.isdisjoint(told) else "permanent"
 
 
 def _short(value: Any) -> str:

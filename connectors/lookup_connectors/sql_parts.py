@@ -1,4 +1,4 @@
-"""Rows by order in SQL: which rows of a key answer a value. SQLite finds them in a way of its own."""
+"""SQL that databases share: quoted names, and rows by order, which SQLite finds in a way of its own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from lookup_hints.spi import OrderCondition
 
 Column = Callable[[str], str]
 """SQL for the column of that name."""
+
+
+def quoted(name: str) -> str:
+    """``name`` as an identifier of standard SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def can_order(kind: pa.DataType) -> bool:
