@@ -106,12 +106,8 @@ def _ctes_around(statement: Statement, join: FoundJoin) -> list[Cte]:
 
 def _readers(statement: Statement, cte: Cte) -> list[tuple[Block, Relation]]:
     """The relations that read ``cte``, with their blocks; but for those inside it, as it may read itself."""
-    return [
-        (block, relation)
-        for block in statement.structure.blocks
-        for relation in block.everything
-        if relation.cte is cte and not cte.at.holds(statement.tokens.cut(relation.first, relation.last))
-    ]
+    readers = statement.structure.readers_of(cte.query)
+    return [each for each in readers if not cte.at.holds(statement.tokens.place(each[1]))]
 
 
 def _innermost(statement: Statement, offset: int) -> Cte | None:
@@ -135,7 +131,7 @@ def _is_filter_or_item(statement: Statement, query: Query, parent: Block) -> boo
 
     ON, GROUP BY and ORDER BY want the same each time, as do aggregates.
     """
-    place, tokens = statement.tokens.cut(query.first, query.last), statement.tokens
+    place, tokens = statement.tokens.place(query), statement.tokens
     wheres = (*parent.wheres, *(pipe.where for pipe in parent.pipes if pipe.where is not None))
     if any(where.holds(place) for where in wheres):
         return True

@@ -216,7 +216,7 @@ class Facts:
         return self.once(_shown_scope_of, block)
 
     def referred(self, scope: NameScope, equality: KeyEquality) -> Referred:
-        tree = self.statement.expression(equality.left) if isinstance(equality.left, Cut) else None
+        tree = self.statement.expression(equality.left)
         return Referred(frozenset()) if tree is None else scope.referred(tree)
 
     def may_name(self, lateral: Relation, relation: Relation) -> bool:
@@ -333,7 +333,7 @@ def _askable_by(facts: Facts, use: LookupUse) -> frozenset[str]:
 
 def _names_of(facts: Facts, use: LookupUse) -> ColumnNames:
     statement, count = facts.statement, len(use.table.schema.names)
-    here = statement.tokens.cut(use.relation.first, use.relation.last)
+    here = statement.tokens.place(use.relation)
     given = use.column_aliases
     if given and len(given) != count:
         raise cannot_run(statement, use, here, f"it gives {len(given)} names to {count} columns")

@@ -269,7 +269,7 @@ def known_conjuncts(statement: Statement, part: Cut) -> list[Conjunct] | None:
 def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
     """What the parentheses around all of ``part`` hold; None where there are none, or they hold a query."""
     tokens = statement.tokens
-    first, last = tokens.index_at(part.start), tokens.index_at(part.end - 1)
+    first, last = tokens.indices(part)
     is_wrapped = tokens.is_symbol(first, "(") and tokens.closing(first) == last and last - first > 1
     if not is_wrapped or tokens.is_word(first + 1, *QUERY_WORDS):
         return None
@@ -278,15 +278,11 @@ def _without_parentheses(statement: Statement, part: Cut) -> Cut | None:
 
 def cut_at(statement: Statement, part: Cut, word: str) -> Iterator[Cut]:
     """The stretches between the top-level ANDs (or ORs); the AND of BETWEEN and those of CASE are no cuts."""
-    first, last = statement.tokens.index_at(part.start), statement.tokens.index_at(part.end - 1)
-    depth = statement.tokens.depth(first)
-    begin, cases, betweens = first, 0, 0
-    for index in range(first, last + 1):
+    first, last = statement.tokens.indices(part)
+    begin, betweens = first, 0
+    for index in statement.tokens.in_plain_sight(first, last):
         piece = statement.pieces[index]
-        if statement.tokens.depth(index) != depth or statement.tokens.is_symbol(index - 1, "."):
-            continue
-        cases = max(0, cases + statement.tokens.case_step(index))
-        if cases:
+        if statement.tokens.is_symbol(index - 1, "."):
             continue
         betweens += piece.is_word("BETWEEN")
         if piece.is_word("AND") and betweens:
@@ -386,18 +382,12 @@ def comparison_sides(statement: Statement, at: Cut, kind: type[exp.Expr]) -> tup
     In Spark all comparisons have one level: ``a = b < c`` is ``(a = b) < c``. sqlglot reads it otherwise.
     """
     whole = statement.expression(at)
-    first, last = statement.tokens.index_at(at.start), statement.tokens.index_at(at.end - 1)
-    depth = statement.tokens.depth(first)
-    signs, cases = [], 0
-    for index in range(first, last + 1):
-        if statement.tokens.depth(index) == depth:
-            cases = max(0, cases + statement.tokens.case_step(index))
-            if cases == 0 and statement.pieces[index].text in _COMPARISONS:
-                signs.append(index)
-            if cases == 0 and statement.tokens.is_word(index, *_PREDICATES):
-                return None
+    first, last = statement.tokens.indices(at)
+    seen = list(statement.tokens.in_plain_sight(first, last))
+    signs = [index for index in seen if statement.pieces[index].text in _COMPARISONS]
     if (
         not isinstance(whole, kind)
+        or any(statement.tokens.is_word(index, *_PREDICATES) for index in seen)
         or len(signs) != 1
         or statement.pieces[signs[0]].text.replace("==", "=") != OPERATORS[kind]
         or not first < signs[0] < last
@@ -405,8 +395,8 @@ def comparison_sides(statement: Statement, at: Cut, kind: type[exp.Expr]) -> tup
         return None
     left = Cut(at.start, statement.pieces[signs[0] - 1].end)
     right = Cut(statement.pieces[signs[0] + 1].start, at.end)
-    trees = statement.expression(left), statement.expression(right)
-    if trees[0] is None or trees[1] is None or trees != (whole.this, whole.expression):
+    trees = statement.trees((left, right))
+    if trees != [whole.this, whole.expression]:
         return None
     return Conjunct(left, trees[0]), Conjunct(right, trees[1])
 
@@ -416,16 +406,11 @@ def between_parts(statement: Statement, at: Cut) -> tuple[Conjunct, ...] | None:
     whole, tokens = statement.expression(at), statement.tokens
     if not isinstance(whole, exp.Between):
         return None
-    first, last = tokens.index_at(at.start), tokens.index_at(at.end - 1)
-    places, cases = list[int](), 0
-    for index in range(first, last + 1):
-        if tokens.depth(index) != tokens.depth(first):
-            continue
-        cases = max(0, cases + tokens.case_step(index))
-        if cases == 0 and statement.pieces[index].text in _COMPARISONS:
-            return None
-        if cases == 0 and tokens.is_word(index, *_PREDICATES, "AND"):
-            places.append(index)
+    first, last = tokens.indices(at)
+    seen = list(tokens.in_plain_sight(first, last))
+    places = [index for index in seen if tokens.is_word(index, *_PREDICATES, "AND")]
+    if any(statement.pieces[index].text in _COMPARISONS for index in seen):
+        return None
     if len(places) != 2 or not first < places[0] < places[1] - 1 or not places[1] < last:
         return None
     spans = (first, places[0] - 1), (places[0] + 1, places[1] - 1), (places[1] + 1, last)

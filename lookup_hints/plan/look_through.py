@@ -43,10 +43,9 @@ _OTHERS = (
 
 def names_view(statement: Statement, find_view: FindView) -> bool:
     return any(
-        relation.shape is Shape.TABLE and relation.cte is None and find_view(relation.name) is not None
-        for block in statement.structure.blocks
-        for relation in block.everything
-        if relation.name
+        each.shape is Shape.TABLE and each.cte is None and find_view(each.name) is not None
+        for _, each in statement.structure.relations
+        if each.name
     )
 
 
@@ -176,7 +175,7 @@ class _Inside:
     def _star(self, part: Cut) -> list[tuple[str, Expression]] | None:
         """The columns of ``*``, ``c.*`` or ``* EXCEPT (...)``; None for anything else."""
         tokens = self._statement.tokens
-        at, last = tokens.index_at(part.start), tokens.index_at(part.end - 1)
+        at, last = tokens.indices(part)
         if tokens.is_symbol(at + 1, ".") and tokens.is_symbol(at + 2, "*") and self._is_alias(at):
             at += 2
         if not tokens.is_symbol(at, "*"):

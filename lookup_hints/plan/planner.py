@@ -255,7 +255,7 @@ def _unmatched(hint: LookupHint, facts: Facts, found: FoundJoins) -> Problem:
 
 def _account_for_names(statement: Statement) -> None:
     """A lookup table's name that stands where a relation does must have been read as one."""
-    read = {relation.name_at for block in statement.structure.blocks for relation in block.everything}
+    read = {relation.name_at for _, relation in statement.structure.relations}
     read |= {use.index for use in statement.uses}
     for index, piece in enumerate(statement.pieces):
         is_use = piece.is_name and statement.is_lookup_table(piece.name)

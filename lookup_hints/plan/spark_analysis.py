@@ -265,9 +265,7 @@ class Analysis:
         By itself it says the same as the whole left side, in a fraction of the time.
         """
         statement = self.statement
-        trees = [
-            statement.expression(part) if isinstance(part, Cut) else None for part in self._wanted(question)
-        ]
+        trees = [statement.expression(part) for part in self._wanted(question)]
         columns = [column for tree in trees if tree is not None for column in tree.find_all(exp.Column)]
         qualifiers = {column.parts[0].name.lower() for column in columns if len(column.parts) > 1}
         is_told = None not in trees and not any(tree and tree.find(exp.Query) for tree in trees)
@@ -281,7 +279,7 @@ class Analysis:
         return named[0] if len(named) == 1 and named[0] is not question.use.relation else None
 
     def _place(self, relation: Relation) -> Cut:
-        return self.statement.tokens.cut(relation.first, relation.last)
+        return self.statement.tokens.place(relation)
 
     def _wanted(self, question: KeyQuestion) -> list[Fragment]:
         wanted: list[Fragment] = [key.left for key in question.keys]
@@ -306,7 +304,7 @@ class Analysis:
         tokens = self.statement.tokens
         if not self._variables:
             return self._text(part)
-        first, last = tokens.index_at(part.start), tokens.index_at(part.end - 1)
+        first, last = tokens.indices(part)
         edits = [
             Edit(tokens.cut(index, index), (f"CAST(NULL AS {self._variables[piece.name.lower()]})",))
             for index, piece in enumerate(tokens.pieces[first : last + 1], first)
@@ -367,7 +365,7 @@ def _without_asof(statement: Statement) -> Iterator[Edit]:
             continue
         word = next(at for at in range(step.first, use.relation.first) if tokens.is_word(at, "ASOF"))
         yield Edit(tokens.cut(word, word), ())
-        first, last = tokens.index_at(step.match.start), tokens.index_at(step.match.end - 1)
+        first, last = tokens.indices(step.match)
         yield Edit(tokens.cut(first - 2, last + 1), ())
         if tokens.is_word(last + 2, "ON"):  # so that Spark says what is wrong with the comparison
             yield Edit(tokens.cut(last + 2, last + 2), ("ON (", step.match, ") AND"))

@@ -83,15 +83,14 @@ def _timed(facts: Facts) -> Iterator[TimedRelation]:
     statement = facts.statement
     own = {use.relation: (use.table,) for use in statement.uses}
     queries = frozenset(statement.timed)
-    for block in statement.structure.blocks:
-        for relation in block.everything:
-            if relation.time is None or not (relation in own or relation in queries):
-                continue
-            tables = own.get(relation) or tuple(
-                use.table for use in statement.uses if use.relation in statement.read_by(relation)
-            )
-            seen = facts.context.find_view(relation.name) if relation.name and not tables else None
-            yield TimedRelation(relation, block, relation.time, tables if seen is None else (seen.base,))
+    for block, relation in statement.structure.relations:
+        if relation.time is None or not (relation in own or relation in queries):
+            continue
+        tables = own.get(relation) or tuple(
+            use.table for use in statement.uses if use.relation in statement.read_by(relation)
+        )
+        seen = facts.context.find_view(relation.name) if relation.name and not tables else None
+        yield TimedRelation(relation, block, relation.time, tables if seen is None else (seen.base,))
 
 
 def _wanted(facts: Facts, use: TimedRelation) -> InForce:
@@ -154,7 +153,7 @@ def _refuse_other_times(statement: Statement, use: TimedRelation) -> None:
 
 
 def _is_column(statement: Statement, time: Cut) -> bool:
-    first, last = statement.tokens.index_at(time.start), statement.tokens.index_at(time.end - 1)
+    first, last = statement.tokens.indices(time)
     found = statement.pieces[first : last + 1]
     names, dots = found[::2], found[1::2]
     return all(piece.is_name for piece in names) and all(piece.is_symbol(".") for piece in dots)
@@ -171,7 +170,7 @@ class _ProcessingTimes:
         if self._statement.calls_the_present(use.time):
             return True
         tokens = self._statement.tokens
-        first, last = tokens.index_at(use.time.start), tokens.index_at(use.time.end - 1)
+        first, last = tokens.indices(use.time)
         parts = [piece.name for piece in self._statement.pieces[first : last + 1 : 2]]
         return self._is_made_of_now(parts, use.block, without=use.relation)
 

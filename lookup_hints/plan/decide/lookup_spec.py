@@ -241,7 +241,7 @@ def _cast(facts: Facts, join: FoundJoin, key: KeyEquality, left: str) -> KeyCast
 
 
 def _has_query(statement: Statement, key: KeyEquality) -> bool:
-    tree = statement.expression(key.left) if isinstance(key.left, Cut) else None
+    tree = statement.expression(key.left)
     return tree is not None and tree.find(exp.Query) is not None
 
 

@@ -17,7 +17,7 @@ from lookup_hints.plan.forms.join import explicit_join, swapped_join
 from lookup_hints.plan.forms.pipe_syntax import pipe_join
 from lookup_hints.plan.joins import CannotBeAsked, FoundJoin, NotReadEither, refuse_extra_clauses
 from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Block, Query, Relation
+from lookup_hints.plan.read.query_blocks import Block, Relation
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.spi.connector import why_not_read
 
@@ -192,7 +192,7 @@ class _Uses:
         self._by_block: dict[Block, list[LookupUse]] = defaultdict(list)
         for use in (*uses, *through):
             self._by_block[use.block].append(use)
-        self._readers = _readers(statement) if through else {}
+        self._structure, self._sees_through = statement.structure, bool(through)
         self._waiting = {use.relation for use in through}
         self._bypassed = set[Relation]()
 
@@ -204,7 +204,7 @@ class _Uses:
         blocks = deque(self._by_block)
         while blocks:
             block = blocks.popleft()
-            if any(each in self._waiting for each in self._readers.get(block.query, ())):
+            if any(each in self._waiting for each in self._readers(block)):
                 blocks.append(block)
                 continue
             here = self._by_block[block]
@@ -220,19 +220,12 @@ class _Uses:
 
     def is_bypassed(self, block: Block) -> bool:
         """Whether all that read the block ask by key what they see through it."""
-        readers = self._readers.get(block.query, ())
+        readers = self._readers(block)
         return bool(readers) and all(each in self._bypassed for each in readers)
 
-
-def _readers(statement: Statement) -> Mapping[Query, Sequence[Relation]]:
-    """For each query the relations that are it: a derived table, or all that name a CTE."""
-    found: dict[Query, list[Relation]] = defaultdict(list)
-    for block in statement.structure.blocks:
-        for relation in block.everything:
-            query = relation.query if relation.cte is None else relation.cte.query
-            if query is not None:
-                found[query].append(relation)
-    return found
+    def _readers(self, block: Block) -> list[Relation]:
+        found = self._structure.readers_of(block.query) if self._sees_through else ()
+        return [relation for _, relation in found]
 
 
 # --- what is read whole -----------------------------------------------------------------------------

@@ -46,15 +46,15 @@ def comma_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None
 
     What may be computed from the table waits with it.
     """
-    if not (use.relation.plain and _stands_alone(use) and len(_chains(use)) > 1):
+    if not (use.relation.plain and _stands_alone(use) and len(use.block.chains) > 1):
         return None
     others.waiting |= _computed_from(facts, use)
     if is_by_primary_key(use, [each for each, _ in facts.where_equalities(use) if each.constant]):
         return None  # constants give one row, whatever stands beside it
     given = list(_given(facts, use, others, others.waiting))
     best = next(_offers(facts, use, given, others.waiting), None)
-    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
-    beside = [chain for chain in _chains(use) if chain is not use.chain]
+    at = facts.statement.tokens.place(use.relation)
+    beside = [chain for chain in use.block.chains if chain is not use.chain]
     if best is None and len(beside) == 1 and not others.waiting & set(beside[0].relations):
         shown = frozenset(beside[0].shown)
         alone = facts.join(CommaJoin(), use, "INNER", at, Conditions(()), needs=shown)
@@ -66,7 +66,7 @@ def comma_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | None
     offer = best or _product(facts, use, given)
     if offer is None:
         return None
-    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    at = facts.statement.tokens.place(use.relation)
     notes = () if best is not None else (MULTIPLIED,)
     return facts.join(CommaJoin(), use, "INNER", at, Conditions(offer.keys), needs=offer.needs, notes=notes)
 
@@ -91,7 +91,7 @@ def _offers(facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relat
         offer = _product(facts, use, given)
         yield from () if offer is None else (offer,)
         return
-    chains = [chain for chain in _chains(use) if not waiting & set(chain.relations)]
+    chains = [chain for chain in use.block.chains if not waiting & set(chain.relations)]
     links = links_of(facts, use.block)
     side_by_side = [Link(tuple(frozenset((each,)) for each in chain.relations)) for chain in chains]
     found, shown = [], frozenset(use.block.shown)  # a SEMI JOIN hides its right side
@@ -106,8 +106,7 @@ def _offers(facts: Facts, use: LookupUse, given: list[Given], waiting: set[Relat
 
 
 def _chain_of(_: Facts, block: Block) -> dict[Relation, Chain]:
-    chains = block.source.chains if block.source is not None else []
-    return {relation: chain for chain in chains for relation in chain.relations}
+    return {relation: chain for chain in block.chains for relation in chain.relations}
 
 
 def _product(facts: Facts, use: LookupUse, given: list[Given]) -> _Offer | None:
@@ -136,13 +135,13 @@ def without_key(
     for use in pending:
         if not _stands_alone(use):
             continue
-        if any(chain.head not in heads and not chain.head.lateral for chain in _chains(use)):
+        if any(chain.head not in heads and not chain.head.lateral for chain in use.block.chains):
             yield _no_key(facts, use, others)
 
 
 def _no_key(facts: Facts, use: LookupUse, others: Others) -> CannotBeAsked:
     statement, computed = facts.statement, _computed_from(facts, use)
-    at = statement.tokens.cut(use.relation.first, use.relation.last)
+    at = statement.tokens.place(use.relation)
     if any(referred.relations & computed for _, referred in facts.where_equalities(use)):
         reason = "its key comes from joins behind the comma that name it themselves"
         return refused(statement, use, at, reason, "write CROSS JOIN in place of the comma")
@@ -150,10 +149,6 @@ def _no_key(facts: Facts, use: LookupUse, others: Others) -> CannotBeAsked:
         return refused(statement, use, at, MULTIPLIED)
     reason = "no equality in WHERE gives its key, so nothing says which rows to ask for"
     return refused(statement, use, at, reason)
-
-
-def _chains(use: LookupUse) -> list[Chain]:
-    return use.block.source.chains if use.block.source is not None else []
 
 
 def _stands_alone(use: LookupUse) -> bool:
@@ -179,14 +174,13 @@ def _tied(facts: Facts, block: Block, others: Others) -> set[Relation]:
     With a view behind it, such a chain would stand in a derived table that does not see the others.
     """
     scope, tied = facts.scope(block), set[Relation]()
-    chains = block.source.chains if block.source is not None else []
-    for chain in chains[1:]:
+    for chain in block.chains[1:]:
         own = set(chain.relations)
         steps = (
             step for step in chain.steps_in_order if step.right and not others.may_be_asked(facts, step.right)
         )
-        trees = [facts.statement.expression(step.on) for step in steps if step.on is not None]
-        if any(scope.referred(tree).relations - own for tree in trees if tree is not None):
+        trees = facts.statement.trees(step.on for step in steps)
+        if any(scope.referred(tree).relations - own for tree in trees):
             tied |= own
     return tied
 
@@ -205,9 +199,9 @@ def _computed_from(facts: Facts, use: LookupUse) -> set[Relation]:
 def _computing(facts: Facts, block: Block) -> list[tuple[Chain, list[Relation], frozenset[Relation]]]:
     """The chains of the block that can name what stands before their comma, and what does so in them."""
     scope, found = facts.scope(block), []
-    for chain in block.source.chains if block.source is not None else []:
+    for chain in block.chains:
         lateral = [each for each in chain.everything if each.lateral]
-        trees = [facts.statement.expression(step.on) for step in chain.steps_in_order if step.on is not None]
-        named = (scope.referred(tree).relations for tree in trees if tree is not None)
+        trees = facts.statement.trees(step.on for step in chain.steps_in_order)
+        named = (scope.referred(tree).relations for tree in trees)
         found.append((chain, lateral, frozenset[Relation]().union(*named)))
     return [(chain, lateral, named) for chain, lateral, named in found if lateral or named]

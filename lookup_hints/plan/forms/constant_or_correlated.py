@@ -43,7 +43,7 @@ class ConstantOrCorrelated(Form):
 
     def edits(self, join: LookupJoin, analysis: Analysis, numbers: Iterator[int]) -> Iterator[Edit]:
         statement, relation = analysis.statement, join.use.relation
-        yield Edit(statement.tokens.cut(relation.first, relation.last), source_query(statement, join))
+        yield Edit(statement.tokens.place(relation), source_query(statement, join))
         yield from selected_instead(statement, join.use)
         # Left in place, it would name the outer query once more, and Spark's name of the subquery tells.
         yield from (Edit(key.whole, ("true",)) for key in join.conditions.keys if not key.kept)
@@ -62,7 +62,7 @@ def constant_or_correlated(facts: Facts, use: LookupUse) -> FoundJoin | None:
     chosen = chosen_keys(keys.values(), use.table, facts.always(use))
     if not chosen or facts.missing(use, chosen):
         return None
-    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    at = facts.statement.tokens.place(use.relation)
     # Of rows filled with NULLs a condition that stays is all that keeps them out.
     conditions = Conditions(_answered(chosen) if use.keeps_rows else chosen)
     return facts.join(ConstantOrCorrelated(), use, "INNER", at, conditions, notes=_notes(chosen))
@@ -145,7 +145,7 @@ class ConstantList(Form):
         by_number = (replace(key, left=f"{_KEYS}.`{number}`") for number, key in enumerate(keys))
         casts = tuple(KeyCast(wrapping=cast.wrapping) for cast in join.casts)
         asked = join.with_(conditions=replace(join.conditions, keys=tuple(by_number)), casts=casts)
-        at = statement.tokens.cut(relation.first, relation.last)
+        at = statement.tokens.place(relation)
         yield Edit(at, source_query(statement, asked, rows))
         yield from selected_instead(statement, join.use)
 
@@ -164,7 +164,7 @@ def constant_list(facts: Facts, use: LookupUse) -> FoundJoin | None:
     is_asked_from_outside = asked is not None and not all(key.constant for key in asked.conditions.keys)
     if facts.missing(use, keys) or is_asked_from_outside:
         return None
-    at = facts.statement.tokens.cut(use.relation.first, use.relation.last)
+    at = facts.statement.tokens.place(use.relation)
     return facts.join(ConstantList(listed), use, "INNER", at, Conditions(keys))
 
 
@@ -260,7 +260,7 @@ def _listed(
 ) -> list[_Alternative] | None:
     """What ``column IN (...)`` or ``(column, column) IN (...)`` says."""
     tokens = statement.tokens
-    first, last = tokens.index_at(conjunct.at.start), tokens.index_at(conjunct.at.end - 1)
+    first, last = tokens.indices(conjunct.at)
     depth = tokens.depth(first)
     at = [
         index for index in range(first, last) if tokens.depth(index) == depth and tokens.is_word(index, "IN")
@@ -292,7 +292,7 @@ def _columns(tree: exp.Expr, names: ColumnNames) -> list[str] | None:
 def _inside(statement: Statement, value: Cut) -> Iterator[Cut]:
     """The values of a tuple; none where it is none."""
     tokens = statement.tokens
-    first, last = tokens.index_at(value.start), tokens.index_at(value.end - 1)
+    first, last = tokens.indices(value)
     if tokens.is_symbol(first, "(") and tokens.closing(first) == last:
         yield from tokens.parts(first + 1, last - 1)
 

@@ -143,7 +143,7 @@ def _read(
     conditions: Iterable[Conjunct],
 ) -> _Membership | None:
     tokens = statement.tokens
-    first, last = tokens.index_at(around.at.start), tokens.index_at(around.at.end - 1)
+    first, last = tokens.indices(around.at)
     if tokens.closing(opening) != last:
         return None
     negated = tokens.is_word(first, "NOT") or tokens.is_symbol(first, "!")
@@ -186,7 +186,7 @@ def _keys(
         columns = list(use.table.schema.names)
     lefts = [left]
     if len(columns) > 1:
-        first, last = statement.tokens.index_at(left.start), statement.tokens.index_at(left.end - 1)
+        first, last = statement.tokens.indices(left)
         if not statement.tokens.is_symbol(first, "(") or statement.tokens.closing(first) != last:
             return None
         lefts = statement.tokens.parts(first + 1, last - 1)

@@ -41,7 +41,7 @@ class ExplicitJoin(FromForm):
         relation, statement = join.left_table, analysis.statement
         if not join.shuffled or relation is None:
             return
-        at = statement.tokens.cut(relation.first, relation.last)
+        at = statement.tokens.place(relation)
         keys = joined([("(", key.left, ")") for key in join.conditions.keys], ", ")
         alias = quoted(statement.alias_of(relation) or "")
         yield Edit(at, ("(SELECT * FROM ", at, " DISTRIBUTE BY ", *keys, f") AS {alias}"))
@@ -109,11 +109,10 @@ def _before_comma(facts: Facts, use: LookupUse, conditions: Conditions) -> froze
         return frozenset()
     chains = source.chains[: source.chains.index(use.chain)]
     before = {relation for chain in chains for relation in chain.shown}
-    scope, expression = facts.scope(use.block), facts.statement.expression
-    steps = use.chain.steps[: use.chain.steps.index(use.step) + 1] if use.step is not None else ()
+    scope = facts.scope(use.block)
+    steps = use.chain.steps[: use.chain.steps.index(use.step) + 1] if use.step is not None else []
     computed = [each for each in use.chain.everything if each.lateral and each.first < use.index]
-    trees = (expression(step.on) for step in steps if step.on is not None)
-    referred = [scope.referred(tree) for tree in trees if tree is not None]
+    referred = [scope.referred(tree) for tree in facts.statement.trees(step.on for step in steps)]
     referred += [facts.referred(scope, key) for key in conditions.keys if not key.shared]
     named = {relation for relation in before for each in computed if facts.may_name(each, relation)}
     return frozenset(before & named.union(*(each.relations for each in referred)))
@@ -134,7 +133,7 @@ class SwappedJoin(FromForm):
     def left_side(self, join: FoundJoin, statement: Statement) -> LeftSide:
         right = self.opens(join).right
         assert right is not None, "a join has a right side"
-        return LeftSide(statement.tokens.cut(right.first, right.last))
+        return LeftSide(statement.tokens.place(right))
 
     def opens(self, join: FoundJoin) -> Step:
         assert join.use.chain is not None

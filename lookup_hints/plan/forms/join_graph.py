@@ -125,7 +125,7 @@ def links_of(facts: Facts, block: Block) -> list[Link]:
 def _links(facts: Facts, block: Block) -> list[Link]:
     links = [*_links_of_where(facts, block)]
     before: list[Relation] = []
-    for chain in block.source.chains if block.source is not None else ():
+    for chain in block.chains:
         links += _links_in(facts, block, chain, before)
         before += chain.relations
     return links

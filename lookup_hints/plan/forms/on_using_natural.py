@@ -71,7 +71,7 @@ def stated(facts: Facts, form: Form, use: LookupUse, step: Step, before: Before)
     )
     if kind == "INNER" and not shared:
         conditions = facts.with_where(use, conditions)
-    join = facts.join(form, use, kind, statement.tokens.cut(step.first, step.last), conditions)
+    join = facts.join(form, use, kind, statement.tokens.place(step), conditions)
     if not conditions.keys:
         found = None if step.takes_nearest else by_range(facts, join)
         if found is None:
@@ -288,7 +288,7 @@ def refuse_queries(facts: Facts, join: FoundJoin, found: Sifted, more: Iterable[
 
 def queried(facts: Facts, keys: Iterable[KeyEquality]) -> list[Conjunct]:
     """The keys that a query gives: Spark takes none in the call whose rows a lambda looks at."""
-    trees = ((key, facts.statement.expression(key.left)) for key in keys if isinstance(key.left, Cut))
+    trees = ((key, facts.statement.expression(key.left)) for key in keys)
     return [Conjunct(key.whole, tree) for key, tree in trees if tree is not None and tree.find(exp.Query)]
 
 

@@ -199,9 +199,7 @@ class LookupUse:
     def keeps_rows(self) -> bool:
         """Whether no outer join around it fills its columns with NULL."""
         inside = (*self.around, self.relation)
-        source = self.block.source
-        chains = source.chains if source is not None else []
-        holding = [chain for chain in chains if any(each is inside[0] for each in chain.direct)]
+        holding = [chain for chain in self.block.chains if any(each is inside[0] for each in chain.direct)]
         holding += [relation.chain for relation in self.around if relation.chain is not None]
         return all(chain.keeps_rows_of(each) for chain, each in zip(holding, inside, strict=False))
 

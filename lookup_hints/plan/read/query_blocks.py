@@ -97,6 +97,11 @@ class Relation:
     cte: Cte | None = None
 
     @property
+    def reads(self) -> Query | None:
+        """The query whose rows it is: in its parentheses, or that of a CTE."""
+        return self.query if self.cte is None else self.cte.query
+
+    @property
     def everything(self) -> Iterator[Relation]:
         """It and, where it is a pair of parentheses, what they hold."""
         yield self
@@ -239,11 +244,6 @@ class Source:
     def last(self) -> int:
         return self.chains[-1].last
 
-    @property
-    def relations(self) -> Iterator[Relation]:
-        for chain in self.chains:
-            yield from chain.relations
-
 
 @dataclass(eq=False)
 class Pipe:
@@ -293,9 +293,14 @@ class Block:
     grouped: bool = False
 
     @property
+    def chains(self) -> list[Chain]:
+        """What stands between the commas of its FROM."""
+        return [] if self.source is None else self.source.chains
+
+    @property
     def relations(self) -> Iterator[Relation]:
-        if self.source is not None:
-            yield from self.source.relations
+        for chain in self.chains:
+            yield from chain.relations
         for pipe in self.pipes:
             if pipe.join is not None and pipe.join.right is not None:
                 yield pipe.join.right
@@ -303,7 +308,7 @@ class Block:
     @property
     def everything(self) -> Iterator[Relation]:
         """Every relation of its FROM and pipes, those in parentheses with a name of their own too."""
-        for chain in self.source.chains if self.source is not None else ():
+        for chain in self.chains:
             yield from chain.everything
         for pipe in self.pipes:
             if pipe.join is not None and pipe.join.right is not None:
@@ -312,8 +317,7 @@ class Block:
     @cached_property
     def behind_asof(self) -> frozenset[Relation]:
         """The relations on the right of an ASOF JOIN, and what their parentheses hold."""
-        chains = list(self.source.chains) if self.source is not None else []
-        chains += [relation.chain for relation in self.everything if relation.chain is not None]
+        chains = self.chains + [relation.chain for relation in self.everything if relation.chain is not None]
         steps = [*(step for chain in chains for step in chain.steps), *(pipe.join for pipe in self.pipes)]
         rights = (step.right for step in steps if step is not None and step.takes_nearest)
         return frozenset(each for right in rights if right is not None for each in right.everything)
@@ -321,8 +325,7 @@ class Block:
     @property
     def shown(self) -> list[Relation]:
         """The relations that its WHERE and SELECT can name."""
-        chains = self.source.chains if self.source is not None else []
-        return [relation for chain in chains for relation in chain.shown]
+        return [relation for chain in self.chains for relation in chain.shown]
 
     @property
     def steps(self) -> Iterator[Step]:
@@ -330,7 +333,7 @@ class Block:
 
         Of joins in parentheses only those that begin a chain, as the parentheses there change nothing.
         """
-        for chain in self.source.chains if self.source is not None else ():
+        for chain in self.chains:
             yield from chain.steps_in_order
         yield from (pipe.join for pipe in self.pipes if pipe.join is not None)
 
@@ -397,6 +400,23 @@ class Structure:
     def queries_in(self, block: Block) -> Sequence[Query]:
         """The queries that ``block`` holds, but for those in them."""
         return self._by_parent.get(block, ())
+
+    @property
+    def relations(self) -> Iterator[tuple[Block, Relation]]:
+        """Every relation, with its block."""
+        return ((block, relation) for block in self.blocks for relation in block.everything)
+
+    def readers_of(self, query: Query) -> Sequence[tuple[Block, Relation]]:
+        """The relations that are a query, with their blocks: a derived table, or all that name a CTE."""
+        return self._readers.get(query, ())
+
+    @cached_property
+    def _readers(self) -> dict[Query, list[tuple[Block, Relation]]]:
+        found: dict[Query, list[tuple[Block, Relation]]] = {}
+        for block, relation in self.relations:
+            if relation.reads is not None:
+                found.setdefault(relation.reads, []).append((block, relation))
+        return found
 
     @cached_property
     def _by_parent(self) -> dict[Block | None, list[Query]]:

@@ -267,10 +267,10 @@ _ENDS_QUERY_IN_PARENTHESES = (*SET_WORDS, "ORDER", "SORT", "CLUSTER", "DISTRIBUT
 
 
 def read_structure(tokens: Tokens, parts: list[tuple[int, int]]) -> Structure:
-    """The structure of the queries that stand at ``parts`` (indices, the end not included)."""
+    """The structure of the queries that stand at ``parts``, by the indices of first and last pieces."""
     reader = _QueryCutter(tokens)
-    for first, end in parts:
-        reader.query(first, end, Role.STATEMENT, None, None, ())
+    for first, last in parts:
+        reader.query(first, last + 1, Role.STATEMENT, None, None, ())
     return reader.found
 
 

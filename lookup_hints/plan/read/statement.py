@@ -7,7 +7,7 @@ what it makes of them must agree with the pieces. So the syntax around a lookup 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from lookup_hints.plan.read.query_reader import read_structure
 from lookup_hints.plan.read.tokens import Tokens
 from lookup_hints.spi.model import LookupTable
 from lookup_hints.sql.lexer import Kind, Piece, blanked, pieces
-from lookup_hints.sql.text_edits import Cut
+from lookup_hints.sql.text_edits import Cut, Fragment
 
 PRESENT = ("PROCTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP")
 """Functions that give the time at which a row is processed."""
@@ -78,10 +78,7 @@ class Statement:
 
     @cached_property
     def structure(self) -> Structure:
-        index = self.tokens.index_at
-        return read_structure(
-            self.tokens, [(index(part.start), index(part.end - 1) + 1) for part in self.queries]
-        )
+        return read_structure(self.tokens, [self.tokens.indices(part) for part in self.queries])
 
     # --- expressions -------------------------------------------------------------------------------
 
@@ -98,12 +95,18 @@ class Statement:
                 text = blanked(text, clause.start, clause.end)
         return text
 
-    def expression(self, part: Cut) -> exp.Expr | None:
-        """The tree of ``part`` as one expression, or None where it is none.
+    def trees(self, parts: Iterable[Fragment | None]) -> list[exp.Expr]:
+        """The trees of those of ``parts`` that stand in the text and can be read."""
+        return [tree for part in parts if (tree := self.expression(part)) is not None]
+
+    def expression(self, part: Fragment | None) -> exp.Expr | None:
+        """The tree of ``part`` as one expression, or None where it is none, or no part of the text.
 
         Its nodes are placed as in the whole text. It is read as a projection: by itself, a name such as
         `comment` would begin a statement.
         """
+        if not isinstance(part, Cut):
+            return None
         if part not in self._trees:
             self._trees[part] = self._parsed(part)
         return self._trees[part]
@@ -135,7 +138,7 @@ class Statement:
         return Span(self.text, part.start, part.end)
 
     def span_of(self, relation: Relation) -> Span:
-        return self.span(self.tokens.cut(relation.first, relation.last))
+        return self.span(self.tokens.place(relation))
 
     # --- lookup tables -----------------------------------------------------------------------------
 
@@ -150,7 +153,7 @@ class Statement:
         return tuple(sorted(found, key=lambda use: use.index))
 
     def _uses_in(self, block: Block, table_of: TableOf) -> Iterator[LookupUse]:
-        for chain in block.source.chains if block.source is not None else ():
+        for chain in block.chains:
             yield from self._uses_of(table_of, chain, block, ())
         for pipe in block.pipes:
             if pipe.join is not None and pipe.join.right is not None:
@@ -187,13 +190,12 @@ class Statement:
 
         Spark takes none there, so the clause is ours.
         """
-        every = (relation for block in self.structure.blocks for relation in block.everything)
-        return tuple(each for each in every if each.time is not None and self._is_over_lookups(each))
+        timed = (each for _, each in self.structure.relations if each.time is not None)
+        return tuple(each for each in timed if self._is_over_lookups(each))
 
     @property
     def reads_lookups(self) -> bool:
-        every = (relation for block in self.structure.blocks for relation in block.everything)
-        return any(self.table_of(each) or self._is_view(each) for each in every)
+        return any(self.table_of(each) or self._is_view(each) for _, each in self.structure.relations)
 
     def time_clause(self, relation: Relation) -> Cut | None:
         """``FOR SYSTEM_TIME AS OF ...`` behind the relation, if it is there."""
@@ -205,17 +207,16 @@ class Statement:
 
     def calls_the_present(self, time: Cut) -> bool:
         """Whether the time is ``PROCTIME()``, ``current_timestamp`` or the like."""
-        first, last = self.tokens.index_at(time.start), self.tokens.index_at(time.end - 1)
+        first, last = self.tokens.indices(time)
         arguments = "".join(piece.text for piece in self.pieces[first + 1 : last + 1])
         return self.pieces[first].is_word(*PRESENT) and arguments in ("", "()")
 
-    def read_by(self, relation: Relation) -> frozenset[Relation]:
-        """All that the relation reads, itself included: by way of the queries inside it, and of CTEs."""
-        found, waiting = {relation}, [relation]
+    def read_by(self, *relations: Relation) -> frozenset[Relation]:
+        """All that ``relations`` read, themselves included: by way of queries inside them, and of CTEs."""
+        found, waiting = set(relations), list(relations)
         while waiting:
             each = waiting.pop()
-            query = each.query if each.cte is None else each.cte.query
-            more = set() if query is None else {*self._relations_in(query)} - found
+            more = {*self._relations_in(each.reads)} - found
             found |= more
             waiting += more
         return frozenset(found)
@@ -230,9 +231,9 @@ class Statement:
         is_named = relation.shape is Shape.TABLE and relation.cte is None and bool(relation.name)
         return is_named and self._is_lookup_view(relation.name)
 
-    def _relations_in(self, query: Query) -> Iterator[Relation]:
-        for block in self.structure.blocks:
-            if query.first <= block.first and block.last <= query.last:
+    def _relations_in(self, query: Query | None) -> Iterator[Relation]:
+        for block in self.structure.blocks if query is not None else ():
+            if query is not None and query.first <= block.first and block.last <= query.last:
                 yield from block.everything
 
     def table_of(self, relation: Relation) -> LookupTable | None:

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Protocol
 
 from lookup_hints.sql.lexer import Kind, Piece, code, pieces
 from lookup_hints.sql.text_edits import Cut
@@ -24,6 +25,16 @@ _UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECO
 
 _TYPES_OF_TIME = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE", "INTERVAL")
 """What may stand before a literal of time."""
+
+
+class Placed(Protocol):
+    """What stands from one piece to another."""
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def last(self) -> int: ...
 
 
 class Tokens:
@@ -73,6 +84,23 @@ class Tokens:
 
     def cut(self, first: int, last: int) -> Cut:
         return Cut(self.pieces[first].start, self.pieces[last].end)
+
+    def place(self, part: Placed) -> Cut:
+        """Where a relation, a join, a query or the like stands."""
+        return self.cut(part.first, part.last)
+
+    def indices(self, part: Cut) -> tuple[int, int]:
+        """Indices of the first and the last piece of a part of the text."""
+        return self.index_at(part.start), self.index_at(part.end - 1)
+
+    def in_plain_sight(self, first: int, last: int) -> Iterator[int]:
+        """Indices from ``first`` to ``last`` that stand in no more parentheses than that, and in no CASE."""
+        depth, cases = self._depths[first], 0
+        for index in range(first, last + 1):
+            if self._depths[index] == depth:
+                cases = max(0, cases + self.case_step(index))
+                if cases == 0:
+                    yield index
 
     def parts(self, first: int, last: int) -> list[Cut]:
         """The stretches between the commas from the piece ``first`` to the piece ``last``."""

@@ -350,7 +350,7 @@ def parentheses(rewrite: Rewrite, block: Block) -> Iterator[Edit]:
             around |= {join.use.around[-1], *named}
     for relation in sorted(around, key=lambda relation: relation.first, reverse=True):
         assert relation.chain is not None
-        at = rewrite.statement.tokens.cut(relation.chain.first, relation.chain.last)
+        at = rewrite.statement.tokens.place(relation.chain)
         if relation.alias_at is None:
             built = built_chain(rewrite, relation.chain)
             built = packed(rewrite, built) if built.is_open else built

@@ -185,7 +185,7 @@ class Rewrite:
 
     def ordinary(self, relation: Relation, named: bool = True) -> FromPart:
         """One ordinary relation, with a name where it has none and one is wanted."""
-        at = self.statement.tokens.cut(relation.first, relation.last)
+        at = self.statement.tokens.place(relation)
         if relation.open_chain is not None:
             seen_inside = [self.seen(each) for each in relation.open_chain.shown]
             using = self.using.get(relation, list(using_in(relation.open_chain)))

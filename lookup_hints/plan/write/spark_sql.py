@@ -10,7 +10,7 @@ from lookup_hints.plan.cte_read_twice import private_columns
 from lookup_hints.plan.decide.ask_or_read import is_plain
 from lookup_hints.plan.joins import LookupJoin, TableScan
 from lookup_hints.plan.read.lookup_use import LookupUse
-from lookup_hints.plan.read.query_blocks import Block, Relation
+from lookup_hints.plan.read.query_blocks import Block
 from lookup_hints.plan.read.statement import Statement
 from lookup_hints.plan.spark_analysis import (
     Analysis,
@@ -135,18 +135,6 @@ def _in_pipes(statement: Statement, asked: set[int], hint: str) -> Iterator[Edit
 
 
 def _reads_lookup(statement: Statement, asked: set[int], block: Block) -> bool:
-    return any(index in asked for index in _read_by(statement, block.first, block.last, set()))
-
-
-def _read_by(statement: Statement, first: int, last: int, seen: set[Relation]) -> Iterator[int]:
-    """The indices of tables that are read between the pieces, by way of CTEs too."""
-    tokens = statement.tokens
-    for block in statement.structure.blocks:
-        for relation in block.everything:
-            if not first <= relation.first <= last or relation in seen:
-                continue
-            seen.add(relation)
-            yield relation.name_at
-            if relation.cte is not None:
-                at = relation.cte.at
-                yield from _read_by(statement, tokens.index_at(at.start), tokens.index_at(at.end - 1), seen)
+    """Whether a table that is asked is read in the block, by way of CTEs too."""
+    here = (each for _, each in statement.structure.relations if block.first <= each.first <= block.last)
+    return any(each.name_at in asked for each in statement.read_by(*here))

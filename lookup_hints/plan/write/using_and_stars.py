@@ -461,7 +461,7 @@ class SharedOrder:
 
     def __post_init__(self) -> None:
         columns = Columns()
-        for chain in self.block.source.chains if self.block.source is not None else ():
+        for chain in self.block.chains:
             columns = columns.beside(self._of_chain(chain))
         for pipe in self.block.pipes:
             if pipe.join is not None:
