@@ -5,10 +5,9 @@ Names, hints and options, what a table can be asked by, what WHERE says of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
 
 from sqlglot import exp
 
@@ -34,7 +33,7 @@ from lookup_hints.plan.read.lookup_use import LookupUse
 from lookup_hints.plan.read.name_resolution import InnerNames, NameScope, Referred
 from lookup_hints.plan.read.query_blocks import Block, Relation
 from lookup_hints.plan.read.query_parts import is_one_query, script_variables
-from lookup_hints.plan.read.statement import Statement
+from lookup_hints.plan.read.statement import Remembering, Statement, once
 from lookup_hints.plan.spark_analysis import Analysis, Columns
 from lookup_hints.spi import Connector
 from lookup_hints.spi.connector import why_not_read
@@ -45,15 +44,14 @@ from lookup_hints.sql.text_edits import Cut
 
 _OPTIONS = {option.key: option for option in LOOKUP_OPTIONS}
 LOOKUP, SCAN, AUTO = "lookup", "scan", "auto"
-Subject = TypeVar("Subject", bound=Hashable)
-Answer = TypeVar("Answer")
 
 
-class Facts:
+class Facts(Remembering):
     """What can be known of the lookup tables of one statement before it is said which joins they are."""
 
     def __init__(self, statement: Statement, context: Context, hints: tuple[LookupHint, ...]) -> None:
         """Nothing is asked yet; what was found out once is remembered."""
+        super().__init__()
         self.statement, self.context, self.hints = statement, context, hints
         # Since 4.3 Spark runs an ASOF JOIN itself, where it is told to.
         takes_asof = (context.conf("spark.sql.join.asofJoin.enabled") or "false").lower() == "true"
@@ -61,7 +59,6 @@ class Facts:
             statement, context.analyse, script_variables(statement.tokens), takes_asof=takes_asof
         )
         self._views = ViewResolver(statement, context.find_view, self.case_sensitive)
-        self._answers: dict[tuple[Any, Any], Any] = {}
         self.inner_names = InnerNames(statement, self.analysis.columns_of, self.case_sensitive)
 
     @cached_property
@@ -96,13 +93,6 @@ class Facts:
     @property
     def case_sensitive(self) -> bool:
         return (self.context.conf("spark.sql.caseSensitive") or "false").lower() == "true"
-
-    def once(self, question: Callable[[Facts, Subject], Answer], subject: Subject) -> Answer:
-        """What ``question`` says of ``subject``; it is asked once."""
-        if (question, subject) not in self._answers:
-            self._answers[question, subject] = question(self, subject)
-        found: Answer = self._answers[question, subject]
-        return found
 
     def join(
         self,
@@ -181,12 +171,16 @@ class Facts:
 
     # --- what it can be asked by -------------------------------------------------------------------
 
+    @once
     def connector(self, use: LookupUse) -> Connector:
-        return self.once(_connector_of, use)
+        return self.context.connector(use.base)
 
+    @once
     def askable(self, use: LookupUse) -> frozenset[str]:
         """The columns that can be keys."""
-        return self.once(_askable_by, use)
+        connector = self.connector(use)
+        typed = {each.name for each in connector.table.schema if is_key_type(type_name(each.type))}
+        return use.named(connector.key_columns() & typed)
 
     def always(self, use: LookupUse) -> frozenset[str]:
         """The columns that belong to the request where the query gives them."""
@@ -199,21 +193,42 @@ class Facts:
 
     # --- names -------------------------------------------------------------------------------------
 
+    @once
     def names(self, use: LookupUse) -> ColumnNames:
         """What the columns of the table are called in its query block.
 
         Raises:
             UnsupportedLookup: an alias list of the wrong length, or an alias that Spark would change.
         """
-        return self.once(_names_of, use)
+        statement, count = self.statement, len(use.table.schema.names)
+        here = statement.tokens.place(use.relation)
+        given = use.column_aliases
+        if given and len(given) != count:
+            raise cannot_run(statement, use, here, f"it gives {len(given)} names to {count} columns")
+        if self.case_sensitive and use.alias != use.alias.lower():
+            reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
+            raise cannot_run(statement, use, here, reason)
+        # The names outlive these facts, and must not hold them.
+        inner, case_sensitive = self.inner_names, self.case_sensitive
+        return ColumnNames(
+            table=use.table,
+            alias=use.alias,
+            columns=use.column_aliases or tuple(use.table.schema.names),
+            aliases=statement.aliases_in(use.block, case_sensitive),
+            case_sensitive=case_sensitive,
+            is_inner=lambda column: inner.is_inner(column, use.block),
+            is_outer=lambda column: inner.is_outer(column, use.block),
+        )
 
+    @once
     def scope(self, block: Block) -> NameScope:
         """What conditions inside the FROM of the block can name."""
-        return self.once(_scope_of, block)
+        return NameScope(self.inner_names, block, block.relations)
 
+    @once
     def shown_scope(self, block: Block) -> NameScope:
         """What the WHERE of the block can name."""
-        return self.once(_shown_scope_of, block)
+        return NameScope(self.inner_names, block, block.shown)
 
     def referred(self, scope: NameScope, equality: KeyEquality) -> Referred:
         tree = self.statement.expression(equality.left)
@@ -277,9 +292,22 @@ class Facts:
 
     def _where_about(self, use: LookupUse) -> Iterator[Conjunct]:
         """The conjuncts of WHERE that may hold a key of ``use``, but for equalities of other relations."""
-        by_alias = self.once(_where_by_alias, use.block)
+        by_alias = self._where_by_alias(use.block)
         about = {**dict(by_alias.get("", ())), **dict(by_alias.get(use.alias.lower(), ()))}
         yield from (about[number] for number in sorted(about))
+
+    @once
+    def _where_by_alias(self, block: Block) -> dict[str, list[tuple[int, Conjunct]]]:
+        """The conjuncts of WHERE by the aliases that an equality compares, in lower case; "" for others."""
+        found, aliases = dict[str, list[tuple[int, Conjunct]]](), self.statement.aliases_in(block)
+        for number, conjunct in enumerate(self.statement.once(where_of, block)):
+            sides = self.statement.once(sides_of, conjunct.at)
+            trees = [side.tree.unnest() for side in sides] if sides is not None else []
+            columns = [tree for tree in trees if isinstance(tree, exp.Column)]
+            names = {column.parts[0].name.lower() if len(column.parts) > 1 else "" for column in columns}
+            for alias in {name if name in aliases else "" for name in names} or {""}:
+                found.setdefault(alias, []).append((number, conjunct))
+        return found
 
 
 def is_inside(hint: LookupHint, use: LookupUse) -> bool:
@@ -316,62 +344,6 @@ def is_random(tree: exp.Expr) -> bool:
         (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).upper() in _RANDOM
         for call in calls
     )
-
-
-# --- each is asked once -----------------------------------------------------------------------------
-
-
-def _connector_of(facts: Facts, use: LookupUse) -> Connector:
-    return facts.context.connector(use.base)
-
-
-def _askable_by(facts: Facts, use: LookupUse) -> frozenset[str]:
-    connector = facts.connector(use)
-    typed = {each.name for each in connector.table.schema if is_key_type(type_name(each.type))}
-    return use.named(connector.key_columns() & typed)
-
-
-def _names_of(facts: Facts, use: LookupUse) -> ColumnNames:
-    statement, count = facts.statement, len(use.table.schema.names)
-    here = statement.tokens.place(use.relation)
-    given = use.column_aliases
-    if given and len(given) != count:
-        raise cannot_run(statement, use, here, f"it gives {len(given)} names to {count} columns")
-    if facts.case_sensitive and use.alias != use.alias.lower():
-        reason = "with spark.sql.caseSensitive its alias must be in lower case, as Spark makes it so"
-        raise cannot_run(statement, use, here, reason)
-    # The names outlive these facts, and must not hold them.
-    inner, case_sensitive = facts.inner_names, facts.case_sensitive
-    return ColumnNames(
-        table=use.table,
-        alias=use.alias,
-        columns=use.column_aliases or tuple(use.table.schema.names),
-        aliases=statement.aliases_in(use.block, case_sensitive),
-        case_sensitive=case_sensitive,
-        is_inner=lambda column: inner.is_inner(column, use.block),
-        is_outer=lambda column: inner.is_outer(column, use.block),
-    )
-
-
-def _scope_of(facts: Facts, block: Block) -> NameScope:
-    return NameScope(facts.inner_names, block, block.relations)
-
-
-def _shown_scope_of(facts: Facts, block: Block) -> NameScope:
-    return NameScope(facts.inner_names, block, block.shown)
-
-
-def _where_by_alias(facts: Facts, block: Block) -> dict[str, list[tuple[int, Conjunct]]]:
-    """The conjuncts of WHERE by the aliases, in lower case, that an equality compares; "" for all others."""
-    found, aliases = dict[str, list[tuple[int, Conjunct]]](), facts.statement.aliases_in(block)
-    for number, conjunct in enumerate(facts.statement.once(where_of, block)):
-        sides = facts.statement.once(sides_of, conjunct.at)
-        trees = [side.tree.unnest() for side in sides] if sides is not None else []
-        columns = [tree for tree in trees if isinstance(tree, exp.Column)]
-        names = {column.parts[0].name.lower() if len(column.parts) > 1 else "" for column in columns}
-        for alias in {name if name in aliases else "" for name in names} or {""}:
-            found.setdefault(alias, []).append((number, conjunct))
-    return found
 
 
 @dataclass

@@ -7,8 +7,7 @@ or is looked through. The text is written last.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import replace
 
 from lookup_hints.errors import HintError, InternalError, Problem, UnsupportedLookup, nearest
 from lookup_hints.hints.hint_comments import LookupHint
@@ -21,7 +20,7 @@ from lookup_hints.plan.decide.scan_and_filters import refuse_forbidden, scan_of
 from lookup_hints.plan.decide.settings import session_option
 from lookup_hints.plan.facts import Facts, is_inside
 from lookup_hints.plan.forms.choose_form import FoundJoins, find_lookups
-from lookup_hints.plan.joins import CannotBeAsked, LookupJoin, LookupPlan, NotReadEither, TableScan
+from lookup_hints.plan.joins import CannotBeAsked, LookupPlan, NotReadEither
 from lookup_hints.plan.read.lookup_use import LookupUse
 from lookup_hints.plan.read.query_parts import (
     describes,
@@ -35,9 +34,7 @@ from lookup_hints.plan.read.statement import FindTable, Statement, UnreadableSta
 from lookup_hints.plan.system_time import check_times
 from lookup_hints.plan.write.spark_sql import edits_of, rebalanced
 from lookup_hints.sql.lexer import Kind, code, pieces
-from lookup_hints.sql.text_edits import Cut, Edit, spliced
-
-Answer = TypeVar("Answer")
+from lookup_hints.sql.text_edits import Cut, spliced
 
 
 def mentions_lookup(text: str, is_lookup: Callable[[str], object]) -> bool:
@@ -81,37 +78,17 @@ def plan(text: str, hints: tuple[LookupHint, ...], context: Context) -> LookupPl
         output = facts.output  # Spark's errors come first
         _account_for_names(statement)
         notes, warnings = check_times(facts)
-        decided = _decided(facts, _settled_at_first(facts))
+        planned = _planned(facts, _settled_at_first(facts))
     except RecursionError:
         raise _nested_too_deeply(statement) from None
     except (LookupError, AttributeError, StopIteration, AssertionError) as error:
         raise InternalError(
             f"the planner failed ({type(error).__name__}: {error}); please report this with the statement"
         ) from error
-    is_written = not gives_rows(statement) and is_one_query(statement)
-    return LookupPlan(
-        text=text,
-        sql=spliced(text, decided.edits),
-        joins=decided.joins,
-        scans=decided.scans,
-        output=output,
-        query=spliced(text, decided.edits, statement.queries[0]) if is_written else None,
-        notes=(*notes, *decided.notes),
-        warnings=tuple(warnings),
-    )
+    return replace(planned, output=output, notes=(*notes, *planned.notes), warnings=tuple(warnings))
 
 
 # --- what is decided --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Decided:
-    """What each use of a lookup table does, and the edits that say so."""
-
-    joins: tuple[LookupJoin, ...]
-    scans: tuple[TableScan, ...]
-    edits: tuple[Edit, ...]
-    notes: tuple[str, ...]
 
 
 def _settled_at_first(facts: Facts) -> Decisions:
@@ -132,19 +109,21 @@ def _settled_at_first(facts: Facts) -> Decisions:
     )
 
 
-def _decided(facts: Facts, settled: Decisions) -> _Decided:
-    """What each use does. What is settled stays so, and what can be asked is found with it.
+def _planned(facts: Facts, settled: Decisions) -> LookupPlan:
+    """What each use does, and the text that says so: found, decided, written; again where one settles more.
+
+    Of each use three things can be settled: that it is read, that no constants are asked for instead, and
+    that it is not looked through. Each round settles one of them at least, so that the rounds are bounded.
 
     Raises:
         UnsupportedLookup: a table can be neither asked nor read: the first reason that there was.
         QueryError: hints or options say what cannot be.
     """
     first: UnsupportedLookup | None = None
-    while True:
-        found = _or_refusal(find_lookups, facts, settled)
-        if isinstance(found, UnsupportedLookup):
-            refusal = found
-        else:
+    for _ in range(1 + 3 * len((*facts.statement.uses, *facts.looked_through))):
+        found = find_lookups(facts, settled)
+        refusal = found if isinstance(found, UnsupportedLookup) else None
+        if isinstance(found, FoundJoins):
             settled = found.settled
             _check_hints(facts, found)
             access = access_of_all(facts, found.joins)
@@ -152,24 +131,18 @@ def _decided(facts: Facts, settled: Decisions) -> _Decided:
             if better_read:
                 settled = settled.choosing(better_read)
                 continue
-            decided = _or_refusal(_written, facts, found, access)
-            if isinstance(decided, _Decided):
-                return decided
-            refusal = decided
+            written = _written(facts, found, access)
+            if isinstance(written, LookupPlan):
+                return written
+            refusal = written
+        assert refusal is not None, "what is not written is refused"
         more = _more_settled(facts, settled, refusal)
         if more is None:
             raise UnsupportedLookup((first or refusal).problems)
         if more.looked_through != settled.looked_through:
             first = first or refusal
         settled = more
-
-
-def _or_refusal(function: Callable[..., Answer], *args: object) -> Answer | UnsupportedLookup:
-    """What ``function`` gives, or the refusal that it raises: as a value, for it may settle something."""
-    try:
-        return function(*args)
-    except UnsupportedLookup as refusal:
-        return refusal
+    raise AssertionError("nothing more is settled, and nothing written")
 
 
 def _more_settled(facts: Facts, settled: Decisions, refusal: UnsupportedLookup) -> Decisions | None:
@@ -190,28 +163,35 @@ def _more_settled(facts: Facts, settled: Decisions, refusal: UnsupportedLookup) 
     return settled.without_look_through(dropped)
 
 
-def _written(facts: Facts, found: FoundJoins, access: dict[LookupUse, AccessDecision]) -> _Decided:
-    """The joins and scans as they run, and the edits that say so.
-
-    Raises:
-        CannotBeAsked: a join cannot be what was found.
-        UnsupportedLookup: a table may not be read.
-    """
-    conf = facts.context.conf
-    joins = completed(facts, found.joins, access)
-    scans = tuple(scan_of(facts, use, decision) for use, decision in found.scans.items())
-    edits, notes = edits_of(facts.analysis, joins, scans, found.bypassed), list[str]()
+def _written(
+    facts: Facts, found: FoundJoins, access: dict[LookupUse, AccessDecision]
+) -> LookupPlan | UnsupportedLookup:
+    """The plan; or why a join cannot be what was found, or a table may not be read."""
+    statement, conf, notes = facts.statement, facts.context.conf, list[str]()
+    try:
+        joins = completed(facts, found.joins, access)
+        scans = tuple(scan_of(facts, use, decision) for use, decision in found.scans.items())
+        edits = edits_of(facts.analysis, joins, scans, found.bypassed)
+        for scan in scans:
+            refuse_forbidden(facts, scan)
+    except UnsupportedLookup as refusal:
+        return refusal
     adaptive = (conf("spark.sql.adaptive.enabled") or "true").lower() == "true"
-    shuffles = rebalanced(facts.statement, joins, adaptive=adaptive)
+    shuffles = rebalanced(statement, joins, adaptive=adaptive)
     if shuffles and session_option("rebalance-order-by", conf):
         edits += shuffles
         notes.append("a shuffle was added below the global ORDER BY, so that its sampling does not ask again")
     elif shuffles:
         notes.append("a global ORDER BY over a lookup samples its rows first: each key is asked for twice")
-    for scan in scans:
-        refuse_forbidden(facts, scan)
-    notes += notes_of_repeated(facts.statement, joins)
-    return _Decided(joins, scans, tuple(edits), tuple(notes))
+    is_inside = not gives_rows(statement) and is_one_query(statement)
+    return LookupPlan(
+        text=statement.text,
+        sql=spliced(statement.text, edits),
+        joins=joins,
+        scans=scans,
+        query=spliced(statement.text, edits, statement.queries[0]) if is_inside else None,
+        notes=(*notes, *notes_of_repeated(statement, joins)),
+    )
 
 
 # --- what is wrong with a statement -----------------------------------------------------------------

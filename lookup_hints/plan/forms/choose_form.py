@@ -13,7 +13,7 @@ from lookup_hints.plan.facts import Facts, Others
 from lookup_hints.plan.forms.comma_join import comma_join, is_by_primary_key, without_key
 from lookup_hints.plan.forms.constant_or_correlated import constant_list, constant_or_correlated
 from lookup_hints.plan.forms.exists_in import exists_or_in, why_no_anti_join
-from lookup_hints.plan.forms.join import explicit_join, swapped_join
+from lookup_hints.plan.forms.explicit_join import explicit_join, swapped_join
 from lookup_hints.plan.forms.pipe_syntax import pipe_join
 from lookup_hints.plan.joins import CannotBeAsked, FoundJoin, NotReadEither, refuse_extra_clauses
 from lookup_hints.plan.read.lookup_use import LookupUse
@@ -55,18 +55,16 @@ class FoundJoins:
     bypassed: tuple[LookupUse, ...]
 
 
-def find_lookups(facts: Facts, settled: Decisions) -> FoundJoins:
-    """What each use of a lookup table is, where some of them are ``settled``.
-
-    Raises:
-        CannotBeAsked: a lookup table stands where it cannot be asked; says why.
-        UnsupportedLookup: neither can it be read.
-    """
+def find_lookups(facts: Facts, settled: Decisions) -> FoundJoins | UnsupportedLookup:
+    """What each use of a lookup table is, where some of them are ``settled``; or why one can be nothing."""
     finder = _Finder(facts, settled)
     uses = _Uses(facts.statement, facts.statement.uses, settled.looked_through)
-    for block in uses.blocks():
-        for use in finder.find(block):
-            uses.bypass(use)
+    try:
+        for block in uses.blocks():
+            for use in finder.find(block):
+                uses.bypass(use)
+    except UnsupportedLookup as refusal:
+        return refusal
     bypassed = tuple(use for use in facts.statement.uses if uses.is_bypassed(use.block))
     return FoundJoins(
         tuple(sorted(finder.joins, key=lambda join: join.use.index)),

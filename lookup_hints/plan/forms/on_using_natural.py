@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -226,40 +226,17 @@ def _key(facts: Facts, use: LookupUse, name: str, left: str | Cut, at: Cut, posi
     return KeyEquality(column, left, at, shared=True, position=position)
 
 
-@dataclass(frozen=True)
-class Sifted:
-    """The conditions of a join, those that cannot stand in its view apart.
+def possible_conditions(facts: Facts, join: FoundJoin) -> Conditions:
+    """The conditions of ``join``; those that Spark takes neither in a lambda nor in a generator are moved.
 
-    Args:
-        possible: the others.
-        awkward: conditions on the rows found that no lambda takes.
-        hard: conditions on the left alone that no generator takes.
-        queried: the keys that a query gives; where there are some, no lambda may look at the rows found.
-    """
-
-    possible: Conditions
-    awkward: tuple[Conjunct, ...]
-    hard: tuple[Conjunct, ...]
-    queried: tuple[Conjunct, ...]
-
-    @property
-    def checked_after(self) -> Conditions:
-        """All of them, those that cannot stand in the view checked on the joined rows of an INNER join."""
-        return replace(self.possible, after=(*self.possible.after, *self.awkward, *self.hard))
-
-    @property
-    def checked_by_query(self) -> Conditions:
-        """All of them, as a SEMI or ANTI join has them that is written as a condition."""
-        return replace(self.possible, after=self.hard, queries=self.awkward)
-
-
-def sifted(facts: Facts, join: FoundJoin) -> Sifted:
-    """The conditions of ``join``, sifted.
+    Of an INNER JOIN in FROM they are checked on the joined rows; a SEMI or ANTI join there is written as a
+    condition. Where a query gives a key, no lambda may look at the rows found.
 
     Raises:
+        CannotBeAsked: the form and the kind of the join can move none of them.
         UnsupportedLookup: one of them is an IN or EXISTS that names both sides.
     """
-    conditions = join.conditions
+    conditions, is_piped = join.conditions, join.use.pipe is not None
     by_query = queried(facts, conditions.keys)
     awkward = tuple(each for each in conditions.residual if by_query or is_awkward(each.tree))
     hard = tuple(each for each in conditions.left_only if has_condition_subquery(each.tree))
@@ -270,20 +247,17 @@ def sifted(facts: Facts, join: FoundJoin) -> Sifted:
         residual=tuple(each for each in conditions.residual if each not in awkward),
         left_only=tuple(each for each in conditions.left_only if each not in hard),
     )
-    return Sifted(possible, awkward, hard, tuple(by_query))
-
-
-def refuse_queries(facts: Facts, join: FoundJoin, found: Sifted, more: Iterable[Conjunct] = ()) -> None:
-    """Refuse the queries in conditions of a join that can move none of them; and ``more``, its keys maybe.
-
-    Raises:
-        CannotBeAsked: there is one.
-    """
-    awkward = (each for each in found.awkward if found.queried or each.tree.find(exp.Query))
-    for conjunct in (*awkward, *found.hard, *more):
+    if join.kind == "INNER" and not is_piped:
+        return replace(possible, after=(*possible.after, *awkward, *hard))
+    if join.is_semi and not is_piped:
+        return replace(possible, after=hard, queries=awkward)
+    refused_ones = [each for each in awkward if by_query or each.tree.find(exp.Query)]
+    # A lambda pads what a LEFT JOIN of pipe syntax finds.
+    for conjunct in (*refused_ones, *hard, *(by_query if is_piped and join.kind == "LEFT" else ())):
         tip = "Move it to WHERE." if join.kind == "INNER" else "Compute it in a subquery on the left first."
         reason = "its ON condition has a subquery"
         raise refused(facts.statement, join.use, conjunct.at, reason, tip=tip)
+    return conditions
 
 
 def queried(facts: Facts, keys: Iterable[KeyEquality]) -> list[Conjunct]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lookup_hints.plan.column_pruning import last_of_projection
 from lookup_hints.plan.facts import Facts
 from lookup_hints.plan.forms.constant_or_correlated import correlated_join
-from lookup_hints.plan.forms.on_using_natural import refuse_queries, sifted, stated, without_outer
+from lookup_hints.plan.forms.on_using_natural import possible_conditions, stated, without_outer
 from lookup_hints.plan.joins import Form, FoundJoin, LookupJoin, refused
 from lookup_hints.plan.read.lookup_use import LookupUse
 from lookup_hints.plan.read.query_blocks import Pipe
@@ -50,10 +50,7 @@ def pipe_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
     if asked is not None:
         return asked
     join = without_outer(facts, join, can_check_after=False)
-    found = sifted(facts, join)
-    # A lambda pads what a LEFT JOIN finds.
-    refuse_queries(facts, join, found, more=found.queried if join.kind == "LEFT" else ())
-    return join
+    return join.with_(conditions=possible_conditions(facts, join))
 
 
 def _merged(statement: Statement, join: LookupJoin, pipe: Pipe) -> Merged | None:

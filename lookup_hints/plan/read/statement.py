@@ -27,6 +27,7 @@ from lookup_hints.sql.text_edits import Cut, Fragment
 PRESENT = ("PROCTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP")
 """Functions that give the time at which a row is processed."""
 
+Self = TypeVar("Self", bound="Remembering")
 Subject = TypeVar("Subject", bound=Hashable)
 Answer = TypeVar("Answer")
 
@@ -47,7 +48,27 @@ def _dialects() -> tuple[Dialect, ...]:
     return Dialect.get_or_raise("spark"), Dialect.get_or_raise("databricks")
 
 
-class Statement:
+class Remembering:
+    """What is asked questions whose answers are remembered."""
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[Callable[..., Any], Hashable], Any] = {}
+
+    def once(self: Self, question: Callable[[Self, Subject], Answer], subject: Subject) -> Answer:
+        """What ``question`` says of ``subject``; it is asked once, however many want to know."""
+        wanted = (question, subject)
+        if wanted not in self._answers:
+            self._answers[wanted] = question(self, subject)
+        found: Answer = self._answers[wanted]
+        return found
+
+
+def once(question: Callable[[Self, Subject], Answer]) -> Callable[[Self, Subject], Answer]:
+    """A method of ``Remembering`` whose answer to each subject is remembered."""
+    return lambda self, subject: self.once(question, subject)
+
+
+class Statement(Remembering):
     """One SQL statement, read."""
 
     def __init__(
@@ -60,6 +81,7 @@ class Statement:
             find_table: which names are lookup tables.
             is_lookup_view: whether a view of that name reads a lookup table.
         """
+        super().__init__()
         self.text = text
         self.tokens = Tokens(text)
         self.queries: list[Cut] = [Cut(0, len(text))]
@@ -67,10 +89,6 @@ class Statement:
         self.has_parameters = False
         """Whether it is a function: its queries name its parameters as they do columns of an outer query."""
         self._find, self._is_lookup_view = find_table, is_lookup_view
-        self._trees: dict[Cut, exp.Expr | None] = {}
-        self._answers: dict[tuple[Callable[..., Any], Hashable], Any] = {}
-        self._aliases: dict[tuple[Block, bool], Counter[str]] = {}
-        self._named: dict[tuple[Block, str], Mapping[str, Sequence[int]]] = {}
 
     @property
     def pieces(self) -> Sequence[Piece]:
@@ -105,12 +123,9 @@ class Statement:
         Its nodes are placed as in the whole text. It is read as a projection: by itself, a name such as
         `comment` would begin a statement.
         """
-        if not isinstance(part, Cut):
-            return None
-        if part not in self._trees:
-            self._trees[part] = self._parsed(part)
-        return self._trees[part]
+        return self._parsed(part) if isinstance(part, Cut) else None
 
+    @once
     def _parsed(self, part: Cut) -> exp.Expr | None:
         for dialect in _dialects():
             try:
@@ -264,33 +279,26 @@ class Statement:
         """Whether ``block`` may name what stands around it: an outer query, or parameters of a function."""
         return block.query.outer is not None or self.has_parameters
 
-    def once(self, question: Callable[[Statement, Subject], Answer], subject: Subject) -> Answer:
-        """What ``question`` says of ``subject``; it is asked once, however many joins want to know."""
-        wanted = (question, subject)
-        if wanted not in self._answers:
-            self._answers[wanted] = question(self, subject)
-        found: Answer = self._answers[wanted]
-        return found
-
     def aliases_in(self, block: Block, case_sensitive: bool = False) -> Mapping[str, int]:
         """How many relations of ``block`` have each name, in lower case where case does not count."""
-        wanted = (block, case_sensitive)
-        if wanted not in self._aliases:
-            aliases = filter(None, map(self.alias_of, block.relations))
-            self._aliases[wanted] = Counter(each if case_sensitive else each.lower() for each in aliases)
-        return self._aliases[wanted]
+        return self._aliases((block, case_sensitive))
+
+    @once
+    def _aliases(self, wanted: tuple[Block, bool]) -> Mapping[str, int]:
+        block, case_sensitive = wanted
+        aliases = filter(None, map(self.alias_of, block.relations))
+        return Counter(each if case_sensitive else each.lower() for each in aliases)
 
     def named_in(self, block: Block, name: str, alias: str) -> Iterator[int]:
         """Indices of the pieces ``name`` in ``block``, but for those behind the alias of another relation."""
-        wanted = (block, name.lower())
-        if wanted not in self._named:
-            self._named[wanted] = self._by_qualifier(block, name)
-        found = self._named[wanted]
+        found = self._by_qualifier((block, name.lower()))
         yield from found.get("", ())
         yield from found.get(alias.lower(), ())
 
-    def _by_qualifier(self, block: Block, name: str) -> Mapping[str, Sequence[int]]:
-        """The places of ``name`` by the alias, in lower case, that stands before them; "" where none does."""
+    @once
+    def _by_qualifier(self, wanted: tuple[Block, str]) -> Mapping[str, Sequence[int]]:
+        """The places of a name by the alias, in lower case, that stands before them; "" where none does."""
+        block, name = wanted
         aliases = self.aliases_in(block)
         found: dict[str, list[int]] = {}
         for index in self.tokens.places(name, block.first, block.last):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lookup_hints.plan.facts import Facts, Others
 from lookup_hints.plan.forms.constant_or_correlated import correlated_join, is_correlated
 from lookup_hints.plan.forms.join_graph import MULTIPLIED, is_multiplied_behind
-from lookup_hints.plan.forms.on_using_natural import by_range, refuse_queries, sifted, stated, without_outer
+from lookup_hints.plan.forms.on_using_natural import by_range, possible_conditions, stated, without_outer
 from lookup_hints.plan.joins import FoundJoin, LookupJoin, refused
 from lookup_hints.plan.key_conditions import Conditions, Conjunct, conjuncts, sorted_conditions
 from lookup_hints.plan.read.lookup_use import LookupUse
@@ -70,7 +70,7 @@ def explicit_join(facts: Facts, use: LookupUse) -> FoundJoin | None:
     if asked is not None:
         return asked
     join = without_outer(facts, join, can_check_after=join.kind == "INNER")
-    possible = _possible(facts, join)
+    possible = possible_conditions(facts, join)
     needs = _before_comma(facts, use, possible)
     join = join.with_(conditions=possible, needs=needs)
     if join.kind == "INNER" and is_multiplied_behind(facts, use, needs):
@@ -89,17 +89,6 @@ def _before(statement: Statement, use: LookupUse) -> LeftSide:
     is_lateral = has_lateral and source is not None and use.chain in source.chains
     first = source.chains[0].first if is_lateral and source is not None else use.chain.first
     return LeftSide(Cut(statement.pieces[first].start, statement.pieces[use.step.first].start))
-
-
-def _possible(facts: Facts, join: FoundJoin) -> Conditions:
-    """Its conditions, those that cannot stand in its view moved or refused."""
-    found = sifted(facts, join)
-    if join.kind == "INNER":
-        return found.checked_after
-    if join.is_semi:
-        return found.checked_by_query
-    refuse_queries(facts, join, found)
-    return join.conditions
 
 
 def _before_comma(facts: Facts, use: LookupUse, conditions: Conditions) -> frozenset[Relation]:
@@ -179,11 +168,7 @@ def swapped_join(facts: Facts, use: LookupUse, others: Others) -> FoundJoin | No
         or is_correlated(facts, use, conditions.keys)
     ):
         return None
-    found = sifted(facts, join)
-    if kind == "INNER":
-        return join.with_(conditions=found.checked_after)
-    refuse_queries(facts, join, found)
-    return join
+    return join.with_(conditions=possible_conditions(facts, join))
 
 
 def _name_more(facts: Facts, use: LookupUse, right: Relation, on: Iterable[Conjunct]) -> bool:
