@@ -27,7 +27,7 @@ _TYPES_OF_TIME = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE", "INTERV
 """What may stand before a literal of time."""
 
 
-class Placed(Protocol):
+class HasPlace(Protocol):
     """What stands from one piece to another."""
 
     @property
@@ -85,7 +85,7 @@ class Tokens:
     def cut(self, first: int, last: int) -> Cut:
         return Cut(self.pieces[first].start, self.pieces[last].end)
 
-    def place(self, part: Placed) -> Cut:
+    def place(self, part: HasPlace) -> Cut:
         """Where a relation, a join, a query or the like stands."""
         return self.cut(part.first, part.last)
 
