@@ -88,6 +88,15 @@ def _inner_types(kind: pa.DataType) -> list[pa.DataType]:
     return [kind.field(position).type for position in range(kind.num_fields)]
 
 
+def shown_as_json(value: Any) -> str:
+    """``value`` as JSON, for messages."""
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    except RecursionError:
+        text = "a deeply nested value"
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
 def from_json(texts: Sequence[str | None], target: pa.DataType) -> pa.Array:
     """The values that ``texts`` spell as JSON."""
     return from_json_values([None if text is None else parse_json(text) for text in texts], target)

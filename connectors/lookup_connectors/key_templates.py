@@ -16,6 +16,7 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
+from pyarrow import types
 
 from lookup_hints.errors import did_you_mean, nearest
 
@@ -335,6 +336,11 @@ _SIGNS: Mapping[Place, Sequence[tuple[re.Pattern[str], bool]]] = {
 
 
 # --- keys -----------------------------------------------------------------------------------------
+
+
+def can_be_spelled(kind: pa.DataType) -> bool:
+    """Whether values of ``kind`` can be a key as text."""
+    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_duration(kind))
 
 
 def spelled(value: Any) -> str:

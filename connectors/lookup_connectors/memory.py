@@ -30,6 +30,7 @@ from lookup_connectors.conversion import (
     is_nested,
     parse_json,
 )
+from lookup_connectors.options import option_error
 from lookup_connectors.sql_parts import can_order
 from lookup_connectors.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
@@ -109,9 +110,7 @@ class MemoryConnector(
     def check(self) -> None:
         """Read the rows, so that a mistake in them shows before a query runs."""
         if {"data", "rows"} <= self.table.options.keys():
-            raise OptionError(
-                Problem(f"table {self.table.name}: 'data' and 'rows' both say where rows come from.")
-            )
+            raise option_error(self.table, "'data' and 'rows' both say where rows come from")
         try:
             self._converted()
         except ConnectorError as error:

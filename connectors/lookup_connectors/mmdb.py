@@ -16,6 +16,7 @@ from pyarrow import types
 
 from lookup_connectors import json_paths
 from lookup_connectors.conversion import convert, from_json_values, readable_as_json
+from lookup_connectors.options import check_file_exists
 from lookup_connectors.text_values import address_in
 from lookup_hints.errors import ConnectorError, OptionError, Problem, nearest
 from lookup_hints.spi import FILE, TEXT, LookupRequest, LookupTable, Option, Outcomes, SyncLookup, choice
@@ -141,11 +142,7 @@ class MmdbConnector(SyncLookup):
         )
 
     def _mapped(self, path: str) -> Any:
-        if not Path(path).is_file():
-            raise self._error(
-                f"there is no file {path} on this machine. Each worker opens it:"
-                " put it on a shared volume or ship it with the job"
-            )
+        check_file_exists(self.table, path)
         try:
             from maxminddb import open_database
         except ImportError:

@@ -27,7 +27,6 @@ from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, dialect_of
 from lookup_connectors.adbc.failures import DRIVER_ERRORS, DriverFailure
 from lookup_connectors.adbc.options import (
     OPTIONS,
-    POOL_SIZE,
     check_driver,
     check_options,
     file_of,
@@ -51,8 +50,9 @@ from lookup_connectors.adbc.statements import (
 )
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
 from lookup_connectors.conversion import is_nested, row_with
+from lookup_connectors.options import pooled_requests, source_name
 from lookup_connectors.postgres_server import unheld_character, without_characters
-from lookup_connectors.sql_parts import can_order, quoted
+from lookup_connectors.sql_parts import can_order
 from lookup_connectors.sqlite_types import has_one_spelling
 from lookup_connectors.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout
@@ -120,10 +120,7 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
 
     def requests_at_once(self) -> int | None:
         """One for each connection, and one more each, so that none waits for the task's next one."""
-        given = self.table.options.get(POOL_SIZE.key)
-        if given and has_reference(given):
-            return None
-        return 2 * (int(given) if given else POOL_SIZE.default)
+        return pooled_requests(self.table)
 
     def opened_with(self) -> Hashable:
         """What the default covers, and the database file."""
@@ -393,10 +390,8 @@ class AdbcConnector(AsyncLookup, OrderedLookup, Scan, Statistics, ReportsSchema)
 
     @property
     def _relation(self) -> str:
-        name = self.table.name
-        given = self.table.options.get("table-name") or (name if name.isidentifier() else quoted(name))
         try:
-            return relation(given, self._dialect)
+            return relation(source_name(self.table), self._dialect)
         except ValueError as error:
             raise wrong(self.table, "table-name", str(error)) from None
 

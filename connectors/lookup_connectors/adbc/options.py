@@ -11,11 +11,10 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from lookup_connectors.adbc.drivers import DUCKDB, POSTGRES, SQLITE, is_module
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
-from lookup_hints.errors import ConnectorError, OptionError, Problem
-from lookup_hints.spi import DURATION, TEXT, LookupTable, Option, integer
+from lookup_connectors.options import POOL_SIZE, check_file_exists, option_error
+from lookup_hints.errors import OptionError
+from lookup_hints.spi import DURATION, TEXT, LookupTable, Option
 from lookup_hints.spi.address import origin_text, resolved, split_url
-
-POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
 
 OPTIONS = (
     Option(
@@ -122,7 +121,7 @@ def _check_file(table: LookupTable, uri: str | None, *, needed: bool) -> None:
 
 
 def wrong(table: LookupTable, option: str, what: str) -> OptionError:
-    return OptionError(Problem(f"table {table.name}: option {option!r}: {what}."))
+    return option_error(table, f"option {option!r}: {what}")
 
 
 # --- what the driver is told ------------------------------------------------------------------------
@@ -164,7 +163,7 @@ def _read_only_uri(table: LookupTable, path: str) -> str:
     """SQLite makes a file that is not there, unless it is told not to."""
     if path.startswith("file:"):
         return path if re.search("[?&]mode=", path) else f"{path}{'&' if '?' in path else '?'}mode=ro"
-    _check_exists(table, path)
+    check_file_exists(table, path)
     return f"{Path(path).absolute().as_uri()}?mode=ro"
 
 
@@ -176,21 +175,12 @@ def _duckdb(table: LookupTable, path: str | None, told: dict[str, str]) -> dict[
         return told
     if _is_elsewhere(path):
         return {**told, "path": path}
-    _check_exists(table, path)
+    check_file_exists(table, path)
     return {"access_mode": "READ_ONLY", **told, "path": path}
 
 
 def _is_elsewhere(path: str) -> bool:
     return "://" in path or path.startswith("md:")
-
-
-def _check_exists(table: LookupTable, path: str) -> None:
-    if not Path(path).is_file():
-        raise ConnectorError(
-            f"table {table.name}: there is no file {path} on this machine. Each worker opens it: put it on a"
-            " shared volume or ship it with the job.",
-            permanent=True,
-        )
 
 
 # --- what may be told of it -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from lookup_connectors.conversion import shown_as_json
 from lookup_connectors.http import error_bodies
 from lookup_connectors.http.headers import asks_to_wait, nothing_remains
 from lookup_connectors.http.response import (
@@ -14,7 +15,6 @@ from lookup_connectors.http.response import (
     PageRows,
     Response,
     ResponseReader,
-    value_text,
 )
 from lookup_connectors.json_paths import Path, PathFailure
 
@@ -278,4 +278,4 @@ def _kind_of(told: frozenset[str]) -> Kind:
 
 
 def _short(value: Any) -> str:
-    return " ".join(value.split())[:200] if isinstance(value, str) else value_text(value)
+    return " ".join(value.split())[:200] if isinstance(value, str) else shown_as_json(value)

@@ -101,8 +101,7 @@ class HttptoolsClient(HttpClient):
     def failure(self, request: Request, error: Exception, timeout: float, *, is_kept: bool) -> Exception:
         """What ``error`` is to who sent ``request``, perhaps over a connection that was kept."""
         if isinstance(error, asyncio.TimeoutError):
-            text = f"no answer from {request.origin} within {timeout:.3g} s ('request-timeout')."
-            return self._connecting.failure(text)
+            return self._connecting.unanswered(request.origin, timeout)
         if not isinstance(error, BrokenOff):
             return error
         if is_kept and error.untouched:

@@ -128,27 +128,16 @@ def _failure(connecting: Connecting, request: Request, error: Exception, timeout
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            text = f"the certificate of {origin} is not trusted: {cause.verify_message}. Check 'tls-ca'."
-            return connecting.failure(text, permanent=True)
+            return connecting.untrusted(origin, cause)
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, httpx.ConnectTimeout):
-        limit = min(timeout, connecting.connect_timeout)
-        text = f"{origin} took no connection within {limit:.3g} s ('connect-timeout')."
-    elif isinstance(error, httpx.TimeoutException | asyncio.TimeoutError):
-        text = f"no answer from {origin} within {timeout:.3g} s ('request-timeout')."
-    elif isinstance(error, httpx.ProxyError):
-        return _refused_by_proxy(connecting, origin, str(error))
-    elif isinstance(error, httpx.ConnectError):
-        text = f"no connection to {origin}: {error}."
-    else:
-        text = f"the answer of {origin} broke off: {str(error) or 'the connection was lost'}."
-    return connecting.failure(text)
-
-
-def _refused_by_proxy(connecting: Connecting, origin: str, said: str) -> HttpFailure:
-    """The failure of a tunnel; httpx gives the status and the words of the proxy as text."""
-    status = int(said[:3]) if said[:3].isdecimal() else 0
-    is_wrong = 400 <= status < 500 and status not in (408, 429)
-    response = Response(status, {}, b"") if status else None
-    text = f"no connection to {origin}: its proxy answered {said}."
-    return connecting.failure(text, permanent=is_wrong, response=response)
+        return connecting.not_connected(origin, min(timeout, connecting.connect_timeout))
+    if isinstance(error, httpx.TimeoutException | asyncio.TimeoutError):
+        return connecting.unanswered(origin, timeout)
+    if isinstance(error, httpx.ProxyError):  # its text is the status and the words of the proxy
+        said = str(error)
+        status = int(said[:3]) if said[:3].isdecimal() else 0
+        return connecting.proxy_failed(origin, f"its proxy answered {said}", status)
+    if isinstance(error, httpx.ConnectError):
+        return connecting.failure(f"no connection to {origin}: {error}.")
+    return connecting.failure(f"the answer of {origin} broke off: {str(error) or 'the connection was lost'}.")

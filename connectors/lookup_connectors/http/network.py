@@ -53,6 +53,22 @@ class Connecting:
         text = f"table {self.table}: {text}".replace("..", ".")
         return HttpFailure(text, permanent=permanent, response=response)
 
+    def untrusted(self, origin: str, error: ssl.SSLCertVerificationError) -> HttpFailure:
+        text = f"the certificate of {origin} is not trusted: {error.verify_message}. Check 'tls-ca'."
+        return self.failure(text, permanent=True)
+
+    def not_connected(self, origin: str, seconds: float) -> HttpFailure:
+        return self.failure(f"{origin} took no connection within {seconds:.3g} s ('connect-timeout').")
+
+    def unanswered(self, origin: str, seconds: float) -> HttpFailure:
+        return self.failure(f"no answer from {origin} within {seconds:.3g} s ('request-timeout').")
+
+    def proxy_failed(self, origin: str, why: str, status: int) -> HttpFailure:
+        """The failure of a tunnel to ``origin``, whose proxy answered with ``status``; 0 for none."""
+        is_wrong = 400 <= status < 500 and status not in (408, 429)
+        response = Response(status, {}, b"") if status else None
+        return self.failure(f"no connection to {origin}: {why}.", permanent=is_wrong, response=response)
+
     def too_large(self) -> HttpFailure:
         text = f"a response is larger than {self.most_bytes} bytes ('max-response-bytes')."
         return self.failure(text, permanent=True)
@@ -128,11 +144,9 @@ async def connected(
     try:
         return await asyncio.wait_for(_opened(connecting, origin, connection), limit)
     except asyncio.TimeoutError:
-        text = f"{origin.url} took no connection within {limit:.3g} s ('connect-timeout')."
-        raise connecting.failure(text) from None
+        raise connecting.not_connected(origin.url, limit) from None
     except ssl.SSLCertVerificationError as error:
-        text = f"the certificate of {origin.url} is not trusted: {error.verify_message}. Check 'tls-ca'."
-        raise connecting.failure(text, permanent=True) from None
+        raise connecting.untrusted(origin.url, error) from None
     except (OSError, UnicodeError) as error:
         raise connecting.failure(f"no connection to {origin.url}: {error}.") from None
 
@@ -196,10 +210,7 @@ class _Tunnel(asyncio.Protocol):
 
     def _fail(self, why: str, status: int = 0) -> None:
         if not self.answer.done():
-            response = Response(status, {}, b"") if status else None
-            is_wrong = 400 <= status < 500 and status not in (408, 429)
-            text = f"no connection to {self._origin.url}: {why}."
-            self.answer.set_exception(self._connecting.failure(text, permanent=is_wrong, response=response))
+            self.answer.set_exception(self._connecting.proxy_failed(self._origin.url, why, status))
 
 
 def tls_context(

@@ -29,7 +29,8 @@ from lookup_connectors.http.request import (
 )
 from lookup_connectors.http.response import ResponseReader, unreadable
 from lookup_connectors.json_paths import Path, named, parse_path
-from lookup_connectors.key_templates import Template, TemplateError, parse_template
+from lookup_connectors.key_templates import Template, TemplateError, can_be_spelled, parse_template
+from lookup_connectors.options import option_error
 from lookup_hints.errors import OptionError, Problem, nearest
 from lookup_hints.spi import (
     BOOLEAN,
@@ -439,7 +440,7 @@ class _HttpPlanning:
             )
         for name in sorted(templates.columns):
             kind = self._table.schema.field(name).type
-            if not _can_be_spelled(kind):
+            if not can_be_spelled(kind):
                 self._wrong(f"column {name!r} cannot stand in a request: {kind} has no text")
             if isinstance(reader.sources[name], str):
                 self._wrong(f"column {name!r} is metadata, and cannot stand in a request")
@@ -508,10 +509,6 @@ def _has_decimal(kind: pa.DataType) -> bool:
     return bool(types.is_decimal(kind))
 
 
-def _can_be_spelled(kind: pa.DataType) -> bool:
-    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_duration(kind))
-
-
 # --- whom to connect to ---------------------------------------------------------------------------
 
 _URLS = ("url", "oauth2-token-url", "proxy")
@@ -522,7 +519,7 @@ def check_options(table: LookupTable) -> None:
     for option in (*REQUEST, *RESPONSE, *ERRORS):  # they decide about the plan: references are read too late
         in_request = option.key in ("url", "query", "header.", "body")
         if not in_request and has_reference(table.options.get(option.key, "")):
-            raise OptionError(Problem(f"table {table.name}: {option.key!r} may not be a reference."))
+            raise option_error(table, f"{option.key!r} may not be a reference")
     plan_of(table)
     check_other_urls(table, table.options)
     check_hosts(table, lambda option: _plain_origin(table.options.get(option, "")))
@@ -530,19 +527,19 @@ def check_options(table: LookupTable) -> None:
 
 def check_other_urls(table: LookupTable, given: Mapping[str, Any]) -> None:
     """Refuse parts of the URLs of tokens and proxies that nobody would read."""
-
-    def refuse(option: str, what: str) -> OptionError:
-        return OptionError(Problem(f"table {table.name}: {option!r}: {what}."))
-
     for option in ("oauth2-token-url", "proxy"):
         text = _hidden(given.get(option) or "")
         authority, _, rest = text.partition("://")[2].partition("/")
         if "#" in text:
-            raise refuse(option, "a '#' ends an address; in a password it is %23")
+            raise option_error(table, f"{option!r}: a '#' ends an address; in a password it is %23")
         if option == "proxy" and ("?" in text or rest):
-            raise refuse(option, "a proxy has no path; in a password '/' is %2F and '?' is %3F")
+            raise option_error(
+                table, f"{option!r}: a proxy has no path; in a password '/' is %2F and '?' is %3F"
+            )
         if option != "proxy" and "@" in authority:
-            raise refuse(option, "write who we are in 'oauth2-client-id' and 'oauth2-client-secret'")
+            raise option_error(
+                table, f"{option!r}: write who we are in 'oauth2-client-id' and 'oauth2-client-secret'"
+            )
 
 
 def check_hosts(table: LookupTable, url_of: Callable[[str], str | None]) -> None:
@@ -554,9 +551,7 @@ def check_hosts(table: LookupTable, url_of: Callable[[str], str | None]) -> None
         try:
             host, port = host_and_port(url)
         except ValueError:
-            raise OptionError(
-                Problem(f"table {table.name}: {option!r}: write an absolute URL: https://host/path.")
-            ) from None
+            raise option_error(table, f"{option!r}: write an absolute URL: https://host/path") from None
         table.check_host(host, port, option=option)
 
 

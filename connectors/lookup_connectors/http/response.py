@@ -15,7 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from lookup_connectors.conversion import TOO_DEEP, JsonWord, convert, from_json_values, readable_as_json
+from lookup_connectors.conversion import (
+    TOO_DEEP,
+    JsonWord,
+    convert,
+    from_json_values,
+    readable_as_json,
+    shown_as_json,
+)
 from lookup_connectors.json_paths import Path, PathFailure
 from lookup_connectors.text_values import from_texts
 from lookup_hints.errors import ConnectorError
@@ -274,7 +281,7 @@ class ResponseReader:
         if not isinstance(rows, dict):
             raise self.refused(
                 f"'row-key' expects an object whose members are the rows at {self.rows.text!r};"
-                f" {value_text(rows)} came."
+                f" {shown_as_json(rows)} came."
             )
         listed = ((name, row if isinstance(row, list) else [row]) for name, row in rows.items())
         there = [(row, name) for name, each in listed for row in each if row is not None]
@@ -343,7 +350,7 @@ class ResponseReader:
             row = values.index(None)
             raise self.refused(
                 f"column {column.name!r} of the row {found.whose(row)} is required, and its path"
-                f" {source.text} finds nothing in {value_text(found.rows[row])}."
+                f" {source.text} finds nothing in {shown_as_json(found.rows[row])}."
             )
         path = "its name" if by_name else f"path {source.text}"
 
@@ -383,8 +390,8 @@ class ResponseReader:
             row = strangers[0]
             raise self.refused(
                 f"the row {found.whose(row)} has none of the columns:"
-                f" {value_text(found.rows[row])} came. 'rows' says where the rows are, 'path.<column>' where"
-                " a column is.",
+                f" {shown_as_json(found.rows[row])} came. 'rows' says where the rows are,"
+                " 'path.<column>' where a column is.",
             )
 
 
@@ -404,15 +411,6 @@ def _charset(content_type: str) -> str:
     """The charset that ``content_type`` names, empty for none."""
     match = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", content_type, re.IGNORECASE)
     return match[1] if match else ""
-
-
-def value_text(value: Any) -> str:
-    """``value`` as JSON, for messages."""
-    try:
-        text = json.dumps(value, default=str, ensure_ascii=False)
-    except RecursionError:
-        text = "a deeply nested value"
-    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def unreadable(column: pa.Field, source: Path | str) -> str:

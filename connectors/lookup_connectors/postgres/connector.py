@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lookup_connectors.bytes_in_flight import ByteLease
 from lookup_connectors.conversion import convert, is_nested, row_with
+from lookup_connectors.options import POOL_SIZE, pooled_requests, source_name
 from lookup_connectors.postgres.catalog import (
     comments,
     find_relation,
@@ -29,7 +30,7 @@ from lookup_connectors.postgres.columns import PostgresColumn, reported_type
 from lookup_connectors.postgres.connections import PostgresEndpoint, PostgresPool
 from lookup_connectors.postgres.failures import BeyondServer, PostgresFailure
 from lookup_connectors.postgres.networks import address_column, check_networks
-from lookup_connectors.postgres.options import OPTIONS, POOL_SIZE, check_server, checked_target, origin_of
+from lookup_connectors.postgres.options import OPTIONS, check_server, checked_target, origin_of
 from lookup_connectors.postgres.reading import (
     BLOCKS,
     COPIES,
@@ -49,7 +50,7 @@ from lookup_connectors.postgres.statements import (
     types_unchanged,
 )
 from lookup_connectors.postgres_server import ending_of
-from lookup_connectors.sql_parts import can_order, quoted
+from lookup_connectors.sql_parts import can_order
 from lookup_connectors.text_values import REFUSALS
 from lookup_hints.errors import ConnectorError, LookupTimeout
 from lookup_hints.spi import (
@@ -76,7 +77,6 @@ from lookup_hints.spi import (
     Statistics,
     TableSize,
 )
-from lookup_hints.spi.secrets import has_reference
 
 _LOOKS_AT_TYPES = 3
 
@@ -115,10 +115,7 @@ class PostgresConnector(
 
     def requests_at_once(self) -> int | None:
         """One for each connection, and one more each, so that none waits for the task's next one."""
-        given = self.table.options.get(POOL_SIZE.key)
-        if given and has_reference(given):
-            return None
-        return 2 * (int(given) if given else POOL_SIZE.default)
+        return pooled_requests(self.table)
 
     def origin(self) -> str:
         """The servers, and the user who connects to them."""
@@ -223,8 +220,7 @@ class PostgresConnector(
 
     @property
     def _source(self) -> str:
-        name = self.table.name
-        return self.table.options.get("table-name") or (name if name.isidentifier() else quoted(name))
+        return source_name(self.table)
 
     async def _answer(self, request: LookupRequest) -> Answer:
         """The rows, read by the types that the columns have at the moment."""

@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
+from lookup_connectors.options import option_error
 from lookup_connectors.postgres.columns import PostgresColumn, SourceColumn
 from lookup_connectors.sql_parts import quoted
 from lookup_connectors.text_values import address_in
-from lookup_hints.errors import OptionError, Problem, nearest
+from lookup_hints.errors import nearest
 from lookup_hints.spi import TEXT, LookupTable, Option
 from lookup_hints.spi.changes import CHANGED_COLUMN
 from lookup_hints.spi.secrets import has_reference
@@ -53,27 +54,23 @@ def check_networks(table: LookupTable) -> None:
     if asked is None:
         if ADDRESS_COLUMN.key in given:
             what = f"{ADDRESS_COLUMN.key!r} has no effect without {NETWORK_COLUMN.key!r}"
-            raise _wrong(table, what, "Name the column of networks, too, or leave it out.")
+            raise option_error(table, what, "Name the column of networks, too, or leave it out.")
         return
     for key in (NETWORK_COLUMN.key, ADDRESS_COLUMN.key):
         if has_reference(given.get(key, "")):
-            raise _wrong(table, f"{key!r} may not be a reference")
+            raise option_error(table, f"{key!r} may not be a reference")
     if given[NETWORK_COLUMN.key].lower() == asked.lower():
         what = f"{asked!r} is the column of networks and that of addresses"
-        raise _wrong(table, what, f"Name a column of the lookup table alone in {ADDRESS_COLUMN.key!r}.")
+        raise option_error(table, what, f"Name a column of the lookup table alone in {ADDRESS_COLUMN.key!r}.")
     is_there = asked in table.schema.names
     if len(table.schema) and not (is_there and types.is_string(table.schema.field(asked).type)):
         tip = "" if is_there else nearest(asked, table.schema.names)
         tip = tip or f"Declare it, or name another one in {ADDRESS_COLUMN.key!r}."
-        raise _wrong(table, f"there is no column {asked} STRING for the address", tip)
+        raise option_error(table, f"there is no column {asked} STRING for the address", tip)
     if CHANGED_COLUMN in given:
         what = f"{CHANGED_COLUMN!r} has no effect with {NETWORK_COLUMN.key!r}: changed rows have no address"
         tip = "Leave it out; 'lookup.partial-cache.expire-after-write' says how old a row may be."
-        raise _wrong(table, what, tip)
-
-
-def _wrong(table: LookupTable, what: str, tip: str = "") -> OptionError:
-    return OptionError(Problem(f"table {table.name}: {what}.", tip=tip))
+        raise option_error(table, what, tip)
 
 
 @dataclass(frozen=True)

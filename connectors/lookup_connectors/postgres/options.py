@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from lookup_connectors.bytes_in_flight import MAX_BYTES_IN_FLIGHT
+from lookup_connectors.options import POOL_SIZE, option_error, server_problems
 from lookup_connectors.postgres.networks import ADDRESS_COLUMN, NETWORK_COLUMN
 from lookup_connectors.postgres.url import (
     FILES,
@@ -21,7 +22,7 @@ from lookup_connectors.postgres.url import (
     target_of,
     with_service,
 )
-from lookup_hints.errors import OptionError, Problem
+from lookup_hints.errors import OptionError
 from lookup_hints.spi import DURATION, FILE, TEXT, LookupTable, Option, OptionType, choice, integer
 from lookup_hints.spi.address import origin_text, resolved
 from lookup_hints.spi.secrets import has_reference
@@ -36,7 +37,6 @@ def _ports(text: str) -> str:
 
 
 _PORTS = OptionType("integer, or a list of them", _ports)
-POOL_SIZE = Option("pool-size", integer(1, 1000), "Connections per worker process, at most.", default=4)
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -91,14 +91,10 @@ def warn_without_effect(table: str, without_effect: tuple[str, ...]) -> None:
 
 def check_server(table: LookupTable) -> None:
     """Refuse a server that is said twice, or not at all, and a URL of JDBC."""
-    given = table.options
-    twice = [key for key in _PARAMETERS if "url" in given and key in given]
-    if twice:
-        raise OptionError(Problem(f"table {table.name}: {twice[0]!r} is a part of 'url' already."))
-    if "url" not in given and "host" not in given:
-        raise OptionError(Problem(f"table {table.name}: give the server as 'url' or 'host'."))
-    if not any(has_reference(text) for key, text in given.items() if key in _SERVER):
-        warn_without_effect(table.name, checked_target(table, given).without_effect)
+    for problem in server_problems(table, _PARAMETERS):
+        raise option_error(table, problem)
+    if not any(has_reference(text) for key, text in table.options.items() if key in _SERVER):
+        warn_without_effect(table.name, checked_target(table, table.options).without_effect)
 
 
 def checked_target(table: LookupTable, options: Mapping[str, Any]) -> Target:
@@ -169,4 +165,4 @@ def _bracketed(host: str) -> str:
 
 
 def _wrong(table: LookupTable, option: str, error: NotUnderstood) -> OptionError:
-    return OptionError(Problem(f"table {table.name}: option {option!r}: {error}.", tip=error.tip))
+    return option_error(table, f"option {option!r}: {error}", error.tip)

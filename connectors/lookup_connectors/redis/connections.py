@@ -18,6 +18,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from lookup_connectors.options import server_problems
 from lookup_connectors.redis.options import OPTIONS
 from lookup_connectors.redis.reading import Commands, NotPermitted, Steps
 from lookup_hints.errors import ConnectorError, OptionError, Problem
@@ -91,12 +92,7 @@ class RedisEndpoint:
         Raises:
             OptionError: all that is wrong.
         """
-        given, problems = table.options, []
-        twice = [key for key in _IN_URL if "url" in given and key in given]
-        if twice:
-            problems.append(f"{twice[0]!r} is a part of 'url' already")
-        if "url" not in given and "host" not in given:
-            problems.append("give the server as 'url' or 'host'")
+        given, problems = table.options, server_problems(table, _IN_URL)
         if "tls-key" in given and "tls-cert" not in given:
             problems.append("'tls-key' is of no use without 'tls-cert'")
         if "username" in given and "password" not in given:

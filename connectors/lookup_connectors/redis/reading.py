@@ -5,7 +5,6 @@ A lookup is a generator: it says which commands to send, is sent their replies, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -21,12 +20,14 @@ from lookup_connectors.conversion import (
     is_nested,
     parse_json,
     readable_as_json,
+    shown_as_json,
 )
 from lookup_connectors.key_templates import (
     Hole,
     Resolve,
     Template,
     TemplateError,
+    can_be_spelled,
     keys_of,
     parse_template,
     spelled,
@@ -229,12 +230,13 @@ class _Rows:
         for row in rows:
             if not isinstance(row, dict):
                 raise self._reading.error(
-                    key, f"is neither a JSON object nor an array of objects: {_shown(row)} came."
+                    key, f"is neither a JSON object nor an array of objects: {shown_as_json(row)} came."
                 )
             if members and members.isdisjoint(row):
                 raise self._reading.error(
                     key,
-                    f"has none of the columns: {_shown(row)} came. 'field.<column>' names a column's member.",
+                    f"has none of the columns: {shown_as_json(row)} came."
+                    " 'field.<column>' names a column's member.",
                 )
         return rows
 
@@ -306,11 +308,6 @@ def _texts(values: Sequence[Any]) -> Sequence[str | None]:
     if any(isinstance(value, bytes) for value in values):
         raise TypeError("not UTF-8")  # pyarrow would take them for text
     return values
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -402,9 +399,7 @@ class _RedisPlanning:
 
 def _has_one_spelling(kind: pa.DataType) -> bool:
     """Whether equal values are the same text."""
-    return not (
-        is_nested(kind) or types.is_floating(kind) or types.is_binary(kind) or types.is_duration(kind)
-    )
+    return can_be_spelled(kind) and not types.is_floating(kind)
 
 
 def _readable_as_text(kind: pa.DataType) -> bool:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookup_connectors.conversion import convert, row_with
+from lookup_connectors.options import check_file_exists
 from lookup_connectors.sql_parts import can_order, quoted
 from lookup_connectors.sqlite.statements import (
     MAX_VARIABLES,
@@ -337,12 +338,7 @@ class SqliteConnector(
         if (text := _url_in(options["path"])) is not None:
             raise self._error(text, permanent=True)
         path = Path(options["path"]).absolute()
-        if not path.is_file():
-            raise self._error(
-                f"there is no file {path} on this machine. Each worker opens it: put it on a shared volume "
-                "or ship it with the job.",
-                permanent=True,
-            )
+        check_file_exists(self.table, path)
         with self._failures_explained():
             return sqlite3.connect(
                 f"{path.as_uri()}?mode=ro",
